@@ -1,0 +1,70 @@
+// Package wire holds the words that the floors share: the messages of
+// wire.proto, and the plain values that pass between the machine and the
+// cluster.
+package wire
+
+import "fmt"
+
+//go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
+
+// Versions of the formats. Data with a larger version is refused, not guessed at.
+const (
+	BatchVersion    = 1
+	StateVersion    = 1
+	IdentityVersion = 1
+	SnapshotVersion = 1
+	GossipVersion   = 1
+	ProtocolMin     = 1
+	ProtocolMax     = 1
+)
+
+// ID is a 128-bit identity: of a cluster, an incarnation or a session.
+type ID [16]byte
+
+// IDFrom reads an ID; ok is false unless b has 16 bytes.
+func IDFrom(b []byte) (id ID, ok bool) {
+	if len(b) != len(id) {
+		return ID{}, false
+	}
+	return ID(b), true
+}
+
+// IsZero reports whether the identity is absent.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String prints the ID as a UUID is printed.
+func (id ID) String() string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
+// Ticket names one call, so that it takes effect exactly once.
+type Ticket struct {
+	Incarnation ID
+	Seq         uint64
+}
+
+// Change is one change of the durable state. A nil Value deletes the key.
+type Change struct {
+	Key, Value []byte
+}
+
+// Outcome is what a command yields, addressed to its ticket. With More set a
+// later outcome to the same ticket follows.
+type Outcome struct {
+	Ticket Ticket
+	Reply  *Reply
+	More   bool
+}
+
+// Ended says that a session ended, to the incarnation that it is bound to.
+type Ended struct {
+	Incarnation ID
+	Session     ID
+}
+
+// Result is what applying one entry yields.
+type Result struct {
+	Changes  []Change
+	Outcomes []Outcome
+	Ended    []Ended
+}
