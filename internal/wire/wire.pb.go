@@ -169,13 +169,10 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 // Batch is the data of one raft entry. Raft's own empty entry, the first of
 // each term, has no Batch.
 type Batch struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Version     uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Time        int64                  `protobuf:"varint,2,opt,name=time,proto3" json:"time,omitempty"` // group time in nanoseconds, stamped by the leader
-	Submissions []*Submission          `protobuf:"bytes,3,rep,name=submissions,proto3" json:"submissions,omitempty"`
-	// The leader's rolling digest of the state after applying digest_index.
-	DigestIndex   uint64 `protobuf:"varint,4,opt,name=digest_index,json=digestIndex,proto3" json:"digest_index,omitempty"`
-	Digest        uint64 `protobuf:"varint,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Time          int64                  `protobuf:"varint,2,opt,name=time,proto3" json:"time,omitempty"` // group time in nanoseconds, stamped by the leader
+	Submissions   []*Submission          `protobuf:"bytes,3,rep,name=submissions,proto3" json:"submissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,20 +226,6 @@ func (x *Batch) GetSubmissions() []*Submission {
 		return x.Submissions
 	}
 	return nil
-}
-
-func (x *Batch) GetDigestIndex() uint64 {
-	if x != nil {
-		return x.DigestIndex
-	}
-	return 0
-}
-
-func (x *Batch) GetDigest() uint64 {
-	if x != nil {
-		return x.Digest
-	}
-	return 0
 }
 
 // Submission is what one incarnation hands in: a part of a Batch, and the
@@ -2425,13 +2408,11 @@ var File_github_com_conclave_go_conclave_internal_wire_wire_proto protoreflect.F
 
 const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = "" +
 	"\n" +
-	"8github.com/conclave-go/conclave/internal/wire/wire.proto\x12\x14conclave.internal.v1\"\xb4\x01\n" +
+	"8github.com/conclave-go/conclave/internal/wire/wire.proto\x12\x14conclave.internal.v1\"y\n" +
 	"\x05Batch\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04time\x18\x02 \x01(\x03R\x04time\x12B\n" +
-	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\x12!\n" +
-	"\fdigest_index\x18\x04 \x01(\x04R\vdigestIndex\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\x04R\x06digest\"v\n" +
+	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\"v\n" +
 	"\n" +
 	"Submission\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x14\n" +
