@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// advance moves group time forward, never back, and fires what has become due: first all
+// sessions together, then lock-delays, then incarnations. Sessions go first
+// so that the end of a delay is never a grant to a session that is dead at
+// the same moment.
+func (m *Machine) advance(time int64) {
+	if time > m.now {
+		m.now = time
+		m.dirty.put(machineKey, m)
+	}
+	m.endSessions(m.dueSessions(), invalidated)
+	m.endDelays()
+	m.forgetSilent()
+}
+
+// startTerm gives every session a full TTL again: while there was no leader
+// nobody could renew. Lock-delays run on; they wait for no one's renewal.
+func (m *Machine) startTerm() {
+	for _, inc := range m.incarnations {
+		m.renewed(inc)
+	}
+}
+
+// NextDeadline returns the earliest group time at which applying a batch would
+// fire something; ok is false when nothing is pending.
+func (m *Machine) NextDeadline() (at int64, ok bool) {
+	at = math.MaxInt64
+	for _, inc := range m.incarnations {
+		at, ok = min(at, inc.deadline()), true
+	}
+	if len(m.delays) > 0 {
+		at, ok = min(at, m.delays[0].delayUntil), true
+	}
+	if !ok {
+		return 0, false
+	}
+	return at, true
+}
+
+// dueSessions returns the sessions whose deadline has come, by deadline.
+func (m *Machine) dueSessions() []*session {
+	var due []*session
+	for _, inc := range m.incarnations {
+		for _, c := range inc.classes {
+			if after(inc.renewed, c.ttl) > m.now {
+				break // classes are by TTL: the others are later still
+			}
+			due = c.sessions.appendTo(due)
+		}
+	}
+	slices.SortFunc(due, func(a, b *session) int {
+		return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), byCreation(a, b))
+	})
+	return due
+}
+
+// endDelays grants or drops the locks whose lock-delay is over, by the end of
+// the delay, then by name.
+func (m *Machine) endDelays() {
+	for len(m.delays) > 0 && m.delays[0].delayUntil <= m.now {
+		l := m.delays.pop()
+		l.delayUntil = 0
+		m.grantHead(l)
+	}
+}
+
+// forgetSilent drops the incarnations that were silent for their TTL and have
+// no session left.
+func (m *Machine) forgetSilent() {
+	var silent []*incarnation
+	for _, inc := range m.incarnations {
+		if inc.count == 0 && inc.deadline() <= m.now {
+			silent = append(silent, inc)
+		}
+	}
+	for _, inc := range silent {
+		m.drop(inc, invalidated)
+	}
+}
+
+// after is t + d, and the end of time where that overflows. Both are >= 0.
+func after(t, d int64) int64 {
+	if t > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return t + d
+}

@@ -1,0 +1,132 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// incarnation is one start of one member's process: the renter of sessions and
+// the sender of commands.
+type incarnation struct {
+	id      wire.ID
+	member  uint64
+	ttl     int64
+	renewed int64 // group time of the last renewal
+	window  window
+	classes []*class // its sessions, by TTL
+	count   int      // of its sessions
+	waiting map[uint64]*waiter
+}
+
+// memory is what is kept of a member for ever, so that a copied or rolled-back
+// directory cannot register.
+type memory struct {
+	member      uint64
+	boot        uint64
+	attempt     uint32
+	incarnation wire.ID // the last
+}
+
+// deadline is when something of the incarnation falls due: the first of its
+// sessions, or else the incarnation itself.
+func (inc *incarnation) deadline() int64 {
+	if len(inc.classes) > 0 {
+		return after(inc.renewed, inc.classes[0].ttl)
+	}
+	return after(inc.renewed, inc.ttl)
+}
+
+func (m *Machine) incarnation(id wire.ID) *incarnation {
+	if i, ok := m.search(id); ok {
+		return m.incarnations[i]
+	}
+	return nil
+}
+
+func (m *Machine) search(id wire.ID) (int, bool) {
+	return slices.BinarySearchFunc(m.incarnations, id, func(inc *incarnation, id wire.ID) int {
+		return bytes.Compare(inc.id[:], id[:])
+	})
+}
+
+// register makes an incarnation known, in place of the member's previous one.
+func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply {
+	if r := m.checkTTL(c.Ttl); r != nil {
+		return r
+	}
+	if c.Member == 0 || id.IsZero() {
+		return m.refuse(wire.Code_INVALID, "the member or the incarnation is zero")
+	}
+	if inc := m.incarnation(id); inc != nil {
+		if inc.member != c.Member {
+			return m.refuse(wire.Code_INVALID, "the incarnation is another member's; draw a new one")
+		}
+		return m.reply(wire.Code_OK)
+	}
+	known := m.members[c.Member]
+	if known != nil && !known.precedes(id, c) {
+		return m.refuse(wire.Code_STALE_BOOT, "the member has registered with this boot and attempt or later ones")
+	}
+	if known != nil {
+		if old := m.incarnation(known.incarnation); old != nil {
+			m.drop(old, invalidated)
+		}
+	}
+	if len(m.incarnations) >= MaxIncarnations {
+		return m.refuse(wire.Code_TOO_LARGE, "too many incarnations are known; wait for silent ones to be forgotten")
+	}
+	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
+	m.insert(inc)
+	m.renewed(inc)
+	m.remember(&memory{member: c.Member, boot: c.Boot, attempt: c.Attempt, incarnation: id})
+	return m.reply(wire.Code_OK)
+}
+
+// precedes says whether a registration is later than what is remembered. An
+// incarnation that was forgotten is never taken back: its window is gone, and
+// late duplicates of its commands would be applied again.
+func (k *memory) precedes(id wire.ID, c *wire.Register) bool {
+	newer := cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
+	return newer && id != k.incarnation
+}
+
+func (m *Machine) remember(k *memory) {
+	m.members[k.member] = k
+	m.dirty.put(k.key(), k)
+}
+
+// insert puts an incarnation at its place.
+func (m *Machine) insert(inc *incarnation) {
+	inc.waiting = make(map[uint64]*waiter)
+	i, _ := m.search(inc.id)
+	m.incarnations = slices.Insert(m.incarnations, i, inc)
+}
+
+// renewed gives the incarnation and its sessions, however many, a full TTL.
+func (m *Machine) renewed(inc *incarnation) {
+	inc.renewed = m.now
+	m.dirty.put(inc.key(), inc)
+}
+
+// drop ends an incarnation: its sessions, its places in queues that it joined
+// under sessions of others, its stored outcomes.
+func (m *Machine) drop(inc *incarnation, how ending) {
+	var bound []*session
+	for _, c := range inc.classes {
+		bound = c.sessions.appendTo(bound)
+	}
+	slices.SortFunc(bound, byCreation)
+	m.endSessions(bound, how)
+	for _, w := range byPosition(inc.waiting) {
+		m.dequeue(w)
+		m.settle(w, m.reply(wire.Code_WITHDRAWN))
+	}
+	m.raiseFloor(inc, math.MaxUint64)
+	i, _ := m.search(inc.id)
+	m.incarnations = slices.Delete(m.incarnations, i, i+1)
+	m.dirty.drop(inc.key())
+}

@@ -1,0 +1,64 @@
+package machine
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+const second = int64(1_000_000_000)
+
+// The limits are part of the state machine: members that disagreed on them
+// would diverge. Changing one needs a new wire.BatchVersion.
+const (
+	MaxName      = 512 // bytes, of a lock's or session's name
+	MinTTL       = 1 * second
+	MaxTTL       = 24 * 60 * 60 * second
+	MaxLockDelay = 60 * second
+
+	MaxIncarnations = 1024      // known at once
+	MaxSessions     = 131_072   // of one incarnation
+	MaxPlaces       = 1_048_576 // locks held and queued for by one session
+	MaxWaiters      = 16_384    // of one lock
+	MaxHolds        = 1<<31 - 1 // of one owner, whatever limit it gives
+	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
+
+	maxFences = 1<<48 - 1 // the counter's bits in a fence
+	maxEpoch  = 1<<16 - 1
+)
+
+// checkName returns nil or the refusal of a lock's name.
+func (m *Machine) checkName(name string) *wire.Reply {
+	if name == "" {
+		return m.refuse(wire.Code_INVALID, "the name is empty; give 1 to 512 bytes")
+	}
+	return m.checkLabel(name)
+}
+
+// checkLabel is checkName for names that may be empty.
+func (m *Machine) checkLabel(name string) *wire.Reply {
+	switch {
+	case len(name) > MaxName:
+		return m.refuse(wire.Code_TOO_LARGE, "the name is too long; give at most 512 bytes")
+	case !utf8.ValidString(name):
+		return m.refuse(wire.Code_INVALID, "the name is not valid UTF-8")
+	case strings.IndexByte(name, 0) >= 0:
+		return m.refuse(wire.Code_INVALID, "the name contains a NUL byte")
+	}
+	return nil
+}
+
+func (m *Machine) checkTTL(ttl int64) *wire.Reply {
+	if ttl < MinTTL || ttl > MaxTTL {
+		return m.refuse(wire.Code_INVALID, "the TTL is out of range; give 1 s to 24 h")
+	}
+	return nil
+}
+
+func (m *Machine) checkLockDelay(delay int64) *wire.Reply {
+	if delay < 0 || delay > MaxLockDelay {
+		return m.refuse(wire.Code_INVALID, "the lock-delay is out of range; give 0 to 60 s")
+	}
+	return nil
+}

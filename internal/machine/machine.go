@@ -1,0 +1,90 @@
+// Package machine gives the log its meaning: sessions, fenced locks and the
+// queues for them, as a pure function of the entries applied.
+//
+// A Machine owns no clock, goroutine, file or random source. Time, identities
+// and limits come in with the commands; what has to happen outside goes out
+// as values: outcomes addressed to tickets, sessions that ended, and the
+// key/value changes that make the new state durable. Apply is total: whatever
+// the bytes, it yields a Result and never panics. Two machines that applied
+// the same entries are equal, also when one of them was loaded from the
+// changes written half-way.
+package machine
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Machine is the replicated state. It is not safe for concurrent use.
+type Machine struct {
+	now       int64  // group time: the largest that a batch carried
+	fences    uint64 // grants so far
+	epoch     uint32 // high bits of each fence
+	positions uint64 // queue places given out so far
+
+	members      map[uint64]*memory
+	incarnations []*incarnation // by ID; as few as there are members
+	sessions     map[wire.ID]*session
+	locks        map[string]*lock // held, queued for or delayed; nothing else
+	delays       delays
+
+	// Of the entry that is being applied.
+	index    uint64
+	dirty    dirty
+	outcomes []wire.Outcome
+	ended    []wire.Ended
+}
+
+// New returns the machine before the first entry.
+func New() *Machine {
+	return &Machine{
+		members:  make(map[uint64]*memory),
+		sessions: make(map[wire.ID]*session),
+		locks:    make(map[string]*lock),
+	}
+}
+
+// Apply applies the entry at index. Empty data is raft's own first entry of a
+// term. Data that is no Batch, or one of another version, has no effect; it is
+// for the cluster to let no such entry in.
+func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
+	m.index = index
+	if len(data) == 0 {
+		m.startTerm()
+		return m.result()
+	}
+	var batch wire.Batch
+	if proto.Unmarshal(data, &batch) != nil || batch.Version != wire.BatchVersion {
+		return wire.Result{}
+	}
+	m.advance(batch.Time)
+	for _, s := range batch.Submissions {
+		m.submit(s)
+	}
+	return m.result()
+}
+
+// Now returns the group time.
+func (m *Machine) Now() int64 { return m.now }
+
+// result hands out what the entry yielded and forgets it.
+func (m *Machine) result() wire.Result {
+	r := wire.Result{Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended}
+	m.outcomes, m.ended = nil, nil
+	return r
+}
+
+func (m *Machine) emit(t wire.Ticket, r *wire.Reply, more bool) {
+	m.outcomes = append(m.outcomes, wire.Outcome{Ticket: t, Reply: r, More: more})
+}
+
+// reply begins a reply that was decided by the present entry.
+func (m *Machine) reply(code wire.Code) *wire.Reply {
+	return &wire.Reply{Code: code, Index: m.index}
+}
+
+// refuse is a reply that tells the caller what to do.
+func (m *Machine) refuse(code wire.Code, detail string) *wire.Reply {
+	return &wire.Reply{Code: code, Index: m.index, Detail: detail}
+}

@@ -1,0 +1,114 @@
+package machine
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// submit applies what one incarnation handed in.
+func (m *Machine) submit(s *wire.Submission) {
+	id, ok := wire.IDFrom(s.Incarnation)
+	if !ok {
+		return // nobody to answer
+	}
+	if inc := m.incarnation(id); inc != nil {
+		m.raiseFloor(inc, s.Floor)
+	}
+	for _, c := range s.Calls {
+		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, s.Floor, c.Command)
+	}
+}
+
+// raiseFloor drops the outcomes that the member says it has received.
+func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
+	if floor <= inc.window.floor {
+		return
+	}
+	for seq := range inc.window.raise(floor) {
+		m.dirty.drop(ticketKey(wire.Ticket{Incarnation: inc.id, Seq: seq}))
+	}
+	m.dirty.put(inc.key(), inc)
+}
+
+// call applies a command unless its ticket says that this was done before.
+// floor is the submission's; a known incarnation's own is never below it.
+func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
+	inc := m.incarnation(t.Incarnation)
+	if inc != nil {
+		floor = inc.window.floor
+	}
+	switch {
+	case t.Seq <= floor:
+		return // its outcome was received: a late duplicate
+	case t.Seq-floor > MaxInFlight:
+		m.emit(t, m.refuse(wire.Code_TOO_LARGE, "too many calls in flight; wait for outcomes"), false)
+		return
+	}
+	if inc != nil {
+		if stored := inc.window.get(t.Seq); stored != nil {
+			m.emit(t, stored, inc.waiting[t.Seq] != nil)
+			return
+		}
+	}
+	m.answer(t, m.execute(t, floor, command))
+}
+
+// answer emits the first outcome of a ticket, and stores it where the
+// incarnation is known after the command.
+func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
+	m.emit(t, r, r.Code == wire.Code_QUEUED)
+	if inc := m.incarnation(t.Incarnation); inc != nil {
+		m.store(inc, t, r)
+	}
+}
+
+// settle emits the second and last outcome of a ticket that was QUEUED. It is
+// stored if the first one still is: a retry of the call gets the last word.
+func (m *Machine) settle(w *waiter, r *wire.Reply) {
+	t := w.ticket()
+	m.emit(t, r, false)
+	if w.incarnation.window.get(t.Seq) != nil {
+		m.store(w.incarnation, t, r)
+	}
+}
+
+func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
+	inc.window.put(t.Seq, r)
+	m.dirty.put(ticketKey(t), stored{r})
+}
+
+// execute carries out a command and returns its outcome.
+func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Reply {
+	var c wire.Command
+	bad := proto.Unmarshal(command, &c) != nil
+	inc := m.incarnation(t.Incarnation)
+	if op, ok := c.Op.(*wire.Command_Register); ok && !bad {
+		return m.register(t.Incarnation, floor, op.Register)
+	}
+	if inc == nil {
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation is not known; register a new one")
+	}
+	if bad {
+		return m.refuse(wire.Code_INVALID, "the command cannot be decoded")
+	}
+	switch op := c.Op.(type) {
+	case *wire.Command_Renew:
+		m.renewed(inc)
+		return m.reply(wire.Code_OK)
+	case *wire.Command_Deregister:
+		m.drop(inc, graceful)
+		return m.reply(wire.Code_OK)
+	case *wire.Command_OpenSession:
+		return m.openSession(inc, op.OpenSession)
+	case *wire.Command_CloseSession:
+		return m.closeSession(op.CloseSession)
+	case *wire.Command_Lock:
+		return m.lock(inc, t.Seq, op.Lock)
+	case *wire.Command_Unlock:
+		return m.unlock(op.Unlock)
+	case *wire.Command_Withdraw:
+		return m.withdraw(inc, op.Withdraw)
+	}
+	return m.refuse(wire.Code_INVALID, "the command is not known to this version")
+}
