@@ -1,0 +1,77 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+const maxForm = 64 << 10
+
+// Form puts a proposal to the member at addr, whoever that is, and returns its
+// answer.
+func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest) (*wire.FormReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Form)
+	defer cancel()
+	c, err := t.connect(ctx, addr, wire.Kind_FORM, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	reply := new(wire.FormReply)
+	if err := exchange(c, req, reply); err != nil {
+		return nil, fmt.Errorf("transport: proposal to %s: %w", addr, errors.Join(err, context.Cause(ctx)))
+	}
+	return reply, nil
+}
+
+func exchange(c *conn, req, reply proto.Message) error {
+	buf, err := appendMessage(nil, req)
+	if err != nil {
+		return err
+	}
+	if len(buf) > frameHeader+maxForm {
+		return fmt.Errorf("%w: a proposal of %d bytes, the limit is %d", ErrTooLarge, len(buf)-frameHeader, maxForm)
+	}
+	if _, err := c.Write(buf); err != nil {
+		return err
+	}
+	return readMessage(c, reply)
+}
+
+func readMessage(c *conn, m proto.Message) error {
+	body, err := readFrame(c, maxForm, nil)
+	if err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadFrame, err)
+	}
+	return nil
+}
+
+// serveForm answers one proposal.
+func (t *Transport) serveForm(c *conn) {
+	if c.SetDeadline(time.Now().Add(t.cfg.Timing.Form)) != nil {
+		return
+	}
+	req := new(wire.FormRequest)
+	if err := readMessage(c, req); err != nil {
+		t.log().Debug("no proposal arrived", "remote", c.RemoteAddr(), "err", err)
+		return
+	}
+	buf, err := appendMessage(nil, t.cfg.Handler.Form(req))
+	if err == nil {
+		_, err = c.Write(buf)
+	}
+	if err != nil {
+		t.log().Info("a proposal could not be answered", "remote", c.RemoteAddr(), "err", err)
+	}
+}

@@ -1,0 +1,225 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Each side opens with the magic and one frame that holds a Hello.
+const (
+	magic    = "conclave"
+	maxHello = 4 << 10
+)
+
+// hello is a wire.Hello whose fields have been checked for form.
+type hello struct {
+	Identity
+	kind    wire.Kind
+	to      uint64
+	refusal string
+}
+
+func writeHello(w io.Writer, id Identity, kind wire.Kind, to uint64, refusal string) error {
+	m := &wire.Hello{
+		MinProtocol: wire.ProtocolMin,
+		MaxProtocol: wire.ProtocolMax,
+		Group:       id.Group,
+		Member:      id.Member,
+		Incarnation: id.Incarnation[:],
+		Boot:        id.Boot,
+		Kind:        kind,
+		Advertise:   id.Advertise,
+		Name:        id.Name,
+		Refusal:     refusal,
+		To:          to,
+	}
+	if !id.Cluster.IsZero() {
+		m.Cluster = id.Cluster[:]
+	}
+	buf, err := appendMessage([]byte(magic), m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(buf)
+	return err
+}
+
+// readHello reads exactly one hello and not a byte more: a raw stream may
+// follow. A *RefusedError means that conclave speaks, but not so that this
+// version understands it.
+func readHello(r io.Reader) (*hello, error) {
+	var m [len(magic)]byte
+	if _, err := io.ReadFull(r, m[:]); err != nil {
+		return nil, err
+	}
+	if string(m[:]) != magic {
+		return nil, ErrNotConclave
+	}
+	body, err := readFrame(r, maxHello, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hello: %w", err)
+	}
+	return parseHello(body)
+}
+
+func parseHello(body []byte) (*hello, error) {
+	var m wire.Hello
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return nil, &RefusedError{Reason: ReasonMalformed, Detail: err.Error()}
+	}
+	if m.GetRefusal() != "" { // its other fields may be those of a version not known here
+		return &hello{refusal: m.GetRefusal()}, nil
+	}
+	if m.GetMinProtocol() > wire.ProtocolMax || m.GetMaxProtocol() < wire.ProtocolMin {
+		return nil, &RefusedError{Reason: ReasonProtocol, Detail: fmt.Sprintf(
+			"one member speaks versions %d to %d, the other %d to %d: upgrade the older one",
+			m.GetMinProtocol(), m.GetMaxProtocol(), wire.ProtocolMin, wire.ProtocolMax)}
+	}
+	h := &hello{kind: m.GetKind(), to: m.GetTo(), Identity: Identity{
+		Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
+	}}
+	var ok bool
+	if h.Incarnation, ok = wire.IDFrom(m.GetIncarnation()); !ok || h.Incarnation.IsZero() || h.Member == 0 {
+		return nil, &RefusedError{Reason: ReasonMalformed, Detail: "a hello needs a member and an incarnation"}
+	}
+	if h.Cluster, ok = wire.IDFrom(m.GetCluster()); !ok && len(m.GetCluster()) != 0 {
+		return nil, &RefusedError{Reason: ReasonMalformed, Detail: "a cluster ID has 16 bytes"}
+	}
+	return h, nil
+}
+
+// connect dials addr and introduces this member. The connection is returned
+// without deadlines; ctx bounds only the way there.
+func (t *Transport) connect(ctx context.Context, addr string, kind wire.Kind, to uint64) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
+	defer cancel()
+	c, err := t.dialRaw(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the exchange below
+	err = t.introduce(c, addr, kind, to)
+	if !stop() {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if err != nil {
+		_ = c.Close() // the reason is err
+		return nil, err
+	}
+	return c, nil
+}
+
+// introduce is the dialer's half of the handshake.
+func (t *Transport) introduce(c *conn, addr string, kind wire.Kind, to uint64) error {
+	id := t.identity()
+	if err := writeHello(c, id, kind, to, ""); err != nil {
+		return err
+	}
+	h, err := readHello(c)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("transport: %s closed the connection without an answer: %w", addr, err)
+	}
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		refused.Addr, refused.Here = addr, true
+		return refused
+	}
+	if err != nil {
+		return err
+	}
+	if h.refusal != "" {
+		return parseRefusal(addr, h.refusal)
+	}
+	if to != 0 && h.Member != to {
+		return &RefusedError{Addr: addr, Here: true, Reason: ReasonMember, Detail: fmt.Sprintf("member %x was expected, %x answered", to, h.Member)}
+	}
+	if refused := t.judge(&id, h, kind, to != 0); refused != nil {
+		refused.Addr, refused.Here = addr, true
+		return refused
+	}
+	return nil
+}
+
+// greet is the listener's half of the handshake. It takes a slot for the
+// connection, which closing gives back.
+func (t *Transport) greet(c *conn) (*hello, error) {
+	if err := c.SetDeadline(time.Now().Add(t.cfg.Timing.Hello)); err != nil {
+		return nil, err
+	}
+	if t.tls != nil {
+		c.Conn = tls.Server(c.raw, t.tls.server)
+	}
+	h, err := readHello(c)
+	var refused *RefusedError
+	if err != nil && !errors.As(err, &refused) {
+		return nil, err // not a member: owed no answer
+	}
+	id := t.identity()
+	if refused == nil {
+		refused = t.receive(c, &id, h)
+	}
+	if refused != nil {
+		refused.Addr, refused.Here = c.RemoteAddr().String(), true
+		// The refusal is what counts, whether or not it arrives.
+		_ = writeHello(c, id, wire.Kind_KIND_UNSPECIFIED, 0, refused.text())
+		return nil, refused
+	}
+	if err := writeHello(c, id, h.kind, h.Member, ""); err != nil {
+		return nil, err
+	}
+	return h, c.SetDeadline(time.Time{})
+}
+
+// receive decides about an inbound hello.
+func (t *Transport) receive(c *conn, id *Identity, h *hello) *RefusedError {
+	switch {
+	case h.refusal != "":
+		return &RefusedError{Reason: ReasonMalformed, Detail: "a hello that opens a connection carries no refusal"}
+	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_FORM:
+		return &RefusedError{Reason: ReasonKind, Detail: h.kind.String()}
+	case h.Group == id.Group && h.to != 0 && h.to != id.Member:
+		return &RefusedError{Reason: ReasonMember, Detail: fmt.Sprintf("this is the address of member %x, not of %x", id.Member, h.to)}
+	}
+	if refused := t.judge(id, h, h.kind, t.known(h.Member)); refused != nil {
+		return refused
+	}
+	release, ok := t.slots.take(h.Member, h.kind)
+	if !ok {
+		return &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf("member %x may not open another %v connection now", h.Member, h.kind)}
+	}
+	c.atEnd(release)
+	return nil
+}
+
+// judge holds the checks that both sides make, in the order in which a person
+// would want to hear of them.
+func (t *Transport) judge(id *Identity, h *hello, kind wire.Kind, known bool) *RefusedError {
+	ordered := kind == wire.Kind_PEER || kind == wire.Kind_SNAPSHOT // what only members of one cluster exchange
+	same := !id.Cluster.IsZero() && h.Cluster == id.Cluster
+	switch {
+	case h.Group != id.Group:
+		return &RefusedError{Reason: ReasonGroup, Detail: fmt.Sprintf("one member is configured for group %q, the other for %q", h.Group, id.Group)}
+	case h.Member == id.Member && h.Incarnation == id.Incarnation:
+		return &RefusedError{Reason: ReasonSelf, Detail: "the address leads back to the member that dialled it"}
+	case h.Member == id.Member:
+		return &RefusedError{Reason: ReasonClone, Detail: fmt.Sprintf(
+			"two processes say they are member %x: one runs on a copy of the other's directory, let it join with an empty one", id.Member)}
+	case !id.Cluster.IsZero() && !h.Cluster.IsZero() && !same:
+		return &RefusedError{Reason: ReasonCluster, Detail: fmt.Sprintf("one member belongs to cluster %v, the other to %v", h.Cluster, id.Cluster)}
+	case ordered && !same:
+		return &RefusedError{Reason: ReasonNoCluster, Detail: "one of the two members belongs to no cluster yet"}
+	case ordered && !known:
+		return &RefusedError{Reason: ReasonStranger, Detail: fmt.Sprintf("member %x is not known here, or was removed", h.Member)}
+	case known && same:
+		return t.boots.admit(&h.Identity)
+	}
+	return t.boots.check(&h.Identity)
+}
