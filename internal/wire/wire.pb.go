@@ -2023,7 +2023,9 @@ func (x *FormRequest) GetProposal() *Proposal {
 type FormReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Accepted      bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
-	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // why not
+	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`    // the refusal is on disk and holds for ever
+	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`  // who answers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2070,6 +2072,20 @@ func (x *FormReply) GetRefusal() string {
 		return x.Refusal
 	}
 	return ""
+}
+
+func (x *FormReply) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+func (x *FormReply) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
 }
 
 type SnapshotHeader struct {
@@ -2550,10 +2566,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x03 \x01(\tR\tadvertise\"I\n" +
 	"\vFormRequest\x12:\n" +
-	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\"A\n" +
+	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\"o\n" +
 	"\tFormReply\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x18\n" +
-	"\arefusal\x18\x02 \x01(\tR\arefusal\"V\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\x12\x14\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\x12\x16\n" +
+	"\x06member\x18\x04 \x01(\x04R\x06member\"V\n" +
 	"\x0eSnapshotHeader\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
