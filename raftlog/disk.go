@@ -1,0 +1,50 @@
+package raftlog
+
+import "go.etcd.io/raft/v3/raftpb"
+
+// disk is the half of the log that the storage goroutine keeps: what is written
+// so far, as far as it takes to write on.
+type disk struct {
+	hard        *raftpb.HardState
+	applied     applied
+	truncated   mark
+	marks       []mark // of the entries after truncated
+	generation  uint64 // of the valid state
+	generations uint64 // the largest ever given out
+	watermark   *watermark
+	failed      error // a Write has failed: what is on disk is not known any more
+}
+
+// pristine reports whether the log has never been written to.
+func (d *disk) pristine() bool {
+	return d.hard == nil && d.applied == applied{} && d.last() == mark{}
+}
+
+func (d *disk) last() mark {
+	if len(d.marks) == 0 {
+		return d.truncated
+	}
+	return d.marks[len(d.marks)-1]
+}
+
+// at returns the mark of an entry that is kept, or of the truncated one.
+func (d *disk) at(index uint64) (mark, bool) {
+	switch {
+	case index == d.truncated.index:
+		return d.truncated, true
+	case index < d.truncated.index || index > d.last().index:
+		return mark{}, false
+	}
+	return d.marks[index-d.truncated.index-1], true
+}
+
+// standing is what the watermark has to say of the log as it is.
+func (d *disk) standing() standing {
+	last := d.last()
+	return standing{
+		lastTerm:  last.term,
+		lastIndex: last.index,
+		term:      d.hard.GetTerm(),
+		vote:      d.hard.GetVote(),
+	}
+}

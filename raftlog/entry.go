@@ -1,0 +1,54 @@
+package raftlog
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// An entry on disk: version, type, term, chain, data. The chain is a checksum
+// over the entry and the chain of the entry before: an entry is right only
+// together with all of the log that leads to it.
+const entryHeader = 1 + 1 + 8 + 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// follow returns the mark of an entry that follows previous.
+func follow(previous mark, e *raftpb.Entry) mark {
+	var b [4 + 8 + 8 + 1]byte
+	binary.BigEndian.PutUint32(b[0:], previous.chain)
+	binary.BigEndian.PutUint64(b[4:], e.GetIndex())
+	binary.BigEndian.PutUint64(b[12:], e.GetTerm())
+	b[20] = byte(e.GetType())
+	chain := crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, e.GetData())
+	return mark{index: e.GetIndex(), term: e.GetTerm(), chain: chain}
+}
+
+func encodeEntry(e *raftpb.Entry, chain uint32) []byte {
+	record := make([]byte, 0, entryHeader+len(e.GetData()))
+	record = append(record, recordVersion, byte(e.GetType()))
+	record = binary.BigEndian.AppendUint64(record, e.GetTerm())
+	record = binary.BigEndian.AppendUint32(record, chain)
+	return append(record, e.GetData()...)
+}
+
+// decodeEntry copies the entry out of its record.
+func decodeEntry(index uint64, record []byte) (e *raftpb.Entry, chain uint32, err error) {
+	b, err := body("entry", record)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(record) < entryHeader {
+		return nil, 0, damaged("entry %d has %d bytes", index, len(record))
+	}
+	e = &raftpb.Entry{
+		Index: new(index),
+		Type:  new(raftpb.EntryType(b[0])),
+		Term:  new(binary.BigEndian.Uint64(b[1:])),
+	}
+	if data := b[13:]; len(data) > 0 {
+		e.Data = append([]byte(nil), data...)
+	}
+	return e, binary.BigEndian.Uint32(b[9:]), nil
+}

@@ -1,0 +1,84 @@
+package raftlog
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Local returns a record that this member keeps for itself, or nil.
+func (l *Log) Local(name string) ([]byte, error) {
+	db, giveBack, err := l.store.Borrow()
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	record, err := get(db, l.group.local(name))
+	if record == nil || err != nil {
+		return nil, err
+	}
+	return body("local "+name, record)
+}
+
+// SetLocal makes a local record durable; nil removes it. It blocks.
+func (l *Log) SetLocal(name string, value []byte) error {
+	key := l.group.local(name)
+	return l.store.Do(func(db *pebble.DB) error {
+		if value == nil {
+			return db.Delete(key, pebble.Sync)
+		}
+		return db.Set(key, append([]byte{recordVersion}, value...), pebble.Sync)
+	})
+}
+
+// Locals calls fn with each local record whose name has the prefix. The value
+// is fn's to keep.
+func (l *Log) Locals(prefix string, fn func(name string, value []byte) error) error {
+	db, giveBack, err := l.store.Borrow()
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	start := len(l.group.local(""))
+	return each(db, l.group.local(prefix), func(key, record []byte) error {
+		name := string(key[start:])
+		value, err := body("local "+name, append([]byte(nil), record...))
+		if err != nil {
+			return err
+		}
+		return fn(name, value)
+	})
+}
+
+// get returns a copy of the value, or nil.
+func get(r pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close()
+	return append([]byte{}, value...), nil
+}
+
+// each calls fn with the pairs whose key has the prefix, in order. They are
+// valid during the call only.
+func each(r pebble.Reader, prefix []byte, fn func(key, value []byte) error) (err error) {
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for valid := iter.First(); valid; valid = iter.Next() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := fn(iter.Key(), value); err != nil {
+			return err
+		}
+	}
+	return iter.Error()
+}
