@@ -11,10 +11,7 @@ import (
 // so that the end of a delay is never a grant to a session that is dead at
 // the same moment.
 func (m *Machine) advance(time int64) {
-	if time > m.now {
-		m.now = time
-		m.dirty.put(machineKey, m)
-	}
+	m.now = max(m.now, time)
 	m.endSessions(m.dueSessions(), invalidated)
 	m.endDelays()
 	m.forgetSilent()

@@ -38,9 +38,6 @@ func (d *dirty) drop(key string) { d.put(key, nil) }
 
 // flush returns the changes and begins anew.
 func (d *dirty) flush() []wire.Change {
-	if len(d.keys) == 0 {
-		return nil
-	}
 	changes := make([]wire.Change, len(d.keys))
 	for i, key := range d.keys {
 		changes[i] = wire.Change{Key: []byte(key), Value: encode(d.records[i])}

@@ -135,7 +135,6 @@ func (m *Machine) grantHead(l *lock) {
 // grant makes w the owner of a free lock, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	m.fences++
-	m.dirty.put(machineKey, m)
 	l.owner, l.handle, l.holds = w.session, w.handle, 1
 	l.fence = m.fence()
 	l.ticket = w.ticket()

@@ -68,8 +68,11 @@ func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
 // Now returns the group time.
 func (m *Machine) Now() int64 { return m.now }
 
-// result hands out what the entry yielded and forgets it.
+// result hands out what the entry yielded and forgets it. The machine's own
+// record is always written: its clock and counters move with nearly every
+// entry, and Load wants the version of whatever else there is.
 func (m *Machine) result() wire.Result {
+	m.dirty.put(machineKey, m)
 	r := wire.Result{Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended}
 	m.outcomes, m.ended = nil, nil
 	return r

@@ -35,7 +35,6 @@ func byPosition(waiting map[uint64]*waiter) []*waiter {
 
 func (m *Machine) enqueue(l *lock, w *waiter) {
 	m.positions++
-	m.dirty.put(machineKey, m)
 	w.lock, w.position = l, m.positions
 	w.join()
 	m.dirty.put(w.key(), w)
