@@ -6,7 +6,7 @@ import "go.etcd.io/raft/v3/raftpb"
 // so far, as far as it takes to write on.
 type disk struct {
 	hard        *raftpb.HardState
-	applied     applied
+	applied     Applied
 	truncated   mark
 	marks       []mark // of the entries after truncated
 	generation  uint64 // of the valid state
@@ -17,7 +17,7 @@ type disk struct {
 
 // pristine reports whether the log has never been written to.
 func (d *disk) pristine() bool {
-	return d.hard == nil && d.applied == applied{} && d.last() == mark{}
+	return d.hard == nil && d.applied == Applied{} && d.last() == mark{}
 }
 
 func (d *disk) last() mark {

@@ -16,11 +16,11 @@ func (w *writer) change(generation uint64, change wire.Change) error {
 
 // write switches to the staged generation in one step: before it the old state
 // with its log is valid, after it the new one with none.
-func (i *Install) write(w *writer) error {
-	if i.Index <= w.applied.index {
-		return fmt.Errorf("index %d, in a log that is applied to %d", i.Index, w.applied.index)
+func (i Install) write(w *writer) error {
+	if i.Index <= w.applied.Index {
+		return fmt.Errorf("index %d, in a log that is applied to %d", i.Index, w.applied.Index)
 	}
-	if i.Generation > w.generations || i.Generation == w.generation && w.applied.index > 0 {
+	if i.Generation > w.generations || i.Generation == w.generation && w.applied.Index > 0 {
 		return fmt.Errorf("generation %d was not staged", i.Generation)
 	}
 	hard := i.HardState
@@ -42,7 +42,7 @@ func (i *Install) write(w *writer) error {
 	if err := w.setTruncated(mark{index: i.Index, term: i.Term}); err != nil {
 		return err
 	}
-	if err := w.setApplied(applied{i.Index, i.Term, i.Digest}); err != nil {
+	if err := w.setApplied(Applied{i.Index, i.Term, i.Digest}); err != nil {
 		return err
 	}
 	return w.setGeneration(i.Generation)
@@ -63,3 +63,12 @@ func (w *writer) deleteGeneration(generation uint64) error {
 	prefix := w.group.state(generation, nil)
 	return w.batch.DeleteRange(prefix, after(prefix), nil)
 }
+
+func (d Discard) write(w *writer) error {
+	if d.Generation == w.generation {
+		return fmt.Errorf("generation %d is the valid one", d.Generation)
+	}
+	return w.deleteGeneration(d.Generation)
+}
+
+func (Discard) remember(*memory) {}

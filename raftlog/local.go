@@ -31,23 +31,29 @@ func (l *Log) SetLocal(name string, value []byte) error {
 	})
 }
 
-// Locals calls fn with each local record whose name has the prefix. The value
-// is fn's to keep.
-func (l *Log) Locals(prefix string, fn func(name string, value []byte) error) error {
+// NoteLocal writes a local record that may as well be lost. It does not block,
+// and any goroutine may call it.
+func (l *Log) NoteLocal(name string, value []byte) {
+	key, record := l.group.local(name), append([]byte{recordVersion}, value...)
+	l.store.Go(func(db *pebble.DB) error { return db.Set(key, record, pebble.NoSync) }, func(error) {})
+}
+
+// Locals returns the local records whose name has the prefix, by name.
+func (l *Log) Locals(prefix string) (map[string][]byte, error) {
 	db, giveBack, err := l.store.Borrow()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer giveBack()
+	records := make(map[string][]byte)
 	start := len(l.group.local(""))
-	return each(db, l.group.local(prefix), func(key, record []byte) error {
+	err = each(db, l.group.local(prefix), func(key, record []byte) error {
 		name := string(key[start:])
-		value, err := body("local "+name, append([]byte(nil), record...))
-		if err != nil {
-			return err
-		}
-		return fn(name, value)
+		value, err := body("local "+name, record)
+		records[name] = append([]byte{}, value...)
+		return err
 	})
+	return records, err
 }
 
 // get returns a copy of the value, or nil.

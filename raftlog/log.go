@@ -9,29 +9,25 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Log is the log of one group and the state that belongs to it.
+// Log is the log of one group and the state that belongs to it. It is a
+// raft.Storage, for the loop.
 type Log struct {
+	memory      // belongs to the loop
+	disk   disk // belongs to the storage goroutine
 	store  *storage.Store
 	group  group
-	memory memory // belongs to the loop
-	disk   disk   // belongs to the storage goroutine
 }
 
-// Storage is what raft reads. Only the loop may call it.
-func (l *Log) Storage() raft.Storage { return &l.memory }
+var _ raft.Storage = (*Log)(nil)
+
+// Bootstrapped reports whether the log belongs to a group. Loop only.
+func (l *Log) Bootstrapped() bool { return l.applied.Index > 0 }
 
 // Applied says which entry the state is the state of. Loop only.
-func (l *Log) Applied() (index, term, digest uint64) {
-	a := l.memory.applied
-	return a.index, a.term, a.digest
-}
-
-// Bounds returns the index of the first entry that is kept and of the last.
-// The log is empty when last is first-1. Loop only.
-func (l *Log) Bounds() (first, last uint64) { return l.memory.first(), l.memory.last() }
+func (l *Log) Applied() Applied { return l.applied }
 
 // Bytes is about what the entries take in memory. Loop only.
-func (l *Log) Bytes() int { return l.memory.bytes }
+func (l *Log) Bytes() uint64 { return uint64(l.bytes) }
 
 // Submit hands the operations to the storage goroutine, which writes them after
 // all that was handed in before, and calls done, there too. See storage.Go.
@@ -47,7 +43,7 @@ func (l *Log) Wrote(op Op) { op.remember(&l.memory) }
 // truncated at index 1: a membership, and no state yet. It blocks, and has to
 // be called before the log is used.
 func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
-	op := &Install{
+	op := Install{
 		Index: 1, Term: 1,
 		ConfState: conf,
 		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},

@@ -94,28 +94,28 @@ func TestALogIsFoundAgainAsItWas(t *testing.T) {
 	if err := log.Bootstrap(members(1, 2, 3)); err != nil {
 		t.Fatal(err)
 	}
-	mustCarryOut(t, log, &Append{HardState: hardState(2, 1, 1), Entries: entries(2, 9, 2)})
+	mustCarryOut(t, log, Append{HardState: hardState(2, 1, 1), Entries: entries(2, 9, 2)})
 	mustCarryOut(t, log,
-		&Append{HardState: hardState(3, 2, 6), Entries: entries(8, 8, 3)},
-		&Apply{Index: 5, Term: 2, Digest: 55, Changes: []wire.Change{set("a", "1"), set("b", "2")}},
-		&Apply{Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: members(1, 2)},
-		&Truncate{Index: 4})
+		Append{HardState: hardState(3, 2, 6), Entries: entries(8, 8, 3)},
+		Apply{Index: 5, Term: 2, Digest: 55, Changes: []wire.Change{set("a", "1"), set("b", "2")}},
+		Apply{Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: members(1, 2)},
+		Truncate{Index: 4})
 	check := func(when string, log *Log) {
-		first, last := log.Bounds()
+		first, last := log.first(), log.last()
 		if first != 5 || last != 8 {
 			t.Errorf("%s: log from %d to %d, want 5 to 8", when, first, last)
 		}
-		if index, term, digest := log.Applied(); index != 6 || term != 2 || digest != 66 {
-			t.Errorf("%s: applied %d of %d, digest %d", when, index, term, digest)
+		if got := log.Applied(); got != (Applied{Index: 6, Term: 2, Digest: 66}) {
+			t.Errorf("%s: applied %+v", when, got)
 		}
-		hard, conf, _ := log.Storage().InitialState()
+		hard, conf, _ := log.InitialState()
 		if !proto.Equal(hard, hardState(3, 2, 6)) || !proto.Equal(conf, members(1, 2)) {
 			t.Errorf("%s: %v, %v", when, hard, conf)
 		}
 		if got := state(t, log); !maps.Equal(got, map[string]string{"a": "3"}) {
 			t.Errorf("%s: state %v", when, got)
 		}
-		got, err := log.Storage().Entries(5, 9, 1<<20)
+		got, err := log.Entries(5, 9, 1<<20)
 		want := append(entries(5, 7, 2), entry(8, 3, "8 of 3"))
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("%s: %v, %v", when, got, err)
@@ -144,8 +144,8 @@ func TestASnapshotReplacesLogAndState(t *testing.T) {
 	if err := log.Bootstrap(members(1)); err != nil {
 		t.Fatal(err)
 	}
-	mustCarryOut(t, log, &Append{HardState: hardState(5, 0, 3), Entries: entries(2, 20, 5)},
-		&Apply{Index: 3, Term: 5, Changes: []wire.Change{set("old", "1")}})
+	mustCarryOut(t, log, Append{HardState: hardState(5, 0, 3), Entries: entries(2, 20, 5)},
+		Apply{Index: 3, Term: 5, Changes: []wire.Change{set("old", "1")}})
 	abandoned, err := log.Stage()
 	if err != nil {
 		t.Fatal(err)
@@ -171,15 +171,15 @@ func TestASnapshotReplacesLogAndState(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The snapshot ends before the log did, and in an older term.
-	mustCarryOut(t, log, &Install{Index: 10, Term: 4, Digest: 7, ConfState: members(1, 2), Generation: generation})
+	mustCarryOut(t, log, Install{Index: 10, Term: 4, Digest: 7, ConfState: members(1, 2), Generation: generation})
 	check := func(when string, log *Log) {
-		if first, last := log.Bounds(); first != 11 || last != 10 {
+		if first, last := log.first(), log.last(); first != 11 || last != 10 {
 			t.Errorf("%s: log from %d to %d, want 11 to 10", when, first, last)
 		}
 		if got := state(t, log); len(got) != 1000 || got["old"] != "" {
 			t.Errorf("%s: state has %d keys", when, len(got))
 		}
-		snapshot, _ := log.Storage().Snapshot()
+		snapshot, _ := log.Snapshot()
 		if m := snapshot.GetMetadata(); m.GetIndex() != 10 || m.GetTerm() != 4 || len(m.GetConfState().GetVoters()) != 2 {
 			t.Errorf("%s: metadata %v", when, m)
 		}
@@ -190,5 +190,5 @@ func TestASnapshotReplacesLogAndState(t *testing.T) {
 	}
 	_, log = openLog(t, options)
 	check("after reopening", log)
-	mustCarryOut(t, log, &Append{Entries: entries(11, 12, 5)})
+	mustCarryOut(t, log, Append{Entries: entries(11, 12, 5)})
 }

@@ -14,7 +14,7 @@ const entryOverhead = 128
 type memory struct {
 	hard      *raftpb.HardState
 	conf      *raftpb.ConfState
-	applied   applied
+	applied   Applied
 	truncated mark
 	entries   []*raftpb.Entry // those after truncated
 	bytes     int
@@ -65,16 +65,16 @@ func (m *memory) Entries(low, high, size uint64) ([]*raftpb.Entry, error) {
 }
 
 // Snapshot returns what a snapshot of the state would say of itself. The state
-// is not in it; it is streamed, from Log.Snapshot.
+// is not in it; it is streamed, from a View.
 func (m *memory) Snapshot() (*raftpb.Snapshot, error) {
 	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 		ConfState: proto.CloneOf(m.conf),
-		Index:     new(m.applied.index),
-		Term:      new(m.applied.term),
+		Index:     new(m.applied.Index),
+		Term:      new(m.applied.Term),
 	}}, nil
 }
 
-func (a *Append) remember(m *memory) {
+func (a Append) remember(m *memory) {
 	if a.HardState != nil {
 		m.hard = proto.CloneOf(a.HardState)
 	}
@@ -88,14 +88,14 @@ func (a *Append) remember(m *memory) {
 	m.bytes += size(a.Entries)
 }
 
-func (a *Apply) remember(m *memory) {
-	m.applied = applied{a.Index, a.Term, a.Digest}
+func (a Apply) remember(m *memory) {
+	m.applied = Applied{a.Index, a.Term, a.Digest}
 	if a.ConfState != nil {
 		m.conf = proto.CloneOf(a.ConfState)
 	}
 }
 
-func (t *Truncate) remember(m *memory) {
+func (t Truncate) remember(m *memory) {
 	if t.Index <= m.truncated.index {
 		return
 	}
@@ -105,8 +105,8 @@ func (t *Truncate) remember(m *memory) {
 	m.entries = append([]*raftpb.Entry(nil), m.entries[n:]...)
 }
 
-func (i *Install) remember(m *memory) {
-	m.applied = applied{i.Index, i.Term, i.Digest}
+func (i Install) remember(m *memory) {
+	m.applied = Applied{i.Index, i.Term, i.Digest}
 	m.conf = proto.CloneOf(i.ConfState)
 	if i.HardState != nil {
 		m.hard = proto.CloneOf(i.HardState)

@@ -5,7 +5,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Op is one operation on the log: *Append, *Apply, *Truncate or *Install. It is
+// Op is one operation on the log: Append, Apply, Truncate, Install or Discard. It is
 // carried out on disk by Write, then told to the memory half by Wrote, and must
 // not be altered from the moment it is handed in.
 type Op interface {
@@ -41,4 +41,9 @@ type Install struct {
 	ConfState           *raftpb.ConfState
 	HardState           *raftpb.HardState // nil: unchanged
 	Generation          uint64            // as Stage.Finish returned it
+}
+
+// Discard removes a finished stage that is not going to be installed.
+type Discard struct {
+	Generation uint64
 }

@@ -57,7 +57,7 @@ func (l *Log) open(db *pebble.DB) error {
 		return err
 	}
 	l.memory = memory{
-		hard: committed(header.hard, header.applied.index), conf: header.conf, applied: header.applied,
+		hard: committed(header.hard, header.applied.Index), conf: header.conf, applied: header.applied,
 		truncated: header.truncated, entries: entries, bytes: size(entries),
 	}
 	return l.removeStages(db)
@@ -93,15 +93,15 @@ func (l *Log) openWatermark() error {
 func (d *disk) verify() error {
 	last := d.last()
 	switch a := d.applied; {
-	case a.index < d.truncated.index, a.index > last.index:
-		return damaged("the state is that of entry %d, and the log goes from %d to %d", a.index, d.truncated.index+1, last.index)
+	case a.Index < d.truncated.index, a.Index > last.index:
+		return damaged("the state is that of entry %d, and the log goes from %d to %d", a.Index, d.truncated.index+1, last.index)
 	case d.hard.GetCommit() > last.index:
 		return damaged("entry %d is committed, and the log ends at %d", d.hard.GetCommit(), last.index)
 	case d.hard.GetTerm() < last.term:
 		return damaged("the term is %d, and the log ends in term %d", d.hard.GetTerm(), last.term)
 	}
-	if m, _ := d.at(d.applied.index); m.term != d.applied.term {
-		return damaged("the state is that of entry %d of term %d, and that entry is of term %d", d.applied.index, d.applied.term, m.term)
+	if m, _ := d.at(d.applied.Index); m.term != d.applied.Term {
+		return damaged("the state is that of entry %d of term %d, and that entry is of term %d", d.applied.Index, d.applied.Term, m.term)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func unusedGenerations(r pebble.Reader, g group, used uint64) (unused []uint64, 
 type header struct {
 	hard       *raftpb.HardState // nil: none yet
 	conf       *raftpb.ConfState
-	applied    applied
+	applied    Applied
 	truncated  mark
 	generation uint64
 }
@@ -170,7 +170,7 @@ func readHeader(r pebble.Reader, g group) (header, error) {
 			return decodeMessage("hard state", record, hard)
 		},
 		kindConfState:  message("membership", h.conf),
-		kindApplied:    numbers("applied", &h.applied.index, &h.applied.term, &h.applied.digest),
+		kindApplied:    numbers("applied", &h.applied.Index, &h.applied.Term, &h.applied.Digest),
 		kindTruncated:  numbers("truncated", &h.truncated.index, &h.truncated.term, &chain),
 		kindGeneration: numbers("generation", &h.generation),
 	} {

@@ -17,9 +17,10 @@ type mark struct {
 	chain       uint32 // checksum of the log up to and with this entry
 }
 
-// applied says which entry the state is the state of.
-type applied struct {
-	index, term, digest uint64
+// Applied says which entry the state is the state of, and what digest of it was
+// handed in with it.
+type Applied struct {
+	Index, Term, Digest uint64
 }
 
 // body checks the version of a record and strips it.

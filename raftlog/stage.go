@@ -17,8 +17,8 @@ type Stage struct {
 	bytes      int
 }
 
-// Stage begins to take in a snapshot. Either its Finish leads to an Install, or
-// it is discarded; one that neither happened to is removed at the next Open.
+// Stage begins to take in a snapshot. Either it is discarded, or its Finish
+// leads to an Install or a Discard; one that neither happened to is removed at the next Open.
 func (l *Log) Stage() (*Stage, error) {
 	s := &Stage{log: l}
 	err := l.store.Do(func(*pebble.DB) error {
@@ -73,8 +73,7 @@ func (s *Stage) batch(fill func(*writer) error) error {
 // Finish writes what is left and returns the generation to install.
 func (s *Stage) Finish() (generation uint64, err error) { return s.generation, s.flush() }
 
-// Discard removes what was staged. It must not be called once an Install of it
-// was handed in.
+// Discard removes what was staged so far, instead of finishing it.
 func (s *Stage) Discard() error {
 	s.changes, s.bytes = nil, 0
 	return s.batch(func(w *writer) error { return w.deleteGeneration(s.generation) })

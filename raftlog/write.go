@@ -66,7 +66,7 @@ func (w *writer) commit() error {
 	return w.watermark.rise(standing)
 }
 
-func (a *Append) write(w *writer) error {
+func (a Append) write(w *writer) error {
 	if err := w.setHardState(a.HardState); err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (a *Append) write(w *writer) error {
 	}
 	first := a.Entries[0].GetIndex()
 	previous, ok := w.at(first - 1)
-	if !ok || first <= w.applied.index {
-		return fmt.Errorf("entries from %d on do not fit a log that ends at %d and is applied to %d", first, w.last().index, w.applied.index)
+	if !ok || first <= w.applied.Index {
+		return fmt.Errorf("entries from %d on do not fit a log that ends at %d and is applied to %d", first, w.last().index, w.applied.Index)
 	}
 	stale := w.last().index
 	w.marks = w.marks[:first-1-w.truncated.index]
@@ -122,9 +122,9 @@ func (w *writer) setMessage(kind byte, m proto.Message) error {
 	return w.batch.Set(w.group.key(kind), record, nil)
 }
 
-func (w *writer) setApplied(a applied) error {
+func (w *writer) setApplied(a Applied) error {
 	w.applied = a
-	return w.batch.Set(w.group.key(kindApplied), encodeNumbers(a.index, a.term, a.digest), nil)
+	return w.batch.Set(w.group.key(kindApplied), encodeNumbers(a.Index, a.Term, a.Digest), nil)
 }
 
 func (w *writer) setTruncated(m mark) error {
@@ -132,10 +132,10 @@ func (w *writer) setTruncated(m mark) error {
 	return w.batch.Set(w.group.key(kindTruncated), encodeNumbers(m.index, m.term, uint64(m.chain)), nil)
 }
 
-func (a *Apply) write(w *writer) error {
+func (a Apply) write(w *writer) error {
 	m, ok := w.at(a.Index)
-	if !ok || m.term != a.Term || a.Index <= w.applied.index {
-		return fmt.Errorf("index %d of term %d, in a log that ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.index)
+	if !ok || m.term != a.Term || a.Index <= w.applied.Index {
+		return fmt.Errorf("index %d of term %d, in a log that ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
 	}
 	if a.ConfState != nil {
 		if err := w.setMessage(kindConfState, a.ConfState); err != nil {
@@ -147,16 +147,16 @@ func (a *Apply) write(w *writer) error {
 			return err
 		}
 	}
-	return w.setApplied(applied{a.Index, a.Term, a.Digest})
+	return w.setApplied(Applied{a.Index, a.Term, a.Digest})
 }
 
-func (t *Truncate) write(w *writer) error {
+func (t Truncate) write(w *writer) error {
 	if t.Index <= w.truncated.index {
 		return nil
 	}
 	m, ok := w.at(t.Index)
-	if !ok || t.Index > w.applied.index {
-		return fmt.Errorf("up to %d, in a log that ends at %d and is applied to %d", t.Index, w.last().index, w.applied.index)
+	if !ok || t.Index > w.applied.Index {
+		return fmt.Errorf("up to %d, in a log that ends at %d and is applied to %d", t.Index, w.last().index, w.applied.Index)
 	}
 	if err := w.batch.DeleteRange(w.group.entry(0), w.group.entry(t.Index+1), nil); err != nil {
 		return err
