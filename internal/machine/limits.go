@@ -2,7 +2,6 @@ package machine
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -36,13 +35,12 @@ func (m *Machine) checkName(name string) *wire.Reply {
 	return m.checkLabel(name)
 }
 
-// checkLabel is checkName for names that may be empty.
+// checkLabel is checkName for names that may be empty. What is not UTF-8 the
+// decoder of commands has refused.
 func (m *Machine) checkLabel(name string) *wire.Reply {
 	switch {
 	case len(name) > MaxName:
 		return m.refuse(wire.Code_TOO_LARGE, "the name is too long; give at most 512 bytes")
-	case !utf8.ValidString(name):
-		return m.refuse(wire.Code_INVALID, "the name is not valid UTF-8")
 	case strings.IndexByte(name, 0) >= 0:
 		return m.refuse(wire.Code_INVALID, "the name contains a NUL byte")
 	}

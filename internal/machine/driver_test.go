@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// driver drives a machine as one member would: each call under the next
+// sequence number, the floor close behind.
+type driver struct {
+	tb    testing.TB
+	m     *Machine
+	disk  disk
+	inc   wire.ID
+	index uint64
+	time  int64
+	seq   uint64
+}
+
+func newDriver(tb testing.TB) *driver {
+	d := &driver{tb: tb, m: New(), disk: disk{}, inc: wire.ID{1}}
+	d.do(&wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: MaxTTL}}})
+	return d
+}
+
+// do applies the commands as one entry and returns the outcomes.
+func (d *driver) do(commands ...*wire.Command) []wire.Outcome {
+	d.tb.Helper()
+	s := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq}
+	for _, c := range commands {
+		d.seq++
+		s.Calls = append(s.Calls, &wire.Call{Seq: d.seq, Command: must(proto.Marshal(c))})
+	}
+	return d.submit(s).Outcomes
+}
+
+func (d *driver) submit(s ...*wire.Submission) wire.Result {
+	d.tb.Helper()
+	d.index++
+	r := d.m.Apply(d.index, 1, must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Time: d.time, Submissions: s})))
+	if err := d.disk.write(r.Changes); err != nil {
+		d.tb.Fatal(err)
+	}
+	return r
+}
+
+// want fails the test unless the last of the outcomes has the code.
+func (d *driver) want(code wire.Code, outcomes []wire.Outcome) *wire.Reply {
+	d.tb.Helper()
+	r := outcomes[len(outcomes)-1].Reply
+	if r.Code != code {
+		d.tb.Fatalf("got %v, want %v", r, code)
+	}
+	return r
+}
+
+func openCommand(id wire.ID, ttl, delay int64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{Id: id[:], Ttl: ttl, LockDelay: delay}}}
+}
+
+func closeCommand(id wire.ID) *wire.Command {
+	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:]}}}
+}
+
+func lockCommand(name string, session wire.ID, handle uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: name, Session: session[:], Handle: handle, Wait: true}}}
+}
+
+func unlockCommand(name string, session wire.ID, handle, fence uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{Name: name, Session: session[:], Handle: handle, Fence: fence}}}
+}
+
+func withdrawCommand(name string, session wire.ID, handle, seq uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{Name: name, Session: session[:], Handle: handle, Seq: seq}}}
+}
