@@ -14,49 +14,59 @@ type record interface {
 // dirty collects the keys that an entry touched, in the order of the first
 // touch, and encodes each once, as it is when the entry is done.
 type dirty struct {
-	keys    []string
-	records []record // nil deletes the key
-	at      map[string]int
+	touched []touched
+	at      map[string]int // a key's place in touched
+}
+
+type touched struct {
+	key    string
+	record record // nil deletes the key
 }
 
 // put says that the record under key is new or changed.
 func (d *dirty) put(key string, r record) {
 	if i, ok := d.at[key]; ok {
-		d.records[i] = r
+		d.touched[i].record = r
 		return
 	}
 	if d.at == nil {
-		d.at = make(map[string]int)
+		d.at = make(map[string]int, cap(d.touched))
 	}
-	d.at[key] = len(d.keys)
-	d.keys = append(d.keys, key)
-	d.records = append(d.records, r)
+	d.at[key] = len(d.touched)
+	d.touched = append(d.touched, touched{key, r})
 }
 
 // drop says that the record under key is gone.
 func (d *dirty) drop(key string) { d.put(key, nil) }
 
-// flush returns the changes and begins anew.
+// flush returns the changes and begins anew. They share one array, which
+// belongs to the caller; what is kept is room for as many next time.
 func (d *dirty) flush() []wire.Change {
-	changes := make([]wire.Change, len(d.keys))
-	for i, key := range d.keys {
-		changes[i] = wire.Change{Key: []byte(key), Value: encode(d.records[i])}
+	changes := make([]wire.Change, len(d.touched))
+	bytes := make([]byte, 0, 64*len(d.touched))
+	for i, t := range d.touched {
+		start := len(bytes)
+		bytes = append(bytes, t.key...)
+		changes[i].Key = bytes[start:len(bytes):len(bytes)]
+		if t.record == nil {
+			continue
+		}
+		start = len(bytes)
+		bytes = encode(bytes, t.record)
+		changes[i].Value = bytes[start:len(bytes):len(bytes)]
 	}
-	*d = dirty{}
+	*d = dirty{touched: make([]touched, 0, len(d.touched))}
 	return changes
 }
 
-// encode returns a record's durable form. Deterministic makes equal states
+// encode appends a record's durable form. Deterministic makes equal states
 // equal bytes, which the digests that members compare rely on.
-func encode(r record) []byte {
-	if r == nil {
-		return nil
-	}
-	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, r.state())
+func encode(b []byte, r record) []byte {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, r.state())
 	if err != nil {
-		// The only possible cause is a string that is not UTF-8, and none
-		// passes the checks of limits.go.
-		return []byte{}
+		// The only possible cause is a string that is not UTF-8, and the
+		// decoder of commands lets none in.
+		return b
 	}
-	return b
+	return encoded
 }

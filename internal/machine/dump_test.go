@@ -43,7 +43,7 @@ func (d disk) pairs() iter.Seq2[[]byte, []byte] {
 // dump encodes the whole state anew, from memory and not from the changes.
 func dump(m *Machine) disk {
 	d := disk{}
-	put := func(key string, r record) { d[key] = encode(r) }
+	put := func(key string, r record) { d[key] = encode([]byte{}, r) }
 	put(machineKey, m)
 	for _, k := range m.members {
 		put(k.key(), k)
