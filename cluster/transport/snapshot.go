@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -192,7 +193,14 @@ func (t *Transport) serveSnapshot(c *conn, h *hello) {
 		t.log().Warn("a snapshot was not installed", "peer", fmt.Sprintf("%x", h.Member), "err", err)
 		status = "not installed: " + err.Error()
 	}
-	_ = s.write(appendFrame(nil, []byte(status[:min(len(status), maxStatus)]))) // the sender tries again without an answer
+	if s.write(appendFrame(nil, []byte(status[:min(len(status), maxStatus)]))) != nil {
+		return // the sender tries again without an answer
+	}
+	// The sender closes when it has read the verdict. Closing first, with its
+	// chunks unread, could reset the connection and lose the verdict.
+	late := time.AfterFunc(t.cfg.Timing.Silence, func() { _ = s.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, s.r)
 }
 
 func (t *Transport) install(r *SnapshotReader, from uint64) error {

@@ -1,0 +1,141 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Close in the midst of everything leaves no connection, goroutine or port.
+// That nothing hangs is what the test's own end shows; goroutines are counted.
+func TestCloseDuringEverything(t *testing.T) {
+	for round := range 20 {
+		a := start(t, identity(1), listenTCP(t), nil)
+		b := start(t, identity(2), listenTCP(t), nil)
+		var all []*wire.Pair
+		b.events.snapshot = collect(&all)
+		b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{} }
+		b.SetPeer(1, a.addr)
+		a.SetPeer(2, b.addr)
+		if round%2 == 0 {
+			awaitConnected(t, a, 2)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		repeat := func(f func(i int)) {
+			wg.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					f(i)
+				}
+			})
+		}
+		begun := make(chan struct{})
+		var once sync.Once
+		repeat(func(i int) { a.Send(2, raftFrame("x")); drainEvents(b.events) })
+		repeat(func(i int) { a.SetPeer(uint64(3+i%5), fmt.Sprint("127.0.0.1:", 1+i%3)); a.RemovePeer(uint64(3 + i%7)) })
+		repeat(func(int) { _, _ = a.Form(ctx, b.addr, &wire.FormRequest{}); once.Do(func() { close(begun) }) })
+		repeat(func(int) {
+			if w, err := a.OpenSnapshot(ctx, 2, testHeader); err == nil {
+				_ = w.Add([]byte("k"), []byte("v"))
+				_ = w.Commit()
+				w.Close()
+			}
+		})
+		repeat(func(int) {
+			_, _ = a.Gossip().WriteTo([]byte("x"), b.addr)
+			if c, err := a.Gossip().DialTimeout(b.addr, time.Second); err == nil {
+				c.Close()
+			}
+		})
+		<-begun
+		var closing sync.WaitGroup
+		for range 2 {
+			closing.Go(func() { _ = a.Close() })
+			closing.Go(func() { _ = b.Close() })
+		}
+		closing.Wait()
+		cancel()
+		wg.Wait()
+		for _, n := range []*node{a, b} {
+			checkNothingLeft(t, n)
+		}
+	}
+}
+
+func drainEvents(e *events) {
+	for {
+		select {
+		case <-e.ch:
+		default:
+			return
+		}
+	}
+}
+
+func checkNothingLeft(t *testing.T, n *node) {
+	t.Helper()
+	if got := n.goroutines.count(); got != 0 {
+		t.Errorf("%d goroutines are left", got)
+	}
+	n.mu.Lock()
+	open := len(n.conns)
+	n.mu.Unlock()
+	if open != 0 {
+		t.Errorf("%d connections are left", open)
+	}
+	ln, err := net.Listen("tcp", n.addr)
+	if err != nil {
+		t.Errorf("the port is still taken: %v", err)
+		return
+	}
+	ln.Close()
+}
+
+func TestCloseBeforeStartAndTwice(t *testing.T) {
+	tr, err := New(Config{Identity: identity(1), Listener: listenTCP(t), Handler: newEvents()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.SetPeer(2, "127.0.0.1:1")
+	for range 2 {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	tr.Start()
+	tr.SetPeer(3, "127.0.0.1:1")
+	if tr.Send(2, raftFrame("x")) {
+		t.Error("a closed transport takes frames")
+	}
+	if _, err := tr.Form(context.Background(), "127.0.0.1:1", &wire.FormRequest{}); err == nil {
+		t.Error("a closed transport dials")
+	}
+	if got := tr.goroutines.count(); got != 0 {
+		t.Errorf("%d goroutines", got)
+	}
+}
+
+// A loss is not reported by who closes itself, but is to the other.
+func TestCloseIsNoLoss(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	b := start(t, identity(2), listenTCP(t), nil)
+	introduceAll(t, a, b)
+	a.Close()
+	b.events.await(t, "lost 1")
+	for {
+		select {
+		case e := <-a.events.ch:
+			if e == "lost 2" {
+				t.Error(e)
+			}
+			continue
+		default:
+		}
+		return
+	}
+}

@@ -1,0 +1,261 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// gossiper is a member of a memberlist group over transports.
+type gossiper struct {
+	*node
+	list   *memberlist.Memberlist
+	joined chan *memberlist.Node
+	left   chan *memberlist.Node
+}
+
+func (g *gossiper) NotifyJoin(n *memberlist.Node)   { g.joined <- n }
+func (g *gossiper) NotifyLeave(n *memberlist.Node)  { g.left <- n }
+func (g *gossiper) NotifyUpdate(n *memberlist.Node) {}
+
+// The node's metadata is the only part of the delegate in use.
+func (g *gossiper) NodeMeta(int) []byte               { return []byte("meta of " + g.cfg.Identity.Name) }
+func (*gossiper) NotifyMsg([]byte)                    {}
+func (*gossiper) GetBroadcasts(int, int) [][]byte     { return nil }
+func (*gossiper) LocalState(bool) []byte              { return nil }
+func (*gossiper) MergeRemoteState(buf []byte, _ bool) {}
+
+func startGossip(t *testing.T, n *node) *gossiper {
+	t.Helper()
+	g := &gossiper{node: n, joined: make(chan *memberlist.Node, 100), left: make(chan *memberlist.Node, 100)}
+	cfg := memberlist.DefaultLocalConfig()
+	cfg.Name = n.cfg.Identity.Name
+	cfg.Transport = n.Gossip()
+	cfg.Events, cfg.Delegate = g, g
+	cfg.LogOutput = io.Discard
+	cfg.UDPBufferSize = 32 << 10
+	cfg.ProbeInterval, cfg.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
+	cfg.GossipInterval = 20 * time.Millisecond
+	cfg.SuspicionMult = 2
+	list, err := memberlist.Create(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.list = list
+	t.Cleanup(func() { _ = list.Shutdown() })
+	return g
+}
+
+// groupOfThree joins three members, kills one and waits until the others know.
+func groupOfThree(t *testing.T, nodes [3]*node) {
+	t.Helper()
+	var g [3]*gossiper
+	for i, n := range nodes {
+		g[i] = startGossip(t, n)
+		if i > 0 {
+			if _, err := g[i].list.Join([]string{g[0].addr}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, x := range g {
+		seen := make(map[string]bool)
+		for len(seen) < 3 { // itself included
+			n := <-x.joined
+			if want := "meta of " + n.Name; string(n.Meta) != want {
+				t.Errorf("%q has metadata %q, want %q", n.Name, n.Meta, want)
+			}
+			seen[n.Name] = true
+		}
+	}
+	nodes[2].Close() // without farewell
+	for _, x := range g[:2] {
+		if n := <-x.left; n.Name != nodes[2].cfg.Identity.Name {
+			t.Errorf("%s lost %s", x.list.LocalNode().Name, n.Name)
+		}
+	}
+}
+
+func TestMemberlistOverTCP(t *testing.T) {
+	groupOfThree(t, [3]*node{
+		start(t, identity(1), listenTCP(t), nil), start(t, identity(2), listenTCP(t), nil), start(t, identity(3), listenTCP(t), nil),
+	})
+}
+
+// The same in a bubble, where the addresses look like IP addresses because
+// memberlist insists.
+func TestMemberlistInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// memberlist does not wait for its probes when it is shut down; they
+		// end by their timers, which run only as long as the bubble does.
+		t.Cleanup(func() { time.Sleep(time.Minute) })
+		n := newMemNet()
+		var nodes [3]*node
+		for i := range nodes {
+			nodes[i] = inMemory(t, n, identity(uint64(i+1)), fmt.Sprintf("10.0.0.%d:7000", i+1))
+		}
+		groupOfThree(t, nodes)
+	})
+}
+
+// A member of another group does not get in, and is told why.
+func TestMemberlistOfAnotherGroup(t *testing.T) {
+	a := startGossip(t, start(t, identity(1), listenTCP(t), nil))
+	id := identity(2)
+	id.Group = "other"
+	b := startGossip(t, start(t, id, listenTCP(t), nil))
+	_, err := b.list.Join([]string{a.addr})
+	if err == nil || !bytes.Contains([]byte(err.Error()), []byte(`configured for group "other"`)) {
+		t.Errorf("joined another group: %v", err)
+	}
+}
+
+// Packets to one address share a connection, which closes when idle and comes
+// back when needed.
+func TestPacketConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet()
+		a := inMemory(t, n, identity(1), "10.0.0.1:7000")
+		b := inMemory(t, n, identity(2), "10.0.0.2:7000")
+		send := func(s string) {
+			t.Helper()
+			if _, err := a.Gossip().WriteTo([]byte(s), b.addr); err != nil {
+				t.Fatal(err)
+			}
+			p := <-b.Gossip().PacketCh()
+			if string(p.Buf) != s || p.From.String() != a.addr || !p.Timestamp.Equal(time.Now()) {
+				t.Fatalf("got %q from %v at %v", p.Buf, p.From, p.Timestamp)
+			}
+		}
+		for i := range 100 {
+			send(fmt.Sprint(i))
+		}
+		time.Sleep(a.cfg.Timing.Idle - 2*time.Second)
+		send("not idle yet")
+		if got := n.dials(b.addr); got != 1 {
+			t.Errorf("%d dials", got)
+		}
+		time.Sleep(a.cfg.Timing.Idle + 2*time.Second)
+		if got := b.goroutines.count(); got != 1 {
+			t.Errorf("%d goroutines are left", got)
+		}
+		send("again")
+		if got := n.dials(b.addr); got != 2 {
+			t.Errorf("%d dials", got)
+		}
+	})
+}
+
+// Packets that nobody takes, to one address or to many, are lost and cost a
+// bounded amount of memory and goroutines.
+func TestPacketsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMemNet()
+		a := start(t, identity(1), n.listen("a"), func(c *Config) {
+			c.Dial = func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
+			c.Limits.Addresses = 5
+		})
+		b := inMemory(t, n, identity(2), "b")
+		errs := 0
+		for i := range 1000 {
+			if _, err := a.Gossip().WriteTo([]byte("x"), fmt.Sprint("void ", i%10)); err != nil {
+				errs++
+			}
+		}
+		if got := a.goroutines.count(); got != 1+5 || errs != 500 {
+			t.Errorf("%d goroutines, %d errors", got, errs)
+		}
+		for i := range 2 * b.cfg.Limits.Packets { // more than memberlist, were it there, would find waiting
+			if _, err := b.Gossip().WriteTo([]byte("x"), "a"); err != nil {
+				t.Fatal(i, err)
+			}
+			synctest.Wait()
+		}
+		if got := len(a.Gossip().PacketCh()); got != a.cfg.Limits.Packets {
+			t.Errorf("%d packets wait", got)
+		}
+		if _, err := b.Gossip().WriteTo(make([]byte, 65<<10), "a"); err == nil {
+			t.Error("an oversized packet was taken")
+		}
+	})
+}
+
+// Streams that memberlist does not take are closed, not collected.
+func TestStreamsAreBounded(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.PerMember = 100 })
+	b := start(t, identity(2), listenTCP(t), nil)
+	closed := 0
+	for range streamBacklog + 10 {
+		c, err := b.Gossip().DialTimeout(a.addr, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if len(a.Gossip().streams) == streamBacklog {
+			closed++
+		}
+	}
+	if closed == 0 {
+		t.Error("the backlog was never full")
+	}
+	if err := a.Gossip().Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Gossip().DialTimeout(b.addr, time.Minute); err == nil {
+		t.Error("a stream was opened after Shutdown")
+	}
+	if _, err := a.Gossip().WriteTo([]byte("x"), b.addr); err == nil {
+		t.Error("a packet was taken after Shutdown")
+	}
+	introduceAll(t, a, b) // the port is not memberlist's alone
+}
+
+func TestReplyAddress(t *testing.T) {
+	remote := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9), Port: 1234}
+	for advertise, want := range map[string]string{
+		"10.0.0.1:7000":  "10.0.0.1:7000",
+		"[::1]:7000":     "[::1]:7000",
+		"example.com:70": "127.0.0.9:70",
+		"example.com:xy": "127.0.0.9:1234",
+		"no port":        "127.0.0.9:1234",
+		"":               "127.0.0.9:1234",
+	} {
+		if got := replyAddr(advertise, remote).String(); got != want {
+			t.Errorf("%q: got %s, want %s", advertise, got, want)
+		}
+	}
+}
+
+func TestFinalAdvertiseAddr(t *testing.T) {
+	n := newMemNet()
+	for _, c := range []struct {
+		advertise, ip string
+		port          int
+		want          string
+	}{
+		{"10.1.2.3:7000", "", 0, "10.1.2.3:7000"},
+		{"10.1.2.3:7000", "10.9.9.9", 99, "10.9.9.9:99"},
+		{"[::1]:7000", "", 0, "[::1]:7000"},
+		{"no port", "", 0, ""},
+		{"127.0.0.1:http", "", 0, ""},
+	} {
+		id := identity(1)
+		id.Advertise = c.advertise
+		a := start(t, id, n.listen("a"), nil)
+		ip, port, err := a.Gossip().FinalAdvertiseAddr(c.ip, c.port)
+		got := ""
+		if err == nil {
+			got = (&net.TCPAddr{IP: ip, Port: port}).String()
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %q, %v", c, got, err)
+		}
+	}
+}

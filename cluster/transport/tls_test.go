@@ -1,0 +1,146 @@
+package transport
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// authority issues certificates for 127.0.0.1.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{cert: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}}
+	a.key = newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// member is what an embedder would configure: a certificate and the authority.
+func (a *authority) member(t *testing.T) *tls.Config {
+	t.Helper()
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool}
+}
+
+func withTLS(cfg *tls.Config) func(*Config) { return func(c *Config) { c.TLS = cfg } }
+
+// TLS carries every kind of connection.
+func TestEverythingOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	var nodes [3]*node
+	for i := range nodes {
+		nodes[i] = start(t, identity(uint64(i+1)), listenTCP(t), withTLS(ca.member(t)))
+	}
+	a, b := nodes[0], nodes[1]
+	introduceAll(t, a, b)
+	a.Send(2, raftFrame("secret"))
+	b.events.await(t, "frame 1 secret")
+
+	b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{Accepted: true} }
+	if reply, err := a.Form(context.Background(), b.addr, &wire.FormRequest{}); err != nil || !reply.GetAccepted() {
+		t.Error(reply, err)
+	}
+	var got []*wire.Pair
+	b.events.snapshot = collect(&got)
+	w, err := a.OpenSnapshot(context.Background(), 2, testHeader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := errors.Join(w.Add([]byte("k"), []byte("v")), w.Commit()); err != nil || len(got) != 1 {
+		t.Error(got, err)
+	}
+	groupOfThree(t, nodes)
+}
+
+// Who has no certificate of the authority is refused, in both directions, and
+// so is plaintext.
+func TestTLSRefusals(t *testing.T) {
+	ca := newAuthority(t)
+	a := start(t, identity(1), listenTCP(t), withTLS(ca.member(t)))
+	noCertificate := ca.member(t)
+	noCertificate.Certificates = nil
+	foreign := newAuthority(t).member(t)
+	foreign.InsecureSkipVerify = true // it would talk to anybody
+	for name, cfg := range map[string]*tls.Config{"no certificate": noCertificate, "foreign certificate": foreign, "plaintext": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, identity(2), listenTCP(t), withTLS(cfg))
+			if _, err := b.connect(context.Background(), a.addr, wire.Kind_FORM, 0); err == nil {
+				t.Error("connected")
+			}
+			if _, err := a.connect(context.Background(), b.addr, wire.Kind_FORM, 0); err == nil {
+				t.Error("connected from the other side")
+			}
+		})
+	}
+}
+
+// An embedder's own choice of configuration cannot loosen what members demand
+// of each other.
+func TestMutualSurvivesGetConfigForClient(t *testing.T) {
+	ca := newAuthority(t)
+	cfg := ca.member(t)
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		loose := cfg.Clone()
+		loose.ClientAuth = tls.NoClientCert
+		return loose, nil
+	}
+	a := start(t, identity(1), listenTCP(t), withTLS(cfg))
+	client := ca.member(t)
+	client.Certificates = nil
+	c, err := tls.Dial("tcp", a.addr, client)
+	if err == nil {
+		defer c.Close()
+		_, err = io.ReadAll(c)
+	}
+	if err == nil {
+		t.Error("connected without a certificate")
+	}
+}
