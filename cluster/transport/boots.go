@@ -53,7 +53,8 @@ func (b *boots) admit(id *Identity) *RefusedError {
 	return nil
 }
 
-// compare is called with mu held.
+// compare is called with mu held. An equal counter passes once when it is not
+// known which process had it: the member may have outlived our restart.
 func (b *boots) compare(id *Identity) *RefusedError {
 	last, ok := b.seen[id.Member]
 	switch {

@@ -14,7 +14,7 @@ import (
 // Close in the midst of everything leaves no connection, goroutine or port.
 // That nothing hangs is what the test's own end shows; goroutines are counted.
 func TestCloseDuringEverything(t *testing.T) {
-	for round := range 20 {
+	for round := range 8 {
 		a := start(t, identity(1), listenTCP(t), nil)
 		b := start(t, identity(2), listenTCP(t), nil)
 		var all []*wire.Pair

@@ -46,13 +46,18 @@ type Config struct {
 	Identity Identity
 	Listener net.Listener                                             // owned by the transport from New on
 	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
-	TLS      *tls.Config                                              // mutual; nil: plaintext
-	Insecure bool                                                     // allows plaintext beyond loopback
+	// TLS is for both directions, nil: plaintext. A certificate has to name the
+	// host that the member advertises and, since memberlist dials those, its IP
+	// address; or ServerName is set to what all certificates name. ClientCAs is
+	// RootCAs unless set.
+	TLS      *tls.Config
+	Insecure bool // allows plaintext beyond loopback
 	Handler  Handler
 	Logger   *slog.Logger // nil: silent
 
 	// Member reports whether frames and snapshots of the member are accepted.
-	// nil: those of the members in the address book. It must not block.
+	// nil: those of the members in the address book. It must not block, and say
+	// yes to a bounded number of members only: their boots are remembered.
 	Member func(member uint64) bool
 	// Boots are the highest boot counters known of other members. BootRaised
 	// is told of each higher one before the connection that brought it is
@@ -74,8 +79,8 @@ type Limits struct {
 	Handshakes  int // inbound connections before the end of their hello. Default 64
 	Connections int // inbound connections altogether. Default 1024
 	PerMember   int // inbound connections of one kind from one member. Default 8
-	Packets     int // memberlist packets waiting, for each address and inbound. Default 256
-	Packet      int // bytes of one memberlist packet. Default 64 KiB
+	Packets     int // memberlist packets waiting, inbound and for each address. Default 256
+	Packet      int // bytes of one memberlist packet; four times that may wait for one address. Default 64 KiB
 	Addresses   int // addresses that memberlist sends packets to at once. Default 256
 	Chunk       int // bytes of one snapshot chunk. Default 1 MiB
 }

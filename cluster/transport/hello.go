@@ -124,16 +124,13 @@ func (t *Transport) introduce(c *conn, addr string, kind wire.Kind, to uint64) e
 		return err
 	}
 	h, err := readHello(c)
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("transport: %s closed the connection without an answer: %w", addr, err)
-	}
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		refused.Addr, refused.Here = addr, true
 		return refused
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("transport: no hello from %s: %w", addr, err)
 	}
 	if h.refusal != "" {
 		return parseRefusal(addr, h.refusal)

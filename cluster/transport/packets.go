@@ -48,7 +48,7 @@ func (g *Gossip) link(addr string) (*packetLink, error) {
 	if len(g.links) >= limits.Addresses {
 		return nil, fmt.Errorf("%w: packets to more than %d addresses at once", ErrTooLarge, limits.Addresses)
 	}
-	l := &packetLink{addr: addr, queue: newQueue[[]byte](limits.Packets, limits.Packets*limits.Packet)}
+	l := &packetLink{addr: addr, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
 	l.queue.setOpen(true)
 	if !g.t.goroutines.start("packet writer", func() { g.carry(l) }) {
 		return nil, ErrClosed

@@ -99,8 +99,8 @@ func (t *Transport) Send(to uint64, f *wire.Frame) bool {
 		return false
 	}
 	size := proto.Size(f)
-	if size == 0 || size > t.cfg.Limits.Frame {
-		t.log().Error("a frame over the limit was not sent", "to", fmt.Sprintf("%x", to), "bytes", size, "limit", t.cfg.Limits.Frame)
+	if size > t.cfg.Limits.Frame {
+		t.log().Error("a frame over the limit was not sent", "peer", fmt.Sprintf("%x", to), "bytes", size, "limit", t.cfg.Limits.Frame)
 		return false
 	}
 	return p.queue.push(f, size+frameHeader)
