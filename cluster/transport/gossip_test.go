@@ -77,8 +77,9 @@ func groupOfThree(t *testing.T, nodes [3]*node) {
 	}
 	nodes[2].Close() // without farewell
 	for _, x := range g[:2] {
-		if n := <-x.left; n.Name != nodes[2].cfg.Identity.Name {
-			t.Errorf("%s lost %s", x.list.LocalNode().Name, n.Name)
+		// On a machine under load another may be suspected, and come back.
+		for n := <-x.left; n.Name != nodes[2].cfg.Identity.Name; n = <-x.left {
+			t.Logf("%s lost %s", x.list.LocalNode().Name, n.Name)
 		}
 	}
 }
