@@ -1,0 +1,187 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// acquisition is one Lock or TryLock on its way through the group. Either its
+// caller gets the result, or the caller leaves before there is one, and then
+// whatever comes is taken back. phase decides which.
+type acquisition struct {
+	lock    *FencedLock
+	session *Session
+	result  chan acquired // takes one
+	unsent  chan bool     // answers a cancellation
+
+	mu    sync.Mutex
+	phase phase  // guarded by mu
+	seq   uint64 // guarded by mu; of the ticket, from queued on
+}
+
+type acquired struct {
+	fence Fence
+	err   error
+}
+
+type phase int
+
+const (
+	sent      phase = iota // no outcome yet
+	queued                 // the grant will follow
+	decided                // the result has been sent
+	left                   // by the caller, before any outcome: the outcome will be undone
+	withdrawn              // by the caller, while queued: the withdrawal undoes a grant as well
+)
+
+// errRefusedSession: the group did not know the session when the request came.
+var errRefusedSession = errors.New("refused session")
+
+func newAcquisition(l *FencedLock, s *Session) *acquisition {
+	return &acquisition{lock: l, session: s, result: make(chan acquired, 1), unsent: make(chan bool, 1)}
+}
+
+// run sends the command and waits for the result.
+func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (Fence, error) {
+	a.lock.node.member.Submit(encode(cmd), a, false)
+	select {
+	case r := <-a.result:
+		return r.fence, r.err
+	case <-a.session.done:
+		return 0, a.leave(fmt.Errorf("waiting: %w", a.session.alive()))
+	case <-ctx.Done():
+	}
+	a.lock.node.member.Cancel(a)
+	select {
+	case unsent := <-a.unsent:
+		if unsent {
+			return 0, because(ErrUnavailable, ctx)
+		}
+	case r := <-a.result:
+		a.result <- r
+	}
+	return 0, a.leave(ended(ctx))
+}
+
+// leave goes without a result. A grant that has come already is given back: a
+// caller whose context has ended does not expect to have to unlock.
+func (a *acquisition) leave(why error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch a.phase {
+	case sent:
+		a.phase = left
+	case queued:
+		a.phase = withdrawn
+		a.withdraw()
+	case decided:
+		r := <-a.result
+		if r.err != nil && !errors.Is(r.err, errRefusedSession) {
+			return r.err
+		}
+		if r.err == nil {
+			a.giveBackGranted()
+		}
+	}
+	return why
+}
+
+// Deliver takes an outcome from the log: granted, refused, or queued with the
+// grant to follow.
+func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		a.lock.node.forgotten(t.Incarnation)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch a.phase {
+	case sent, queued:
+		if more {
+			a.phase, a.seq = queued, t.Seq
+			return
+		}
+		a.decide(r)
+	case left:
+		if more {
+			a.phase, a.seq = withdrawn, t.Seq
+			a.withdraw()
+		} else if refusal(r) == nil {
+			a.giveBack(Fence(r.GetFence()))
+		}
+	}
+}
+
+// decide turns the last outcome into the result. a.mu is held.
+func (a *acquisition) decide(r *wire.Reply) {
+	result := acquired{fence: Fence(r.GetFence()), err: refusal(r)}
+	switch {
+	case result.err == nil:
+		if !a.lock.granted(a.session, result.fence) {
+			a.giveBack(result.fence)
+			result = acquired{err: fmt.Errorf("waiting: %w", ErrSessionExpired)}
+		}
+	case errors.Is(result.err, ErrSessionExpired) && a.phase == sent:
+		result.err = errRefusedSession
+	}
+	a.phase = decided
+	a.result <- result
+}
+
+// giveBack releases a grant that nobody was told of.
+func (a *acquisition) giveBack(f Fence) {
+	a.lock.node.pursue(a.lock.release(&hold{session: a.session, fence: f}), forget)
+}
+
+// giveBackGranted releases a grant that the handle has taken note of.
+func (a *acquisition) giveBackGranted() {
+	if h, lost := a.lock.giveBack(); h != nil && !lost {
+		a.lock.node.pursue(a.lock.release(h), forget)
+	}
+}
+
+// withdraw takes the place in the queue back, or the grant if it comes first.
+// It is pursued until that is certain, or the session has ended.
+func (a *acquisition) withdraw() {
+	a.lock.node.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
+		Name: a.lock.name, Session: a.session.id[:], Handle: a.lock.handle, Seq: a.seq,
+	}}}, forget)
+}
+
+func (a *acquisition) Cancelled(sent bool) { a.unsent <- !sent }
+
+// Fail ends the acquisition without an outcome. Nothing is held then: the node
+// stops, nothing was sent, or the group has forgotten this process, which it
+// does only when no session is left.
+func (a *acquisition) Fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != sent && a.phase != queued {
+		return
+	}
+	result := acquired{err: ours(err)}
+	if errors.Is(err, cluster.ErrForgotten) {
+		result.err = errRefusedSession
+	}
+	a.phase = decided
+	a.result <- result
+}
+
+// Recheck finds out whether the grant was among what a snapshot stands for.
+func (a *acquisition) Recheck(state cluster.Machine, t wire.Ticket) *wire.Reply {
+	found := state.(*machine.Machine).Acquisition(a.lock.name, t)
+	switch {
+	case found.Waiting:
+		return nil
+	case found.Held:
+		return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
+	}
+	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
+}
+
+var _ cluster.Call = (*acquisition)(nil)

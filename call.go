@@ -1,0 +1,128 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// call is a command whose one outcome is wanted. on runs on the node's loop,
+// once, and must not block.
+type call struct {
+	node      *Node
+	on        func(answer)
+	cancelled func(sent bool) // nil: never cancelled
+}
+
+type answer struct {
+	reply *wire.Reply
+	err   error // no outcome will come
+}
+
+func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		c.node.forgotten(t.Incarnation)
+	}
+	c.on(answer{reply: r})
+}
+
+func (c *call) Fail(err error)                                   { c.on(answer{err: err}) }
+func (c *call) Cancelled(sent bool)                              { c.cancelled(sent) }
+func (c *call) Recheck(cluster.Machine, wire.Ticket) *wire.Reply { return nil }
+
+// pursue sends a command and sees to it until its outcome is known, however
+// long that takes and whoever still waits. It is for what must not be refused:
+// renewals, releases and withdrawals.
+func (n *Node) pursue(cmd *wire.Command, on func(answer)) {
+	n.member.Submit(encode(cmd), &call{node: n, on: on}, true)
+}
+
+// forget is for commands whose outcome nobody needs.
+func forget(answer) {}
+
+// exec sends a command and waits for its outcome. When ctx ends before the
+// command has left, it has no effect: ErrUnavailable. When it ends later:
+// ErrUnknown, and late is called if an outcome comes after all.
+func (n *Node) exec(ctx context.Context, cmd *wire.Command, late func(answer)) (*wire.Reply, error) {
+	if ctx.Err() != nil {
+		return nil, because(ErrUnavailable, ctx)
+	}
+	answered := make(chan answer, 1)
+	cancelled := make(chan bool, 1)
+	var settled atomic.Bool // by an answer, or by the caller's going away
+	c := &call{node: n, cancelled: func(sent bool) { cancelled <- sent }}
+	c.on = func(a answer) {
+		if settled.CompareAndSwap(false, true) {
+			answered <- a
+			return
+		}
+		late(a)
+	}
+	n.member.Submit(encode(cmd), c, false)
+	select {
+	case a := <-answered:
+		return a.reply, ours(a.err)
+	case <-ctx.Done():
+	}
+	n.member.Cancel(c)
+	select {
+	case a := <-answered: // it was faster
+		return a.reply, ours(a.err)
+	case sent := <-cancelled:
+		if !sent {
+			return nil, because(ErrUnavailable, ctx)
+		}
+	}
+	if !settled.CompareAndSwap(false, true) {
+		a := <-answered
+		return a.reply, ours(a.err)
+	}
+	return nil, because(ErrUnknown, ctx)
+}
+
+func encode(cmd *wire.Command) []byte {
+	b, err := proto.Marshal(cmd)
+	if err != nil {
+		// Only invalid UTF-8 fails, and names are checked. The machine
+		// refuses an empty command with a message.
+		return nil
+	}
+	return b
+}
+
+// forgotten starts anew under another incarnation, when the group has
+// forgotten the one given: this process was out of touch for so long that it
+// has no session left.
+func (n *Node) forgotten(incarnation wire.ID) {
+	n.member.Reincarnate(incarnation, func() {
+		n.attempt++
+		n.pursue(n.registration(), func(a answer) {
+			if err := errors.Join(a.err, refusal(a.reply)); err != nil {
+				n.log.Warn("the group does not take this process back", "error", err)
+			}
+		})
+	})
+}
+
+func (n *Node) registration() *wire.Command {
+	return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+		Member:  uint64(n.id),
+		Boot:    n.boot,
+		Attempt: n.attempt,
+		Ttl:     int64(incarnationTTL),
+	}}}
+}
+
+// incarnationTTL is how long the group remembers a process that is silent and
+// has no session.
+const incarnationTTL = time.Minute
+
+func duration(ns int64) time.Duration { return time.Duration(ns) }
+
+var _ cluster.Call = (*call)(nil)

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What callers ask of the loop. Each question is posted to it and answered
+// from its goroutine.
+
+// Submit sends a command on its way. It never blocks; everything further comes
+// through the call. Urgent commands are not counted against the limit.
+func (m *Member) Submit(command []byte, call Call, urgent bool) {
+	m.mailbox.post(event{
+		run:  func(c *core) { c.submit(command, call, urgent) },
+		lost: func() { call.Fail(m.stopped()) },
+	})
+}
+
+// Cancel asks to take a command back that nobody has been handed yet. The call
+// is told what came of it.
+func (m *Member) Cancel(call Call) {
+	m.mailbox.post(event{
+		run:  func(c *core) { c.cancel(call) },
+		lost: func() { call.Fail(m.stopped()) },
+	})
+}
+
+// Read runs read on the loop's goroutine, at a state at least as new as all
+// that was acknowledged before. It blocks until then. An error says that read
+// has not run and will not; without a leader that takes until ctx ends.
+func (m *Member) Read(ctx context.Context, run func(Machine)) error {
+	r := &pendingRead{run: run, done: make(chan error, 1)}
+	m.mailbox.post(event{run: func(c *core) {
+		if err := c.read(r); err != nil {
+			r.done <- err
+		}
+	}})
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.done:
+		return m.stopped()
+	}
+}
+
+// pendingRead runs once. Its caller may have gone, so what it writes to is
+// looked at only after done.
+type pendingRead struct {
+	run  func(Machine)
+	done chan error
+}
+
+func (r *pendingRead) Run(machine Machine) {
+	r.run(machine)
+	r.done <- nil
+}
+
+// Reincarnate goes on as a new process would, because the group has forgotten
+// the old one: every call under way fails, and later ones run under a new
+// incarnation. then runs on the loop's goroutine between the two.
+func (m *Member) Reincarnate(old wire.ID, then func()) {
+	m.mailbox.post(event{run: func(c *core) {
+		if c.incarnation != old {
+			return // many calls find out; the first has seen to it
+		}
+		for _, call := range c.reincarnate(randomID()) {
+			call.Fail(ErrForgotten)
+		}
+		then()
+	}})
+}
+
+// ErrNotLeader says that leadership cannot be handed over from here.
+var ErrNotLeader = errors.New("this member does not lead the group")
+
+// ErrNoSuccessor says that there is nobody to hand leadership to.
+var ErrNoSuccessor = errors.New("no other voter is up to date")
+
+// Transfer hands leadership to a member, or to the one that is furthest when
+// to is 0. It blocks until another leader is known or ctx ends.
+func (m *Member) Transfer(ctx context.Context, to uint64) error {
+	done := make(chan error, 1)
+	m.mailbox.post(event{run: func(c *core) { c.transfer(&transfer{to, done}) }})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.done:
+		return m.stopped()
+	}
+}
+
+// Leave tells the others that this process goes on purpose, so that they need
+// not find out. It blocks for a moment.
+func (m *Member) Leave() { m.gossip.leave() }

@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// gossip runs memberlist: who is there, where, and does it answer. It suggests
+// addresses and tells who seems alive; it never decides who is a member.
+//
+// memberlist takes a name at another address for a conflict. So its names are
+// those of processes, not of members: a restart is a newcomer at once, and its
+// predecessor dies in its own time.
+type gossip struct {
+	list    *memberlist.Memberlist
+	changed chan struct{} // holds one token after a change
+
+	mu    sync.Mutex
+	meta  []byte                      // guarded by mu; what we say of ourselves
+	seen  map[string]*wire.GossipMeta // guarded by mu; alive processes by name
+	heard func(*wire.GossipMeta)      // called without mu
+}
+
+// leaveTimeout bounds how long a parting member waits until its word is out.
+const leaveTimeout = 200 * time.Millisecond
+
+func newGossip(transport memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard func(*wire.GossipMeta)) (*gossip, error) {
+	g := &gossip{
+		changed: make(chan struct{}, 1),
+		seen:    make(map[string]*wire.GossipMeta),
+		heard:   heard,
+	}
+	if err := g.describe(self); err != nil {
+		return nil, err
+	}
+	cfg := memberlist.DefaultLANConfig()
+	cfg.Name = processName(self)
+	cfg.Transport = transport
+	cfg.Delegate = g
+	cfg.Events = g
+	cfg.LogOutput = nil
+	cfg.Logger = log.New(gossipLog{logger}, "", 0)
+	list, err := memberlist.Create(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("starting gossip: %w", err)
+	}
+	g.list = list
+	return g, nil
+}
+
+func processName(meta *wire.GossipMeta) string {
+	return fmt.Sprintf("%016x.%d", meta.GetMember(), meta.GetBoot())
+}
+
+// describe changes what this member says of itself.
+func (g *gossip) describe(self *wire.GossipMeta) error {
+	meta, err := proto.Marshal(self)
+	if err != nil {
+		return err
+	}
+	if len(meta) > memberlist.MetaMaxSize {
+		return fmt.Errorf("the member's name and address are too long: %d bytes of %d", len(meta), memberlist.MetaMaxSize)
+	}
+	g.mu.Lock()
+	g.meta = meta
+	g.mu.Unlock()
+	if g.list != nil {
+		return g.list.UpdateNode(time.Second)
+	}
+	return nil
+}
+
+// join greets the processes at the addresses; what fails is tried again later.
+func (g *gossip) join(addrs []string) error {
+	_, err := g.list.Join(addrs)
+	return err
+}
+
+// leave tells the others that this process goes on purpose.
+func (g *gossip) leave() { _ = g.list.Leave(leaveTimeout) }
+
+func (g *gossip) close() { _ = g.list.Shutdown() }
+
+// alive lists the processes that answer, by member and start, ourselves included.
+func (g *gossip) alive() []*wire.GossipMeta {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := make([]*wire.GossipMeta, 0, len(g.seen))
+	for _, meta := range g.seen {
+		list = append(list, meta)
+	}
+	slices.SortFunc(list, func(x, y *wire.GossipMeta) int {
+		return cmp.Or(cmp.Compare(x.GetMember(), y.GetMember()), cmp.Compare(x.GetBoot(), y.GetBoot()))
+	})
+	return list
+}
+
+// memberlist.Delegate. All that is said is in the meta data.
+
+func (g *gossip) NodeMeta(int) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.meta
+}
+
+func (g *gossip) NotifyMsg([]byte)                {}
+func (g *gossip) GetBroadcasts(int, int) [][]byte { return nil }
+func (g *gossip) LocalState(bool) []byte          { return nil }
+func (g *gossip) MergeRemoteState([]byte, bool)   {}
+
+// memberlist.EventDelegate
+
+func (g *gossip) NotifyJoin(n *memberlist.Node)   { g.note(n, true) }
+func (g *gossip) NotifyUpdate(n *memberlist.Node) { g.note(n, true) }
+func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.note(n, false) }
+
+func (g *gossip) note(n *memberlist.Node, alive bool) {
+	meta := new(wire.GossipMeta)
+	if err := proto.Unmarshal(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
+		return
+	}
+	g.mu.Lock()
+	if alive {
+		g.seen[n.Name] = meta
+	} else {
+		delete(g.seen, n.Name)
+	}
+	g.mu.Unlock()
+	if alive {
+		g.heard(meta)
+	}
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// gossipLog carries memberlist's log lines, which name their level in
+// brackets, to the application's logger.
+type gossipLog struct{ to *slog.Logger }
+
+var _ io.Writer = gossipLog{}
+
+func (l gossipLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	log := l.to.Debug
+	if strings.HasPrefix(text, "[ERR]") {
+		log = l.to.Warn
+	}
+	log(text, "from", "memberlist")
+	return len(line), nil
+}

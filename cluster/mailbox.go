@@ -1,0 +1,65 @@
+package cluster
+
+import "sync"
+
+// mailbox brings events of this process to the loop. Posting never blocks, so
+// the loop's own callbacks may post. It needs no bound of its own: each poster
+// has one (calls under way, writes in flight, connections).
+type mailbox struct {
+	signal chan struct{} // holds one token while there is something to fetch
+
+	mu     sync.Mutex
+	events []event // guarded by mu
+	closed bool    // guarded by mu
+}
+
+// event is something for the loop to do.
+type event struct {
+	run  func(*core)
+	lost func() // called instead when the loop has ended; nil: nobody waits
+}
+
+func (b *mailbox) post(e event) {
+	if b.put(e) || e.lost == nil {
+		return
+	}
+	e.lost()
+}
+
+func (b *mailbox) put(e event) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.events = append(b.events, e)
+	if len(b.events) == 1 {
+		select {
+		case b.signal <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+func (b *mailbox) fetch() []event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events := b.events
+	b.events = nil
+	return events
+}
+
+// close ends the loop's side: nothing is fetched any more.
+func (b *mailbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	events := b.events
+	b.events = nil
+	b.mu.Unlock()
+	for _, e := range events {
+		if e.lost != nil {
+			e.lost()
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// Config says how a member is to be run. The root has checked it.
+type Config struct {
+	Name      string
+	Group     string
+	Dir       string // "": in memory
+	FS        vfs.FS // nil: the real one
+	Listener  net.Listener
+	Advertise string
+	Join      []string
+	Expect    int
+	Voters    int
+	TLS       *tls.Config
+	Insecure  bool
+	Dial      func(ctx context.Context, addr string) (net.Conn, error)
+	Heartbeat time.Duration
+	Election  time.Duration
+	Logger    *slog.Logger
+	MaxCalls  int // of this process under way; renewals and releases are not counted
+
+	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
+
+	// These run on the loop's goroutine, in log order, and must not block.
+	Ended         func(wire.Ended) // a session has ended
+	Restored      func(Machine)    // a snapshot has replaced the machine
+	LeaderChanged func(leader, term uint64)
+
+	Faults Faults
+}
+
+// Faults lets tests harm what travels. The zero value harms nothing.
+type Faults struct {
+	DropOutcome      func(wire.Ticket) bool // as if the outcome had not been seen
+	DuplicateForward func() bool
+}
+
+// Member is one member of a group, running in this process.
+type Member struct {
+	cfg      Config
+	log      *slog.Logger
+	identity *identity
+	store    *storage.Store
+	raftLog  *raftlog.Log
+	port     *transport.Transport
+	gossip   *gossip
+	book     *book
+	members  members
+	forming  forming
+
+	// Owned by the loop's goroutine.
+	core   *core
+	writer writer
+	began  time.Time
+
+	mailbox  mailbox
+	inbound  chan func(*core) // from peers: full means that they wait
+	status   atomic.Pointer[Status]
+	staging  sync.Mutex // one snapshot comes in at a time
+	lifetime context.Context
+	end      context.CancelCauseFunc
+	routines sync.WaitGroup
+	done     chan struct{}
+	err      error // set before done is closed
+}
+
+// Start opens the directory, finds or forms the group and runs the member. It
+// returns when the loop runs; a leader need not be known yet. ctx bounds the
+// forming only.
+func Start(ctx context.Context, cfg Config) (*Member, error) {
+	m := &Member{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		inbound: make(chan func(*core), 1024),
+		done:    make(chan struct{}),
+		began:   time.Now(),
+	}
+	m.forming.woken = make(chan struct{}, 1)
+	m.mailbox.signal = make(chan struct{}, 1)
+	m.lifetime, m.end = context.WithCancelCause(context.Background())
+	if err := m.start(ctx); err != nil {
+		m.end(err)
+		m.tearDown()
+		return nil, err
+	}
+	m.routine("supervisor", m.supervise)
+	return m, nil
+}
+
+func (m *Member) start(ctx context.Context) error {
+	if err := m.openDisk(); err != nil {
+		m.cfg.Listener.Close()
+		return err
+	}
+	if err := m.openPort(); err != nil {
+		return err
+	}
+	if err := m.openGossip(); err != nil {
+		return err
+	}
+	if err := m.findGroup(ctx); err != nil {
+		return err
+	}
+	return m.openCore()
+}
+
+// routine starts a goroutine that tearDown waits for. Its name is on it in
+// profiles.
+func (m *Member) routine(name string, run func()) {
+	labels := pprof.Labels("conclave", fmt.Sprintf("%016x", m.identity.member), "goroutine", name)
+	m.routines.Go(func() { pprof.Do(m.lifetime, labels, func(context.Context) { run() }) })
+}
+
+// errClosed is the cause of an end that was asked for.
+var errClosed = errors.New("closed")
+
+// supervise waits for the member's end, whatever its reason, and clears up.
+func (m *Member) supervise() {
+	<-m.lifetime.Done()
+	// Done is closed by a goroutine that the wait below does not wait for.
+	go func() {
+		m.tearDown()
+		if cause := context.Cause(m.lifetime); !errors.Is(cause, errClosed) {
+			m.err = cause
+		}
+		close(m.done)
+	}()
+}
+
+// tearDown stops everything, source before sink: first what brings work in
+// (gossip, the port with its readers, the loop), then the goroutines that
+// work for the loop, and last the disk, which nobody uses any more. The
+// lifetime has ended, so nothing waits for a consumer that has gone.
+func (m *Member) tearDown() {
+	if m.gossip != nil {
+		m.gossip.close()
+	}
+	if m.port != nil {
+		m.port.Close()
+	}
+	m.routines.Wait()
+	m.failCalls()
+	if m.raftLog != nil {
+		m.raftLog.Close()
+	}
+	if m.store != nil {
+		if err := m.store.Close(); err != nil {
+			m.log.Error("closing the directory", "dir", m.cfg.Dir, "error", err)
+		}
+	}
+}
+
+// Stop ends the member and waits until nothing of it is left. It is safe at
+// any time, from any goroutine but the loop's, and more than once.
+func (m *Member) Stop() {
+	m.end(errClosed)
+	<-m.done
+}
+
+// Done is closed when the member has stopped and nothing of it is left.
+func (m *Member) Done() <-chan struct{} { return m.done }
+
+// Err says why the member stopped; nil after Stop. It is valid once Done is closed.
+func (m *Member) Err() error { return m.err }
+
+// fail ends the member for a reason. The first reason counts.
+func (m *Member) fail(err error) {
+	if m.lifetime.Err() == nil {
+		m.log.Error("the member stops", "error", err)
+	}
+	m.end(err)
+}
+
+func (m *Member) openDisk() error {
+	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.cfg.FS, Logger: m.log})
+	if err != nil {
+		return err
+	}
+	m.store = store
+	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
+		return err
+	}
+	if m.identity, err = loadIdentity(m.raftLog, m.cfg.Group); err != nil {
+		return err
+	}
+	m.book, err = loadBook(m.raftLog)
+	return err
+}
+
+// groupNumber leads every key on the disk, so that there may be several groups later.
+const groupNumber = 0
+
+// openCore brings the machine back from the disk and starts the loop.
+func (m *Member) openCore() error {
+	machine, err := m.loadMachine()
+	if err != nil {
+		return err
+	}
+	if m.core, err = newCore(m.coreConfig(machine)); err != nil {
+		return err
+	}
+	m.meet(m.core.conf)
+	m.publish()
+	m.routine("loop", m.loop)
+	return nil
+}
+
+func (m *Member) coreConfig(machine Machine) coreConfig {
+	return coreConfig{
+		id:            m.identity.member,
+		incarnation:   m.identity.incarnation,
+		log:           m.raftLog,
+		machine:       machine,
+		tick:          m.cfg.Heartbeat,
+		electionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
+		rand:          newRand(m.identity.incarnation),
+		logger:        m.log,
+		keep:          keepEntries,
+		keepBytes:     keepBytes,
+		maxCalls:      m.cfg.MaxCalls,
+		dropOutcome:   m.cfg.Faults.DropOutcome,
+	}
+}
+
+// Entries that are kept behind the applied one, for members that were away for
+// a while: some tens of seconds under load, hours when idle.
+const (
+	keepEntries = 10_000
+	keepBytes   = 32 << 20
+)
+
+// failCalls tells everybody who still waits that nothing will come.
+func (m *Member) failCalls() {
+	m.mailbox.close()
+	if m.core == nil {
+		return
+	}
+	for _, call := range m.core.tickets.drain() {
+		call.Fail(m.stopped())
+	}
+}
+
+// stopped explains why nothing can be asked of the member any more.
+func (m *Member) stopped() error {
+	if cause := context.Cause(m.lifetime); cause != nil && !errors.Is(cause, errClosed) {
+		return fmt.Errorf("%w: %w", ErrStopped, cause)
+	}
+	return ErrStopped
+}

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// How this member is known to the others, and they to it: the port, gossip and
+// the address book.
+
+func (m *Member) openPort() error {
+	port, err := transport.New(transport.Config{
+		Identity: transport.Identity{
+			Group:       m.cfg.Group,
+			Cluster:     m.identity.cluster(),
+			Member:      m.identity.member,
+			Incarnation: m.identity.incarnation,
+			Boot:        m.identity.get().GetBoot(),
+			Name:        m.cfg.Name,
+			Advertise:   m.cfg.Advertise,
+		},
+		Listener:   m.cfg.Listener,
+		Dial:       m.cfg.Dial,
+		TLS:        m.cfg.TLS,
+		Insecure:   m.cfg.Insecure,
+		Handler:    m,
+		Logger:     m.log,
+		Boots:      m.book.boots(),
+		BootRaised: m.book.raised,
+	})
+	if err != nil {
+		return err
+	}
+	m.port = port
+	return nil
+}
+
+func (m *Member) openGossip() (err error) {
+	m.port.Start()
+	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.heard)
+	if err == nil {
+		m.routine("join", m.join)
+	}
+	return err
+}
+
+// meta is what gossip says of this member.
+func (m *Member) meta() *wire.GossipMeta {
+	return &wire.GossipMeta{
+		Version:   wire.GossipVersion,
+		Cluster:   m.identity.get().GetCluster(),
+		Member:    m.identity.member,
+		Boot:      m.identity.get().GetBoot(),
+		Name:      m.cfg.Name,
+		Advertise: m.cfg.Advertise,
+		Expect:    uint32(m.cfg.Expect),
+	}
+}
+
+// heard takes what gossip says of a process.
+func (m *Member) heard(meta *wire.GossipMeta) {
+	cluster := m.identity.get().GetCluster()
+	if meta.GetMember() == m.identity.member || !slices.Equal(meta.GetCluster(), cluster) && len(meta.GetCluster()) > 0 {
+		return
+	}
+	m.moved(&wire.Peer{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Boot: meta.GetBoot()})
+}
+
+// moved notes where a member can be reached now.
+func (m *Member) moved(p *wire.Peer) {
+	if m.book.saw(p) && m.members.has(p.GetMember()) {
+		m.port.SetPeer(p.GetMember(), p.GetAdvertise())
+	}
+}
+
+// PeerConnected is told by the port that a member has connected; it has shown
+// that it is the member's latest start.
+func (m *Member) PeerConnected(member uint64, advertise, name string) {
+	m.moved(&wire.Peer{Member: member, Name: name, Advertise: advertise, Boot: m.book.boot(member)})
+	m.port.Redial(member)
+}
+
+// PeerLost is told by the port that a member's connection has broken.
+func (m *Member) PeerLost(member uint64) {
+	m.mailbox.post(event{run: func(c *core) { c.lost(member) }})
+}
+
+// meet opens the port to the members of the group.
+func (m *Member) meet(conf *raftpb.ConfState) {
+	m.members.set(conf)
+	for _, p := range m.book.all() {
+		if p.GetMember() != m.identity.member && m.members.has(p.GetMember()) {
+			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
+		}
+	}
+}
+
+// The pause between two looks for members that gossip does not show, before
+// and after there is a group. Names are looked up anew each time: addresses
+// change.
+const (
+	greetNewcomers = 250 * time.Millisecond
+	greetMembers   = 2 * time.Second
+)
+
+func (m *Member) join() {
+	for {
+		m.greet()
+		pause := greetMembers
+		if m.members.none() {
+			pause = greetNewcomers
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-m.lifetime.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// greet tells gossip of the addresses where somebody may be whom it does not
+// know: those of the configuration, and those of members last seen elsewhere.
+func (m *Member) greet() {
+	known := make(map[uint64]bool)
+	strangers := 0
+	for _, meta := range m.gossip.alive() {
+		known[meta.GetMember()] = true
+		if !m.members.has(meta.GetMember()) {
+			strangers++
+		}
+	}
+	missing := false
+	var addrs []string
+	for _, id := range m.members.all() {
+		if !known[id] {
+			missing = true
+		}
+	}
+	for _, p := range m.book.all() {
+		if !known[p.GetMember()] && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+			addrs = append(addrs, p.GetAdvertise())
+		}
+	}
+	if missing || m.members.none() && strangers < m.cfg.Expect {
+		for _, addr := range m.cfg.Join {
+			if addr != m.cfg.Advertise {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	for _, addr := range addrs {
+		if m.lifetime.Err() != nil {
+			return
+		}
+		if err := m.gossip.join([]string{addr}); err != nil {
+			m.log.Debug("nobody there", "addr", addr, "error", err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// sendSnapshot streams the state to a member that is too far behind for the
+// log. raft is told how it ended, or it would wait for ever.
+func (m *Member) sendSnapshot(message *raftpb.Message) {
+	to := message.GetTo()
+	err := m.streamSnapshot(to, message)
+	if err != nil {
+		m.log.Warn("sending a snapshot", "to", to, "error", err)
+	}
+	m.mailbox.post(event{run: func(c *core) { c.snapshotSent(to, err == nil) }})
+}
+
+func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
+	state, err := m.raftLog.View()
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	// What is sent is the state as it is on disk now, which may be newer than
+	// when raft asked.
+	message = proto.CloneOf(message)
+	message.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &state.Index, Term: &state.Term, ConfState: state.ConfState}
+	body, err := proto.Marshal(message)
+	if err != nil {
+		return err
+	}
+	w, err := m.port.OpenSnapshot(m.lifetime, to, &wire.SnapshotHeader{
+		Version: wire.SnapshotVersion, Raft: body, Digest: state.Digest,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := state.Each(w.Add); err != nil {
+		return err
+	}
+	return w.Commit()
+}
+
+// Snapshot takes a snapshot in: it is staged beside the state that is in
+// force, and raft decides whether it is wanted.
+func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
+	if !m.staging.TryLock() {
+		return errors.New("another snapshot is coming in")
+	}
+	defer m.staging.Unlock()
+	header := r.Header()
+	if header.GetVersion() != wire.SnapshotVersion {
+		return fmt.Errorf("snapshot of version %d; this member knows %d", header.GetVersion(), wire.SnapshotVersion)
+	}
+	message := new(raftpb.Message)
+	if err := proto.Unmarshal(header.GetRaft(), message); err != nil {
+		return err
+	}
+	stage, err := m.raftLog.Stage()
+	if err != nil {
+		return err
+	}
+	generation, err := fill(stage, r)
+	if err != nil {
+		return errors.Join(err, stage.Discard())
+	}
+	return m.offer(from, message, staged{generation: generation, digest: header.GetDigest()})
+}
+
+func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
+	for {
+		pairs, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return to.Finish()
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range pairs {
+			if err := to.Put(p.GetKey(), p.GetValue()); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// offer hands a staged snapshot to raft and waits for what becomes of it.
+func (m *Member) offer(from uint64, message *raftpb.Message, s staged) error {
+	answer := make(chan error, 1)
+	s.done = func(err error) { answer <- err }
+	m.mailbox.post(event{run: func(c *core) { c.receivedSnapshot(from, message, s) }})
+	select {
+	case err := <-answer:
+		return err
+	case <-m.lifetime.Done():
+		return m.stopped()
+	}
+}

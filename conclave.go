@@ -1,0 +1,270 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Node is this process's member of the group. It is safe for concurrent use.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	member  *cluster.Member
+	id      MemberID
+	boot    uint64
+	events  *events
+	handles atomic.Uint64 // numbers given to lock handles
+
+	attempt uint32 // of registering; the loop's, after Open
+	renewal renewal
+
+	mu       sync.Mutex
+	sessions map[wire.ID]*Session // guarded by mu; alive
+	own      *Session             // guarded by mu; the node's own, if it has one
+	opening  *opening             // guarded by mu; of the node's own
+	closing  bool                 // guarded by mu
+
+	closeOnce sync.Once
+	routines  sync.WaitGroup
+	done      chan struct{}
+	err       error // set before done is closed
+}
+
+// Open opens the member's directory, finds its group or forms a new one, and
+// returns once a leader is known and everything agreed so far is applied here.
+// That takes as long as it takes for a majority to be there; ctx bounds it.
+// A nil cfg is a group of one in memory. The Node lives until Close or until
+// its disk fails, whatever becomes of ctx.
+//
+// Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt when the
+// directory is damaged, copied or rolled back; ErrUnavailable with ctx's error
+// when no majority was found in time; those of the network and the file system.
+// After an error nothing is left open.
+func Open(ctx context.Context, cfg *Config) (*Node, error) {
+	return open(ctx, cfg, cluster.Faults{})
+}
+
+func open(ctx context.Context, cfg *Config, faults cluster.Faults) (*Node, error) {
+	checked, err := cfg.withDefaults()
+	if err == nil {
+		err = listen(ctx, &checked)
+	}
+	if err != nil {
+		return nil, fault("open", checked.Dir, err)
+	}
+	n := &Node{
+		cfg:      checked,
+		log:      checked.Logger,
+		events:   newEvents(checked.Events, checked.Logger),
+		sessions: make(map[wire.ID]*Session),
+		done:     make(chan struct{}),
+	}
+	n.renewal.node = n
+	if err := n.start(ctx, faults); err != nil {
+		return nil, fault("open", checked.Dir, err)
+	}
+	return n, nil
+}
+
+func listen(ctx context.Context, cfg *Config) error {
+	if cfg.Listener == nil {
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", cfg.Bind)
+		if err != nil {
+			return fmt.Errorf("%w: choose another Bind, or stop what uses it", err)
+		}
+		cfg.Listener = l
+	}
+	if cfg.Advertise == "" {
+		cfg.Advertise = cfg.Listener.Addr().String()
+	}
+	return nil
+}
+
+func (n *Node) start(ctx context.Context, faults cluster.Faults) error {
+	member, err := cluster.Start(ctx, n.clusterConfig(faults))
+	if err != nil {
+		return startFault(ctx, err)
+	}
+	n.member = member
+	status := member.Status()
+	n.id, n.boot = MemberID(status.ID), status.Boot
+	n.routines.Go(n.watch)
+	if err := n.register(ctx); err != nil {
+		n.Close(expired)
+		return err
+	}
+	n.renewal.begin()
+	return nil
+}
+
+func startFault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return ours(err)
+}
+
+// expired is a context that has ended, for a close without a farewell.
+var expired = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// register makes this process known to the group. Its outcome comes through
+// the log, so whoever has it knows a leader and has applied what was agreed.
+func (n *Node) register(ctx context.Context) error {
+	reply, err := n.exec(ctx, n.registration(), forget)
+	if errors.Is(err, ErrUnknown) {
+		// To the caller it is all the same: there was no majority in time.
+		return because(ErrUnavailable, ctx)
+	}
+	if err == nil {
+		err = refusal(reply)
+	}
+	return err
+}
+
+func (n *Node) clusterConfig(faults cluster.Faults) cluster.Config {
+	return cluster.Config{
+		Name:          n.cfg.Name,
+		Group:         n.cfg.Group,
+		Dir:           n.cfg.Dir,
+		Listener:      n.cfg.Listener,
+		Advertise:     n.cfg.Advertise,
+		Join:          n.cfg.Join,
+		Expect:        n.cfg.Expect,
+		Voters:        n.cfg.Voters,
+		TLS:           n.cfg.TLS,
+		Insecure:      n.cfg.Insecure,
+		Dial:          n.cfg.Dial,
+		Heartbeat:     n.cfg.HeartbeatInterval,
+		Election:      n.cfg.ElectionTimeout,
+		Logger:        n.log,
+		MaxCalls:      n.cfg.Limits.Calls,
+		LoadMachine:   loadMachine,
+		Ended:         n.sessionEnded,
+		Restored:      n.restored,
+		LeaderChanged: n.events.leaderChanged,
+		Faults:        faults,
+	}
+}
+
+func loadMachine(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
+	return machine.Load(state)
+}
+
+// watch makes the node's end known, whatever its reason.
+func (n *Node) watch() {
+	n.routines.Go(func() { n.events.run(n.done) })
+	<-n.member.Done()
+	n.renewal.stop()
+	n.endSessions(ErrClosed)
+	n.err = ErrClosed
+	if err := n.member.Err(); err != nil {
+		n.err = ours(err)
+	}
+	n.err = fault("run", n.cfg.Dir, n.err)
+	close(n.done)
+}
+
+// Close takes leave and stops the node. It closes the node's sessions, so that
+// what they hold is handed on at once, and hands leadership over if this member
+// has it. ctx bounds this farewell; with a ctx that has ended there is none, and
+// the group finds out as if the process had crashed. The farewell also ends
+// after SessionTTL, when the group has seen to it by itself.
+//
+// Then everything stops: when Close returns no goroutine, port or file of the
+// node is left, unless its disk has failed: what waits for a failed disk can
+// not be ended. Close may be called at any time, more than once, and by many.
+// It returns nil, or the context's error when the farewell was cut short.
+func (n *Node) Close(ctx context.Context) error {
+	var err error
+	n.closeOnce.Do(func() {
+		n.mu.Lock()
+		n.closing = true
+		n.mu.Unlock()
+		err = fault("close", n.cfg.Dir, n.farewell(ctx))
+		n.member.Stop()
+	})
+	<-n.done
+	n.routines.Wait()
+	return err
+}
+
+// farewell first tells the holders in this process, and then the group: nobody
+// here may believe in a lock that somebody else is being granted.
+func (n *Node) farewell(ctx context.Context) error {
+	n.renewal.stop()
+	n.endSessions(ErrClosed)
+	if ctx.Err() != nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, n.cfg.SessionTTL)
+	defer cancel()
+	deregister := &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
+	if _, err := n.exec(bounded, deregister, forget); err != nil && ctx.Err() != nil {
+		return err
+	}
+	n.member.Leave()
+	handover, cancel := context.WithTimeout(bounded, 2*n.cfg.ElectionTimeout)
+	defer cancel()
+	if err := n.member.Transfer(handover, 0); err != nil {
+		n.log.Debug("leadership is not handed over", "reason", err)
+	}
+	return nil
+}
+
+// Done is closed when the node has stopped for any reason; Err says why.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err says why the node has stopped: an error that wraps ErrClosed after Close,
+// otherwise what went wrong, with the operation and the file if it was the
+// disk. It is nil while the node runs.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.err
+	default:
+		return nil
+	}
+}
+
+// usable reports ErrClosed once the node is being closed or has stopped.
+func (n *Node) usable() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closing {
+		return ErrClosed
+	}
+	select {
+	case <-n.done:
+		return fmt.Errorf("%w: %w", ErrClosed, n.err)
+	default:
+		return nil
+	}
+}
+
+// read runs look at a state that is at least as new as everything acknowledged
+// before. It blocks until then.
+func (n *Node) read(ctx context.Context, look func(*machine.Machine)) error {
+	if err := n.usable(); err != nil {
+		return err
+	}
+	err := n.member.Read(ctx, func(m cluster.Machine) { look(m.(*machine.Machine)) })
+	if err != nil && ctx.Err() != nil {
+		return because(ErrUnavailable, ctx)
+	}
+	return ours(err)
+}

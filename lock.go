@@ -1,0 +1,408 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// FencedLock is a handle to a lock of the group, after Hazelcast's. Two handles
+// of one name exclude each other, on one node as on two; a handle is one owner.
+//
+// By default goroutines that share a handle exclude one another too, like those
+// that share a sync.Mutex. A handle made with [Reentrant] may be locked again by
+// its owner; give it to one goroutine, or to those that belong together.
+//
+// A handle costs nothing while it neither holds nor waits, and need not be
+// closed. All methods are safe for concurrent use.
+type FencedLock struct {
+	node      *Node
+	name      string
+	bad       error // what is wrong with the name or an option
+	handle    uint64
+	reentrant bool
+	limit     uint32
+
+	mu   sync.Mutex
+	hold *hold // guarded by mu; nil when nothing is held or owed
+}
+
+// hold is one acquisition, until each Unlock that it owes was called.
+type hold struct {
+	name    string
+	session *Session
+	fence   Fence
+	lost    chan struct{} // closed by the session
+	count   int           // guarded by the handle's mu
+}
+
+// isLost looks at the clock by way of the session.
+func (h *hold) isLost() bool {
+	if h.session.alive() != nil {
+		return true
+	}
+	select {
+	case <-h.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// LockOption changes how a lock handle behaves.
+type LockOption func(*FencedLock)
+
+// Reentrant lets the handle's owner lock again what it holds, up to limit holds
+// at once; 0 is no limit. Every hold has to be given back by an Unlock of its own.
+func Reentrant(limit int) LockOption {
+	return func(l *FencedLock) {
+		l.reentrant = true
+		if limit < 0 || limit > math.MaxInt32 {
+			l.bad = fmt.Errorf("%w: a reentrant limit of %d; it has to be from 0, which is none, to %d", ErrInvalid, limit, math.MaxInt32)
+			return
+		}
+		l.limit = uint32(limit)
+	}
+}
+
+// FencedLock returns a new handle to the lock of that name: 1 to 512 bytes of
+// UTF-8 without NUL. It does no work and does not block; a bad name or option
+// shows when the handle is used, as ErrInvalid or ErrTooLarge.
+//
+// What it locks is held by the node's own session, with Config.SessionTTL and no
+// lock-delay.
+func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
+	l := &FencedLock{node: n, name: name, handle: n.handles.Add(1), bad: validName(name)}
+	for _, opt := range opts {
+		opt(l)
+	}
+	return l
+}
+
+// Lock acquires the lock and returns its fence. It blocks, first in, first out
+// among all that wait in the group, until it is granted, ctx ends, or the
+// session ends.
+//
+// An error means that this call holds nothing: what may have been queued for it
+// is withdrawn in the background, and a grant that won that race is given back.
+// Errors: ctx's, with ErrUnavailable if no majority could be reached;
+// ErrSessionExpired if the session ended while waiting; ErrLockOwnershipLost if
+// the handle held the lock and lost it, until each Unlock owed was called;
+// ErrAcquireLimitReached; ErrTooLarge with too many waiters or calls under way;
+// ErrInvalid; ErrClosed.
+//
+// Holding a lock is a lease. Its holder may be paused at any moment, also right
+// after Lock has returned, and act when the lock is already somebody else's.
+// Lost and Fence tell early, but only the resource can refuse: give it the fence.
+func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
+	f, err := l.acquire(ctx, true)
+	return f, fault("lock", l.name, err)
+}
+
+// TryLock is Lock without the wait for other holders: if the lock cannot be had
+// at once, the error wraps ErrLocked, or ErrLockDelay when its last holder's
+// lock-delay has not passed. It blocks for as long as the group takes to decide.
+func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
+	f, err := l.acquire(ctx, false)
+	return f, fault("try lock", l.name, err)
+}
+
+func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
+	if l.bad != nil {
+		return 0, l.bad
+	}
+	for {
+		if ctx.Err() != nil {
+			return 0, because(ErrUnavailable, ctx)
+		}
+		session, fence, err := l.acquirer(ctx)
+		if err != nil {
+			return 0, err
+		}
+		c := newAcquisition(l, session)
+		got, err := c.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
+			Name: l.name, Session: session.id[:], Handle: l.handle,
+			Reentrant: l.reentrant, Limit: l.limit, Wait: wait, Fence: uint64(fence),
+		}}})
+		switch {
+		case errors.Is(err, errRefusedSession) && fence != 0:
+			return 0, ErrLockOwnershipLost
+		case errors.Is(err, errRefusedSession):
+			// It had ended before the request came, so nothing was queued. The
+			// node's own session is renewed for handles that hold nothing.
+			session.end(ErrSessionExpired)
+			continue
+		}
+		return got, err
+	}
+}
+
+// acquirer says by which session to acquire, and what is held by it already.
+func (l *FencedLock) acquirer(ctx context.Context) (*Session, Fence, error) {
+	if err := l.node.usable(); err != nil {
+		return nil, 0, err
+	}
+	l.mu.Lock()
+	h := l.hold
+	l.mu.Unlock()
+	if h != nil {
+		if h.isLost() {
+			return nil, 0, ErrLockOwnershipLost
+		}
+		if l.reentrant {
+			return h.session, h.fence, nil
+		}
+		return h.session, 0, nil
+	}
+	session, err := l.node.ownSession(ctx)
+	return session, 0, err
+}
+
+// granted takes note of a grant, on the node's loop and in the log's order. It
+// is false when the session has ended here meanwhile.
+func (l *FencedLock) granted(s *Session, f Fence) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.hold; h != nil && h.session == s && h.fence == f {
+		h.count++
+		return true
+	}
+	h := &hold{name: l.name, session: s, fence: f, lost: make(chan struct{}), count: 1}
+	if l.hold != nil || !s.keep(h) {
+		return false
+	}
+	l.hold = h
+	return true
+}
+
+// Unlock gives one hold back. With the last one the lock is free, and handed to
+// who has waited longest. It blocks until the group has agreed, or ctx ends.
+//
+// From the call on the handle does not hold the lock, whatever Unlock returns: when ctx ends first,
+// or had ended before, the release still goes out and is pursued until it is
+// done or the session has ended, and the error wraps ctx's and ErrUnknown.
+// ErrNotHeld: the handle holds nothing, and nothing was done. ErrLockOwnershipLost:
+// the hold was lost before; it counts as given back.
+func (l *FencedLock) Unlock(ctx context.Context) error {
+	return fault("unlock", l.name, l.unlock(ctx))
+}
+
+func (l *FencedLock) unlock(ctx context.Context) error {
+	if l.bad != nil {
+		return l.bad
+	}
+	h, lost := l.giveBack()
+	if h == nil {
+		return ErrNotHeld
+	}
+	if lost {
+		return ErrLockOwnershipLost
+	}
+	answered := make(chan answer, 1)
+	l.node.pursue(l.release(h), func(a answer) { answered <- a })
+	select {
+	case a := <-answered:
+		return released(a)
+	case <-h.session.done:
+		// It may have been released in time, but nobody can tell any more
+		// whether the lock was ours until then.
+		return ErrLockOwnershipLost
+	case <-ctx.Done():
+		return because(fmt.Errorf("%w yet; the release is pursued", ErrUnknown), ctx)
+	}
+}
+
+// giveBack takes one hold off the handle, at once and only here.
+func (l *FencedLock) giveBack() (h *hold, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h = l.hold; h == nil {
+		return nil, false
+	}
+	lost = h.isLost()
+	if h.count--; h.count == 0 {
+		l.hold = nil
+		h.session.release(h)
+	}
+	return h, lost
+}
+
+func (l *FencedLock) release(h *hold) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
+		Name: l.name, Session: h.session.id[:], Handle: l.handle, Fence: uint64(h.fence),
+	}}}
+}
+
+func released(a answer) error {
+	if a.err != nil {
+		return ours(a.err)
+	}
+	err := refusal(a.reply)
+	switch {
+	case errors.Is(err, ErrNotHeld), errors.Is(err, ErrSessionExpired):
+		return ErrLockOwnershipLost // we held it, so it was taken from us
+	}
+	return err
+}
+
+// Fence returns the fence of the current hold. It does not block, needs no
+// network and looks at the clock itself: a holder that was paused for longer
+// than its session allows gets ErrLockOwnershipLost here even before Lost is
+// closed. ErrNotHeld: the handle holds nothing.
+func (l *FencedLock) Fence() (Fence, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.bad != nil:
+		return 0, fault("fence", l.name, l.bad)
+	case l.hold == nil:
+		return 0, fault("fence", l.name, ErrNotHeld)
+	case l.hold.isLost():
+		return 0, fault("fence", l.name, ErrLockOwnershipLost)
+	}
+	return l.hold.fence, nil
+}
+
+// Holds is how many holds of this handle have not been given back, lost ones
+// included. It is local and informative.
+func (l *FencedLock) Holds() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil {
+		return 0
+	}
+	return l.hold.count
+}
+
+// Lost returns a channel that is closed when the current hold is lost: when the
+// session could not be renewed in time, by this process's own clock and before
+// the group may hand the lock to another, or when the group has ended the
+// session. It is not closed by Unlock. It is nil when nothing is held.
+func (l *FencedLock) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil {
+		return nil
+	}
+	return l.hold.lost
+}
+
+// LockInfo is a lock as the group has it. Of a lock that is free, and that
+// nobody waits for, only the name is set.
+type LockInfo struct {
+	Name    string
+	Held    bool
+	Session SessionID // of the holder, like Node, Holds and Fence
+	Node    MemberID
+	Holds   int
+	Fence   Fence
+	Waiters int
+	Delay   time.Duration // lock-delay left
+}
+
+// Info says who holds the lock, from anywhere in the group. It is linearizable
+// and blocks until a majority has confirmed that this node is up to date.
+// Between Info and what is done about it, everything may change.
+func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
+	info := LockInfo{Name: l.name}
+	err := l.bad
+	if err == nil {
+		err = l.node.read(ctx, func(m *machine.Machine) {
+			if v, ok := m.Lock(l.name); ok {
+				info = lockInfo(v)
+			}
+		})
+	}
+	if err != nil {
+		return LockInfo{}, fault("info", l.name, err)
+	}
+	return info, nil
+}
+
+func lockInfo(v machine.LockView) LockInfo {
+	return LockInfo{
+		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member),
+		Holds: int(v.Holds), Fence: Fence(v.Fence), Waiters: v.Waiters, Delay: duration(v.Delay),
+	}
+}
+
+// maxLocks bounds what Locks returns.
+const maxLocks = 100_000
+
+// Locks lists the locks whose names begin with prefix and that are held, queued
+// for or delayed, by name. It is linearizable and blocks like Info. ErrTooLarge:
+// there are more than 100,000; ask with a longer prefix.
+func (n *Node) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
+	var list []LockInfo
+	err := n.read(ctx, func(m *machine.Machine) {
+		for _, v := range m.Locks(prefix, maxLocks+1) {
+			list = append(list, lockInfo(v))
+		}
+	})
+	if err == nil && len(list) > maxLocks {
+		err = fmt.Errorf("%w: more than %d locks; ask with a longer prefix", ErrTooLarge, maxLocks)
+	}
+	if err != nil {
+		return nil, fault("list locks", prefix, err)
+	}
+	return list, nil
+}
+
+// Do runs f while it holds the lock. The context that f gets ends when ctx does,
+// and, with the cause ErrLockOwnershipLost, when the lock is lost; f should then
+// stop and must not touch what the lock protects. Do returns the errors of Lock
+// if f was not run; otherwise f's error, joined with ErrLockOwnershipLost if the
+// lock was lost meanwhile. The release is waited for even when ctx has ended, at
+// most until the session's deadline.
+func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	if _, err := l.Lock(ctx); err != nil {
+		return err
+	}
+	guarded, cancel := context.WithCancelCause(ctx)
+	lost, finished := l.Lost(), make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-lost:
+			cancel(ErrLockOwnershipLost)
+		case <-finished:
+		}
+	})
+	var err error
+	defer func() {
+		close(finished)
+		watching.Wait()
+		cancel(nil)
+	}()
+	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
+	err = f(guarded)
+	return err
+}
+
+// Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail,
+// it panics with an *Error: in Lock when ctx ends or the lock cannot be had, in
+// Unlock when it is not held or was lost.
+func (l *FencedLock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
+
+type locker struct {
+	lock *FencedLock
+	ctx  context.Context
+}
+
+func (l locker) Lock() {
+	if _, err := l.lock.Lock(l.ctx); err != nil {
+		panic(err)
+	}
+}
+
+func (l locker) Unlock() {
+	if err := l.lock.Unlock(l.ctx); err != nil {
+		panic(err)
+	}
+}
