@@ -116,8 +116,7 @@ func answerWith(t *testing.T, o opening) string {
 			if err != nil {
 				return
 			}
-			if _, err := readHello(c); err == nil {
-				err = writeHello(c, o.id, o.kind, o.to, "")
+			if _, err := readHello(c); err == nil && writeHello(c, o.id, o.kind, o.to, "") == nil {
 				_, _ = c.Read(make([]byte, 1)) // until the dialer has closed
 			}
 			c.Close()
