@@ -51,10 +51,10 @@ type Node struct {
 // when no majority was found in time; those of the network and the file system.
 // After an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
-	return open(ctx, cfg, cluster.Faults{})
+	return open(ctx, cfg, cluster.Harness{})
 }
 
-func open(ctx context.Context, cfg *Config, faults cluster.Faults) (*Node, error) {
+func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, error) {
 	checked, err := cfg.withDefaults()
 	if err == nil {
 		err = listen(ctx, &checked)
@@ -70,7 +70,7 @@ func open(ctx context.Context, cfg *Config, faults cluster.Faults) (*Node, error
 		done:     make(chan struct{}),
 	}
 	n.renewal.node = n
-	if err := n.start(ctx, faults); err != nil {
+	if err := n.start(ctx, harness); err != nil {
 		return nil, fault("open", checked.Dir, err)
 	}
 	return n, nil
@@ -91,8 +91,8 @@ func listen(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-func (n *Node) start(ctx context.Context, faults cluster.Faults) error {
-	member, err := cluster.Start(ctx, n.clusterConfig(faults))
+func (n *Node) start(ctx context.Context, harness cluster.Harness) error {
+	member, err := cluster.Start(ctx, n.clusterConfig(harness))
 	if err != nil {
 		return startFault(ctx, err)
 	}
@@ -136,7 +136,7 @@ func (n *Node) register(ctx context.Context) error {
 	return err
 }
 
-func (n *Node) clusterConfig(faults cluster.Faults) cluster.Config {
+func (n *Node) clusterConfig(harness cluster.Harness) cluster.Config {
 	return cluster.Config{
 		Name:          n.cfg.Name,
 		Group:         n.cfg.Group,
@@ -157,7 +157,7 @@ func (n *Node) clusterConfig(faults cluster.Faults) cluster.Config {
 		Ended:         n.sessionEnded,
 		Restored:      n.restored,
 		LeaderChanged: n.events.leaderChanged,
-		Faults:        faults,
+		Harness:       harness,
 	}
 }
 
@@ -182,8 +182,9 @@ func (n *Node) watch() {
 // Close takes leave and stops the node. It closes the node's sessions, so that
 // what they hold is handed on at once, and hands leadership over if this member
 // has it. ctx bounds this farewell; with a ctx that has ended there is none, and
-// the group finds out as if the process had crashed. The farewell also ends
-// after SessionTTL, when the group has seen to it by itself.
+// the group finds out as if the process had crashed. Without a majority there is
+// nobody to take leave of, so the farewell also ends after three election
+// timeouts, and at once when the others have taken leave before.
 //
 // Then everything stops: when Close returns no goroutine, port or file of the
 // node is left, unless its disk has failed: what waits for a failed disk can
@@ -211,18 +212,18 @@ func (n *Node) farewell(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, n.cfg.SessionTTL)
+	bounded, cancel := context.WithTimeout(ctx, 3*n.cfg.ElectionTimeout)
 	defer cancel()
-	deregister := &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
-	if _, err := n.exec(bounded, deregister, forget); err != nil && ctx.Err() != nil {
-		return err
+	if n.member.Majority() {
+		deregister := &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
+		if _, err := n.exec(bounded, deregister, forget); err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err := n.member.Transfer(bounded, 0); err != nil {
+			n.log.Debug("leadership is not handed over", "reason", err)
+		}
 	}
 	n.member.Leave()
-	handover, cancel := context.WithTimeout(bounded, 2*n.cfg.ElectionTimeout)
-	defer cancel()
-	if err := n.member.Transfer(handover, 0); err != nil {
-		n.log.Debug("leadership is not handed over", "reason", err)
-	}
 	return nil
 }
 

@@ -96,6 +96,21 @@ func (m *Member) Transfer(ctx context.Context, to uint64) error {
 	}
 }
 
+// Majority reports whether a majority of the voters seems to answer, this
+// member included. It is what gossip says, and never blocks.
+func (m *Member) Majority() bool {
+	voters, alive := 0, 0
+	for _, p := range m.Status().Members {
+		if p.Voter {
+			voters++
+			if p.Alive {
+				alive++
+			}
+		}
+	}
+	return alive > voters/2
+}
+
 // Leave tells the others that this process goes on purpose, so that they need
 // not find out. It blocks for a moment.
 func (m *Member) Leave() { m.gossip.leave() }

@@ -34,6 +34,7 @@ type core struct {
 	applied    uint64
 	proposed   bool        // our batch is under way. One at a time: the next one gathers meanwhile
 	campaignAt uint64      // tick; 0 is never
+	standing   bool        // campaign at each tick
 	last       uint64      // the log's last index, durable or not
 	truncated  uint64      // up to where the log was told to let go
 	transfers  []*transfer // under way
@@ -56,7 +57,7 @@ type coreConfig struct {
 	keep          uint64 // entries kept in the log behind the applied one
 	keepBytes     uint64
 	maxCalls      int                    // of our own under way
-	dropOutcome   func(wire.Ticket) bool // see Faults
+	dropOutcome   func(wire.Ticket) bool // see Harness
 }
 
 // effects is what has to be done, in the order of the fields' meaning: writes
@@ -152,11 +153,10 @@ func (c *core) advance(now time.Duration) {
 func (c *core) ticked() {
 	c.ticks++
 	c.node.Tick()
-	if c.campaignAt != 0 && c.ticks >= c.campaignAt {
+	due := c.standing || c.campaignAt != 0 && c.ticks >= c.campaignAt
+	if due && c.role.Lead == raft.None {
 		c.campaignAt = 0
-		if c.role.Lead == raft.None {
-			c.ignore(c.node.Campaign())
-		}
+		c.ignore(c.node.Campaign())
 	}
 	c.resend(uint64(c.electionTicks))
 }
@@ -257,6 +257,16 @@ func (c *core) lost(peer uint64) {
 	if c.role.RaftState == raft.StateFollower && c.role.Lead == peer {
 		c.ignore(c.node.ForgetLeader())
 		c.campaignAt = c.ticks + 1 + c.rand.Uint64N(3)
+	}
+}
+
+// stand makes this member campaign, again and again until there is a leader,
+// where waiting for one would be in vain: in a group of one, and as the first
+// founder of a new group.
+func (c *core) stand(first bool) {
+	if voters := c.conf.GetVoters(); first || len(voters) == 1 && voters[0] == c.id {
+		c.standing = true
+		c.ignore(c.node.Campaign())
 	}
 }
 

@@ -289,6 +289,7 @@ func (m *Member) found(p *wire.Proposal) error {
 	for _, f := range p.GetFounders() {
 		m.book.saw(&wire.Peer{Member: f.GetMember(), Name: f.GetName(), Advertise: f.GetAdvertise()})
 	}
+	m.first = p.GetFounders()[0].GetMember() == m.identity.member
 	m.port.Joined(m.identity.cluster())
 	m.log.Info("the group is formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
 	return m.gossip.describe(m.meta())

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"slices"
@@ -33,10 +32,15 @@ type gossip struct {
 	heard func(*wire.GossipMeta)      // called without mu
 }
 
-// leaveTimeout bounds how long a parting member waits until its word is out.
-const leaveTimeout = 200 * time.Millisecond
+const (
+	// gossipInterval is half of memberlist's: a parting member waits for the
+	// next round, and groups are small.
+	gossipInterval = 100 * time.Millisecond
+	// leaveTimeout bounds how long a parting member waits until its word is out.
+	leaveTimeout = 3 * gossipInterval
+)
 
-func newGossip(transport memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard func(*wire.GossipMeta)) (*gossip, error) {
+func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard func(*wire.GossipMeta)) (*gossip, error) {
 	g := &gossip{
 		changed: make(chan struct{}, 1),
 		seen:    make(map[string]*wire.GossipMeta),
@@ -47,7 +51,8 @@ func newGossip(transport memberlist.Transport, self *wire.GossipMeta, logger *sl
 	}
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
-	cfg.Transport = transport
+	cfg.GossipInterval = gossipInterval
+	cfg.Transport = port
 	cfg.Delegate = g
 	cfg.Events = g
 	cfg.LogOutput = nil
@@ -147,18 +152,11 @@ func (g *gossip) note(n *memberlist.Node, alive bool) {
 	}
 }
 
-// gossipLog carries memberlist's log lines, which name their level in
-// brackets, to the application's logger.
+// gossipLog carries memberlist's log lines to the application's logger. Gossip
+// decides nothing, so none of its troubles is one for an operator.
 type gossipLog struct{ to *slog.Logger }
 
-var _ io.Writer = gossipLog{}
-
 func (l gossipLog) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	log := l.to.Debug
-	if strings.HasPrefix(text, "[ERR]") {
-		log = l.to.Warn
-	}
-	log(text, "from", "memberlist")
+	l.to.Debug(strings.TrimSpace(string(line)), "from", "memberlist")
 	return len(line), nil
 }

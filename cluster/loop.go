@@ -113,7 +113,7 @@ func (m *Member) deliver(n news) {
 func (m *Member) forward(f forward) {
 	frame := &wire.Frame{Body: &wire.Frame_Submission{Submission: f.submission}}
 	m.port.Send(f.to, frame)
-	if duplicate := m.cfg.Faults.DuplicateForward; duplicate != nil && duplicate() {
+	if duplicate := m.cfg.Harness.DuplicateForward; duplicate != nil && duplicate() {
 		m.port.Send(f.to, frame)
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,7 +27,6 @@ type Config struct {
 	Name      string
 	Group     string
 	Dir       string // "": in memory
-	FS        vfs.FS // nil: the real one
 	Listener  net.Listener
 	Advertise string
 	Join      []string
@@ -47,13 +47,16 @@ type Config struct {
 	Restored      func(Machine)    // a snapshot has replaced the machine
 	LeaderChanged func(leader, term uint64)
 
-	Faults Faults
+	Harness Harness
 }
 
-// Faults lets tests harm what travels. The zero value harms nothing.
-type Faults struct {
-	DropOutcome      func(wire.Ticket) bool // as if the outcome had not been seen
-	DuplicateForward func() bool
+// Harness is what tests put in the place of the real thing. The zero value
+// changes nothing.
+type Harness struct {
+	FS               vfs.FS                 // instead of the operating system's
+	KeepEntries      uint64                 // kept in the log behind the applied one
+	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
+	DuplicateForward func() bool            // send forwarded commands twice
 }
 
 // Member is one member of a group, running in this process.
@@ -68,6 +71,7 @@ type Member struct {
 	book     *book
 	members  members
 	forming  forming
+	first    bool // the first founder of a group that has just been formed
 
 	// Owned by the loop's goroutine.
 	core   *core
@@ -161,9 +165,6 @@ func (m *Member) tearDown() {
 	}
 	m.routines.Wait()
 	m.failCalls()
-	if m.raftLog != nil {
-		m.raftLog.Close()
-	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
 			m.log.Error("closing the directory", "dir", m.cfg.Dir, "error", err)
@@ -193,7 +194,7 @@ func (m *Member) fail(err error) {
 }
 
 func (m *Member) openDisk() error {
-	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.cfg.FS, Logger: m.log})
+	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.cfg.Harness.FS, Logger: m.log})
 	if err != nil {
 		return err
 	}
@@ -221,6 +222,7 @@ func (m *Member) openCore() error {
 		return err
 	}
 	m.meet(m.core.conf)
+	m.core.stand(m.first)
 	m.publish()
 	m.routine("loop", m.loop)
 	return nil
@@ -236,10 +238,10 @@ func (m *Member) coreConfig(machine Machine) coreConfig {
 		electionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
 		rand:          newRand(m.identity.incarnation),
 		logger:        m.log,
-		keep:          keepEntries,
+		keep:          cmp.Or(m.cfg.Harness.KeepEntries, keepEntries),
 		keepBytes:     keepBytes,
 		maxCalls:      m.cfg.MaxCalls,
-		dropOutcome:   m.cfg.Faults.DropOutcome,
+		dropOutcome:   m.cfg.Harness.DropOutcome,
 	}
 }
 

@@ -30,6 +30,7 @@ func (m *Member) openPort() error {
 		Insecure:   m.cfg.Insecure,
 		Handler:    m,
 		Logger:     m.log,
+		Member:     m.members.has,
 		Boots:      m.book.boots(),
 		BootRaised: m.book.raised,
 	})
@@ -82,7 +83,6 @@ func (m *Member) moved(p *wire.Peer) {
 // that it is the member's latest start.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	m.moved(&wire.Peer{Member: member, Name: name, Advertise: advertise, Boot: m.book.boot(member)})
-	m.port.Redial(member)
 }
 
 // PeerLost is told by the port that a member's connection has broken.

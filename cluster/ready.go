@@ -57,7 +57,7 @@ func (c *core) tookOffice(rd raft.Ready) {
 	if c.role.Lead != raft.None {
 		c.transferred()
 		// What we handed to an earlier leader may be lost.
-		c.campaignAt = 0
+		c.campaignAt, c.standing = 0, false
 		c.reads.retry()
 		c.resend(0)
 	}

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -101,7 +102,11 @@ func (t *Transport) noteRefusal(remote net.Addr, err error) {
 		host = remote.String()
 	}
 	if t.refusals.isNew(host, kindOf(err)) {
-		t.log().Warn("inbound connection refused", "remote", remote, "err", err)
+		level := slog.LevelWarn
+		if refused != nil {
+			level = refused.level()
+		}
+		t.log().Log(t.ctx, level, "inbound connection refused", "remote", remote, "err", err)
 	}
 }
 

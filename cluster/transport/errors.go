@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -110,4 +111,14 @@ func (c *changes) isNew(subject, said string) bool {
 	}
 	c.last[subject] = said
 	return true
+}
+
+// level is how loud a refusal is to be said. While a group forms its members
+// learn of that one after the other, so for a moment some refuse the others;
+// everything else is for an operator to see to.
+func (e *RefusedError) level() slog.Level {
+	if e.Reason == ReasonNoCluster || e.Reason == ReasonStranger {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }

@@ -145,7 +145,7 @@ func (p *peer) fail(err error) {
 	case err == nil:
 		log.Info("connected")
 	case errors.As(err, &refused):
-		log.Warn("connection refused", "err", err)
+		log.Log(p.ctx, refused.level(), "connection refused", "err", err)
 	default:
 		log.Info("not connected", "err", err)
 	}
