@@ -127,9 +127,6 @@ func TestALogIsFoundAgainAsItWas(t *testing.T) {
 		}
 	}
 	check("while open", log)
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

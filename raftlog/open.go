@@ -13,6 +13,7 @@ import (
 // Open reads the log of a group and checks it: that every entry follows the one
 // before, that nothing is missing that the others rely on, and that all is
 // there that this member has acknowledged. Where nothing is, the log is empty.
+// The log is closed with the store.
 func Open(store *storage.Store, number uint32) (*Log, error) {
 	l := &Log{store: store, group: group(number)}
 	err := store.Do(l.open)
@@ -23,18 +24,6 @@ func Open(store *storage.Store, number uint32) (*Log, error) {
 		return nil, fmt.Errorf("open the log in %s: %w", store.Dir(), err)
 	}
 	return l, nil
-}
-
-// Close makes the watermark durable; the log takes no more. It is idempotent.
-// The store is closed after it, by its owner.
-func (l *Log) Close() error {
-	return l.store.Do(func(*pebble.DB) error {
-		if errors.Is(l.disk.failed, storage.ErrClosed) {
-			return nil
-		}
-		l.disk.failed = storage.ErrClosed
-		return l.disk.watermark.close()
-	})
 }
 
 func (l *Log) open(db *pebble.DB) error {
@@ -86,6 +75,7 @@ func (l *Log) openWatermark() error {
 		return errors.Join(err, w.file.Close())
 	}
 	l.disk.watermark = w
+	l.store.OnClose(w.close)
 	return nil
 }
 

@@ -2,16 +2,22 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 )
 
+// OnClose has fn called when the store closes, after all work and before the
+// database goes, for what lies beside it. It must be called before Close.
+func (s *Store) OnClose(fn func() error) { s.onClose = append(s.onClose, fn) }
+
 // Close carries out what was handed in before, closes the database and gives
-// the directory back. It is idempotent. Every loan has to be returned first.
+// the directory back. It is idempotent. What is borrowed has to come back first.
 //
-// A failed store cannot be closed, because Pebble would wait for its parked
-// goroutines: it is abandoned, with what it holds in memory. No file is touched
-// once Close has returned, so the directory can be opened anew. Close returns
-// the failure then.
+// When the store has failed, Close does not wait for Pebble, which may hang on
+// a parked goroutine. It waits until no file is touched any more, gives the
+// directory back, so that it can be opened anew in this process, and only then
+// wakes what is parked: Pebble ends in the background, on files that ignore it.
+// Close returns the failure then.
 func (s *Store) Close() error {
 	s.closing.Do(func() { s.closeErr = s.close() })
 	return s.closeErr
@@ -21,25 +27,34 @@ func (s *Store) close() error {
 	s.queue.close()
 	s.loans.close()
 	closed := make(chan error, 1)
-	go func() {
-		<-s.stopped
-		s.loans.wait()
-		closed <- s.closeDatabase()
-	}()
+	go func() { closed <- s.closeDatabase() }()
 	select {
 	case err := <-closed:
 		return errors.Join(s.guard.error(), err, s.dir.lock.Close())
 	case <-s.guard.failed:
 		s.guard.settle()
-		return errors.Join(s.guard.error(), s.dir.lock.Close())
+		err := errors.Join(s.guard.error(), s.dir.lock.Close())
+		s.guard.release()
+		return err
 	}
 }
 
-func (s *Store) closeDatabase() error {
-	if s.db == nil {
-		return nil
+// closeDatabase ends what the store has opened, once nobody uses it.
+func (s *Store) closeDatabase() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the storage: %v", p)
+		}
+	}()
+	<-s.stopped
+	s.loans.wait()
+	for _, fn := range s.onClose {
+		err = errors.Join(err, fn())
 	}
-	return s.db.Close()
+	if s.db == nil {
+		return err
+	}
+	return errors.Join(err, s.db.Close())
 }
 
 // loans counts who reads from the database at the moment.

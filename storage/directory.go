@@ -79,7 +79,7 @@ func makeDirectory(fsys vfs.FS, path string) error {
 		}
 	}
 	if err := fsys.MkdirAll(path, 0o700); err != nil {
-		return fmt.Errorf("create the data directory: %w", err)
+		return fmt.Errorf("create the data directory %s: %w", path, err)
 	}
 	return syncDirectory(fsys, parent)
 }
@@ -89,7 +89,10 @@ func syncDirectory(fsys vfs.FS, path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
 }
 
 // lockDirectory takes the directory for this store. The file system tells the
@@ -168,7 +171,7 @@ func (d *directory) mark() error {
 		return fmt.Errorf("write %s: %w", temporary, err)
 	}
 	if err := d.fs.Rename(temporary, d.fs.PathJoin(d.path, markerName)); err != nil {
-		return err
+		return fmt.Errorf("rename %s: %w", temporary, err)
 	}
 	return syncDirectory(d.fs, d.path)
 }

@@ -49,7 +49,8 @@ type Store struct {
 	loans   *loans
 	stopped chan struct{} // closed when the storage goroutine has ended
 
-	db *pebble.DB // set before Open returns, then read only
+	db      *pebble.DB // set before Open returns, then read only
+	onClose []func() error
 
 	closing  sync.Once
 	closeErr error
