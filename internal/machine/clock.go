@@ -73,7 +73,7 @@ func (m *Machine) endDelays() {
 func (m *Machine) forgetSilent() {
 	var silent []*incarnation
 	for _, inc := range m.incarnations {
-		if inc.count == 0 && inc.deadline() <= m.now {
+		if inc.deadline() <= m.now { // its sessions that were due are gone
 			silent = append(silent, inc)
 		}
 	}

@@ -100,7 +100,11 @@ func (g *generator) registration() *wire.Submission {
 	c := g.newCall(id, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: member, Boot: g.boots[member], Attempt: g.rand.Uint32N(2), Ttl: ttl,
 	}}})
-	return &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{c}}
+	s := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{c}}
+	if g.chance(20) {
+		s.Floor = g.rand.Uint64N(c.Seq + 1)
+	}
+	return s
 }
 
 func (g *generator) call(r *reference, id wire.ID) *wire.Call {

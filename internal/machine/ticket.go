@@ -47,7 +47,7 @@ func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
 	}
 	if inc != nil {
 		if stored := inc.window.get(t.Seq); stored != nil {
-			m.emit(t, stored, inc.waiting[t.Seq] != nil)
+			m.emit(t, stored, stored.Code == wire.Code_QUEUED) // the grant would have replaced it
 			return
 		}
 	}

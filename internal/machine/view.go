@@ -52,9 +52,13 @@ func (m *Machine) Lock(name string) (v LockView, ok bool) {
 
 // Locks returns the first max locks, by name, whose names begin with prefix.
 func (m *Machine) Locks(prefix string, max int) []LockView {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(m.locks)), func(name string) bool {
-		return !strings.HasPrefix(name, prefix)
-	})
+	var names []string
+	for name := range m.locks {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
 	views := make([]LockView, min(max, len(names)))
 	for i := range views {
 		views[i] = m.view(m.locks[names[i]])
