@@ -1,0 +1,241 @@
+package conclavetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/conclavetest"
+)
+
+// bounded is for a test's waiting: when it ends something is wrong.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustLock(t *testing.T, ctx context.Context, l *conclave.FencedLock) conclave.Fence {
+	t.Helper()
+	fence, err := l.Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fence
+}
+
+// grant is what became of a Lock that somebody waits in.
+type grant struct {
+	fence conclave.Fence
+	err   error
+}
+
+// queue lets a member wait for a lock, and returns when the group has it in the
+// queue.
+func queue(t *testing.T, ctx context.Context, l *conclave.FencedLock) <-chan grant {
+	t.Helper()
+	granted := make(chan grant, 1)
+	go func() {
+		fence, err := l.Lock(ctx)
+		granted <- grant{fence, err}
+	}()
+	for {
+		info, err := l.Info(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Waiters > 0 {
+			return granted
+		}
+	}
+}
+
+func (g grant) mustBeAfter(t *testing.T, old conclave.Fence) {
+	t.Helper()
+	if g.err != nil || g.fence <= old {
+		t.Fatalf("granted with fence %v after %v: %v", g.fence, old, g.err)
+	}
+}
+
+// Every member can lock, everybody sees the same group, one of them leads.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			ctx := bounded(t)
+			group := conclavetest.Start(t, n)
+			if got := len(group.Nodes()); got != n {
+				t.Fatalf("%d nodes", got)
+			}
+			leader := group.Node(group.Leader()).Status().ID
+			var last conclave.Fence
+			for i, node := range group.Nodes() {
+				lock := node.FencedLock("shared")
+				fence := mustLock(t, ctx, lock)
+				if fence <= last {
+					t.Errorf("member %d got fence %v after %v", i, fence, last)
+				}
+				last = fence
+				if err := lock.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+				if s := node.Status(); len(s.Members) != n || s.Leader != leader {
+					t.Errorf("member %d sees %+v", i, s)
+				}
+			}
+		})
+	}
+}
+
+// The leader dies with a lock in its hands and a waiter queued: another one leads,
+// and when the dead one's session has ended the waiter is granted.
+func TestKillLeader(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	group := conclavetest.Start(t, 3)
+	leader := group.Leader()
+	old := mustLock(t, ctx, group.Node(leader).FencedLock("shared"))
+	granted := queue(t, ctx, group.Node((leader+1)%3).FencedLock("shared"))
+
+	group.Kill(leader)
+	if next := group.Leader(); next == leader {
+		t.Fatalf("member %d leads though it was killed", leader)
+	}
+	(<-granted).mustBeAfter(t, old)
+	if got := len(group.Nodes()); got != 2 {
+		t.Errorf("%d nodes run", got)
+	}
+	if err := group.Node(leader).Err(); !errors.Is(err, conclave.ErrClosed) {
+		t.Errorf("the killed node: %v", err)
+	}
+}
+
+// One member, and then all, come back in their directories on other ports, with
+// the identity that they had and what was agreed.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	group := conclavetest.Start(t, 3)
+	before := group.Node(2).Status()
+	addr := group.Node(2).Addr()
+	last := mustLock(t, ctx, group.Node(0).FencedLock("shared"))
+
+	group.Kill(2)
+	group.Restart(2)
+	after := group.Node(2).Status()
+	if after.ID != before.ID || len(after.Members) != 3 {
+		t.Errorf("came back as %+v, was %+v", after, before)
+	}
+	if group.Node(2).Addr() == addr {
+		t.Error("came back on the same port")
+	}
+	if _, err := group.Node(2).FencedLock("shared").TryLock(ctx); !errors.Is(err, conclave.ErrLocked) {
+		t.Errorf("the restarted member does not know who holds the lock: %v", err)
+	}
+
+	group.Kill(0, 1, 2)
+	group.Restart(0, 1, 2)
+	if fence := mustLock(t, ctx, group.Node(1).FencedLock("shared")); fence <= last {
+		t.Errorf("fence %v after %v", fence, last)
+	}
+}
+
+// The holder is cut off, once as leader and once as follower. It has been told
+// of its loss by the time that the next one is granted. After Heal it is a member
+// like any other, and knows what it lost.
+func TestPartitionHolder(t *testing.T) {
+	t.Parallel()
+	for name, behind := range map[string]int{"leader": 0, "follower": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := bounded(t)
+			group := conclavetest.Start(t, 3)
+			holder := (group.Leader() + behind) % 3
+			other := group.Node((holder + 1) % 3).FencedLock("shared")
+			lock := group.Node(holder).FencedLock("shared")
+			old := mustLock(t, ctx, lock)
+			lost := lock.Lost()
+			granted := queue(t, ctx, other)
+
+			group.Partition([]int{holder})
+			if leader := group.Leader(); leader == holder {
+				t.Fatalf("member %d leads and is alone", holder)
+			}
+			next := <-granted
+			select {
+			case <-lost:
+			default:
+				t.Fatal("granted to another before the holder was told")
+			}
+			next.mustBeAfter(t, old)
+			if _, err := lock.Fence(); !errors.Is(err, conclave.ErrLockOwnershipLost) {
+				t.Errorf("the old holder's fence: %v", err)
+			}
+
+			group.Heal()
+			if err := lock.Unlock(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
+				t.Errorf("the old holder's unlock: %v", err)
+			}
+			if err := other.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if fence := mustLock(t, ctx, lock); fence <= next.fence {
+				t.Errorf("fence %v after %v", fence, next.fence)
+			}
+		})
+	}
+}
+
+// A cut is not a refusal: a call on the side without a majority waits, and goes
+// through once the network heals.
+func TestMinorityWaits(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	group := conclavetest.Start(t, 4, conclavetest.Configure(func(_ int, cfg *conclave.Config) {
+		cfg.Dir = "" // nobody is restarted
+	}))
+	leader := group.Leader()
+	group.Partition([]int{leader}, []int{(leader + 1) % 4})
+	var waiting sync.WaitGroup
+	for _, i := range []int{leader, (leader + 1) % 4} {
+		lock := group.Node(i).FencedLock(fmt.Sprint("of ", i))
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		if _, err := lock.Lock(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("member %d alone: %v", i, err)
+		}
+		cancel()
+		waiting.Go(func() {
+			if _, err := lock.Lock(ctx); err != nil {
+				t.Errorf("member %d after the cut: %v", i, err)
+			}
+		})
+	}
+	group.Heal()
+	waiting.Wait()
+}
+
+// A test's own settings come through, and its events are told as well.
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	led := make(chan int, 16)
+	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, cfg *conclave.Config) {
+		cfg.Name = fmt.Sprint("mine-", i)
+		cfg.SessionTTL = time.Minute
+		cfg.Events = &conclave.Events{LeaderChanged: func(conclave.MemberID, uint64) { led <- i }}
+	}))
+	if name := group.Node(1).Status().Name; name != "mine-1" {
+		t.Errorf("the name is %q", name)
+	}
+	mustLock(t, ctx, group.Node(1).FencedLock("shared"))
+	sessions, err := group.Node(0).Sessions(ctx)
+	if err != nil || len(sessions) != 1 || sessions[0].TTL != time.Minute {
+		t.Errorf("%+v, %v", sessions, err)
+	}
+	<-led
+}
