@@ -227,6 +227,23 @@ func (n *Node) farewell(ctx context.Context) error {
 	return nil
 }
 
+// TransferLeadership hands leadership of the group to a voter, or to the one that
+// is furthest when to is 0. Only the leader can. It blocks until another leader
+// is known or ctx ends; then leadership may still move, or stay.
+func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
+	err := n.usable()
+	if err == nil {
+		err = n.member.Transfer(ctx, uint64(to))
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = because(ErrUnknown, ctx)
+	case errors.Is(err, cluster.ErrNotLeader), errors.Is(err, cluster.ErrNoSuccessor):
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return fault("transfer leadership", "", ours(err))
+}
+
 // Done is closed when the node has stopped for any reason; Err says why.
 func (n *Node) Done() <-chan struct{} { return n.done }
 

@@ -360,7 +360,7 @@ func (n *Node) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 // if f was not run; otherwise f's error, joined with ErrLockOwnershipLost if the
 // lock was lost meanwhile. The release is waited for even when ctx has ended, at
 // most until the session's deadline.
-func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) error {
+func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	if _, err := l.Lock(ctx); err != nil {
 		return err
 	}
@@ -374,15 +374,13 @@ func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) 
 		case <-finished:
 		}
 	})
-	var err error
 	defer func() {
 		close(finished)
 		watching.Wait()
 		cancel(nil)
 	}()
 	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
-	err = f(guarded)
-	return err
+	return f(guarded)
 }
 
 // Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail,

@@ -158,7 +158,9 @@ func (c *core) ticked() {
 		c.campaignAt = 0
 		c.ignore(c.node.Campaign())
 	}
-	c.resend(uint64(c.electionTicks))
+	if c.role.Lead != raft.None {
+		c.hand(c.tickets.overdue(c.ticks))
+	}
 }
 
 // received steps a message of an authenticated peer. An error says why it was
@@ -245,7 +247,7 @@ func (c *core) recheck() {
 			c.out.news = append(c.out.news, news{call: call, ticket: ticket, reply: reply})
 		}
 	}
-	c.resend(0)
+	c.resend()
 }
 
 // lost says that the connection from a peer has broken. When the peer was the
@@ -343,11 +345,10 @@ func (c *core) take() (effects, error) {
 	return out, nil
 }
 
-// resend hands on again what may have been lost: everything that was handed on
-// at least age ticks ago and has had no outcome.
-func (c *core) resend(age uint64) {
+// resend hands on again what was handed to somebody before who may have lost it.
+func (c *core) resend() {
 	if c.role.Lead != raft.None {
-		c.hand(c.tickets.overdue(c.ticks, age))
+		c.hand(c.tickets.handed(c.ticks))
 	}
 }
 

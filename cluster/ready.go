@@ -59,7 +59,7 @@ func (c *core) tookOffice(rd raft.Ready) {
 		// What we handed to an earlier leader may be lost.
 		c.campaignAt, c.standing = 0, false
 		c.reads.retry()
-		c.resend(0)
+		c.resend()
 	}
 }
 

@@ -24,8 +24,17 @@ type open struct {
 	seq     uint64
 	command []byte
 	call    Call
-	sentAt  uint64 // tick of the last sending
+	due     uint64 // tick at which it is to be sent again
+	pause   uint64 // ticks to the sending after that
 }
+
+// Ticks until a command is sent again whose outcome has not come: at first
+// soon, as something was probably lost, then ever more rarely, as the group is
+// probably busy or out of reach.
+const (
+	firstResend = 3
+	maxResend   = 48
+)
 
 func newTickets(incarnation wire.ID) *tickets {
 	return &tickets{incarnation: incarnation, awaiting: make(map[uint64]Call)}
@@ -33,7 +42,7 @@ func newTickets(incarnation wire.ID) *tickets {
 
 func (t *tickets) add(command []byte, call Call) {
 	seq := t.floor + uint64(len(t.open)) + 1
-	t.open = append(t.open, &open{seq: seq, command: command, call: call})
+	t.open = append(t.open, &open{seq: seq, command: command, call: call, pause: firstResend})
 	t.calls++
 }
 
@@ -43,26 +52,42 @@ func (t *tickets) fresh(tick uint64) []*wire.Call {
 	if t.unsent >= end {
 		return nil
 	}
-	calls := send(t.open[t.unsent:end], tick, 0)
+	calls := make([]*wire.Call, 0, end-t.unsent)
+	for _, o := range t.open[t.unsent:end] {
+		if o != nil { // cancelled in time
+			calls = append(calls, o.send(tick))
+		}
+	}
 	t.unsent = end
 	return calls
 }
 
-// overdue takes the commands that were handed on at least age ticks ago.
-func (t *tickets) overdue(tick, age uint64) []*wire.Call {
-	return send(t.open[:t.unsent], tick, age)
-}
-
-func send(open []*open, tick, age uint64) []*wire.Call {
+// overdue takes the commands whose outcome should have come by now.
+func (t *tickets) overdue(tick uint64) []*wire.Call {
 	var calls []*wire.Call
-	for _, o := range open {
-		if o == nil || o.sentAt+age > tick {
-			continue
+	for _, o := range t.open[:t.unsent] {
+		if o != nil && o.due <= tick {
+			calls = append(calls, o.send(tick))
 		}
-		o.sentAt = tick
-		calls = append(calls, &wire.Call{Seq: o.seq, Command: o.command})
 	}
 	return calls
+}
+
+// handed takes every command that was handed on before, because whoever had
+// them may have gone.
+func (t *tickets) handed(tick uint64) []*wire.Call {
+	for _, o := range t.open[:t.unsent] {
+		if o != nil {
+			o.due, o.pause = tick, firstResend
+		}
+	}
+	return t.overdue(tick)
+}
+
+func (o *open) send(tick uint64) *wire.Call {
+	o.due = tick + o.pause
+	o.pause = min(2*o.pause, maxResend)
+	return &wire.Call{Seq: o.seq, Command: o.command}
 }
 
 func (t *tickets) isOpen(seq uint64) bool {
