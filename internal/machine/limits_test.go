@@ -158,7 +158,7 @@ func TestWindow(t *testing.T) {
 	}
 	var dropped []uint64
 	for _, floor := range []uint64{last - 39, last - 20, last} {
-		for seq := range w.raise(floor) {
+		for _, seq := range w.raise(floor) {
 			dropped = append(dropped, last-seq)
 		}
 		dropped = append(dropped, 1000)

@@ -25,7 +25,7 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	if floor <= inc.window.floor {
 		return
 	}
-	for seq := range inc.window.raise(floor) {
+	for _, seq := range inc.window.raise(floor) {
 		m.dirty.drop(ticketKey(wire.Ticket{Incarnation: inc.id, Seq: seq}))
 	}
 	m.dirty.put(inc.key(), inc)

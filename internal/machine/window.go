@@ -1,10 +1,6 @@
 package machine
 
-import (
-	"iter"
-
-	"github.com/conclave-go/conclave/internal/wire"
-)
+import "github.com/conclave-go/conclave/internal/wire"
 
 // window holds the outcomes of an incarnation's tickets above its floor
 // (Ongaro's dissertation, 6.3, bounded). It is a ring indexed by the sequence
@@ -32,10 +28,9 @@ func (w *window) put(seq uint64, r *wire.Reply) {
 	w.ring[w.slot(seq)] = r
 }
 
-// raise moves the floor up and yields the sequence numbers whose outcomes are
+// raise moves the floor up and returns the sequence numbers whose outcomes are
 // dropped by it, ascending.
-func (w *window) raise(floor uint64) iter.Seq[uint64] {
-	var dropped []uint64
+func (w *window) raise(floor uint64) (dropped []uint64) {
 	last := min(floor-w.floor, uint64(len(w.ring)))
 	for i := uint64(1); i <= last; i++ {
 		slot := w.slot(w.floor + i)
@@ -45,13 +40,7 @@ func (w *window) raise(floor uint64) iter.Seq[uint64] {
 		}
 	}
 	w.floor = floor
-	return func(yield func(uint64) bool) {
-		for _, seq := range dropped {
-			if !yield(seq) {
-				return
-			}
-		}
-	}
+	return dropped
 }
 
 func (w *window) grow(n uint64) {
