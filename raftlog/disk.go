@@ -11,12 +11,13 @@ type disk struct {
 	marks       []mark // of the entries after truncated
 	generation  uint64 // of the valid state
 	generations uint64 // the largest ever given out
+	synced      uint64 // number of the last synced write
 	watermark   *watermark
 	failed      error // a Write has failed: what is on disk is not known any more
 }
 
-// pristine reports whether the log has never been written to.
-func (d *disk) pristine() bool {
+// empty reports whether there is no log of any group, and no promise to one.
+func (d *disk) empty() bool {
 	return d.hard == nil && d.applied == Applied{} && d.last() == mark{}
 }
 
@@ -36,15 +37,4 @@ func (d *disk) at(index uint64) (mark, bool) {
 		return mark{}, false
 	}
 	return d.marks[index-d.truncated.index-1], true
-}
-
-// standing is what the watermark has to say of the log as it is.
-func (d *disk) standing() standing {
-	last := d.last()
-	return standing{
-		lastTerm:  last.term,
-		lastIndex: last.index,
-		term:      d.hard.GetTerm(),
-		vote:      d.hard.GetVote(),
-	}
 }

@@ -38,7 +38,7 @@ func (i Install) write(w *writer) error {
 		return err
 	}
 	w.marks = nil
-	w.sync = true
+	w.sync, w.vow = true, true
 	if err := w.setTruncated(mark{index: i.Index, term: i.Term}); err != nil {
 		return err
 	}

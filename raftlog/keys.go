@@ -10,6 +10,7 @@ const (
 	kindApplied    = 'a'
 	kindTruncated  = 't'
 	kindEntry      = 'e' // + index
+	kindSynced     = 'w' // number of the last synced write, for the watermark
 	kindGeneration = 'g' // which generation of the state is the valid one
 	kindState      = 's' // + generation + the machine's key
 	kindLocal      = 'l' // + name

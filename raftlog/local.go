@@ -22,20 +22,28 @@ func (l *Log) Local(name string) ([]byte, error) {
 
 // SetLocal makes a local record durable; nil removes it. It blocks.
 func (l *Log) SetLocal(name string, value []byte) error {
-	key := l.group.local(name)
-	return l.store.Do(func(db *pebble.DB) error {
-		if value == nil {
-			return db.Delete(key, pebble.Sync)
-		}
-		return db.Set(key, append([]byte{recordVersion}, value...), pebble.Sync)
+	return l.store.Do(func(*pebble.DB) error {
+		return l.commit(func(w *writer) error {
+			w.sync, w.vow = true, true
+			return w.setLocal(name, value)
+		})
 	})
 }
 
 // NoteLocal writes a local record that may as well be lost. It does not block,
 // and any goroutine may call it.
 func (l *Log) NoteLocal(name string, value []byte) {
-	key, record := l.group.local(name), append([]byte{recordVersion}, value...)
-	l.store.Go(func(db *pebble.DB) error { return db.Set(key, record, pebble.NoSync) }, func(error) {})
+	value = append([]byte{}, value...)
+	l.store.Go(func(*pebble.DB) error {
+		return l.commit(func(w *writer) error { return w.setLocal(name, value) })
+	}, func(error) {})
+}
+
+func (w *writer) setLocal(name string, value []byte) error {
+	if value == nil {
+		return w.batch.Delete(w.group.local(name), nil)
+	}
+	return w.batch.Set(w.group.local(name), append([]byte{recordVersion}, value...), nil)
 }
 
 // Locals returns the local records whose name has the prefix, by name.

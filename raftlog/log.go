@@ -49,7 +49,7 @@ func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
 		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
 	}
 	err := l.store.Do(func(*pebble.DB) error {
-		if !l.disk.pristine() {
+		if !l.disk.empty() {
 			return fmt.Errorf("bootstrap: %s holds the log of a group already", l.store.Dir())
 		}
 		return l.Write([]Op{op})

@@ -2,6 +2,8 @@ package raftlog
 
 import (
 	"fmt"
+	"io"
+	stdlog "log"
 	"maps"
 	"testing"
 
@@ -53,6 +55,8 @@ func mustCarryOut(t *testing.T, log *Log, ops ...Op) {
 func hardState(term, vote, commit uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(term), Vote: new(vote), Commit: new(commit)}
 }
+
+var discard = stdlog.New(io.Discard, "", 0)
 
 func members(ids ...uint64) *raftpb.ConfState { return &raftpb.ConfState{Voters: ids} }
 

@@ -37,7 +37,7 @@ func (l *Log) open(db *pebble.DB) error {
 	}
 	l.disk = disk{
 		hard: header.hard, applied: header.applied, truncated: header.truncated,
-		marks: marks, generation: header.generation, generations: header.generation,
+		marks: marks, generation: header.generation, generations: header.generation, synced: header.synced,
 	}
 	if err := l.disk.verify(); err != nil {
 		return err
@@ -65,8 +65,8 @@ func (l *Log) openWatermark() error {
 	}
 	switch {
 	case found:
-		err = w.verify(l.disk.standing())
-	case l.disk.pristine():
+		err = w.verify(l.disk.synced)
+	case l.disk.synced == 0: // nothing has been acknowledged yet
 		err = w.create(fsys, dir)
 	default:
 		err = damaged("%s is gone or unreadable, so it is not known what this member acknowledged; it must not vote: move the directory away and let it join as a new member", path)
@@ -142,6 +142,7 @@ type header struct {
 	applied    Applied
 	truncated  mark
 	generation uint64
+	synced     uint64
 }
 
 func readHeader(r pebble.Reader, g group) (header, error) {
@@ -163,6 +164,7 @@ func readHeader(r pebble.Reader, g group) (header, error) {
 		kindApplied:    numbers("applied", &h.applied.Index, &h.applied.Term, &h.applied.Digest),
 		kindTruncated:  numbers("truncated", &h.truncated.index, &h.truncated.term, &chain),
 		kindGeneration: numbers("generation", &h.generation),
+		kindSynced:     numbers("synced", &h.synced),
 	} {
 		record, err := get(r, g.key(kind))
 		if err == nil && record != nil {

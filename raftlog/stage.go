@@ -60,14 +60,7 @@ func (s *Stage) flush() error {
 }
 
 func (s *Stage) batch(fill func(*writer) error) error {
-	return s.log.store.Do(func(db *pebble.DB) error {
-		batch := db.NewBatch()
-		defer batch.Close()
-		if err := fill(&writer{group: s.log.group, batch: batch}); err != nil {
-			return err
-		}
-		return batch.Commit(pebble.NoSync)
-	})
+	return s.log.store.Do(func(*pebble.DB) error { return s.log.commit(fill) })
 }
 
 // Finish writes what is left and returns the generation to install.

@@ -13,24 +13,29 @@ type writer struct {
 	*disk
 	group group
 	batch *pebble.Batch
-	sync  bool
+	sync  bool // the batch has to be durable
+	vow   bool // and the watermark with it
 }
 
 // Write carries the operations out, all or none, and returns when those that
 // have to be are durable. It runs on the storage goroutine. An operation that
 // does not fit the log is refused; after any error the log takes no more.
 func (l *Log) Write(ops []Op) error {
+	return l.commit(func(w *writer) error {
+		for _, op := range ops {
+			if err := op.write(w); err != nil {
+				return fmt.Errorf("%T: %w", op, err)
+			}
+		}
+		return nil
+	})
+}
+
+// commit has a batch filled and writes it, on the storage goroutine.
+func (l *Log) commit(fill func(*writer) error) error {
 	if l.disk.failed != nil {
 		return l.disk.failed
 	}
-	err := l.write(ops)
-	if err != nil {
-		l.disk.failed = fmt.Errorf("the log failed before: %w", err)
-	}
-	return err
-}
-
-func (l *Log) write(ops []Op) error {
 	db, giveBack, err := l.store.Borrow()
 	if err != nil {
 		return err
@@ -39,31 +44,31 @@ func (l *Log) write(ops []Op) error {
 	batch := db.NewBatch()
 	defer batch.Close()
 	w := &writer{disk: &l.disk, group: l.group, batch: batch}
-	for _, op := range ops {
-		if err := op.write(w); err != nil {
-			return fmt.Errorf("%T: %w", op, err)
-		}
+	if err = fill(w); err == nil {
+		err = w.commit()
 	}
-	return w.commit()
+	if err != nil {
+		l.disk.failed = fmt.Errorf("the log failed before: %w", err)
+	}
+	return err
 }
 
-// commit writes the batch. The watermark must never claim more than the
-// write-ahead log holds durably, so it sinks before and rises after.
+// commit writes the batch, and where it is synced its number with it.
 func (w *writer) commit() error {
 	if err := w.verify(); err != nil { // what Open would refuse is not written
-		return err
-	}
-	standing := w.standing()
-	if err := w.watermark.sink(standing); err != nil {
 		return err
 	}
 	if !w.sync {
 		return w.batch.Commit(pebble.NoSync)
 	}
+	w.synced++
+	if err := w.batch.Set(w.group.key(kindSynced), encodeNumbers(w.synced), nil); err != nil {
+		return err
+	}
 	if err := w.batch.Commit(pebble.Sync); err != nil {
 		return err
 	}
-	return w.watermark.rise(standing)
+	return w.watermark.rise(w.synced, w.vow)
 }
 
 func (a Append) write(w *writer) error {
@@ -108,7 +113,7 @@ func (w *writer) setHardState(hard *raftpb.HardState) error {
 		return fmt.Errorf("the hard state goes back: %v after %v", hard, w.hard)
 	}
 	if hard.GetTerm() != term || hard.GetVote() != vote {
-		w.sync = true
+		w.sync, w.vow = true, true
 	}
 	w.hard = proto.CloneOf(hard)
 	return w.setMessage(kindHardState, w.hard)

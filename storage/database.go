@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,34 +9,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// database opens Pebble. A database without a key is opened twice: the first
-// write-ahead log of a new one carries no sync offsets, so that damage to it
-// would pass unseen; each later one does.
+// database opens Pebble; a new database it opens twice. The first write-ahead
+// log of one carries no sync offsets, so that damage to it would pass unseen;
+// each later one does.
 func (s *Store) database() (*pebble.DB, error) {
 	db, err := s.openPebble()
-	if err != nil {
-		return nil, err
-	}
-	empty, err := isEmpty(db)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	if !empty {
-		return db, nil
+	if err != nil || !s.dir.fresh {
+		return db, err
 	}
 	if err := db.Close(); err != nil {
 		return nil, err
 	}
-	return s.openPebble()
-}
-
-func isEmpty(db *pebble.DB) (bool, error) {
-	iter, err := db.NewIter(nil)
-	if err != nil {
-		return false, err
+	if err := s.dir.establish(s.fs); err != nil {
+		return nil, err
 	}
-	empty := !iter.First()
-	return empty, errors.Join(iter.Error(), iter.Close())
+	return s.openPebble()
 }
 
 func (s *Store) openPebble() (*pebble.DB, error) {

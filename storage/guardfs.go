@@ -2,6 +2,7 @@ package storage
 
 import (
 	"os"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -32,6 +33,9 @@ func (f *guardFS) file(op, name string, call func() (vfs.File, error)) (vfs.File
 }
 
 func (f *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.beforeMarker(name); err != nil {
+		return nil, err
+	}
 	return f.file("create", name, func() (vfs.File, error) { return f.FS.Create(name, category) })
 }
 
@@ -52,12 +56,27 @@ func (f *guardFS) OpenDir(name string) (vfs.File, error) {
 	return &guardFile{File: dir, name: name, guard: f.guard}, nil
 }
 
+// beforeMarker puts right what Pebble leaves to the order in which a file system
+// makes names durable. It points to a new MANIFEST by the name of a marker, and
+// removes the marker before, with one sync of the directory after all of it. So
+// that the marker never outlives the file, nor the old one is gone before the
+// new one is there, the directory is synced before each of the two steps.
+func (f *guardFS) beforeMarker(name string) error {
+	if !strings.HasPrefix(f.PathBase(name), "marker.manifest.") {
+		return nil
+	}
+	return syncDirectory(f, f.PathDir(name))
+}
+
 func (f *guardFS) Link(oldname, newname string) error {
 	_, err := f.guard.mutate("link", newname, func() error { return f.FS.Link(oldname, newname) })
 	return err
 }
 
 func (f *guardFS) Remove(name string) error {
+	if err := f.beforeMarker(name); err != nil {
+		return err
+	}
 	_, err := f.guard.mutate("remove", name, func() error { return f.FS.Remove(name) })
 	return err
 }
