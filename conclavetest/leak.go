@@ -24,9 +24,10 @@ func goroutines() map[string]bool {
 // While another node lives in this process, of a test that runs in parallel or
 // of the test's own, nobody can say whose a goroutine is. Then nothing is
 // reported; who closes last finds it.
-func leaked(before map[string]bool) []string {
+func leaked(before map[string]bool, patience time.Duration) []string {
 	// Nothing tells that a goroutine has ended, so they have to be looked at
 	// again and again. What Close has waited for is gone within microseconds.
+	began := time.Now()
 	for pause := time.Millisecond; ; pause *= 2 {
 		var left []string
 		for _, g := range stacks() {
@@ -37,7 +38,7 @@ func leaked(before map[string]bool) []string {
 				left = append(left, string(g))
 			}
 		}
-		if len(left) == 0 || pause > 4*time.Second {
+		if len(left) == 0 || time.Since(began) > patience {
 			return left
 		}
 		time.Sleep(pause)
@@ -53,7 +54,7 @@ func stacks() []stack {
 		buf := make([]byte, size)
 		if n := runtime.Stack(buf, true); n < size {
 			var list []stack
-			for s := range strings.SplitSeq(string(buf[:n]), "\n\n") {
+			for s := range strings.SplitSeq(strings.TrimSpace(string(buf[:n])), "\n\n") {
 				list = append(list, stack(s))
 			}
 			return list

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -166,7 +167,7 @@ func (g *Group) close(before map[string]bool) {
 	g.t.Helper()
 	kill(g.Nodes())
 	g.net.close()
-	if left := leaked(before); len(left) > 0 {
+	if left := leaked(before, 5*time.Second); len(left) > 0 {
 		g.t.Errorf("conclavetest: %d goroutines are left after the group was closed:\n\n%s", len(left), strings.Join(left, "\n\n"))
 	}
 }

@@ -1,0 +1,99 @@
+package conclavetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// Whose a goroutine is, told by what it was started for.
+func TestStarter(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stack stack
+		want  string
+		ours  bool
+	}{
+		{"started by go", `goroutine 7 [select]:
+github.com/hashicorp/memberlist.(*Memberlist).streamListen(0xc0001)
+	/m/net.go:231 +0x1
+created by github.com/hashicorp/memberlist.newMemberlist in goroutine 1
+	/m/memberlist.go:240 +0x1`, "github.com/hashicorp/memberlist", true},
+		{"started by a helper, with labels", `goroutine 8 [chan receive]:
+runtime.gopark(0x1)
+	/go/proc.go:1 +0x1
+github.com/conclave-go/conclave/cluster.(*Member).loop(0xc0001)
+	/c/loop.go:20 +0x1
+github.com/conclave-go/conclave/cluster.(*Member).routine.func1.1({0x1, 0x2})
+	/c/member.go:133 +0x1
+runtime/pprof.Do({0x1, 0x2}, {0x3}, 0xc0002)
+	/go/runtime.go:51 +0x1
+github.com/conclave-go/conclave/cluster.(*Member).routine.func1()
+	/c/member.go:133 +0x1
+sync.(*WaitGroup).Go.func1()
+	/go/waitgroup.go:258 +0x1
+created by sync.(*WaitGroup).Go in goroutine 1
+	/go/waitgroup.go:237 +0x1`, "github.com/conclave-go/conclave/cluster", true},
+		{"a major version", `goroutine 9 [select]:
+github.com/cockroachdb/pebble/v2.(*cleanupManager).mainLoop(0xc0001)
+	/p/obsolete.go:1 +0x1
+created by github.com/cockroachdb/pebble/v2.openCleanupManager in goroutine 1
+	/p/obsolete.go:1 +0x1`, "github.com/cockroachdb/pebble/v2", true},
+		{"the test's, inside a call of ours", `goroutine 10 [select]:
+github.com/conclave-go/conclave.(*FencedLock).Lock(0xc0001, {0x1, 0x2})
+	/c/lock.go:100 +0x1
+example.com/shop.(*Till).run(0xc0001)
+	/s/till.go:10 +0x1
+sync.(*WaitGroup).Go.func1()
+	/go/waitgroup.go:258 +0x1
+created by sync.(*WaitGroup).Go in goroutine 1
+	/go/waitgroup.go:237 +0x1`, "example.com/shop", false},
+		{"a test of ours", `goroutine 11 [select]:
+github.com/conclave-go/conclave/conclavetest_test.queue.func1()
+	/c/group_test.go:40 +0x1
+created by github.com/conclave-go/conclave/conclavetest_test.queue in goroutine 1
+	/c/group_test.go:38 +0x1`, "github.com/conclave-go/conclave/conclavetest_test", false},
+		{"somebody of a similar name", `goroutine 12 [select]:
+github.com/conclave-go/conclaves.run()
+	/c/run.go:40 +0x1
+created by main.main in goroutine 1
+	/c/main.go:38 +0x1`, "github.com/conclave-go/conclaves", false},
+	} {
+		if got := c.stack.starter(); got != c.want || ours(got) != c.ours {
+			t.Errorf("%s: started for %q, ours %t", c.name, got, ours(got))
+		}
+	}
+}
+
+func block(end <-chan struct{}) { <-end }
+
+// A goroutine of this package stands for one of a node that stays behind.
+func TestLeaked(t *testing.T) {
+	before := goroutines()
+	end := make(chan struct{})
+	go block(end)
+	left := leaked(before, 0)
+	if len(left) != 1 || !strings.Contains(left[0], "conclavetest.block") {
+		t.Errorf("it is not found: %q", left)
+	}
+	if left := leaked(goroutines(), 0); len(left) > 0 {
+		t.Errorf("what was there before is reported: %q", left)
+	}
+
+	node, err := conclave.Open(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := leaked(before, 0); len(left) > 0 {
+		t.Errorf("reported while a node lives: %q", left)
+	}
+	if err := node.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(end)
+	if left := leaked(before, 10*time.Second); len(left) > 0 {
+		t.Errorf("a node that is closed has left: %q", left)
+	}
+}
