@@ -1,0 +1,98 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"testing"
+)
+
+// constants are package-level variables that are never changed after they were
+// made, and are variables only because Go has no constants of their type.
+var constants = map[string]string{
+	"conclave.go: expired":             "a context that has ended",
+	"cluster/transport/frame.go: beat": "eight zero bytes, only ever copied",
+}
+
+// makers return values that do not change.
+var makers = map[string][]string{
+	"errors":          {"New"},
+	"fmt":             {"Errorf"},
+	"hash/crc32":      {"MakeTable"},
+	"hash/crc64":      {"MakeTable"},
+	"regexp":          {"MustCompile"},
+	"encoding/base64": {"NewEncoding"},
+}
+
+// Two nodes in one process share nothing, so there is nothing to share.
+func TestNoGlobalState(t *testing.T) {
+	used := make(map[string]bool)
+	for _, s := range load(t) {
+		report(t, globals(s, used))
+	}
+	for name := range constants {
+		if !used[name] {
+			t.Errorf("there is no %s any more: strike it off the list of this test", name)
+		}
+	}
+}
+
+func globals(s *source, used map[string]bool) []string {
+	if !s.isLibrary() {
+		return nil
+	}
+	var faults []string
+	for _, d := range s.file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.Name == "init" {
+				faults = append(faults, s.fault(d.Pos(), "init: make what is needed where a node is opened"))
+			}
+		case *ast.GenDecl:
+			if d.Tok == token.VAR {
+				faults = append(faults, s.variables(d, used)...)
+			}
+		}
+	}
+	return faults
+}
+
+func (s *source) variables(d *ast.GenDecl, used map[string]bool) []string {
+	var faults []string
+	for _, spec := range d.Specs {
+		v := spec.(*ast.ValueSpec)
+		for i, ident := range v.Names {
+			name := s.path + ": " + ident.Name
+			used[name] = true
+			switch {
+			case ident.Name == "_", constants[name] != "":
+			case i < len(v.Values) && s.isMade(v.Values[i]):
+			default:
+				faults = append(faults, s.fault(ident.Pos(), "the package-level variable %s: make it a constant, a function, or a field of what owns it; if it never changes, add %q to the list of this test", ident.Name, name))
+			}
+		}
+	}
+	return faults
+}
+
+// isMade recognises sentinel errors and compiled tables.
+func (s *source) isMade(x ast.Expr) bool {
+	call, ok := x.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := selector.X.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	for path, names := range makers {
+		if s.imports()[path] == pkg.Name && slices.Contains(names, selector.Sel.Name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package arch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors is the picture of docs/ARCHITECTURE.md: for each package, those of
+// ours that it may import. All of them stand below it.
+//
+//	floor 3   conclave
+//	floor 2   cluster            cluster/transport serves cluster only
+//	floor 1   raftlog
+//	floor 0   storage
+//	beside    internal/machine   internal/wire
+var floors = map[string][]string{
+	".":                 {"cluster", "storage", "internal/machine", "internal/wire"},
+	"cluster":           {"cluster/transport", "raftlog", "storage", "internal/wire"},
+	"cluster/transport": {"internal/wire"},
+	"raftlog":           {"storage", "internal/wire"},
+	"storage":           {},
+	"internal/machine":  {"internal/wire"},
+	"internal/wire":     {},
+	"internal/arch":     {},
+	"conclavetest":      {"."},
+	"examples":          {"."}, // and each folder below it
+}
+
+// outside says which packages may import what is not ours. The longest entry
+// that fits counts. What is linked here is linked into every user's program.
+var outside = map[string][]string{
+	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
+	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
+	"go.etcd.io/raft/v3":                   {"raftlog", "cluster"},
+	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
+	"google.golang.org/protobuf":           {".", "cluster", "cluster/transport", "raftlog", "internal/machine", "internal/wire"},
+	"go.uber.org/goleak":                   {"conclavetest"},
+}
+
+// Imports go strictly downward. Tests may reach for anything but a program.
+func TestImportsGoDown(t *testing.T) { check(t, downward) }
+
+func downward(s *source) []string {
+	place := s.pkg
+	if s.isProgram() {
+		place = "examples"
+	}
+	allowed, known := floors[place]
+	if !known {
+		return []string{s.fault(s.file.Package, "package %s has no floor: give it a place in docs/ARCHITECTURE.md and in the table of this test", s.pkg)}
+	}
+	var faults []string
+	for path := range s.imports() {
+		target, ours := strings.CutPrefix(path, module)
+		target = strings.TrimPrefix(target, "/")
+		if target == "" {
+			target = "."
+		}
+		switch {
+		case !ours || s.isTest() && !within(target, "examples"):
+		case within(target, "examples"):
+			faults = append(faults, s.fault(s.file.Package, "imports the program %s: move what is shared into a package", path))
+		case !slices.Contains(allowed, target):
+			faults = append(faults, s.fault(s.file.Package, "%s may not import %s: only %v are below it; let the floor above pass in what is needed, as a value or behind an interface that this package declares",
+				s.pkg, path, allowed))
+		}
+	}
+	return faults
+}
+
+// What comes from elsewhere stays where it belongs, so that it can be replaced
+// there, and nothing that is for tests gets into users' programs.
+func TestOutsideStaysPut(t *testing.T) { check(t, staysPut) }
+
+func staysPut(s *source) []string {
+	if s.isTest() || s.isProgram() {
+		return nil
+	}
+	var faults []string
+	for path := range s.imports() {
+		first, _, _ := strings.Cut(path, "/")
+		switch {
+		case within(path, "testing") && s.pkg != "conclavetest":
+			faults = append(faults, s.fault(s.file.Package, "%s is for tests: move this into a _test.go file or into conclavetest", path))
+		case within(path, module), !strings.Contains(first, "."): // ours, or Go's
+		default:
+			faults = append(faults, s.placed(path)...)
+		}
+	}
+	return faults
+}
+
+func (s *source) placed(path string) []string {
+	entry := ""
+	for prefix := range maps.Keys(outside) {
+		if within(path, prefix) && len(prefix) > len(entry) {
+			entry = prefix
+		}
+	}
+	switch {
+	case entry == "":
+		return []string{s.fault(s.file.Package, "%s is a new dependency, and would be one of every importer: do without, or argue for it in docs/ARCHITECTURE.md and add it to the table of this test", path)}
+	case !slices.Contains(outside[entry], s.pkg):
+		return []string{s.fault(s.file.Package, "%s belongs to %v: ask them for what is needed in words of their own", path, outside[entry])}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const machine = "internal/machine"
+
+// pure are the packages that the machine may import: none of them has a clock,
+// a random source, a file, a network or a goroutine in reach.
+var pure = []string{
+	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "errors", "fmt", "hash/crc32", "iter",
+	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
+	"google.golang.org/protobuf/proto", module + "/internal/wire",
+}
+
+// The machine is a pure function of the log: two members that applied the same
+// entries are in the same state, to the byte. A map range whose order provably
+// cannot show needs a comment that says why, on its line or the one above:
+//
+//	for name := range m.locks { // order: only counted
+func TestMachineIsPure(t *testing.T) {
+	var files []*source
+	for _, s := range load(t) {
+		if s.pkg == machine && !s.isTest() {
+			files = append(files, s)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no files in %s: let this test know where the machine is now", machine)
+	}
+	report(t, impurities(t, files, exported(t, "./"+machine)))
+}
+
+// exported finds the compiled form of packages and of all that they import.
+func exported(t *testing.T, pkgs ...string) importer.Lookup {
+	t.Helper()
+	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, pkgs...)...)
+	list.Dir, list.Stderr = root, os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	where := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		where[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) {
+		if where[path] == "" {
+			return nil, fmt.Errorf("%s is not among what %v import", path, pkgs)
+		}
+		return os.Open(where[path])
+	}
+}
+
+// impurities checks the files of one package, with types.
+func impurities(t *testing.T, sources []*source, imports importer.Lookup) []string {
+	t.Helper()
+	var files []*ast.File
+	var faults []string
+	for _, s := range sources {
+		files = append(files, s.file)
+		faults = append(faults, s.impureImports()...)
+	}
+	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object)}
+	fset := sources[0].fset
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", imports)}
+	if _, err := config.Check(module+"/"+machine, fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sources {
+		p := purity{source: s, info: info, orders: s.orders(), sorted: make(map[ast.Expr]bool)}
+		ast.Inspect(s.file, p.visit)
+		faults = append(faults, p.faults...)
+	}
+	return faults
+}
+
+func (s *source) impureImports() []string {
+	var faults []string
+	for path := range s.imports() {
+		if !slices.Contains(pure, path) {
+			faults = append(faults, s.fault(s.file.Package, "the machine may not import %s: what it needs from outside comes in with the command, and what is to happen outside goes out as a value of wire.Result", path))
+		}
+	}
+	return faults
+}
+
+// orders are the lines on which a comment argues that an order cannot show.
+func (s *source) orders() map[int]bool {
+	lines := make(map[int]bool)
+	for _, group := range s.file.Comments {
+		for _, c := range group.List {
+			if reason, ok := strings.CutPrefix(c.Text, "// order: "); ok && len(reason) > 3 {
+				line := s.fset.Position(c.Pos()).Line
+				lines[line], lines[line+1] = true, true
+			}
+		}
+	}
+	return lines
+}
+
+// purity walks one file.
+type purity struct {
+	*source
+	info   *types.Info
+	orders map[int]bool
+	sorted map[ast.Expr]bool // calls whose result is sorted at once
+	faults []string
+}
+
+func (p *purity) add(at token.Pos, format string, args ...any) {
+	p.faults = append(p.faults, p.fault(at, format, args...))
+}
+
+func (p *purity) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+		p.add(n.Pos(), "the machine has no goroutines and no channels: return what is to happen as a value of wire.Result")
+	case *ast.RangeStmt:
+		p.ranges(n)
+	case *ast.CallExpr:
+		p.calls(n)
+	}
+	if x, ok := n.(ast.Expr); ok {
+		p.number(x)
+	}
+	return true
+}
+
+func (p *purity) number(x ast.Expr) {
+	if basic, ok := p.info.TypeOf(x).(*types.Basic); ok && basic.Info()&(types.IsFloat|types.IsComplex) != 0 {
+		p.add(x.Pos(), "floating point may round differently elsewhere: use integers, nanoseconds for time")
+	}
+}
+
+func (p *purity) ranges(n *ast.RangeStmt) {
+	kind := p.info.TypeOf(n.X)
+	if kind == nil {
+		return
+	}
+	switch kind.Underlying().(type) {
+	case *types.Chan:
+		p.add(n.Pos(), "the machine has no channels: return what is to happen as a value of wire.Result")
+	case *types.Map:
+		if !p.orders[p.fset.Position(n.Pos()).Line] {
+			p.add(n.Pos(), "the order of a map differs from member to member: range over slices.Sorted(maps.Keys(...)), or say in an \"// order: \" comment why it cannot show")
+		}
+	}
+}
+
+// calls lets the iterators of package maps only go where they are sorted.
+func (p *purity) calls(n *ast.CallExpr) {
+	switch p.called(n) {
+	case "slices.Sorted", "slices.SortedFunc", "slices.SortedStableFunc":
+		p.sorted[n.Args[0]] = true
+	case "maps.Keys", "maps.Values", "maps.All":
+		if !p.sorted[n] && !p.orders[p.fset.Position(n.Pos()).Line] {
+			p.add(n.Pos(), "the order of a map differs from member to member: give this to slices.Sorted or slices.SortedFunc")
+		}
+	}
+}
+
+// called names the function of another package that is called, or "".
+func (p *purity) called(n *ast.CallExpr) string {
+	selector, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	f, ok := p.info.Uses[selector.Sel].(*types.Func)
+	if !ok || f.Pkg() == nil {
+		return ""
+	}
+	return f.Pkg().Path() + "." + f.Name()
+}

@@ -1,0 +1,51 @@
+package arch
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Every piece of Go in the README stands in example_test.go as well, so it
+// compiles, and what it claims about its output is checked.
+func TestReadmeCompiles(t *testing.T) {
+	examples := flat(read(t, root+"/example_test.go"))
+	snippets := blocks(read(t, root+"/README.md"), "go")
+	if len(snippets) == 0 {
+		t.Error("no Go in README.md")
+	}
+	for _, s := range snippets {
+		if !strings.Contains(examples, flat(s)) {
+			t.Errorf("this is in README.md and not in example_test.go; write it there first, then copy it:\n%s", s)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// blocks returns what stands between the fences of a language.
+func blocks(text, language string) []string {
+	var found []string
+	for i, part := range strings.Split(text, "\n```") {
+		if code, ok := strings.CutPrefix(part, language+"\n"); ok && i%2 == 1 {
+			found = append(found, code)
+		}
+	}
+	return found
+}
+
+// flat makes the indentation not matter.
+func flat(code string) string {
+	var lines []string
+	for line := range strings.Lines(code) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

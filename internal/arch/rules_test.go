@@ -1,0 +1,106 @@
+package arch
+
+import (
+	"go/token"
+	"strings"
+	"testing"
+)
+
+// A rule that finds nothing may be blind. Each is shown code that breaks it,
+// and code that only looks as if it did.
+func TestRulesSee(t *testing.T) {
+	guarded := func(s *source) []string { return panicking(s, make(map[string]bool)) }
+	lasting := func(s *source) []string { return globals(s, make(map[string]bool)) }
+	for _, c := range []struct {
+		name, path, code string
+		rule             rule
+		want             string // in the one finding; "" is none
+	}{
+		{"upward", "storage/x.go", `import "github.com/conclave-go/conclave/raftlog"`, downward, "storage may not import"},
+		{"the root from below", "cluster/x.go", `import "github.com/conclave-go/conclave"`, downward, "cluster may not import"},
+		{"past the owner", "x.go", `import "github.com/conclave-go/conclave/cluster/transport"`, downward, ". may not import"},
+		{"a test package in a library", "x.go", `import "github.com/conclave-go/conclave/conclavetest"`, downward, "may not import"},
+		{"the same in a test", "x_test.go", `import "github.com/conclave-go/conclave/conclavetest"`, downward, ""},
+		{"down", "x.go", `import "github.com/conclave-go/conclave/cluster"`, downward, ""},
+		{"past the API", "examples/a/x.go", `import "github.com/conclave-go/conclave/cluster"`, downward, "may not import"},
+		{"no floor", "attic/x.go", ``, downward, "has no floor"},
+		{"Pebble in the cluster", "cluster/x.go", `import "github.com/cockroachdb/pebble/v2"`, staysPut, "belongs to [storage raftlog]"},
+		{"its file system", "cluster/x.go", `import "github.com/cockroachdb/pebble/v2/vfs"`, staysPut, ""},
+		{"a newcomer", "cluster/x.go", `import "google.golang.org/grpc"`, staysPut, "a new dependency"},
+		{"testing", "cluster/x.go", `import "testing/synctest"`, staysPut, "is for tests"},
+
+		{"exit", "x.go", `import "os"; func f() { os.Exit(1) }`, guest, "os.Exit"},
+		{"another package's Exit", "x.go", `import os "example.org/os"; func f() { os.Exit(1) }`, guest, ""},
+		{"a variable called os", "x.go", `import "os"; var _ = os.Args; func f(os struct{ Exit func(int) }) { os.Exit(1) }`, guest, ""},
+		{"a program's exit", "examples/a/x.go", `import "os"; func f() { os.Exit(1) }`, guest, ""},
+		{"fatal, under another name", "x.go", `import l "log"; func f() { l.Fatalf("") }`, guest, "log.Fatalf"},
+		{"a logger of one's own", "x.go", `import "log"; var _ = log.New(nil, "", 0)`, guest, ""},
+		{"global slog", "x.go", `import "log/slog"; func f() { slog.Info("") }`, guest, "log/slog.Info"},
+		{"signals", "x.go", `import "os/signal"; func f() { signal.Notify(nil) }`, guest, "os/signal.Notify"},
+		{"sleep", "x_test.go", `import "time"; func f() { time.Sleep(1) }`, awake, "time.Sleep"},
+		{"sleep in a bubble", "x_test.go", `import ("time"; "testing/synctest"); var _ = synctest.Wait; func f() { time.Sleep(1) }`, awake, ""},
+		{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
+		{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
+		{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
+
+		{"a variable", "x.go", `var count int`, lasting, "variable count"},
+		{"a map", "x.go", `var table = map[int]int{}`, lasting, "variable table"},
+		{"a sentinel", "x.go", `import "errors"; var ErrX = errors.New("x")`, lasting, ""},
+		{"an assertion", "x.go", `var _ interface{} = 1`, lasting, ""},
+		{"init", "x.go", `func init() {}`, lasting, "init"},
+
+		{"long", "x.go", strings.Repeat("\n", maxLines), short, "at most 500"},
+		{"vague", "util/x.go", ``, named, "says nothing"},
+		{"no comment", "x.go", `type T struct{}`, explained, "T has no comment"},
+		{"no comment in a group", "x.go", "// Both.\nvar (\n\tA = 1\n)", explained, "A has no comment"},
+		{"a method without", "x.go", "// T is.\ntype T struct{}\n\nfunc (t *T) M() {}", explained, "M has no comment"},
+		{"explained", "x.go", "// T is.\ntype T struct{}\n\n// M does.\nfunc (t *T) M() {}\n\nfunc (t *T) m() {}", explained, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) { expect(t, c.rule(snippet(t, c.path, c.code)), c.want) })
+	}
+}
+
+func TestPuritySees(t *testing.T) {
+	imports := exported(t, "maps", "slices", "time")
+	for _, c := range []struct{ name, code, want string }{
+		{"clock", `import "time"; var _ = time.Now`, "may not import time"},
+		{"goroutine", `func f() { go f() }`, "no goroutines"},
+		{"channel", `var c chan int`, "no channels"},
+		{"select", `func f() { select {} }`, "no goroutines"},
+		{"float", `var x float64`, "floating point"},
+		{"hidden float", `var x = 1 / 3.0`, "floating point"},
+		{"map range", `var m map[int]int; func f() { for range m {} }`, "order of a map"},
+		{"map range of a named type", `type set map[int]bool; func (s set) f() { for range s {} }`, "order of a map"},
+		{"argued map range", "var m map[int]int\nfunc f() {\n\t// order: only counted\n\tfor range m {\n\t}\n}", ""},
+		{"unsorted keys", `import "maps"; var m map[int]int; func f() { for range maps.Keys(m) {} }`, "slices.Sorted"},
+		{"sorted keys", `import ("maps"; "slices"); var m map[int]int; func f() { for range slices.Sorted(maps.Keys(m)) {} }`, ""},
+		{"slice range", `func f() { for range []int{1} {} }`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			expect(t, impurities(t, []*source{snippet(t, machine+"/x.go", c.code)}, imports), c.want)
+		})
+	}
+}
+
+func snippet(t *testing.T, path, code string) *source {
+	t.Helper()
+	name := "x"
+	if path == "util/x.go" {
+		name = "util"
+	}
+	s, err := parse(token.NewFileSet(), path, []byte("package "+name+"\n"+code))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func expect(t *testing.T, faults []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(faults) > 0:
+		t.Errorf("found %q where nothing is wrong", faults)
+	case want != "" && (len(faults) == 0 || !strings.Contains(faults[0], want)):
+		t.Errorf("found %q, and not %q", faults, want)
+	}
+}

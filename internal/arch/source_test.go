@@ -1,0 +1,129 @@
+package arch
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.." // of the module
+	module = "github.com/conclave-go/conclave"
+)
+
+// source is one Go file of the module.
+type source struct {
+	path  string // from the module's root
+	pkg   string // its folder; "." is the package conclave itself
+	fset  *token.FileSet
+	file  *ast.File
+	lines int
+}
+
+// load parses every Go file of the module. Modules below it, such as tools,
+// are not part of it.
+func load(t *testing.T) []*source {
+	t.Helper()
+	var sources []*source
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && foreign(path, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		s, err := parse(fset, filepath.ToSlash(relative), text)
+		sources = append(sources, s)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+func foreign(path, name string) bool {
+	_, err := os.Stat(filepath.Join(path, "go.mod"))
+	return err == nil || name == "testdata" || strings.HasPrefix(name, ".")
+}
+
+func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
+	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)
+	pkg := filepath.ToSlash(filepath.Dir(path))
+	return &source{path: path, pkg: pkg, fset: fset, file: file, lines: bytes.Count(text, []byte("\n"))}, err
+}
+
+func (s *source) isTest() bool      { return strings.HasSuffix(s.path, "_test.go") }
+func (s *source) isGenerated() bool { return ast.IsGenerated(s.file) }
+
+// isProgram tells what a user runs from what a user links.
+func (s *source) isProgram() bool { return within(s.pkg, "examples") }
+
+// isLibrary: it ends up in the binaries of those who import conclave.
+func (s *source) isLibrary() bool { return !s.isTest() && !s.isProgram() && !s.isGenerated() }
+
+// imports maps each import path to the name that the file uses for it.
+func (s *source) imports() map[string]string {
+	names := make(map[string]string)
+	for _, spec := range s.file.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser has let it through, so it cannot be
+		}
+		elements := strings.Split(path, "/")
+		name := elements[len(elements)-1]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[path] = name
+	}
+	return names
+}
+
+// fault is a finding, with its place.
+func (s *source) fault(at token.Pos, format string, args ...any) string {
+	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
+}
+
+// within reports whether a path is at or below another one.
+func within(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+// rule finds what is wrong with a file.
+type rule func(*source) []string
+
+// check applies a rule to every file.
+func check(t *testing.T, r rule) {
+	t.Helper()
+	for _, s := range load(t) {
+		report(t, r(s))
+	}
+}
+
+func report(t *testing.T, faults []string) {
+	t.Helper()
+	for _, f := range slices.Compact(faults) {
+		t.Error(f)
+	}
+}
