@@ -92,10 +92,12 @@ func (s stack) starter() string {
 	return ""
 }
 
-// ofLivingNode tells a goroutine that every node has from its start to its end.
+// ofLivingNode tells a goroutine by which a node shows that it is there: being
+// opened, running its loop, or on its way to the end. What is left of a node
+// whose end was waited for is none of these.
 func (s stack) ofLivingNode() bool {
 	return slices.ContainsFunc(s.calls(), func(call string) bool {
-		for _, f := range []string{".open(", "/cluster.(*Member).supervise(", "/cluster.(*Member).tearDown("} {
+		for _, f := range []string{".open(", "/cluster.(*Member).loop(", "/cluster.(*Member).tearDown(", ".(*Node).Close("} {
 			if strings.HasPrefix(call, module+f) {
 				return true
 			}

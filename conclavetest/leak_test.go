@@ -67,19 +67,23 @@ created by main.main in goroutine 1
 	}
 }
 
-func block(end <-chan struct{}) { <-end }
+func block(begun chan<- struct{}, end <-chan struct{}) {
+	close(begun)
+	<-end
+}
 
 // A goroutine of this package stands for one of a node that stays behind.
 func TestLeaked(t *testing.T) {
 	before := goroutines()
-	end := make(chan struct{})
-	go block(end)
+	begun, end := make(chan struct{}), make(chan struct{})
+	go block(begun, end)
+	<-begun
 	left := leaked(before, 0)
 	if len(left) != 1 || !strings.Contains(left[0], "conclavetest.block") {
-		t.Errorf("it is not found: %q", left)
+		t.Errorf("it is not found: \n%s", strings.Join(left, "\n\n"))
 	}
 	if left := leaked(goroutines(), 0); len(left) > 0 {
-		t.Errorf("what was there before is reported: %q", left)
+		t.Errorf("what was there before is reported: \n%s", strings.Join(left, "\n\n"))
 	}
 
 	node, err := conclave.Open(t.Context(), nil)
@@ -87,13 +91,13 @@ func TestLeaked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := leaked(before, 0); len(left) > 0 {
-		t.Errorf("reported while a node lives: %q", left)
+		t.Errorf("reported while a node lives: \n%s", strings.Join(left, "\n\n"))
 	}
 	if err := node.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	close(end)
 	if left := leaked(before, 10*time.Second); len(left) > 0 {
-		t.Errorf("a node that is closed has left: %q", left)
+		t.Errorf("a node that is closed has left: \n%s", strings.Join(left, "\n\n"))
 	}
 }
