@@ -156,10 +156,11 @@ func (g *testGroup) agreed() (leader int, ok bool) {
 	return leader, leader >= 0
 }
 
-// crashable gives each member a file system that loses what was not synced.
+// crashable gives each member a disk that loses what was not synced when its
+// power is cut.
 func crashable(_ int, c *Config, h *cluster.Harness) {
 	c.Dir = "data"
-	h.FS = vfs.NewCrashableMem()
+	h.FS = newMainsFS(vfs.NewCrashableMem())
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

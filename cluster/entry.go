@@ -34,7 +34,7 @@ func appendEntryHeader(b []byte, digestIndex, digest uint64) []byte {
 }
 
 func parseEntry(data []byte) (entry, error) {
-	if len(data) < entryHeader || data[0] != entryVersion {
+	if len(data) <= entryHeader || data[0] != entryVersion {
 		return entry{}, errEntry
 	}
 	return entry{
