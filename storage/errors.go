@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -25,13 +26,16 @@ var (
 )
 
 // openError gives Pebble's error at opening the class that the floors above
-// tell apart. A file that Pebble knows of and that is gone is damage too.
+// tell apart. Pebble marks only some damage as such: what neither is of a newer
+// format nor comes from the operating system is that its files contradict each
+// other, or that one is gone.
 func openError(dir string, err error) error {
+	var system syscall.Errno
 	switch {
-	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, pebble.ErrDBNotPristine):
-		return fmt.Errorf("%w: %s: %w; restore the directory from a copy, or move it away and let the member join anew", ErrCorrupt, dir, err)
 	case strings.Contains(err.Error(), "unknown format major version"):
 		return fmt.Errorf("%w: %s: %w; run the version that wrote it", ErrNewer, dir, err)
+	case errors.As(err, &system) && !errors.Is(err, fs.ErrNotExist) && !pebble.IsCorruptionError(err):
+		return fmt.Errorf("open %s: %w", dir, err)
 	}
-	return fmt.Errorf("open %s: %w", dir, err)
+	return fmt.Errorf("%w: %s: %w; move the directory away and let the member join as a new one", ErrCorrupt, dir, err)
 }
