@@ -30,12 +30,18 @@ type gossip struct {
 	meta  []byte                      // guarded by mu; what we say of ourselves
 	seen  map[string]*wire.GossipMeta // guarded by mu; alive processes by name
 	heard func(*wire.GossipMeta)      // called without mu
+
+	answered time.Time // guarded by mu; when a probe of ours was last answered
 }
 
 const (
 	// gossipInterval is half of memberlist's: a parting member waits for the
 	// next round, and groups are small.
 	gossipInterval = 100 * time.Millisecond
+	// probeInterval is how often one of the others is asked for a sign of life,
+	// and how long an unanswered question lasts: it is not stretched, because
+	// close may have to wait for it.
+	probeInterval = 500 * time.Millisecond
 	// leaveTimeout bounds how long a parting member waits until its word is out.
 	leaveTimeout = 3 * gossipInterval
 )
@@ -52,6 +58,10 @@ func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Lo
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
 	cfg.GossipInterval = gossipInterval
+	cfg.ProbeInterval = probeInterval
+	cfg.ProbeTimeout = probeInterval / 2
+	cfg.AwarenessMaxMultiplier = 1
+	cfg.Ping = g
 	cfg.Transport = port
 	cfg.Delegate = g
 	cfg.Events = g
@@ -96,7 +106,20 @@ func (g *gossip) join(addrs []string) error {
 // leave tells the others that this process goes on purpose.
 func (g *gossip) leave() { _ = g.list.Leave(leaveTimeout) }
 
-func (g *gossip) close() { _ = g.list.Shutdown() }
+// close ends gossip. memberlist does not wait for a probe that is out, and says
+// nowhere when one ends; so where one may be out, close waits as long as a
+// probe can last. There is none when the last was answered less than an
+// interval ago, which is the ordinary case.
+func (g *gossip) close() {
+	others := g.list.NumMembers() > 1
+	_ = g.list.Shutdown()
+	g.mu.Lock()
+	answered := time.Since(g.answered)
+	g.mu.Unlock()
+	if others && answered > probeInterval*9/10 {
+		<-time.After(probeInterval)
+	}
+}
 
 // alive lists the processes that answer, by member and start, ourselves included.
 func (g *gossip) alive() []*wire.GossipMeta {
@@ -124,6 +147,16 @@ func (g *gossip) NotifyMsg([]byte)                {}
 func (g *gossip) GetBroadcasts(int, int) [][]byte { return nil }
 func (g *gossip) LocalState(bool) []byte          { return nil }
 func (g *gossip) MergeRemoteState([]byte, bool)   {}
+
+// memberlist.PingDelegate
+
+func (g *gossip) AckPayload() []byte { return nil }
+
+func (g *gossip) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answered = time.Now()
+}
 
 // memberlist.EventDelegate
 

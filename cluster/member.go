@@ -249,7 +249,7 @@ func (m *Member) coreConfig(machine Machine) coreConfig {
 // a while: some tens of seconds under load, hours when idle.
 const (
 	keepEntries = 10_000
-	keepBytes   = 32 << 20
+	keepBytes   = 8 << 20
 )
 
 // failCalls tells everybody who still waits that nothing will come.

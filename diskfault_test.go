@@ -1,0 +1,101 @@
+package conclave
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/conclave-go/conclave/cluster"
+)
+
+// faultyDisk fails every operation of one kind from the moment it is told to.
+type faultyDisk struct {
+	kind   errorfs.OpKind
+	reason error
+	broken atomic.Bool
+}
+
+func (d *faultyDisk) MaybeError(op errorfs.Op) error {
+	if d.broken.Load() && op.Kind == d.kind {
+		return &errorPath{op.Path, d.reason}
+	}
+	return nil
+}
+
+func (d *faultyDisk) String() string { return fmt.Sprint(d.kind) }
+
+type errorPath struct {
+	path string
+	err  error
+}
+
+func (e *errorPath) Error() string { return e.path + ": " + e.err.Error() }
+func (e *errorPath) Unwrap() error { return e.err }
+
+// A disk that fails ends its node and nothing else: the host lives, the others
+// go on, nothing is acknowledged afterwards, and Err names the operation and
+// the file.
+func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
+	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileWriteAt} {
+		for _, reason := range []error{syscall.EIO, syscall.ENOSPC} {
+			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
+				t.Parallel()
+				disk := &faultyDisk{kind: kind, reason: reason}
+				g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+					c.Dir = "data"
+					h.FS = vfs.NewMem()
+					if i == 0 {
+						h.FS = errorfs.Wrap(h.FS, disk)
+					}
+				})
+				victim := g.nodes[0]
+				l := victim.FencedLock("x")
+				f := mustLock(t, l)
+				lost := l.Lost()
+				disk.broken.Store(true)
+				var wg sync.WaitGroup
+				wg.Go(func() { // load, so that the disk is touched
+					other := victim.FencedLock("y")
+					for {
+						if _, err := other.Lock(t.Context()); err != nil {
+							return
+						}
+						_ = other.Unlock(t.Context())
+					}
+				})
+				select {
+				case <-victim.Done():
+				case <-time.After(20 * time.Second):
+					t.Fatal("the node does not notice that its disk has failed")
+				}
+				wg.Wait()
+				stopped := victim.Err()
+				wantError(t, stopped, reason)
+				<-lost
+				_, err := l.Fence()
+				wantError(t, err, ErrLockOwnershipLost)
+				_, err = victim.FencedLock("z").TryLock(t.Context())
+				wantError(t, err, ErrClosed)
+				if !errors.Is(err, reason) {
+					t.Errorf("%v does not say why the node has stopped", err)
+				}
+				for _, part := range []string{"disk", "data/"} {
+					if !strings.Contains(stopped.Error(), part) {
+						t.Errorf("%v does not name %q", stopped, part)
+					}
+				}
+				if again := mustLock(t, g.nodes[1].FencedLock("x")); again <= f {
+					t.Errorf("fence %v after %v", again, f)
+				}
+			})
+		}
+	}
+}
