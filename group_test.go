@@ -31,7 +31,7 @@ var processes = map[string]func() int{}
 // testGroup is a group of three in this process, with everything that the
 // public API does not let a test replace.
 type testGroup struct {
-	t       *testing.T
+	t       testing.TB
 	configs []Config
 	harness []cluster.Harness
 	nodes   []*Node
@@ -39,7 +39,7 @@ type testGroup struct {
 
 // group forms a group of n members. edit may change a member's configuration
 // and harness before it starts; nil changes nothing.
-func group(t *testing.T, n int, edit func(i int, c *Config, h *cluster.Harness)) *testGroup {
+func group(t testing.TB, n int, edit func(i int, c *Config, h *cluster.Harness)) *testGroup {
 	t.Helper()
 	g := &testGroup{t: t, configs: make([]Config, n), harness: make([]cluster.Harness, n), nodes: make([]*Node, n)}
 	var join []string
@@ -73,7 +73,7 @@ func group(t *testing.T, n int, edit func(i int, c *Config, h *cluster.Harness))
 }
 
 // testLogger is loud with CONCLAVE_TEST_LOG=1.
-func testLogger(t *testing.T, i int) *slog.Logger {
+func testLogger(t testing.TB, i int) *slog.Logger {
 	if os.Getenv("CONCLAVE_TEST_LOG") == "" {
 		return nil
 	}
@@ -163,7 +163,7 @@ func crashable(_ int, c *Config, h *cluster.Harness) {
 	h.FS = newMainsFS(vfs.NewCrashableMem())
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
+func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx

@@ -20,7 +20,7 @@ func alone(t *testing.T) *Node {
 	return n
 }
 
-func mustLock(t *testing.T, l *FencedLock) Fence {
+func mustLock(t testing.TB, l *FencedLock) Fence {
 	t.Helper()
 	f, err := l.Lock(within(t, 20*time.Second))
 	if err != nil {
@@ -29,7 +29,7 @@ func mustLock(t *testing.T, l *FencedLock) Fence {
 	return f
 }
 
-func mustUnlock(t *testing.T, l *FencedLock) {
+func mustUnlock(t testing.TB, l *FencedLock) {
 	t.Helper()
 	if err := l.Unlock(within(t, 20*time.Second)); err != nil {
 		t.Fatal(err)

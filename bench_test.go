@@ -1,0 +1,68 @@
+package conclave
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+)
+
+// BenchmarkCycle measures lock and unlock in a group of three members in this
+// process, over TCP on loopback and with real files: callers that each have a
+// lock of their own, and callers that share one. All callers are on the leader's
+// node, or on another.
+//
+//	go test -run '^$' -bench Cycle -benchtime 3s .
+func BenchmarkCycle(b *testing.B) {
+	for _, at := range []string{"leader", "follower"} {
+		for _, callers := range []int{1, 64, 256, 1024} {
+			b.Run(fmt.Sprintf("%s/own/%d", at, callers), func(b *testing.B) { benchmarkCycle(b, at, callers, callers) })
+		}
+		for _, callers := range []int{16, 64} {
+			b.Run(fmt.Sprintf("%s/shared/%d", at, callers), func(b *testing.B) { benchmarkCycle(b, at, callers, 1) })
+		}
+	}
+}
+
+func benchmarkCycle(b *testing.B, at string, callers, locks int) {
+	g := group(b, 3, func(_ int, c *Config, _ *cluster.Harness) {
+		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
+	})
+	leader := g.leader()
+	n := g.nodes[leader]
+	if at == "follower" {
+		n = g.nodes[(leader+1)%3]
+	}
+	warmUp(b, n)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range callers {
+		l := n.FencedLock(fmt.Sprint("lock-", i%locks))
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if _, err := l.Lock(b.Context()); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := l.Unlock(b.Context()); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
+}
+
+// warmUp opens the node's session before the clock runs.
+func warmUp(b *testing.B, n *Node) {
+	l := n.FencedLock("warm")
+	mustLock(b, l)
+	mustUnlock(b, l)
+}
