@@ -61,13 +61,15 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 	})
 }
 
-// sleepers are the files that may let time pass, and why.
+// sleepers are the files of the library that may let time pass, and why.
 var sleepers = map[string]string{
 	"conclavetest/leak.go": "nothing tells that a goroutine has ended, so it has to be looked for again",
+	"cluster/gossip.go":    "memberlist does not tell when its last probe has ended",
 }
 
-// Tests wait for events. Only in a bubble of testing/synctest, where nobody
-// waits for real, may time be let pass.
+// Wait for events. Time may be let pass in a bubble of testing/synctest, where
+// nobody waits for real; in a select with other ends; and in a test in which the
+// time itself is what matters, if a comment on the line says so.
 func TestNobodySleeps(t *testing.T) { check(t, awake) }
 
 func awake(s *source) []string {
@@ -76,12 +78,45 @@ func awake(s *source) []string {
 		return nil
 	}
 	var faults []string
+	argued := s.comments("// ")
+	sleep := func(at token.Pos) {
+		if s.isTest() && argued[s.fset.Position(at).Line] {
+			return
+		}
+		faults = append(faults, s.fault(at, "a sleep: wait for the event itself, on a channel; or let time pass in a bubble of testing/synctest; or, in a test that is about the time, say why on this line"))
+	}
 	s.selectors(func(pkg, name string, at token.Pos) {
 		if pkg == "time" && name == "Sleep" {
-			faults = append(faults, s.fault(at, "time.Sleep: wait for the event itself, on a channel; or let time pass in a bubble of testing/synctest"))
+			sleep(at)
 		}
 	})
+	for _, at := range s.bareAfters() {
+		sleep(at)
+	}
 	return faults
+}
+
+// bareAfters finds the receives of time.After that nothing competes with: a
+// sleep by another name.
+func (s *source) bareAfters() []token.Pos {
+	after := make(map[token.Pos]bool)
+	s.selectors(func(pkg, name string, at token.Pos) { after[at] = pkg == "time" && name == "After" })
+	racing := make(map[ast.Node]bool) // receives of a select that has other cases
+	var found []token.Pos
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectStmt:
+			for _, clause := range n.Body.List {
+				racing[clause.(*ast.CommClause).Comm] = len(n.Body.List) > 1
+			}
+		case *ast.UnaryExpr:
+			if call, ok := n.X.(*ast.CallExpr); ok && n.Op == token.ARROW && after[call.Pos()] {
+				found = append(found, n.Pos())
+			}
+		}
+		return !racing[n]
+	})
+	return found
 }
 
 // panics are the functions that may panic, and why.

@@ -26,7 +26,7 @@ var pure = []string{
 
 // The machine is a pure function of the log: two members that applied the same
 // entries are in the same state, to the byte. A map range whose order provably
-// cannot show needs a comment that says why, on its line or the one above:
+// cannot show needs a comment on its line that says why:
 //
 //	for name := range m.locks { // order: only counted
 func TestMachineIsPure(t *testing.T) {
@@ -80,7 +80,7 @@ func impurities(t *testing.T, sources []*source, imports importer.Lookup) []stri
 		t.Fatal(err)
 	}
 	for _, s := range sources {
-		p := purity{source: s, info: info, orders: s.orders(), sorted: make(map[ast.Expr]bool)}
+		p := purity{source: s, info: info, orders: s.comments("// order: "), sorted: make(map[ast.Expr]bool)}
 		ast.Inspect(s.file, p.visit)
 		faults = append(faults, p.faults...)
 	}
@@ -97,25 +97,11 @@ func (s *source) impureImports() []string {
 	return faults
 }
 
-// orders are the lines on which a comment argues that an order cannot show.
-func (s *source) orders() map[int]bool {
-	lines := make(map[int]bool)
-	for _, group := range s.file.Comments {
-		for _, c := range group.List {
-			if reason, ok := strings.CutPrefix(c.Text, "// order: "); ok && len(reason) > 3 {
-				line := s.fset.Position(c.Pos()).Line
-				lines[line], lines[line+1] = true, true
-			}
-		}
-	}
-	return lines
-}
-
 // purity walks one file.
 type purity struct {
 	*source
 	info   *types.Info
-	orders map[int]bool
+	orders map[int]bool // lines that argue why an order cannot show
 	sorted map[ast.Expr]bool // calls whose result is sorted at once
 	faults []string
 }

@@ -100,6 +100,19 @@ func (s *source) imports() map[string]string {
 	return names
 }
 
+// comments are the lines with a comment that begins like this and goes on.
+func (s *source) comments(prefix string) map[int]bool {
+	lines := make(map[int]bool)
+	for _, group := range s.file.Comments {
+		for _, c := range group.List {
+			if reason, ok := strings.CutPrefix(c.Text, prefix); ok && reason != "" {
+				lines[s.fset.Position(c.Pos()).Line] = true
+			}
+		}
+	}
+	return lines
+}
+
 // fault is a finding, with its place.
 func (s *source) fault(at token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
