@@ -101,7 +101,7 @@ func (s *source) impureImports() []string {
 type purity struct {
 	*source
 	info   *types.Info
-	orders map[int]bool // lines that argue why an order cannot show
+	orders map[int]bool      // lines that argue why an order cannot show
 	sorted map[ast.Expr]bool // calls whose result is sorted at once
 	faults []string
 }
