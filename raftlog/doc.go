@@ -12,4 +12,15 @@
 // are in one database with one write-ahead log. Its order is their order: what
 // is written without a sync is durable with the next one, and a truncation
 // never survives the state that made it possible.
+//
+// Open notices damage: every byte of the log is in a chain of checksums, every
+// byte of the state in one of Pebble's, and the watermark tells how many synced
+// writes there have been. It does not notice
+//   - the loss of writes that were not synced: they changed the state only, and
+//     are made again from the log;
+//   - the loss of the end of the write-ahead log together with up to 63 rises of
+//     the watermark, that is, a power cut on a disk that also loses what it
+//     reported as durable; terms, votes and local records are noticed even then;
+//   - an older copy of the whole directory. That is for the boot counter, which
+//     the other members remember.
 package raftlog

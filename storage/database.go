@@ -13,20 +13,22 @@ import (
 // log of one carries no sync offsets, so that damage to it would pass unseen;
 // each later one does.
 func (s *Store) database() (*pebble.DB, error) {
-	db, err := s.openPebble()
-	if err != nil || !s.dir.fresh {
-		return db, err
+	if s.dir.fresh {
+		db, err := s.openPebble(true)
+		if err != nil {
+			return nil, err
+		}
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+		if err := s.dir.establish(s.fs); err != nil {
+			return nil, err
+		}
 	}
-	if err := db.Close(); err != nil {
-		return nil, err
-	}
-	if err := s.dir.establish(s.fs); err != nil {
-		return nil, err
-	}
-	return s.openPebble()
+	return s.openPebble(false)
 }
 
-func (s *Store) openPebble() (*pebble.DB, error) {
+func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 	// Pebble wants to lock the directory itself: it is given the lock we have.
 	lock, err := pebble.LockDirectory(s.dir.path, lockedFS{s.fs})
 	if err != nil {
@@ -35,6 +37,7 @@ func (s *Store) openPebble() (*pebble.DB, error) {
 	return pebble.Open(s.dir.path, &pebble.Options{
 		FS:                 s.fs,
 		Lock:               lock,
+		ErrorIfNotExists:   !create,
 		FormatMajorVersion: pebble.FormatNewest,
 		MemTableSize:       s.options.MemTableSize,
 		CacheSize:          8 << 20,

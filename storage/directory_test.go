@@ -32,6 +32,9 @@ func TestADirectoryThatIsRefused(t *testing.T) {
 			write(t, dir, "CONCLAVE", "conclave data directory, format 1\n")
 			write(t, dir, "marker.manifest.000001.MANIFEST-000001", "")
 		}, ErrCorrupt},
+		"with nothing but the marker": {func(t *testing.T, dir string) {
+			write(t, dir, "CONCLAVE", "conclave data directory, format 1\n")
+		}, ErrCorrupt},
 		"of a newer Pebble": {func(t *testing.T, dir string) {
 			write(t, dir, "CONCLAVE", "conclave data directory, format 1\n")
 			write(t, dir, "marker.format-version.000999.999", "")
