@@ -47,7 +47,13 @@ func TestQuickstart(t *testing.T) {
 	if status := p.wait(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+	nothingIn(t, temp)
+}
+
+// nothingIn wants a program to have cleared up.
+func nothingIn(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
