@@ -60,6 +60,9 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		err = listen(ctx, &checked)
 	}
 	if err != nil {
+		if checked.Listener != nil {
+			checked.Listener.Close() // it is the node's, and there will be none
+		}
 		return nil, fault("open", checked.Dir, err)
 	}
 	n := &Node{
