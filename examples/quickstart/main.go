@@ -8,8 +8,9 @@
 // TCP; on three machines they would do the same. It exits with status 1 as soon
 // as anything goes otherwise than told.
 //
-// Read story.go for the chapters, group.go for how members are started and
-// killed, ledger.go for a resource that checks fences.
+// Read story.go and endings.go for the chapters, owner.go for the calls that they
+// make, group.go for how members are started and killed, ledger.go for a resource
+// that checks fences.
 package main
 
 import (
