@@ -3,7 +3,6 @@ package conclave
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -47,22 +46,18 @@ func (n *Node) pursue(cmd *wire.Command, on func(answer)) {
 func forget(answer) {}
 
 // exec sends a command and waits for its outcome. When ctx ends before the
-// command has left, it has no effect: ErrUnavailable. When it ends later:
-// ErrUnknown, and late is called if an outcome comes after all.
-func (n *Node) exec(ctx context.Context, cmd *wire.Command, late func(answer)) (*wire.Reply, error) {
+// command has left, it has no effect: ErrUnavailable. When it ends later, it may
+// have one: ErrUnknown.
+func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, because(ErrUnavailable, ctx)
 	}
 	answered := make(chan answer, 1)
 	cancelled := make(chan bool, 1)
-	var settled atomic.Bool // by an answer, or by the caller's going away
-	c := &call{node: n, cancelled: func(sent bool) { cancelled <- sent }}
-	c.on = func(a answer) {
-		if settled.CompareAndSwap(false, true) {
-			answered <- a
-			return
-		}
-		late(a)
+	c := &call{
+		node:      n,
+		on:        func(a answer) { answered <- a },
+		cancelled: func(sent bool) { cancelled <- sent },
 	}
 	n.member.Submit(encode(cmd), c, false)
 	select {
@@ -75,15 +70,11 @@ func (n *Node) exec(ctx context.Context, cmd *wire.Command, late func(answer)) (
 	case a := <-answered: // it was faster
 		return a.reply, ours(a.err)
 	case sent := <-cancelled:
-		if !sent {
-			return nil, because(ErrUnavailable, ctx)
+		if sent {
+			return nil, because(ErrUnknown, ctx)
 		}
+		return nil, because(ErrUnavailable, ctx)
 	}
-	if !settled.CompareAndSwap(false, true) {
-		a := <-answered
-		return a.reply, ours(a.err)
-	}
-	return nil, because(ErrUnknown, ctx)
 }
 
 func encode(cmd *wire.Command) []byte {
@@ -100,6 +91,9 @@ func encode(cmd *wire.Command) []byte {
 // forgotten the one given: this process was out of touch for so long that it
 // has no session left.
 func (n *Node) forgotten(incarnation wire.ID) {
+	if n.usable() != nil {
+		return // it was this process that took leave
+	}
 	n.member.Reincarnate(incarnation, func() {
 		n.attempt++
 		n.pursue(n.registration(), func(a answer) {

@@ -128,7 +128,7 @@ var expired = func() context.Context {
 // register makes this process known to the group. Its outcome comes through
 // the log, so whoever has it knows a leader and has applied what was agreed.
 func (n *Node) register(ctx context.Context) error {
-	reply, err := n.exec(ctx, n.registration(), forget)
+	reply, err := n.exec(ctx, n.registration())
 	if errors.Is(err, ErrUnknown) {
 		// To the caller it is all the same: there was no majority in time.
 		return because(ErrUnavailable, ctx)
@@ -190,8 +190,9 @@ func (n *Node) watch() {
 // timeouts, and at once when the others have taken leave before.
 //
 // Then everything stops: when Close returns no goroutine, port or file of the
-// node is left, unless its disk has failed: what waits for a failed disk can
-// not be ended. Close may be called at any time, more than once, and by many.
+// node is left. If its disk has failed, the database ends in the background, on
+// files that it can no longer reach. Close may be called at any time, more than
+// once, and by many.
 // It returns nil, or the context's error when the farewell was cut short.
 func (n *Node) Close(ctx context.Context) error {
 	var err error
@@ -219,7 +220,7 @@ func (n *Node) farewell(ctx context.Context) error {
 	defer cancel()
 	if n.member.Majority() {
 		deregister := &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
-		if _, err := n.exec(bounded, deregister, forget); err != nil && ctx.Err() != nil {
+		if _, err := n.exec(bounded, deregister); err != nil && ctx.Err() != nil {
 			return err
 		}
 		if err := n.member.Transfer(bounded, 0); err != nil {

@@ -236,11 +236,15 @@ func (n *Node) beginOpening() *opening {
 		}
 		n.mu.Lock()
 		n.opening = nil
-		if s != nil {
+		late := n.closing
+		if s != nil && !late {
 			n.own = s
 			n.sessions[id] = s
 		}
 		n.mu.Unlock()
+		if s != nil && late {
+			s.end(ErrClosed) // the farewell has closed it with the others, or will
+		}
 		// The group has forgotten this process and takes it back; whoever
 		// waits asks again.
 		if !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten) {
@@ -335,7 +339,7 @@ func (n *Node) CloseSession(ctx context.Context, id SessionID) error {
 	err := n.usable()
 	if err == nil {
 		var reply *wire.Reply
-		if reply, err = n.exec(ctx, closing(wire.ID(id), false), forget); err == nil {
+		if reply, err = n.exec(ctx, closing(wire.ID(id), false)); err == nil {
 			err = refusal(reply)
 		}
 	}

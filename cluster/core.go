@@ -96,10 +96,11 @@ type news struct {
 }
 
 const (
-	maxBatchBytes  = 1 << 20
-	maxMessageSize = 1 << 20
-	maxInflight    = 256
-	maxUncommitted = 64 << 20
+	maxBatchBytes    = 1 << 20
+	maxMessageSize   = 1 << 20
+	maxInflight      = 256
+	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger
+	maxUncommitted   = 64 << 20
 )
 
 func newCore(cfg coreConfig) (*core, error) {
@@ -129,6 +130,7 @@ func newCore(cfg coreConfig) (*core, error) {
 		MaxCommittedSizePerReady:  4 * maxMessageSize,
 		MaxUncommittedEntriesSize: maxUncommitted,
 		MaxInflightMsgs:           maxInflight,
+		MaxInflightBytes:          maxInflightBytes,
 		CheckQuorum:               true,
 		PreVote:                   true,
 		Logger:                    raftLogger{cfg.logger},
@@ -352,19 +354,23 @@ func (c *core) resend() {
 	}
 }
 
-// hand gives our own commands to the leader that we know.
+// hand gives our own commands to the leader that we know, in submissions that
+// each leave room for others in an entry.
 func (c *core) hand(calls []*wire.Call) {
-	switch {
-	case len(calls) == 0:
-	case c.role.RaftState == raft.StateLeader:
-		c.inbox.add(c.submission(calls))
-	default:
-		c.out.forward = append(c.out.forward, forward{c.role.Lead, c.submission(calls)})
+	for len(calls) > 0 {
+		n, size := 0, 0
+		for n < len(calls) && (n == 0 || size+len(calls[n].GetCommand()) <= maxBatchBytes/4) {
+			size += len(calls[n].GetCommand())
+			n++
+		}
+		s := &wire.Submission{Incarnation: c.incarnation[:], Floor: c.tickets.floor, Calls: calls[:n]}
+		calls = calls[n:]
+		if c.role.RaftState == raft.StateLeader {
+			c.inbox.add(s)
+		} else {
+			c.out.forward = append(c.out.forward, forward{c.role.Lead, s})
+		}
 	}
-}
-
-func (c *core) submission(calls []*wire.Call) *wire.Submission {
-	return &wire.Submission{Incarnation: c.incarnation[:], Floor: c.tickets.floor, Calls: calls}
 }
 
 func (c *core) askReads() {

@@ -148,7 +148,9 @@ func (m *Member) greet() {
 			addrs = append(addrs, p.GetAdvertise())
 		}
 	}
-	if missing || m.members.none() && strangers < m.cfg.Expect {
+	// A member that is to join, not to form, expects nobody, and still has to
+	// find somebody besides itself.
+	if missing || m.members.none() && strangers < max(m.cfg.Expect, 2) {
 		for _, addr := range m.cfg.Join {
 			if addr != m.cfg.Advertise {
 				addrs = append(addrs, addr)

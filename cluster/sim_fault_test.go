@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// faults are the classes of trouble of one world. Each seed has some of them:
+// with all of them all the time a group hardly ever gets to do anything.
+type faults struct {
+	w                                         *world
+	cuts, crashes, pauses, transfers, mutes   bool
+	loss, doubles, reorders, slowDisk, broken bool
+	keep                                      uint64
+}
+
+func (f faults) String() string {
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.keep)
+}
+
+func chooseFaults(w *world) faults {
+	f := faults{w: w, keep: []uint64{3, 10, 10_000}[w.rng.IntN(3)]}
+	for _, class := range []*bool{
+		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken,
+	} {
+		*class = w.chance(0.6)
+	}
+	if f.loss {
+		w.network.loss = 0.3 * w.rng.Float64() * w.rng.Float64()
+	}
+	if f.doubles {
+		w.network.double = 0.2 * w.rng.Float64()
+	}
+	if f.reorders {
+		w.network.slowest = w.between(5*time.Millisecond, 200*time.Millisecond)
+	}
+	return f
+}
+
+// trouble strikes again and again.
+func (w *world) trouble() {
+	w.after(w.between(0, 2*time.Second), func() {
+		if w.now >= troubled {
+			return
+		}
+		w.strike()
+		w.trouble()
+	})
+}
+
+func (w *world) strike() {
+	m := w.members[w.rng.IntN(len(w.members))]
+	f := &w.faults
+	switch w.rng.IntN(8) {
+	case 0:
+		if f.cuts {
+			w.partition()
+		}
+	case 1:
+		w.network.reset()
+		w.say("the network is whole")
+	case 2:
+		if f.crashes && m.life != nil {
+			m.crash("struck")
+			f.restartLater(m)
+		}
+	case 3:
+		if f.crashes && m.life != nil {
+			m.life.doom = 1 + doom(w.rng.IntN(int(doomStaging)))
+		}
+	case 4:
+		if f.pauses && m.life != nil {
+			m.life.pause(w.between(50*time.Millisecond, 8*time.Second))
+		}
+	case 5:
+		if f.transfers && m.life != nil {
+			to := uint64(w.rng.IntN(len(w.members) + 1))
+			m.life.event(func(c *core) { c.transfer(&transfer{to, make(chan error, 1)}) })
+		}
+	case 6:
+		w.disks.slow = f.slowDisk && !w.disks.slow
+	case 7:
+		if f.mutes && m.life != nil {
+			m.life.program.muted = w.now + w.between(time.Second, 10*time.Second)
+			w.say("%d does not renew for a while", m.n)
+		}
+	}
+}
+
+// restartLater also lets the others notice the broken connections, at times.
+func (f *faults) restartLater(m *simMember) {
+	if f.broken {
+		for _, other := range f.w.members {
+			if other.life != nil {
+				other.life.at(time.Millisecond, func() { other.life.event(func(c *core) { c.lost(m.id()) }) })
+			}
+		}
+	}
+	f.w.after(f.w.between(0, 6*time.Second), func() {
+		if m.life == nil {
+			m.start()
+		}
+	})
+}
+
+// partition cuts connections: a member from all, two halves from each other, a
+// pair, or any of these in one direction only.
+func (w *world) partition() {
+	n := len(w.members)
+	sides := make([]bool, n)
+	shape := w.rng.IntN(3)
+	for i := range sides {
+		sides[i] = w.chance(0.5)
+	}
+	a, b := w.rng.IntN(n), w.rng.IntN(n)
+	oneWay := w.chance(0.3)
+	for from := range n {
+		for to := range n {
+			cut := false
+			switch shape {
+			case 0:
+				cut = (from == a) != (to == a)
+			case 1:
+				cut = sides[from] != sides[to]
+			case 2:
+				cut = from == a && to == b || from == b && to == a
+			}
+			if cut && !(oneWay && from > to) {
+				w.network.cut[from][to] = true
+			}
+		}
+	}
+	w.say("cut: %v", w.network.cut)
+}
+
+func (n *network) reset() {
+	for _, row := range n.cut {
+		clear(row)
+	}
+}
+
+// heal ends all trouble.
+func (w *world) heal() {
+	w.say("all is healed")
+	w.network.reset()
+	w.network.loss, w.network.double, w.network.slowest = 0, 0, time.Millisecond
+	w.disks.slow = false
+	w.calm = true
+	for _, m := range w.members {
+		if m.life == nil {
+			m.start()
+		}
+		m.life.wakes, m.life.doom = w.now, doomNone
+		m.life.program.muted = 0
+	}
+}

@@ -1,0 +1,330 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// simMember is a member: a disk, and at times a process that runs on it.
+type simMember struct {
+	w    *world
+	n    int // in the world; its ID is n+1
+	disk *vfs.MemFS
+	boot uint64
+	life *life // nil: down
+}
+
+// life is one run of a member's process. It drives the core as the loop and the
+// writer do in production.
+type life struct {
+	*simMember
+	store   *storage.Store
+	log     *raftlog.Log
+	core    *core
+	began   time.Duration
+	wakes   time.Duration // paused until then
+	queue   []write
+	busy    bool // a batch is on its way to the disk
+	staging bool
+	pending bool // events are in the core whose effects were not taken yet
+	doom    doom
+	program *program
+	seen    marks
+}
+
+// doom is a place in the loop at which the process will die.
+type doom int
+
+const (
+	doomNone    doom = iota
+	doomTake         // effects were taken, nothing of them was done
+	doomWrite        // the messages are out, the write was not begun
+	doomStored       // the write is durable, nobody knows yet
+	doomStaging      // a snapshot lies half staged
+)
+
+func newSimMember(w *world, n int) *simMember {
+	return &simMember{w: w, n: n, disk: vfs.NewCrashableMem()}
+}
+
+func (m *simMember) id() uint64 { return uint64(m.n + 1) }
+
+func (m *simMember) open() (*storage.Store, *raftlog.Log) {
+	store, err := storage.Open(storage.Options{FS: m.disk, Inline: true, MemTableSize: 64 << 10})
+	if err != nil {
+		m.w.fail("member %d: opening the disk: %v", m.n, err)
+	}
+	log, err := raftlog.Open(store, groupNumber)
+	if err != nil {
+		m.w.fail("member %d: opening the log: %v", m.n, err)
+	}
+	return store, log
+}
+
+func (m *simMember) bootstrap(n int) {
+	store, log := m.open()
+	conf := &raftpb.ConfState{}
+	for i := range n {
+		conf.Voters = append(conf.Voters, uint64(i+1))
+	}
+	if err := errors.Join(log.Bootstrap(conf), store.Close()); err != nil {
+		m.w.fail("bootstrap: %v", err)
+	}
+}
+
+func (m *simMember) start() {
+	m.boot++
+	l := &life{simMember: m, began: m.w.now}
+	l.store, l.log = m.open()
+	incarnation := m.w.id()
+	var err error
+	l.core, err = newCore(coreConfig{
+		id: m.id(), incarnation: incarnation, log: l.log, machine: l.load(),
+		tick: tick, electionTicks: electionTicks,
+		rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
+		logger: quiet, keep: m.w.faults.keep, keepBytes: keepBytes, maxCalls: 100,
+	})
+	if err != nil {
+		m.w.fail("member %d: %v", m.n, err)
+	}
+	m.life = l
+	l.seen = marks{term: l.core.term, applied: l.core.applied}
+	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.applied)
+	l.core.stand(m.boot == 1 && m.n == 0)
+	l.program = newProgram(l)
+	l.at(m.w.between(0, tick), l.tick)
+	l.step()
+}
+
+// crash ends the process; what it had not synced is gone.
+func (m *simMember) crash(why string) {
+	l := m.life
+	if l == nil {
+		return
+	}
+	m.w.say("%d crashes: %s", m.n, why)
+	m.life = nil
+	old := m.disk
+	m.disk = old.CrashClone(vfs.CrashCloneCfg{})
+	_ = l.store.Close() // on the old disk, which nobody looks at any more
+	l.program.dies()
+}
+
+// stop ends the process in good order.
+func (m *simMember) stop() {
+	l := m.life
+	m.life = nil
+	l.program.dies()
+	if err := l.store.Close(); err != nil {
+		m.w.fail("member %d: closing the disk: %v", m.n, err)
+	}
+}
+
+func (l *life) load() Machine {
+	var failed error
+	loaded, err := machine.Load(pairs(l.log, &failed))
+	if err := errors.Join(err, failed); err != nil {
+		l.w.fail("member %d: loading the machine: %v", l.n, err)
+	}
+	return &observed{loaded, l}
+}
+
+// at plans something of this process: it does not happen when the process has
+// died, and later when it is paused.
+func (l *life) at(d time.Duration, run func()) {
+	l.w.after(d, func() { l.happen(run) })
+}
+
+func (l *life) happen(run func()) {
+	switch {
+	case l.life != l: // died
+	case l.w.now < l.wakes:
+		l.at(l.wakes-l.w.now, run)
+	default:
+		run()
+	}
+}
+
+// event has the core do something. Like the loop, which drains what peers have
+// sent, it sometimes takes the effects of several events together.
+func (l *life) event(run func(*core)) {
+	l.happen(func() {
+		run(l.core)
+		if l.w.chance(0.8) {
+			l.step()
+		} else if !l.pending {
+			l.pending = true
+			l.at(l.w.between(0, 2*time.Millisecond), l.step)
+		}
+	})
+}
+
+func (l *life) tick() {
+	l.core.ticked()
+	l.step()
+	if l.life == l {
+		l.at(tick, l.tick)
+	}
+}
+
+func (l *life) pause(d time.Duration) {
+	l.w.say("%d pauses for %v", l.n, d)
+	l.wakes = l.w.now + d
+}
+
+// doomed lets the process die if this is the place.
+func (l *life) doomed(here doom, why string) bool {
+	if l.doom != here {
+		return false
+	}
+	l.crash(why)
+	l.w.faults.restartLater(l.simMember)
+	return true
+}
+
+// step carries out what the events since the last step have led to, in the
+// order of Member.carryOut.
+func (l *life) step() {
+	if l.life != l {
+		return
+	}
+	l.pending = false
+	out, err := l.core.take(l.w.now - l.began)
+	if err != nil {
+		l.w.fail("member %d: %v", l.n, err)
+	}
+	if l.doomed(doomTake, "before anything was carried out") {
+		return
+	}
+	l.write(out.writes)
+	for _, m := range out.messages {
+		l.send(m)
+	}
+	for _, f := range out.forward {
+		l.forward(f)
+	}
+	for _, m := range out.snapshots {
+		l.sendSnapshot(m)
+	}
+	if out.restored {
+		l.w.say("%d is restored at %d", l.n, l.core.applied)
+		l.program.restored(l.core.machine)
+	}
+	for _, n := range out.news {
+		if n.call == nil {
+			l.program.ended(n.ended)
+		} else {
+			n.call.Deliver(n.ticket, n.reply, n.more)
+		}
+	}
+	for _, r := range out.reads {
+		r.Run(l.core.machine)
+	}
+	if l.doom == doomWrite && l.busy {
+		l.doomed(doomWrite, "before the write")
+	}
+}
+
+// write is Member.write.
+func (l *life) write(writes []write) {
+	l.queue = append(l.queue, writes...)
+	if l.busy || len(l.queue) == 0 {
+		return
+	}
+	batch := l.queue
+	l.queue, l.busy = nil, true
+	l.at(l.w.diskDelay(), func() {
+		var ops []raftlog.Op
+		installs := false
+		for _, w := range batch {
+			if w.op != nil {
+				_, install := w.op.(raftlog.Install)
+				ops, installs = append(ops, w.op), installs || install
+			}
+		}
+		var installed Machine
+		if err := l.log.Write(ops); err != nil {
+			l.w.fail("member %d: writing: %v", l.n, err)
+		}
+		if installs {
+			installed = l.load()
+		}
+		if l.doomed(doomStored, "after the write") {
+			return
+		}
+		l.at(l.w.between(0, time.Millisecond), func() {
+			l.busy = false
+			l.core.stored(batch, installed)
+			l.write(nil)
+			l.step()
+		})
+	})
+}
+
+func (l *life) send(m *raftpb.Message) {
+	body, err := proto.Marshal(m)
+	if err != nil {
+		l.w.fail("encoding a message: %v", err)
+	}
+	from := l.id()
+	carried := l.w.carry(l.n, int(m.GetTo()-1), func(to *life) {
+		message := new(raftpb.Message)
+		if err := proto.Unmarshal(body, message); err != nil {
+			l.w.fail("decoding a message: %v", err)
+		}
+		to.event(func(c *core) {
+			if err := c.received(from, message); err != nil {
+				l.w.fail("member %d refuses what a correct member sent: %v: %v", to.n, err, message)
+			}
+		})
+	})
+	if !carried && l.w.chance(0.5) {
+		l.core.unreachable(m.GetTo())
+	}
+}
+
+func (l *life) forward(f forward) {
+	body, err := proto.Marshal(f.submission)
+	if err != nil {
+		l.w.fail("encoding a submission: %v", err)
+	}
+	l.w.carry(l.n, int(f.to-1), func(to *life) {
+		submission := new(wire.Submission)
+		if err := proto.Unmarshal(body, submission); err != nil {
+			l.w.fail("decoding a submission: %v", err)
+		}
+		to.event(func(c *core) { c.submitted(submission) })
+	})
+}
+
+// marks are what only ever grows.
+type marks struct{ term, applied, commit uint64 }
+
+// watch runs after each event.
+func (m *simMember) watch() {
+	l := m.life
+	if l == nil {
+		return
+	}
+	now := marks{l.core.term, l.core.applied, l.core.node.BasicStatus().GetCommit()}
+	if now.term < l.seen.term || now.applied < l.seen.applied || now.commit < l.seen.commit || now.commit < now.applied {
+		m.w.fail("member %d went from %+v to %+v", m.n, l.seen, now)
+	}
+	l.seen = now
+	m.w.history.digest(l)
+	if l.core.role.RaftState == raft.StateLeader {
+		m.w.history.leads(l.core.term, m.n)
+	}
+}

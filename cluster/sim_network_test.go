@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+)
+
+// network carries between members what has been encoded.
+type network struct {
+	loss, double float64
+	slowest      time.Duration
+	cut          [][]bool // from, to
+}
+
+func newNetwork(w *world, n int) network {
+	net := network{slowest: time.Millisecond, cut: make([][]bool, n)}
+	for i := range net.cut {
+		net.cut[i] = make([]bool, n)
+	}
+	return net
+}
+
+// carry brings something to a process, if there is one when it comes. false
+// says that it was lost in a way that the sender could notice.
+func (w *world) carry(from, to int, arrive func(*life)) bool {
+	if w.network.cut[from][to] || w.members[to].life == nil {
+		return false
+	}
+	if w.chance(w.network.loss) {
+		return true
+	}
+	copies := 1
+	if w.chance(w.network.double) {
+		copies = 2
+	}
+	for range copies {
+		w.after(w.between(100*time.Microsecond, w.network.slowest), func() {
+			if l := w.members[to].life; l != nil {
+				arrive(l)
+			}
+		})
+	}
+	return true
+}
+
+func (w *world) diskDelay() time.Duration {
+	if w.disks.slow {
+		return w.between(0, 300*time.Millisecond)
+	}
+	return w.between(0, 3*time.Millisecond)
+}
+
+type pair struct{ key, value []byte }
+
+// sendSnapshot is Member.sendSnapshot: the state as it is on disk now goes to
+// the peer, and raft hears how it ended.
+func (l *life) sendSnapshot(m *raftpb.Message) {
+	reported := false
+	report := func(ok bool) {
+		l.event(func(c *core) {
+			if !reported {
+				reported = true
+				c.snapshotSent(m.GetTo(), ok)
+			}
+		})
+	}
+	l.at(time.Second, func() { report(false) }) // the connection would break
+	view, err := l.log.View()
+	if err != nil {
+		l.w.fail("member %d: a view: %v", l.n, err)
+	}
+	message := proto.CloneOf(m)
+	message.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &view.Index, Term: &view.Term, ConfState: view.ConfState}
+	body, err := proto.Marshal(message)
+	if err != nil {
+		l.w.fail("encoding a snapshot: %v", err)
+	}
+	var state []pair
+	err = view.Each(func(key, value []byte) error {
+		state = append(state, pair{append([]byte{}, key...), append([]byte{}, value...)})
+		return nil
+	})
+	if err != nil || view.Close() != nil {
+		l.w.fail("member %d: reading a view: %v", l.n, err)
+	}
+	digest := view.Digest
+	l.w.say("%d sends %d a snapshot of %d", l.n, m.GetTo()-1, view.Index)
+	l.w.carry(l.n, int(m.GetTo()-1), func(to *life) {
+		to.happen(func() {
+			to.takeSnapshot(l, body, digest, state, func(err error) {
+				l.w.carry(to.n, l.n, func(back *life) {
+					if back == l {
+						report(err == nil)
+					}
+				})
+			})
+		})
+	})
+}
+
+// takeSnapshot is Member.Snapshot.
+func (l *life) takeSnapshot(from *life, body []byte, digest uint64, state []pair, done func(error)) {
+	if l.staging {
+		done(errInadmissible)
+		return
+	}
+	stage, err := l.log.Stage()
+	if err != nil {
+		l.w.fail("member %d: staging: %v", l.n, err)
+	}
+	for i, p := range state {
+		if i == len(state)/2 && l.doomed(doomStaging, "while staging") {
+			return
+		}
+		if err := stage.Put(p.key, p.value); err != nil {
+			l.w.fail("member %d: staging: %v", l.n, err)
+		}
+	}
+	generation, err := stage.Finish()
+	if err != nil {
+		l.w.fail("member %d: staging: %v", l.n, err)
+	}
+	message := new(raftpb.Message)
+	if err := proto.Unmarshal(body, message); err != nil {
+		l.w.fail("decoding a snapshot: %v", err)
+	}
+	l.staging = true
+	l.event(func(c *core) {
+		c.receivedSnapshot(from.id(), message, staged{generation: generation, digest: digest, done: func(err error) {
+			l.staging = false
+			l.w.say("%d: the snapshot: %v", l.n, err)
+			done(err)
+		}})
+	})
+}
+

@@ -1,0 +1,310 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// program is what a process does with its member: it makes itself known, keeps
+// a session alive, and its handles lock and unlock. When the group has forgotten
+// it, it begins anew.
+type program struct {
+	*life
+	incarnation wire.ID
+	attempt     uint32
+	registered  bool
+	renewing    bool
+	muted       time.Duration // does not renew until then
+	session     *simSession
+	waiting     int // calls under way, and reads
+	cycles      int // finished since the world is calm
+	over        bool
+}
+
+// simSession is a session as its holder sees it.
+type simSession struct {
+	program     *program
+	id          wire.ID
+	incarnation wire.ID
+	ttl         time.Duration
+	deadline    time.Duration // the holder counts on it until then
+	open        bool
+	lost        bool
+	closing     bool
+	handles     []*handle
+}
+
+const incarnationTTL = 5 * time.Second
+
+func newProgram(l *life) *program {
+	p := &program{life: l, incarnation: l.core.incarnation}
+	l.at(0, p.register)
+	l.at(l.w.between(0, 100*time.Millisecond), p.act)
+	return p
+}
+
+func (p *program) dies() {
+	p.over = true
+	if p.session != nil {
+		p.session.lost = true
+	}
+}
+
+// submit sends a command; on hears its first outcome, or nil when none will come.
+func (p *program) submit(command *wire.Command, urgent bool, on func(*wire.Reply)) *simCall {
+	return p.call(command, urgent, func(_ wire.Ticket, r *wire.Reply, more bool) {
+		if more {
+			p.w.fail("member %d: %v is answered in two parts", p.n, command)
+		}
+		on(r)
+	})
+}
+
+// call posts to the core, as callbacks of the loop may.
+func (p *program) call(command *wire.Command, urgent bool, on func(wire.Ticket, *wire.Reply, bool)) *simCall {
+	body, err := proto.Marshal(command)
+	if err != nil {
+		p.w.fail("encoding a command: %v", err)
+	}
+	c := &simCall{program: p, on: on}
+	p.waiting++
+	p.at(0, func() { p.event(func(core *core) { core.submit(body, c, urgent) }) })
+	return c
+}
+
+func (p *program) register() {
+	p.attempt++
+	attempt := p.attempt
+	p.submit(&wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
+	}}}, true, func(r *wire.Reply) {
+		if r.GetCode() == wire.Code_OK && attempt == p.attempt {
+			p.registered = true
+		} else if r != nil && attempt == p.attempt {
+			p.w.fail("member %d cannot register: %v", p.n, r)
+		}
+	})
+}
+
+// forgotten is Node.forgotten.
+func (p *program) forgotten(incarnation wire.ID) {
+	p.at(0, func() {
+		p.event(func(c *core) {
+			if c.incarnation != incarnation {
+				return
+			}
+			p.w.say("%d is forgotten", p.n)
+			next := p.w.id()
+			calls := c.reincarnate(next)
+			p.incarnation, p.registered = next, false
+			p.lose()
+			for _, call := range calls {
+				call.Fail(ErrForgotten)
+			}
+			p.register()
+		})
+	})
+}
+
+func (p *program) lose() {
+	if p.session != nil {
+		p.session.lost = true
+		p.session = nil
+	}
+}
+
+// act is what the program does every now and then.
+func (p *program) act() {
+	pause := p.w.between(10*time.Millisecond, 150*time.Millisecond)
+	p.at(pause, p.act)
+	if !p.registered {
+		return
+	}
+	p.renew()
+	s := p.session
+	switch {
+	case s != nil && (s.lost || s.open && p.w.now >= s.deadline):
+		p.w.say("%d has lost session %s", p.n, s.id)
+		p.abandon(s)
+	case s == nil:
+		p.openSession()
+	case s.open:
+		s.handles[p.w.rng.IntN(len(s.handles))].act()
+		p.read()
+	}
+}
+
+func (p *program) openSession() {
+	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: p.w.between(1500*time.Millisecond, 4*time.Second)}
+	delay := time.Duration(0)
+	if p.w.chance(0.3) {
+		delay = time.Second
+	}
+	for i := range 4 {
+		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), reentrant: i%2 == 0})
+	}
+	p.session = s
+	p.w.history.sessions[s.id] = s
+	sent := p.w.now
+	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
+		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(delay),
+	}}}, true, func(r *wire.Reply) {
+		if r.GetCode() == wire.Code_OK && !s.lost {
+			s.open, s.deadline = true, max(s.deadline, sent+s.ttl)
+		} else {
+			s.lost = true
+		}
+	})
+}
+
+// abandon gives a session up that is past its deadline here.
+func (p *program) abandon(s *simSession) {
+	s.lost, s.closing = true, true
+	p.session = nil
+	p.submit(&wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}, true, func(*wire.Reply) {})
+}
+
+// renew is the renewal of the root: one under way at a time, and only what the
+// group acknowledges counts, from the moment at which it was sent.
+func (p *program) renew() {
+	if p.renewing || p.w.now < p.muted {
+		return
+	}
+	p.renewing = true
+	sent := p.w.now
+	p.submit(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}, true, func(r *wire.Reply) {
+		p.at(500*time.Millisecond, func() { p.renewing = false })
+		s := p.session
+		if r.GetCode() == wire.Code_OK && s != nil && s.open && !s.lost && p.w.now < s.deadline {
+			s.deadline = max(s.deadline, sent+s.ttl)
+		}
+	})
+}
+
+// ended is what the log says of a session.
+func (p *program) ended(e wire.Ended) {
+	if s := p.session; s != nil && s.id == e.Session {
+		s.lost = true
+	}
+}
+
+// restored compares the session with a state that came by snapshot.
+func (p *program) restored(m Machine) {
+	if s := p.session; s != nil && s.open {
+		if _, alive := m.(*observed).Session(s.id); !alive {
+			s.lost = true
+		}
+	}
+}
+
+// read asks for a linearizable read: it has to see all that anybody has been
+// told before.
+func (p *program) read() {
+	if !p.w.chance(0.1) {
+		return
+	}
+	p.waiting++
+	r := &simRead{p, p.w.history.answered}
+	p.event(func(c *core) {
+		if err := c.read(r); err != nil {
+			p.w.fail("member %d: a read: %v", p.n, err)
+		}
+	})
+}
+
+type simRead struct {
+	program *program
+	atLeast uint64
+}
+
+func (r *simRead) Run(Machine) {
+	r.program.waiting--
+	if at := r.program.core.applied; at < r.atLeast {
+		r.program.w.fail("member %d reads the state of entry %d, and %d was acknowledged before", r.program.n, at, r.atLeast)
+	}
+}
+
+// done says that the program has come to rest: in a calm world it has finished
+// some more cycles of lock and unlock, and nothing is under way but a renewal.
+func (p *program) done() bool {
+	if p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.waiting > 1 || !p.renewing && p.waiting > 0 {
+		return false
+	}
+	for _, h := range p.session.handles {
+		if h.state != idle {
+			return false
+		}
+	}
+	return true
+}
+
+// simCall is one call, and how it has to be answered: at most two outcomes, or
+// one failure.
+type simCall struct {
+	program *program
+	on      func(wire.Ticket, *wire.Reply, bool)
+	queued  bool
+	over    bool
+	found   *wire.Reply                               // by Recheck
+	recheck func(*observed, wire.Ticket) *wire.Reply // nil: there is one outcome only
+	unsent  func()
+}
+
+func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+	p := c.program
+	switch {
+	case p.over:
+		p.w.fail("member %d: an outcome for a process that has died", p.n)
+	case c.over || c.queued && more:
+		p.w.fail("member %d: ticket %d has one outcome too many: %v", p.n, t.Seq, r)
+	case r == c.found:
+		p.w.history.rechecked(p.life, t, r)
+	default:
+		p.w.history.vouch(p.life, t, r, !c.queued)
+	}
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		p.forgotten(t.Incarnation)
+	}
+	c.queued = more
+	if !more {
+		c.ends()
+	}
+	c.on(t, r, more)
+}
+
+func (c *simCall) ends() {
+	c.over = true
+	c.program.waiting--
+}
+
+func (c *simCall) Fail(err error) {
+	if c.over {
+		c.program.w.fail("member %d: a call fails that is over: %v", c.program.n, err)
+	}
+	if !errors.Is(err, ErrForgotten) && !errors.Is(err, ErrBusy) {
+		c.program.w.fail("member %d: a call fails: %v", c.program.n, err)
+	}
+	c.ends()
+	c.on(wire.Ticket{}, nil, false)
+}
+
+func (c *simCall) Cancelled(sent bool) {
+	if sent || c.over {
+		return
+	}
+	c.ends()
+	c.unsent()
+}
+
+func (c *simCall) Recheck(m Machine, t wire.Ticket) *wire.Reply {
+	if c.recheck == nil {
+		c.program.w.fail("member %d: a call that awaits nothing is asked to look for it", c.program.n)
+	}
+	c.found = c.recheck(m.(*observed), t)
+	return c.found
+}
+

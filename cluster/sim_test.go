@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"container/heap"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime/debug"
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// A whole group on one goroutine, from one seed: the production core, machine,
+// log and database, over a disk that loses what was not synced, a network that
+// loses, doubles, delays and cuts, and programs that lock and unlock.
+//
+//	go test ./cluster -run TestSeeds -seeds 50 -first 1
+//	go test ./cluster -run TestSeeds -seed 7      one run, and its story
+//
+// The world (this file) is the queue of events, sim_member_test.go drives a
+// core as the loop and the writer do, sim_program_test.go is what a process
+// does with its locks, sim_fault_test.go is what goes wrong, and
+// sim_history_test.go checks all of it against the log.
+var (
+	seeds = flag.Int("seeds", 24, "how many seeds TestSeeds runs")
+	first = flag.Uint64("first", 1, "the first of them")
+	only  = flag.Uint64("seed", 0, "run this one alone, and tell its story")
+)
+
+func TestSeeds(t *testing.T) {
+	if *only != 0 {
+		runSeed(t, *only)
+		return
+	}
+	for i := range uint64(*seeds) {
+		seed := *first + i
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runSeed(t, seed) }) {
+			return
+		}
+	}
+}
+
+// The same seed makes the same world, or a failure could not be looked into.
+func TestSeedRepeats(t *testing.T) {
+	if a, b := runSeed(t, 4711), runSeed(t, 4711); a != b {
+		t.Fatalf("two stories from one seed: %x and %x", a, b)
+	}
+}
+
+// runSeed runs one world from its beginning to a quiet end, and returns a hash
+// of its story.
+func runSeed(t *testing.T, seed uint64) uint64 {
+	cryptotest.SetGlobalRandom(t, seed) // raft's dice
+	w := newWorld(t, seed)
+	defer w.end()
+	w.trouble()
+	w.run("the troubles", func() bool { return w.now >= troubled })
+	w.heal()
+	limit := w.now + peace
+	w.run("the settling", func() bool {
+		if w.now > limit {
+			w.fail("no rest %v after all was healed", peace)
+		}
+		return w.settled()
+	})
+	w.compareDisks()
+	w.say("end: %d entries, %v", w.history.last(), w.now)
+	return w.story.Sum64()
+}
+
+const (
+	tick          = 100 * time.Millisecond
+	electionTicks = 10
+	troubled      = 25 * time.Second
+	peace         = 60 * time.Second // by then everything has to be at rest
+)
+
+type world struct {
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	now     time.Duration
+	events  events
+	ordinal uint64
+	ran     int
+	members []*simMember
+	network network
+	disks   struct{ slow bool }
+	faults  faults
+	history *history
+	fences  map[string]uint64 // by lock: the last that somebody believed in
+	calm    bool              // the programs wind up
+	story   interface {
+		Write([]byte) (int, error)
+		Sum64() uint64
+	}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
+	w.history = newHistory(w)
+	n := []int{1, 3, 3, 3, 5}[w.rng.IntN(5)]
+	for i := range n {
+		w.members = append(w.members, newSimMember(w, i))
+	}
+	w.network = newNetwork(w, n)
+	w.faults = chooseFaults(w)
+	w.say("%d members, faults %+v", n, w.faults)
+	for _, m := range w.members {
+		m.bootstrap(n)
+		m.start()
+	}
+	return w
+}
+
+func (w *world) end() {
+	for _, m := range w.members {
+		m.crash("end")
+	}
+}
+
+// event is something that happens at a time. Events of one time happen in the
+// order in which they were planned.
+type simEvent struct {
+	at      time.Duration
+	ordinal uint64
+	run     func()
+}
+
+type events []simEvent
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].ordinal < e[j].ordinal
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(simEvent)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+func (w *world) after(d time.Duration, run func()) {
+	w.ordinal++
+	heap.Push(&w.events, simEvent{w.now + d, w.ordinal, run})
+}
+
+func (w *world) run(chapter string, until func() bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.fail("panic in %s: %v\n%s", chapter, p, debug.Stack())
+		}
+	}()
+	for !until() {
+		e := heap.Pop(&w.events).(simEvent)
+		w.now = e.at
+		w.ran++
+		e.run()
+		for _, m := range w.members {
+			m.watch()
+		}
+	}
+}
+
+// say adds to the story.
+func (w *world) say(format string, args ...any) {
+	line := fmt.Sprintf("%9.4f ", w.now.Seconds()) + fmt.Sprintf(format, args...)
+	fmt.Fprintln(w.story, line)
+	if *only != 0 {
+		w.t.Log(line)
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d at %v: %s\nrepeat it with: go test ./cluster -run TestSeeds -seed %d -v",
+		w.seed, w.now, fmt.Sprintf(format, args...), w.seed)
+}
+
+func (w *world) chance(p float64) bool { return w.rng.Float64() < p }
+
+func (w *world) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
+}
+
+func (w *world) id() (id wire.ID) {
+	for i := range id {
+		id[i] = byte(w.rng.Uint32())
+	}
+	return id
+}
+
+// settled says that everything planned has been done: all members are at the
+// same place, with nothing under way, and every program has locked and unlocked
+// once more.
+func (w *world) settled() bool {
+	for _, m := range w.members {
+		l := m.life
+		if l == nil || l.busy || l.core.applied != w.history.last() || !l.program.done() {
+			return false
+		}
+	}
+	return true
+}
