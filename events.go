@@ -8,7 +8,8 @@ import (
 // Events tells an application what happens in its node. Every function may be
 // nil. They are called one at a time, in order, on a goroutine of the node; one
 // that blocks delays only the later ones, of which up to 1,024 wait and further
-// ones are dropped, with a line in the log.
+// ones are dropped, with a line in the log. They may come before Open has
+// returned, and none may wait for Open or Close: those wait for them.
 type Events struct {
 	LeaderChanged func(leader MemberID, term uint64) // 0: no leader is known
 	SessionEnded  func(id SessionID, why error)      // a session of this node

@@ -31,7 +31,7 @@ func Example() {
 	if err := lock.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	// Output: holding invoices under fence 0.1
+	// Output: holding invoices under fence 1
 }
 
 // One of three processes; the other two differ in Dir and Bind.

@@ -13,8 +13,14 @@ import (
 // grants.
 type Fence uint64
 
-// String prints epoch and count.
-func (f Fence) String() string { return fmt.Sprintf("%d.%d", uint64(f)>>48, uint64(f)&(1<<48-1)) }
+// String prints the count, led by the epoch and a colon unless it is 0.
+func (f Fence) String() string {
+	epoch, count := uint64(f)>>48, uint64(f)&(1<<48-1)
+	if epoch == 0 {
+		return fmt.Sprint(count)
+	}
+	return fmt.Sprintf("%d:%d", epoch, count)
+}
 
 // Guard is what a resource that is protected by locks embeds. It remembers the
 // largest fence that it has seen for each name and refuses smaller ones, so that

@@ -107,13 +107,15 @@ func (s *story) farewell(ctx context.Context) error {
 	}
 	began := time.Now()
 	s.line.event(holder.name, "Close", "takes leave")
-	if err := holder.node.Close(ctx); err != nil {
-		return err
-	}
-	holder.node = nil
+	closed := make(chan error, 1)
+	go func() { closed <- holder.node.Close(ctx) }()
 	if _, err := waiting.granted(old); err != nil {
 		return err
 	}
+	if err := <-closed; err != nil {
+		return err
+	}
+	holder.node = nil
 	if took := time.Since(began); took >= sessionTTL {
 		return fmt.Errorf("the farewell took %v; that is no faster than the TTL", took)
 	}
