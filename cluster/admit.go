@@ -49,8 +49,8 @@ func (c *core) admissible(from uint64, m *raftpb.Message) error {
 			return refuse("acknowledges index %d, the log ends at %d", m.GetIndex(), c.last)
 		}
 	case raftpb.MsgReadIndex:
-		if len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
-			return refuse("read without a context")
+		if m.GetTerm() != 0 || len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
+			return refuse("read with a term or without a context")
 		}
 	case raftpb.MsgReadIndexResp:
 		if len(m.GetEntries()) != 1 {

@@ -143,14 +143,6 @@ func newCore(cfg coreConfig) (*core, error) {
 	return c, nil
 }
 
-// advance tells the core the time. It comes before every other event.
-func (c *core) advance(now time.Duration) {
-	c.now = now
-	if c.clock.running {
-		c.clock.step(now)
-	}
-}
-
 // ticked is the heartbeat interval's event.
 func (c *core) ticked() {
 	c.ticks++
@@ -173,6 +165,9 @@ func (c *core) received(from uint64, m *raftpb.Message) error {
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("a snapshot comes on a connection of its own")
+	}
+	if m.GetType() == raftpb.MsgReadIndex && c.role.RaftState != raft.StateLeader {
+		return nil // raft would pass it on in its sender's name; the sender asks again
 	}
 	c.step(m)
 	return nil
@@ -242,8 +237,8 @@ func (c *core) stored(writes []write, installed Machine) {
 // recheck asks the calls that await an outcome to look for it in the new
 // state: it may be among the entries that the snapshot stands for.
 func (c *core) recheck() {
-	for seq, call := range c.tickets.awaiting {
-		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: seq}
+	for _, seq := range c.tickets.awaitingInOrder() {
+		call, ticket := c.tickets.awaiting[seq], wire.Ticket{Incarnation: c.incarnation, Seq: seq}
 		if reply := call.Recheck(c.machine, ticket); reply != nil {
 			delete(c.tickets.awaiting, seq)
 			c.out.news = append(c.out.news, news{call: call, ticket: ticket, reply: reply})
@@ -323,8 +318,14 @@ func (c *core) successor() uint64 {
 }
 
 // take lets the consequences of the events since the last take unfold, and
-// hands out what is to be done.
-func (c *core) take() (effects, error) {
+// hands out what is to be done. now is the time, read after all these events: a
+// batch must not carry a group time from before the commands in it were sent,
+// or a renewal would count from earlier than its sender may believe.
+func (c *core) take(now time.Duration) (effects, error) {
+	c.now = now
+	if c.clock.running {
+		c.clock.step(now)
+	}
 	for {
 		if c.role.Lead != raft.None {
 			c.hand(c.tickets.fresh(c.ticks))

@@ -26,14 +26,11 @@ func (m *Member) loop() {
 	for {
 		select {
 		case <-ticker.C:
-			m.core.advance(time.Since(m.began))
 			m.core.ticked()
 		case event := <-m.inbound:
-			m.core.advance(time.Since(m.began))
 			event(m.core)
 			m.drain()
 		case <-m.mailbox.signal:
-			m.core.advance(time.Since(m.began))
 			for _, e := range m.mailbox.fetch() {
 				e.run(m.core)
 			}
@@ -44,7 +41,7 @@ func (m *Member) loop() {
 		case <-m.lifetime.Done():
 			return
 		}
-		out, err := m.core.take()
+		out, err := m.core.take(time.Since(m.began))
 		if err != nil {
 			m.fail(err)
 			return

@@ -1,6 +1,11 @@
 package cluster
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"maps"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // window is how far a ticket may be ahead of the acknowledged floor before it
 // is held back. The machine refuses tickets further ahead than its own bound,
@@ -142,8 +147,12 @@ func (t *tickets) close(i int) {
 	}
 }
 
-// drain takes every call that still waits for something, in ticket order
-// where there is one; none of them will hear anything further.
+// awaitingInOrder lists the tickets that await a second outcome: in an order, so
+// that a simulation repeats.
+func (t *tickets) awaitingInOrder() []uint64 { return slices.Sorted(maps.Keys(t.awaiting)) }
+
+// drain takes every call that still waits for something, each kind in ticket
+// order; none of them will hear anything further.
 func (t *tickets) drain() []Call {
 	var calls []Call
 	for _, o := range t.open {
@@ -151,8 +160,8 @@ func (t *tickets) drain() []Call {
 			calls = append(calls, o.call)
 		}
 	}
-	for _, call := range t.awaiting {
-		calls = append(calls, call)
+	for _, seq := range t.awaitingInOrder() {
+		calls = append(calls, t.awaiting[seq])
 	}
 	*t = *newTickets(t.incarnation)
 	return calls
