@@ -328,7 +328,9 @@ func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
 	var join []string
 	for i := range n {
 		g.members[i] = launch(t, "127.0.0.1:0")
-		join = append(join, g.members[i].addr)
+		if n > 1 {
+			join = append(join, g.members[i].addr)
+		}
 	}
 	var wg sync.WaitGroup
 	for i, p := range g.members {
@@ -376,7 +378,7 @@ func (g *processGroup) leader() int {
 				return i
 			}
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // between two looks: processes do not tell of their leader
 	}
 	g.t.Fatal("no leader that a majority agrees on")
 	return 0
