@@ -2,6 +2,7 @@ package arch
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,23 @@ func TestReadmeCompiles(t *testing.T) {
 	for _, s := range snippets {
 		if !strings.Contains(examples, flat(s)) {
 			t.Errorf("this is in README.md and not in example_test.go; write it there first, then copy it:\n%s", s)
+		}
+	}
+}
+
+// A walk through the source that names files which have moved leads nowhere.
+func TestDocumentsNameFilesThatExist(t *testing.T) {
+	var files []string
+	for _, s := range load(t) {
+		files = append(files, s.path)
+	}
+	for _, document := range []string{"README.md", "docs/ARCHITECTURE.md"} {
+		for _, quoted := range strings.Split(read(t, root+"/"+document), "`") {
+			// A file may be named by the end of its path, where the folder is clear.
+			isIt := func(file string) bool { return file == quoted || strings.HasSuffix(file, "/"+quoted) }
+			if strings.HasSuffix(quoted, ".go") && !strings.ContainsAny(quoted, " *\n") && !slices.ContainsFunc(files, isIt) {
+				t.Errorf("%s speaks of %s, and there is no such file: say where it is now", document, quoted)
+			}
 		}
 	}
 }
