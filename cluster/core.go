@@ -34,7 +34,7 @@ type core struct {
 	applied    uint64
 	proposed   bool        // our batch is under way. One at a time: the next one gathers meanwhile
 	campaignAt uint64      // tick; 0 is never
-	standing   bool        // campaign at each tick
+	standing   uint64      // ticks from the next campaign to the one after; 0: there is none
 	last       uint64      // the log's last index, durable or not
 	truncated  uint64      // up to where the log was told to let go
 	transfers  []*transfer // under way
@@ -147,10 +147,8 @@ func newCore(cfg coreConfig) (*core, error) {
 func (c *core) ticked() {
 	c.ticks++
 	c.node.Tick()
-	due := c.standing || c.campaignAt != 0 && c.ticks >= c.campaignAt
-	if due && c.role.Lead == raft.None {
-		c.campaignAt = 0
-		c.ignore(c.node.Campaign())
+	if c.campaignAt != 0 && c.ticks >= c.campaignAt && c.role.Lead == raft.None {
+		c.campaign()
 	}
 	if c.role.Lead != raft.None {
 		c.hand(c.tickets.overdue(c.ticks))
@@ -264,8 +262,19 @@ func (c *core) lost(peer uint64) {
 // founder of a new group.
 func (c *core) stand(first bool) {
 	if voters := c.conf.GetVoters(); first || len(voters) == 1 && voters[0] == c.id {
-		c.standing = true
-		c.ignore(c.node.Campaign())
+		c.standing = 1
+		c.campaign()
+	}
+}
+
+// campaign asks for votes. Who stands asks again, and leaves them ever more time
+// to come: a campaign puts an end to the one before.
+func (c *core) campaign() {
+	c.ignore(c.node.Campaign())
+	c.campaignAt = 0
+	if c.standing > 0 {
+		c.campaignAt = c.ticks + c.standing
+		c.standing = min(2*c.standing, uint64(c.electionTicks))
 	}
 }
 

@@ -57,7 +57,7 @@ func (c *core) tookOffice(rd raft.Ready) {
 	if c.role.Lead != raft.None {
 		c.transferred()
 		// What we handed to an earlier leader may be lost.
-		c.campaignAt, c.standing = 0, false
+		c.campaignAt, c.standing = 0, 0
 		c.reads.retry()
 		c.resend()
 	}
