@@ -26,21 +26,26 @@ func chooseFaults(w *world) faults {
 	} {
 		*class = w.chance(0.6)
 	}
+	return f
+}
+
+func (f faults) network(n int) network {
+	net := wholeNetwork(n)
 	if f.loss {
-		w.network.loss = 0.3 * w.rng.Float64() * w.rng.Float64()
+		net.loss = 0.3 * f.w.rng.Float64() * f.w.rng.Float64()
 	}
 	if f.doubles {
-		w.network.double = 0.2 * w.rng.Float64()
+		net.double = 0.2 * f.w.rng.Float64()
 	}
 	if f.reorders {
-		w.network.slowest = w.between(5*time.Millisecond, 200*time.Millisecond)
+		net.slowest = f.w.between(5*time.Millisecond, 200*time.Millisecond)
 	}
-	return f
+	return net
 }
 
 // trouble strikes again and again.
 func (w *world) trouble() {
-	w.after(w.between(0, 2*time.Second), func() {
+	w.after(w.between(0, time.Second), func() {
 		if w.now >= troubled {
 			return
 		}
@@ -82,7 +87,7 @@ func (w *world) strike() {
 		w.disks.slow = f.slowDisk && !w.disks.slow
 	case 7:
 		if f.mutes && m.life != nil {
-			m.life.program.muted = w.now + w.between(time.Second, 10*time.Second)
+			m.life.program.muted = w.now + w.between(time.Second, 5*time.Second)
 			w.say("%d does not renew for a while", m.n)
 		}
 	}
@@ -97,7 +102,7 @@ func (f *faults) restartLater(m *simMember) {
 			}
 		}
 	}
-	f.w.after(f.w.between(0, 6*time.Second), func() {
+	f.w.after(f.w.between(0, 3*time.Second), func() {
 		if m.life == nil {
 			m.start()
 		}
@@ -143,8 +148,7 @@ func (n *network) reset() {
 // heal ends all trouble.
 func (w *world) heal() {
 	w.say("all is healed")
-	w.network.reset()
-	w.network.loss, w.network.double, w.network.slowest = 0, 0, time.Millisecond
+	w.network = wholeNetwork(len(w.members))
 	w.disks.slow = false
 	w.calm = true
 	for _, m := range w.members {

@@ -221,4 +221,3 @@ func sum(changes []wire.Change) uint32 {
 	}
 	return s
 }
-

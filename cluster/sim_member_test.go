@@ -285,7 +285,10 @@ func (l *life) send(m *raftpb.Message) {
 			l.w.fail("decoding a message: %v", err)
 		}
 		to.event(func(c *core) {
-			if err := c.received(from, message); err != nil {
+			// A leader that died before its own write was durable may be told
+			// afterwards what others have of it; it does not lead any more.
+			late := message.GetType() == raftpb.MsgAppResp && c.role.RaftState != raft.StateLeader
+			if err := c.received(from, message); err != nil && !late {
 				l.w.fail("member %d refuses what a correct member sent: %v: %v", to.n, err, message)
 			}
 		})

@@ -5,18 +5,17 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
 )
 
 // network carries between members what has been encoded.
 type network struct {
-	loss, double float64
-	slowest      time.Duration
-	cut          [][]bool // from, to
+	loss, double      float64
+	quickest, slowest time.Duration
+	cut               [][]bool // from, to
 }
 
-func newNetwork(w *world, n int) network {
-	net := network{slowest: time.Millisecond, cut: make([][]bool, n)}
+func wholeNetwork(n int) network {
+	net := network{quickest: 100 * time.Microsecond, slowest: time.Millisecond, cut: make([][]bool, n)}
 	for i := range net.cut {
 		net.cut[i] = make([]bool, n)
 	}
@@ -37,7 +36,7 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 		copies = 2
 	}
 	for range copies {
-		w.after(w.between(100*time.Microsecond, w.network.slowest), func() {
+		w.after(w.between(w.network.quickest, w.network.slowest), func() {
 			if l := w.members[to].life; l != nil {
 				arrive(l)
 			}
@@ -136,4 +135,3 @@ func (l *life) takeSnapshot(from *life, body []byte, digest uint64, state []pair
 		}})
 	})
 }
-

@@ -119,7 +119,7 @@ func (p *program) lose() {
 
 // act is what the program does every now and then.
 func (p *program) act() {
-	pause := p.w.between(10*time.Millisecond, 150*time.Millisecond)
+	pause := p.w.between(time.Millisecond, 50*time.Millisecond)
 	p.at(pause, p.act)
 	if !p.registered {
 		return
@@ -249,7 +249,7 @@ type simCall struct {
 	on      func(wire.Ticket, *wire.Reply, bool)
 	queued  bool
 	over    bool
-	found   *wire.Reply                               // by Recheck
+	found   *wire.Reply                              // by Recheck
 	recheck func(*observed, wire.Ticket) *wire.Reply // nil: there is one outcome only
 	unsent  func()
 }
@@ -307,4 +307,3 @@ func (c *simCall) Recheck(m Machine, t wire.Ticket) *wire.Reply {
 	c.found = c.recheck(m.(*observed), t)
 	return c.found
 }
-

@@ -56,17 +56,12 @@ func TestSeedRepeats(t *testing.T) {
 func runSeed(t *testing.T, seed uint64) uint64 {
 	cryptotest.SetGlobalRandom(t, seed) // raft's dice
 	w := newWorld(t, seed)
+	w.begin([]int{1, 3, 3, 3, 5}[w.rng.IntN(5)], chooseFaults(w))
 	defer w.end()
 	w.trouble()
 	w.run("the troubles", func() bool { return w.now >= troubled })
 	w.heal()
-	limit := w.now + peace
-	w.run("the settling", func() bool {
-		if w.now > limit {
-			w.fail("no rest %v after all was healed", peace)
-		}
-		return w.settled()
-	})
+	w.await(peace, "rest after all was healed", w.settled)
 	w.compareDisks()
 	w.say("end: %d entries, %v", w.history.last(), w.now)
 	return w.story.Sum64()
@@ -103,18 +98,20 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
 	w.history = newHistory(w)
-	n := []int{1, 3, 3, 3, 5}[w.rng.IntN(5)]
+	return w
+}
+
+// begin founds the group.
+func (w *world) begin(n int, f faults) {
 	for i := range n {
 		w.members = append(w.members, newSimMember(w, i))
 	}
-	w.network = newNetwork(w, n)
-	w.faults = chooseFaults(w)
-	w.say("%d members, faults %+v", n, w.faults)
+	w.faults, w.network = f, f.network(n)
+	w.say("%d members, faults %+v", n, f)
 	for _, m := range w.members {
 		m.bootstrap(n)
 		m.start()
 	}
-	return w
 }
 
 func (w *world) end() {
@@ -165,6 +162,17 @@ func (w *world) run(chapter string, until func() bool) {
 			m.watch()
 		}
 	}
+}
+
+func (w *world) await(limit time.Duration, what string, until func() bool) {
+	w.t.Helper()
+	limit += w.now
+	w.run(what, func() bool {
+		if w.now > limit {
+			w.fail("no %s until %v", what, limit)
+		}
+		return until()
+	})
 }
 
 // say adds to the story.
