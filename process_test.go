@@ -214,7 +214,11 @@ var errGone = errors.New("the process has ended")
 func launch(t *testing.T, bind string) *process {
 	t.Helper()
 	p := &process{t: t, gone: make(chan struct{}), pending: make(map[uint64]chan report)}
-	p.cmd = exec.Command(os.Args[0])
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(program)
 	// A race in the process has to be seen before it is killed.
 	p.cmd.Env = append(os.Environ(), "CONCLAVE_TEST_PROCESS=member", "CONCLAVE_TEST_BIND="+bind, "GORACE=halt_on_error=1")
 	stderr := new(strings.Builder)
