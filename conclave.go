@@ -129,12 +129,15 @@ var expired = func() context.Context {
 // the log, so whoever has it knows a leader and has applied what was agreed.
 func (n *Node) register(ctx context.Context) error {
 	reply, err := n.exec(ctx, n.registration())
-	if errors.Is(err, ErrUnknown) {
+	switch {
+	case err == nil:
+		return refusal(reply)
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
 		// To the caller it is all the same: there was no majority in time.
-		return because(ErrUnavailable, ctx)
-	}
-	if err == nil {
-		err = refusal(reply)
+		err = because(ErrUnavailable, ctx)
+		if unmet := n.member.Unmet(); unmet != nil {
+			err = fmt.Errorf("%w; the last attempt to meet another member: %w", err, unmet)
+		}
 	}
 	return err
 }

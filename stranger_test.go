@@ -3,7 +3,6 @@ package conclave
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"io"
 	"log/slog"
@@ -92,12 +91,13 @@ func (g *testGroup) goesOn() {
 	}
 }
 
-// knock opens a member that is not to come in, until the journal says the
-// reason. It returns Open's error.
+// knock opens a member that is not to come in, until the group's journal says
+// the reason and its own that it met nobody. It returns Open's error.
 func knock(t *testing.T, c Config, j *journal, reason string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(within(t, 60*time.Second))
-	failed, behind := make(chan error, 1), j.length()
+	failed, behind, own := make(chan error, 1), j.length(), newJournal()
+	c.Logger = own.logger()
 	go func() {
 		n, err := Open(ctx, &c)
 		if err == nil {
@@ -106,6 +106,7 @@ func knock(t *testing.T, c Config, j *journal, reason string) error {
 		failed <- err
 	}()
 	j.await(t, behind, reason)
+	own.await(t, 0, "nobody there")
 	cancel()
 	err := <-failed
 	if err == nil {
@@ -114,11 +115,20 @@ func knock(t *testing.T, c Config, j *journal, reason string) error {
 	return err
 }
 
+// wantRefused is for what Open says to those who were turned away at the door.
+func wantRefused(t *testing.T, err error, reason string) {
+	t.Helper()
+	wantUnavailable(t, err)
+	if !strings.Contains(err.Error(), "refused by the member") || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%q does not say %q", err, reason)
+	}
+}
+
 func TestMembersOfOtherGroups(t *testing.T) {
 	g, j := journaled(t, nil)
 	c := quick(t)
 	c.Group, c.Expect, c.Join = "other", 3, g.configs[0].Join
-	wantUnavailable(t, knock(t, c, j, "another group"))
+	wantRefused(t, knock(t, c, j, "another group"), `one member is configured for group`)
 	g.goesOn()
 }
 
@@ -219,11 +229,8 @@ func TestCopiedDirectory(t *testing.T) {
 	g.leader()
 	g.goesOn()
 	c := g.configs[2]
-	c.Dir, c.Bind, c.Logger = dir, "127.0.0.1:0", nil
-	err := knock(t, c, j, "copied data directory")
-	if !errors.Is(err, ErrCorrupt) {
-		wantUnavailable(t, err)
-	}
+	c.Dir, c.Bind = dir, "127.0.0.1:0"
+	wantRefused(t, knock(t, c, j, "copied data directory"), "let it join with an empty one")
 	g.goesOn()
 }
 

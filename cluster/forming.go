@@ -48,20 +48,19 @@ func (m *Member) findGroup(ctx context.Context) error {
 		m.port.Joined(m.identity.cluster())
 		return nil
 	}
-	var last error
 	for {
 		formed, err := m.form(ctx)
 		if err != nil || formed {
 			return err
 		}
-		if last = m.whyNot(); errors.Is(last, errLate) {
-			return last
+		if why := m.whyNot(); errors.Is(why, errLate) {
+			return why
 		}
 		retry := time.NewTimer(formingRetry)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
-			return fmt.Errorf("%w: %w", ctx.Err(), last)
+			return fmt.Errorf("%w: %w", ctx.Err(), m.whyNot())
 		case <-m.lifetime.Done():
 			retry.Stop()
 			return m.stopped()
@@ -80,6 +79,15 @@ var errLate = errors.New("the group was formed without this member: " +
 
 // whyNot says what the forming waits for.
 func (m *Member) whyNot() error {
+	why := m.missing()
+	if unmet := m.Unmet(); unmet != nil && !errors.Is(why, errLate) {
+		return fmt.Errorf("%w; the last attempt to meet one: %w", why, unmet)
+	}
+	return why
+}
+
+// missing says what there has to be before the group can be formed.
+func (m *Member) missing() error {
 	if p := m.accepted(); p != nil {
 		return fmt.Errorf("waiting for all %d founders of the group to accept it", len(p.GetFounders()))
 	}

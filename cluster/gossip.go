@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -29,6 +30,7 @@ type gossip struct {
 	mu    sync.Mutex
 	meta  []byte                      // guarded by mu; what we say of ourselves
 	seen  map[string]*wire.GossipMeta // guarded by mu; alive processes by name
+	unmet error                       // guarded by mu; see whyUnmet
 	heard func(*wire.GossipMeta)      // called without mu
 
 	answered time.Time // guarded by mu; when a probe of ours was last answered
@@ -97,10 +99,24 @@ func (g *gossip) describe(self *wire.GossipMeta) error {
 	return nil
 }
 
-// join greets the processes at the addresses; what fails is tried again later.
-func (g *gossip) join(addrs []string) error {
-	_, err := g.list.Join(addrs)
+// join greets the process at an address; what fails is tried again later.
+func (g *gossip) join(addr string) error {
+	_, err := g.list.Join([]string{addr})
+	if first := errors.Unwrap(err); first != nil {
+		err = first // memberlist lists its errors over several lines
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unmet = err
 	return err
+}
+
+// whyUnmet says why nobody was met at the address that was tried last; nil is
+// that somebody was.
+func (g *gossip) whyUnmet() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unmet
 }
 
 // leave tells the others that this process goes on purpose.

@@ -161,7 +161,7 @@ func (m *Member) greet() {
 		if m.lifetime.Err() != nil {
 			return
 		}
-		if err := m.gossip.join([]string{addr}); err != nil {
+		if err := m.gossip.join(addr); err != nil {
 			m.log.Debug("nobody there", "addr", addr, "error", err)
 		}
 	}

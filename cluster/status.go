@@ -40,6 +40,10 @@ func (m *Member) publish() {
 	})
 }
 
+// Unmet says why the address that was tried last led to no other member; nil is
+// that it did.
+func (m *Member) Unmet() error { return m.gossip.whyUnmet() }
+
 // Status never blocks.
 func (m *Member) Status() Status {
 	s := *m.status.Load()
