@@ -39,6 +39,7 @@ func benchmarkCycle(b *testing.B, at string, callers, locks int) {
 	warmUp(b, n)
 	var left atomic.Int64
 	left.Store(int64(b.N))
+	entries := n.Status().Applied
 	b.ResetTimer()
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -57,6 +58,7 @@ func benchmarkCycle(b *testing.B, at string, callers, locks int) {
 		})
 	}
 	wg.Wait()
+	b.ReportMetric(float64(2*b.N)/float64(n.Status().Applied-entries), "commands/entry")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 

@@ -99,3 +99,23 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 		}
 	}
 }
+
+// A disk that hangs says nothing. Its leader must not hold the group up.
+func TestHangingDiskGivesUpLeadership(t *testing.T) {
+	g := group(t, 3, crashable)
+	hung := g.leader()
+	disk := g.harness[hung].FS.(*mainsFS)
+	disk.gate.Lock()
+	release := sync.OnceFunc(disk.gate.Unlock)
+	defer release()
+	other := g.nodes[(hung+1)%3].FencedLock("x")
+	f := mustLock(t, other)
+	if leader := g.nodes[(hung+1)%3].Status().Leader; leader == g.nodes[hung].id {
+		t.Fatal("the hung leader leads on")
+	}
+	mustUnlock(t, other)
+	release()
+	if again := mustLock(t, g.nodes[hung].FencedLock("x")); again <= f {
+		t.Fatalf("fence %v after %v", again, f)
+	}
+}

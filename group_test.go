@@ -131,7 +131,7 @@ func (g *testGroup) leader() int {
 		if i, ok := g.agreed(); ok {
 			return i
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // Status is a view, and three of them have to agree
 	}
 	g.t.Fatal("no leader that all agree on")
 	return 0

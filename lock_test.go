@@ -311,8 +311,12 @@ func TestDo(t *testing.T) {
 
 func TestLocker(t *testing.T) {
 	n := alone(t)
-	l := n.FencedLock("x").Locker(t.Context())
+	handle := n.FencedLock("x")
+	l := handle.Locker(t.Context())
 	l.Lock()
+	if handle.Holds() != 1 {
+		t.Fatal(handle.Holds())
+	}
 	l.Unlock()
 	defer func() {
 		err, _ := recover().(error)

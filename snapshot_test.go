@@ -54,7 +54,7 @@ func (g *testGroup) awaitApplied(i int) {
 		if g.t.Context().Err() != nil {
 			g.t.Fatal("the test ends first")
 		}
-		<-time.After(time.Millisecond)
+		<-time.After(time.Millisecond) // Applied is a view; nothing says when it moves
 	}
 }
 

@@ -38,6 +38,8 @@ type core struct {
 	last       uint64      // the log's last index, durable or not
 	truncated  uint64      // up to where the log was told to let go
 	transfers  []*transfer // under way
+	unstored   int         // writes handed out and not carried out yet
+	storedAt   uint64      // tick at which the disk last finished one, or had none
 	staged     *staged
 	installing *staged // being switched to
 	conf       *raftpb.ConfState
@@ -153,6 +155,22 @@ func (c *core) ticked() {
 	if c.role.Lead != raft.None {
 		c.hand(c.tickets.overdue(c.ticks))
 	}
+	c.watchDisk()
+}
+
+// watchDisk hands leadership over when the disk has not finished a write for an
+// election timeout. Without that a leader with a hanging disk would go on to
+// send heartbeats, and the group would wait for it.
+func (c *core) watchDisk() {
+	stuck := c.unstored > 0 && c.ticks >= c.storedAt+uint64(c.electionTicks)
+	if !stuck || c.role.RaftState != raft.StateLeader {
+		return
+	}
+	c.storedAt = c.ticks // the next attempt comes as much later
+	if to := c.successor(); to != raft.None {
+		c.logger.Warn("the disk is stuck; handing leadership over", "to", fmt.Sprintf("%016x", to))
+		c.node.TransferLeader(to)
+	}
 }
 
 // received steps a message of an authenticated peer. An error says why it was
@@ -215,6 +233,8 @@ func (c *core) read(r Read) error {
 // stored says that the writes have been carried out, in their order. With a
 // snapshot among them comes the machine that was loaded from it.
 func (c *core) stored(writes []write, installed Machine) {
+	c.unstored -= len(writes)
+	c.storedAt = c.ticks
 	for _, w := range writes {
 		if w.op != nil {
 			c.log.Wrote(w.op)
@@ -354,6 +374,10 @@ func (c *core) take(now time.Duration) (effects, error) {
 	c.out.reads = append(c.out.reads, c.reads.applied(c.applied)...)
 	out := c.out
 	c.out = effects{}
+	if c.unstored == 0 {
+		c.storedAt = c.ticks
+	}
+	c.unstored += len(out.writes)
 	return out, nil
 }
 

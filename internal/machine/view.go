@@ -53,7 +53,7 @@ func (m *Machine) Lock(name string) (v LockView, ok bool) {
 // Locks returns the first max locks, by name, whose names begin with prefix.
 func (m *Machine) Locks(prefix string, max int) []LockView {
 	var names []string
-	for name := range m.locks {
+	for name := range m.locks { // order: sorted below
 		if strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
