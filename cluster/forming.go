@@ -37,6 +37,7 @@ const formingRetry = 250 * time.Millisecond
 type forming struct {
 	mu    sync.Mutex
 	woken chan struct{}
+	put   func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the port's Form
 }
 
 // findGroup returns once this member belongs to a group.
@@ -50,8 +51,12 @@ func (m *Member) findGroup(ctx context.Context) error {
 	}
 	for {
 		formed, err := m.form(ctx)
-		if err != nil || formed {
+		if err != nil {
 			return err
+		}
+		if formed {
+			m.port.Joined(m.identity.cluster())
+			return m.gossip.describe(m.meta())
 		}
 		if why := m.whyNot(); errors.Is(why, errLate) {
 			return why
@@ -174,7 +179,7 @@ func (m *Member) ask(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*w
 			addr = meta.GetAdvertise() // it may have moved since
 		}
 	}
-	reply, err := m.port.Form(ctx, addr, &wire.FormRequest{Proposal: p})
+	reply, err := m.forming.put(ctx, addr, &wire.FormRequest{Proposal: p})
 	if err == nil && reply.GetMember() != f.GetMember() {
 		err = fmt.Errorf("member %x answers at %s instead", reply.GetMember(), addr)
 	}
@@ -298,9 +303,8 @@ func (m *Member) found(p *wire.Proposal) error {
 		m.book.saw(&wire.Peer{Member: f.GetMember(), Name: f.GetName(), Advertise: f.GetAdvertise()})
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
-	m.port.Joined(m.identity.cluster())
 	m.log.Info("the group is formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
-	return m.gossip.describe(m.meta())
+	return nil
 }
 
 func contains(list [][]byte, b []byte) bool {

@@ -37,7 +37,7 @@ func (m *Member) openPort() error {
 	if err != nil {
 		return err
 	}
-	m.port = port
+	m.port, m.forming.put = port, port.Form
 	return nil
 }
 
