@@ -24,6 +24,7 @@ func TestSnapshotCatchUpAfterRestart(t *testing.T) {
 	busy(t, g.nodes[0], 300)
 	g.start(away)
 	g.awaitApplied(away)
+	g.wantInstalled(away, 1)
 	info, err := g.nodes[away].FencedLock("held").Info(within(t, 20*time.Second))
 	if err != nil || !info.Held || info.Fence != f {
 		t.Fatalf("%+v %v", info, err)
@@ -90,6 +91,7 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	busy(t, other, 300)
 	wires[away].plug()
 	f := <-done
+	g.wantInstalled(away, 1)
 	if got, err := waiting.Fence(); err != nil || got != f {
 		t.Fatal(got, err)
 	}
@@ -107,6 +109,7 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	busy(t, other, 300)
 	wires[away].plug()
 	<-waiting.Lost()
+	g.wantInstalled(away, 2)
 	wantError(t, waiting.Unlock(t.Context()), ErrLockOwnershipLost)
 	mustLock(t, waiting)
 }
@@ -146,5 +149,15 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 			t.FailNow()
 		}
 		g.awaitApplied(away)
+		g.wantInstalled(away, 1)
+	}
+}
+
+// wantInstalled fails unless so many snapshots have reached the member since
+// its start: or the test would show something else than it says.
+func (g *testGroup) wantInstalled(i int, n uint64) {
+	g.t.Helper()
+	if got := g.nodes[i].member.Status().Installed; got < n {
+		g.t.Fatalf("%d snapshots were installed, not %d", got, n)
 	}
 }

@@ -41,6 +41,7 @@ type core struct {
 	unstored   int         // writes handed out and not carried out yet
 	storedAt   uint64      // tick at which the disk last finished one, or had none
 	staged     *staged
+	installs   uint64
 	installing *staged // being switched to
 	conf       *raftpb.ConfState
 

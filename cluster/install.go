@@ -61,6 +61,7 @@ func (c *core) installed(machine Machine, op raftlog.Install) {
 	c.machine, c.applied, c.conf = machine, op.Index, op.ConfState
 	c.installing.done(nil)
 	c.installing = nil
+	c.installs++
 	c.digests.restore(op.Index, op.Digest)
 	c.out.restored = true
 	c.recheck()

@@ -18,6 +18,7 @@ type Status struct {
 	Members              []Peer // by ID, this one included
 	Cluster, Incarnation wire.ID
 	Boot                 uint64
+	Installed            uint64 // snapshots since the start
 
 	conf *raftpb.ConfState
 }
@@ -36,7 +37,8 @@ func (m *Member) publish() {
 	m.status.Store(&Status{
 		Leader: c.role.Lead, Term: c.term,
 		Commit: c.node.BasicStatus().GetCommit(), Applied: c.applied,
-		conf: c.conf,
+		Installed: c.installs,
+		conf:      c.conf,
 	})
 }
 
