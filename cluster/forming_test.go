@@ -30,6 +30,7 @@ type founder struct {
 	disk    *vfs.MemFS
 	saves   int // until the disk dies, right after that many; 0: it does not
 	up      bool
+	seeking bool
 }
 
 // village is where founders meet, and what gossip and the network do to them.
@@ -39,6 +40,7 @@ type village struct {
 	expect    int
 	founders  []*founder
 	troubled  bool
+	depth     int // of troubles that happen while others go on
 	sent      []*wire.FormRequest
 	proposals map[string]*wire.Proposal // by cluster
 	clusters  map[uint64][]byte         // by member
@@ -92,7 +94,9 @@ func (f *founder) start() {
 		gossip: &gossip{seen: make(map[string]*wire.GossipMeta), changed: make(chan struct{}, 1)},
 	}
 	m.forming.woken = make(chan struct{}, 1)
-	m.forming.put = f.put
+	m.forming.put = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+		return f.put(m, addr, proto.CloneOf(r))
+	}
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +106,7 @@ func (f *founder) start() {
 	if m.book, err = loadBook(m.raftLog); err != nil {
 		t.Fatal(err)
 	}
-	f.Member, f.up = m, true
+	f.Member, f.up, f.seeking = m, true, false
 	f.village.check()
 }
 
@@ -116,21 +120,33 @@ func (f *founder) crash() {
 
 var errLost = errors.New("lost")
 
-// put carries a proposal to a founder, unless something happens to it.
-func (f *founder) put(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+// put carries a proposal to a founder, unless something happens to it. Meanwhile
+// the others go on.
+func (f *founder) put(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.village
-	r = proto.CloneOf(r)
 	v.sent = append(v.sent, r)
 	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
-	to := slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })
-	if !v.founders[to].up || v.troubled && v.rng.IntN(4) == 0 {
+	v.meanwhile()
+	to := v.founders[slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })]
+	if f.Member != m || !f.up || !to.up || v.troubled && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
-	reply := v.founders[to].Form(r)
-	if v.troubled && v.rng.IntN(4) == 0 {
+	reply := to.Form(r)
+	v.meanwhile()
+	if f.Member != m || !f.up || v.troubled && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	return reply, nil
+}
+
+func (v *village) meanwhile() {
+	if v.depth++; v.troubled && v.depth < 4 {
+		for range v.rng.IntN(3) {
+			v.trouble()
+			v.check()
+		}
+	}
+	v.depth--
 }
 
 // hears is what gossip says: some of those who are up, and ourselves.
@@ -146,10 +162,17 @@ func (f *founder) hears(all bool) {
 
 // seek is one round of findGroup.
 func (f *founder) seek() {
-	if !f.identity.cluster().IsZero() {
-		return // it has a group, and never forms another
+	if !f.identity.cluster().IsZero() || f.seeking {
+		return // it has a group, and never forms another; or it is at it
 	}
-	if _, err := f.form(context.Background()); err != nil && f.up {
+	m := f.Member
+	f.seeking = true
+	_, err := m.form(context.Background())
+	if f.Member != m {
+		return // it has died on the way
+	}
+	f.seeking = false
+	if err != nil && f.up {
 		f.village.t.Fatal(err)
 	}
 }
@@ -196,12 +219,12 @@ func (f *founder) recordIfUp() *wire.Identity {
 // trouble does something at random.
 func (v *village) trouble() {
 	f := v.founders[v.rng.IntN(len(v.founders))]
-	switch v.rng.IntN(8) {
+	switch v.rng.IntN(12) {
 	case 0:
 		f.crash()
 	case 1:
 		f.saves = 1 + v.rng.IntN(3)
-	case 2: // a request comes again, long after
+	case 2, 3: // a request comes again, long after
 		if len(v.sent) > 0 && f.up {
 			f.Form(v.sent[v.rng.IntN(len(v.sent))])
 		}
@@ -245,12 +268,12 @@ func (v *village) alone() (n int) {
 // However gossip, the network and the disks behave, no two groups share a
 // founder; and once they behave, everybody finds a group who can.
 func TestFormingIsAnAgreement(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			n := 3 + int(seed%3)
 			v := newVillage(t, seed, n, 2+int(seed%2))
 			v.troubled = true
-			for range 40 {
+			for range 60 {
 				v.trouble()
 				v.check()
 			}
@@ -335,8 +358,13 @@ func TestFormAnswers(t *testing.T) {
 	if err := f.drop(good); err != nil {
 		t.Fatal(err)
 	}
-	if reply := f.Form(&wire.FormRequest{Proposal: good}); reply.GetAccepted() || !reply.GetFinal() {
-		t.Errorf("a late copy of a dropped proposal: %v", reply)
+	// It has no proposal now, and would accept any of these had it not refused
+	// them, or dropped the first, for good: others rely on that.
+	for cluster := byte(1); cluster <= 9; cluster++ {
+		reply := f.Form(&wire.FormRequest{Proposal: proposal(cluster, 2, id, id+1)})
+		if reply.GetAccepted() || !reply.GetFinal() {
+			t.Errorf("proposal %d, refused before: %v", cluster, reply)
+		}
 	}
 	other := proposal(10, 2, id, id+1)
 	if reply := f.Form(&wire.FormRequest{Proposal: other}); !reply.GetAccepted() {
