@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// alone is the configuration of a group of one, in memory.
+func alone(t *testing.T) Config {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Name: "alone", Group: "test", Listener: l, Advertise: l.Addr().String(),
+		Expect: 1, Voters: 1, Heartbeat: 20 * time.Millisecond, Election: 100 * time.Millisecond,
+		Logger: quiet, MaxCalls: 1000,
+		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
+		Ended:       func(wire.Ended) {}, Restored: func(Machine) {}, LeaderChanged: func(uint64, uint64) {},
+	}
+}
+
+func start(t *testing.T, cfg Config) *Member {
+	t.Helper()
+	m, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// ending is a call that counts how it ends.
+type ending struct {
+	mu       sync.Mutex
+	answered int
+	failed   int
+	err      error
+	over     chan struct{} // closed at the first end
+}
+
+func newEnding() *ending { return &ending{over: make(chan struct{})} }
+
+func (c *ending) end(answered, failed int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered+c.failed == 0 {
+		close(c.over)
+	}
+	c.answered, c.failed, c.err = c.answered+answered, c.failed+failed, err
+}
+
+func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)   { c.end(1, 0, nil) }
+func (c *ending) Fail(err error)                           { c.end(0, 1, err) }
+func (c *ending) Cancelled(bool)                           {}
+func (c *ending) Recheck(Machine, wire.Ticket) *wire.Reply { return nil }
+func (c *ending) once() bool                               { return c.answered+c.failed == 1 }
+
+var renewal = func() []byte {
+	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}()
+
+// Stop, in every order and from everywhere.
+func TestStop(t *testing.T) {
+	for name, stop := range map[string]func(*Member){
+		"once":  func(m *Member) { m.Stop() },
+		"twice": func(m *Member) { m.Stop(); m.Stop() },
+		"by many at once": func(m *Member) {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(m.Stop)
+			}
+			wg.Wait()
+		},
+		"when it has a leader": func(m *Member) {
+			if err := m.Read(context.Background(), func(Machine) {}); err != nil {
+				t.Error(err)
+			}
+			m.Stop()
+		},
+		"while it is asked to hand over": func(m *Member) {
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = m.Transfer(context.Background(), 12345) })
+			m.Stop()
+			wg.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t, alone(t))
+			stop(m)
+			select {
+			case <-m.Done():
+			default:
+				t.Error("Stop returned, and the member is not done")
+			}
+			if err := m.Err(); err != nil {
+				t.Errorf("it was asked to stop, and says %v", err)
+			}
+			if l, err := net.Listen("tcp", m.cfg.Advertise); err != nil {
+				t.Errorf("its port is not free: %v", err)
+			} else {
+				_ = l.Close()
+			}
+		})
+	}
+}
+
+// Whatever is asked while the member stops, or afterwards, comes to one end.
+func TestCallsEndOnceWhenTheMemberStops(t *testing.T) {
+	m := start(t, alone(t))
+	const callers, each = 4, 100
+	calls := make([]*ending, callers*each)
+	var wg sync.WaitGroup
+	half := make(chan struct{}, callers)
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				c := newEnding()
+				calls[i*each+j] = c
+				m.Submit(renewal, c, true)
+				if j == each/2 {
+					half <- struct{}{}
+				}
+			}
+		})
+	}
+	for range callers {
+		<-half
+	}
+	m.Stop()
+	wg.Wait()
+	late := newEnding()
+	m.Submit(renewal, late, false)
+	for i, c := range append(calls, late) {
+		<-c.over
+		if c.mu.Lock(); !c.once() || c.failed > 0 && !errors.Is(c.err, ErrStopped) {
+			t.Errorf("call %d: %d outcomes, %d failures, %v", i, c.answered, c.failed, c.err)
+		}
+		c.mu.Unlock()
+	}
+	if late.failed != 1 {
+		t.Error("a call after the end was answered")
+	}
+	if err := m.Read(t.Context(), func(Machine) { t.Error("read after the end") }); !errors.Is(err, ErrStopped) {
+		t.Errorf("a read after the end: %v", err)
+	}
+	if err := m.Transfer(t.Context(), 0); !errors.Is(err, ErrStopped) {
+		t.Errorf("a transfer after the end: %v", err)
+	}
+}
+
+// A member that cannot find its group lets go of everything when its caller
+// gives up.
+func TestStartIsGivenUp(t *testing.T) {
+	for name, give := range map[string]func() (context.Context, context.CancelFunc){
+		"before it begins": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx, cancel
+		},
+		"while it waits": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), 50*time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := alone(t)
+			cfg.Expect = 3
+			ctx, cancel := give()
+			defer cancel()
+			if m, err := Start(ctx, cfg); m != nil || err == nil || !errors.Is(err, ctx.Err()) {
+				t.Fatalf("%v, %v", m, err)
+			}
+			l, err := net.Listen("tcp", cfg.Advertise)
+			if err != nil {
+				t.Fatalf("its port is not free: %v", err)
+			}
+			_ = l.Close()
+		})
+	}
+}
+
+// A panic on the loop, raft's or a callback's, is the member's end and nobody
+// else's, and whoever waits hears of it.
+func TestPanicOnTheLoopStopsTheMember(t *testing.T) {
+	m := start(t, alone(t))
+	stuck := newEnding()
+	m.mailbox.post(event{run: func(c *core) {
+		c.submit(renewal, stuck, true)
+		panic("a bug")
+	}})
+	<-m.Done()
+	if err := m.Err(); err == nil || !strings.Contains(err.Error(), "a bug") {
+		t.Errorf("it stopped for %v", err)
+	}
+	<-stuck.over
+	if !stuck.once() || !errors.Is(stuck.err, ErrStopped) || !strings.Contains(stuck.err.Error(), "a bug") {
+		t.Errorf("%d outcomes, %d failures, %v", stuck.answered, stuck.failed, stuck.err)
+	}
+	m.Stop()
+	if m.Err() == nil {
+		t.Error("Stop took the reason away")
+	}
+}
