@@ -3,26 +3,28 @@ package cluster
 import (
 	"fmt"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // faults are the classes of trouble of one world. Each seed has some of them:
 // with all of them all the time a group hardly ever gets to do anything.
 type faults struct {
-	w                                         *world
-	cuts, crashes, pauses, transfers, mutes   bool
-	loss, doubles, reorders, slowDisk, broken bool
-	keep                                      uint64
+	w                                                *world
+	cuts, crashes, pauses, transfers, mutes          bool
+	loss, doubles, reorders, slowDisk, broken, drops bool
+	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.keep)
 }
 
 func chooseFaults(w *world) faults {
 	f := faults{w: w, keep: []uint64{3, 10, 10_000}[w.rng.IntN(3)]}
 	for _, class := range []*bool{
-		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken,
+		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken, &f.drops,
 	} {
 		*class = w.chance(0.6)
 	}
@@ -42,6 +44,9 @@ func (f faults) network(n int) network {
 	}
 	return net
 }
+
+// drop lets a first outcome go unnoticed, as if the process had missed it.
+func (f *faults) drop(wire.Ticket) bool { return f.drops && !f.w.calm && f.w.chance(0.1) }
 
 // trouble strikes again and again.
 func (w *world) trouble() {

@@ -95,6 +95,7 @@ func (m *simMember) start() {
 		tick: tick, electionTicks: electionTicks,
 		rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		logger: quiet, keep: m.w.faults.keep, keepBytes: keepBytes, maxCalls: 100,
+		dropOutcome: m.w.faults.drop,
 	})
 	if err != nil {
 		m.w.fail("member %d: %v", m.n, err)
