@@ -3,6 +3,10 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Group time goes with the leader's own clock, never back, and never by more
@@ -49,4 +53,35 @@ func TestGroupClockStartsAnew(t *testing.T) {
 	if got := c.step(time.Hour + 10); got != 7010 {
 		t.Errorf("group time is %d, want 7010", got)
 	}
+}
+
+// A batch carries a time from after its commands were received. An earlier one
+// would make a renewal count from before it was sent.
+func TestBatchesAreStampedAfterTheirCommands(t *testing.T) {
+	r := newRig(t).follow().lead()
+	if _, err := r.take(10 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	r.submitted(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+	out, err := r.take(60 * time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range out.messages {
+		for _, e := range m.GetEntries() {
+			parsed, err := parseEntry(e.GetData())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var batch wire.Batch
+			if err := proto.Unmarshal(parsed.batch, &batch); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Duration(batch.GetTime()); got != 60*time.Millisecond {
+				t.Errorf("received within 60 ms of office, stamped with %v", got)
+			}
+			return
+		}
+	}
+	t.Error("nothing was proposed")
 }

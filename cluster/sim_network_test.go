@@ -46,7 +46,10 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 }
 
 func (w *world) diskDelay() time.Duration {
-	if w.disks.slow {
+	switch {
+	case w.disks.slow && w.chance(0.01): // it hangs
+		return w.between(time.Second, 3*time.Second)
+	case w.disks.slow:
 		return w.between(0, 300*time.Millisecond)
 	}
 	return w.between(0, 3*time.Millisecond)
