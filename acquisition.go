@@ -122,9 +122,9 @@ func (a *acquisition) decide(r *wire.Reply) {
 	result := acquired{fence: Fence(r.GetFence()), err: refusal(r)}
 	switch {
 	case result.err == nil:
-		if !a.lock.granted(a.session, result.fence) {
+		if err := a.lock.granted(a.session, result.fence); err != nil {
 			a.giveBack(result.fence)
-			result = acquired{err: fmt.Errorf("waiting: %w", ErrSessionExpired)}
+			result = acquired{err: err}
 		}
 	case errors.Is(result.err, ErrSessionExpired) && a.phase == sent:
 		result.err = errRefusedSession

@@ -2,7 +2,6 @@ package conclave
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -70,10 +69,15 @@ func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error)
 	case a := <-answered: // it was faster
 		return a.reply, ours(a.err)
 	case sent := <-cancelled:
-		if sent {
-			return nil, because(ErrUnknown, ctx)
+		if !sent {
+			return nil, because(ErrUnavailable, ctx)
 		}
-		return nil, because(ErrUnavailable, ctx)
+	}
+	select {
+	case a := <-answered:
+		return a.reply, ours(a.err)
+	default:
+		return nil, because(ErrUnknown, ctx)
 	}
 }
 
@@ -94,13 +98,17 @@ func (n *Node) forgotten(incarnation wire.ID) {
 	if n.usable() != nil {
 		return // it was this process that took leave
 	}
-	n.member.Reincarnate(incarnation, func() {
+	n.member.Reincarnate(incarnation, func() ([]byte, cluster.Call) {
 		n.attempt++
-		n.pursue(n.registration(), func(a answer) {
-			if err := errors.Join(a.err, refusal(a.reply)); err != nil {
+		return encode(n.registration()), &call{node: n, on: func(a answer) {
+			err := a.err
+			if err == nil {
+				err = refusal(a.reply)
+			}
+			if err != nil {
 				n.log.Warn("the group does not take this process back", "error", err)
 			}
-		})
+		}}
 	})
 }
 

@@ -23,6 +23,7 @@ type Node struct {
 	id      MemberID
 	boot    uint64
 	events  *events
+	clock   clock
 	handles atomic.Uint64 // numbers given to lock handles
 
 	attempt uint32 // of registering; the loop's, after Open
@@ -68,11 +69,16 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 	n := &Node{
 		cfg:      checked,
 		log:      checked.Logger,
+		clock:    newClock(),
 		events:   newEvents(checked.Events, checked.Logger),
 		sessions: make(map[wire.ID]*Session),
 		done:     make(chan struct{}),
 	}
 	n.renewal.node = n
+	if checked.SessionTTL < 2*checked.ElectionTimeout {
+		n.log.Warn("SessionTTL is less than two election timeouts: a change of leader may cost holders their locks",
+			"ttl", checked.SessionTTL, "election", checked.ElectionTimeout)
+	}
 	if err := n.start(ctx, harness); err != nil {
 		return nil, fault("open", checked.Dir, err)
 	}
@@ -222,8 +228,7 @@ func (n *Node) farewell(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, 3*n.cfg.ElectionTimeout)
 	defer cancel()
 	if n.member.Majority() {
-		deregister := &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
-		if _, err := n.exec(bounded, deregister); err != nil && ctx.Err() != nil {
+		if err := n.deregister(bounded); err != nil && ctx.Err() != nil {
 			return err
 		}
 		if err := n.member.Transfer(bounded, 0); err != nil {
@@ -234,9 +239,24 @@ func (n *Node) farewell(ctx context.Context) error {
 	return nil
 }
 
+// deregister ends what the group knows of this process, its sessions included.
+func (n *Node) deregister(ctx context.Context) error {
+	answered := make(chan answer, 1)
+	n.pursue(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},
+		func(a answer) { answered <- a })
+	select {
+	case a := <-answered:
+		return ours(a.err)
+	case <-ctx.Done():
+		return because(ErrUnknown, ctx)
+	}
+}
+
 // TransferLeadership hands leadership of the group to a voter, or to the one that
 // is furthest when to is 0. Only the leader can. It blocks until another leader
-// is known or ctx ends; then leadership may still move, or stay.
+// is known, the attempt has failed, or ctx ends; in the last case leadership may
+// still move. ErrInvalid: this node does not lead, or there is no such voter, or
+// it did not answer in time.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := n.usable()
 	if err == nil {

@@ -58,7 +58,8 @@ type Config struct {
 
 	// SessionTTL is that of the node's own session: how long a holder may be
 	// silent before the group may hand its locks to others. 1 s to 24 h.
-	// Default 10 s.
+	// Default 10 s. With less than two election timeouts a change of leader may
+	// cost holders their locks; there is a line in the log then.
 	SessionTTL time.Duration
 	// HeartbeatInterval is that of the leader. 1 ms to 10 s. Default 100 ms.
 	HeartbeatInterval time.Duration

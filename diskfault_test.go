@@ -102,7 +102,10 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 
 // A disk that hangs says nothing. Its leader must not hold the group up.
 func TestHangingDiskGivesUpLeadership(t *testing.T) {
-	g := group(t, 3, crashable)
+	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+		crashable(i, c, h)
+		c.SessionTTL = 10 * time.Second // the election is what this is about
+	})
 	hung := g.leader()
 	disk := g.harness[hung].FS.(*mainsFS)
 	disk.gate.Lock()

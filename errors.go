@@ -11,8 +11,10 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// What can be the matter. Every error of this package is an *Error that wraps
-// one of these, a context's error, or both.
+// What can be the matter. Every error of this package is an *Error. It wraps one
+// of these, a context's error, or both; what the network, the file system or
+// another member said while a node was being opened, and why a disk failed, is
+// passed on as it is.
 var (
 	// ErrLocked: somebody else holds the lock or waits for it. Try again later, or wait with Lock.
 	ErrLocked = errors.New("locked by another owner")
@@ -101,8 +103,8 @@ func refusal(r *wire.Reply) error {
 	case wire.Code_TOO_LARGE:
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
 	case wire.Code_STALE_BOOT:
-		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy, or was rolled back; "+
-			"stop the other copy, or start this one with an empty directory", ErrCorrupt)
+		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy or was rolled back, and the other copy has to be stopped; "+
+			"or this start was cut off for so long that the group has forgotten it, and starting again will do", ErrCorrupt)
 	}
 	return fmt.Errorf("%w: %s %s", ErrInvalid, r.GetCode(), r.GetDetail())
 }

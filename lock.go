@@ -121,19 +121,27 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
 		if ctx.Err() != nil {
 			return 0, because(ErrUnavailable, ctx)
 		}
-		session, fence, err := l.acquirer(ctx)
+		session, held, err := l.acquirer(ctx)
 		if err != nil {
 			return 0, err
+		}
+		var fence Fence
+		if held != nil {
+			fence = held.fence
 		}
 		c := newAcquisition(l, session)
 		got, err := c.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 			Name: l.name, Session: session.id[:], Handle: l.handle,
 			Reentrant: l.reentrant, Limit: l.limit, Wait: wait, Fence: uint64(fence),
 		}}})
+		refused := errors.Is(err, errRefusedSession)
 		switch {
-		case errors.Is(err, errRefusedSession) && fence != 0:
-			return 0, ErrLockOwnershipLost
-		case errors.Is(err, errRefusedSession):
+		case held != nil && (refused || errors.Is(err, ErrLockOwnershipLost)):
+			if l.holds(held) {
+				return 0, ErrLockOwnershipLost
+			}
+			continue // it was given back meanwhile, so there was nothing to re-enter
+		case refused:
 			// It had ended before the request came, so nothing was queued. The
 			// node's own session is renewed for handles that hold nothing.
 			session.end(ErrSessionExpired)
@@ -143,42 +151,52 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
 	}
 }
 
-// acquirer says by which session to acquire, and what is held by it already.
-func (l *FencedLock) acquirer(ctx context.Context) (*Session, Fence, error) {
+// acquirer says by which session to acquire, and which hold is re-entered.
+func (l *FencedLock) acquirer(ctx context.Context) (*Session, *hold, error) {
 	if err := l.node.usable(); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	l.mu.Lock()
 	h := l.hold
 	l.mu.Unlock()
 	if h != nil {
 		if h.isLost() {
-			return nil, 0, ErrLockOwnershipLost
+			return nil, nil, ErrLockOwnershipLost
 		}
 		if l.reentrant {
-			return h.session, h.fence, nil
+			return h.session, h, nil
 		}
-		return h.session, 0, nil
+		return h.session, nil, nil
 	}
 	session, err := l.node.ownSession(ctx)
-	return session, 0, err
+	return session, nil, err
 }
 
-// granted takes note of a grant, on the node's loop and in the log's order. It
-// is false when the session has ended here meanwhile.
-func (l *FencedLock) granted(s *Session, f Fence) bool {
+// holds reports whether the hold is still the handle's, lost or not.
+func (l *FencedLock) holds(h *hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold == h
+}
+
+// granted takes note of a grant, on the node's loop and in the log's order. An
+// error says why it comes too late.
+func (l *FencedLock) granted(s *Session, f Fence) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.hold; h != nil && h.session == s && h.fence == f {
 		h.count++
-		return true
+		return nil
 	}
 	h := &hold{name: l.name, session: s, fence: f, lost: make(chan struct{}), count: 1}
-	if l.hold != nil || !s.keep(h) {
-		return false
+	if l.hold != nil {
+		return ErrLockOwnershipLost // of a former hold, which is still owed
+	}
+	if !s.keep(h) {
+		return fmt.Errorf("waiting: %w", ErrSessionExpired)
 	}
 	l.hold = h
-	return true
+	return nil
 }
 
 // Unlock gives one hold back. With the last one the lock is free, and handed to
@@ -385,7 +403,8 @@ func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) 
 
 // Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail,
 // it panics with an *Error: in Lock when ctx ends or the lock cannot be had, in
-// Unlock when it is not held or was lost.
+// Unlock when it is not held or was lost. Unlock waits for the release also when
+// ctx has ended.
 func (l *FencedLock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
 
 type locker struct {
@@ -400,7 +419,9 @@ func (l locker) Lock() {
 }
 
 func (l locker) Unlock() {
-	if err := l.lock.Unlock(l.ctx); err != nil {
+	// The release is waited for, as it is by who unlocks a sync.Mutex; at most
+	// until the session's deadline.
+	if err := l.lock.Unlock(context.WithoutCancel(l.ctx)); err != nil {
 		panic(err)
 	}
 }

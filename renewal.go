@@ -33,7 +33,10 @@ func (r *renewal) after(d time.Duration) {
 // send renews. Only what the group acknowledges counts, and from the moment at
 // which it was sent: the group's TTL cannot have begun earlier.
 func (r *renewal) send() {
-	sent := time.Now()
+	sent := r.node.clock.now()
+	for _, s := range r.node.aliveSessions() {
+		s.alive() // a machine that was suspended finds out here at the latest
+	}
 	cmd := &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
 	r.node.pursue(cmd, func(a answer) {
 		if a.err == nil && refusal(a.reply) == nil {
@@ -41,7 +44,7 @@ func (r *renewal) send() {
 				s.renewed(sent)
 			}
 		}
-		r.after(r.interval() - time.Since(sent))
+		r.after(r.node.clock.until(sent + instant(r.interval())))
 	})
 }
 

@@ -41,7 +41,7 @@ type Session struct {
 	done chan struct{}
 
 	mu       sync.Mutex
-	deadline time.Time          // guarded by mu; nobody else can be granted anything before it
+	deadline instant            // guarded by mu; nobody else can be granted anything before it
 	timer    *time.Timer        // guarded by mu
 	holds    map[*hold]struct{} // guarded by mu
 	err      error              // guarded by mu; why it ended, nil while it lives
@@ -49,14 +49,16 @@ type Session struct {
 
 // newSession is called when the group has opened the session. sent is when it
 // was asked to.
-func newSession(n *Node, id wire.ID, ttl time.Duration, sent time.Time) *Session {
+func newSession(n *Node, id wire.ID, ttl time.Duration, sent instant) *Session {
 	s := &Session{
 		node: n, id: id, ttl: ttl,
 		done:     make(chan struct{}),
-		deadline: sent.Add(trusted(ttl)),
+		deadline: sent + instant(trusted(ttl)),
 		holds:    make(map[*hold]struct{}),
 	}
-	s.timer = time.AfterFunc(time.Until(s.deadline), s.check)
+	s.mu.Lock() // the timer may run at once
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(n.clock.until(s.deadline), s.check)
 	return s
 }
 
@@ -85,7 +87,7 @@ func (s *Session) Err() error {
 // alive reports why the session has ended; nil while it lives.
 func (s *Session) alive() error {
 	s.mu.Lock()
-	expired := s.err == nil && !time.Now().Before(s.deadline)
+	expired := s.err == nil && s.node.clock.now() >= s.deadline
 	err := s.err
 	s.mu.Unlock()
 	if expired {
@@ -97,7 +99,7 @@ func (s *Session) alive() error {
 // check runs when the deadline may have come.
 func (s *Session) check() {
 	s.mu.Lock()
-	left := time.Until(s.deadline)
+	left := s.node.clock.until(s.deadline)
 	if s.err == nil && left > 0 {
 		s.timer.Reset(left)
 	}
@@ -146,15 +148,13 @@ func (s *Session) end(why error) bool {
 
 // renewed moves the deadline: the group has acknowledged a renewal that was
 // sent at that time. A session that is past its deadline stays lost.
-func (s *Session) renewed(sent time.Time) {
+func (s *Session) renewed(sent instant) {
 	if s.alive() != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if deadline := sent.Add(trusted(s.ttl)); deadline.After(s.deadline) {
-		s.deadline = deadline
-	}
+	s.deadline = max(s.deadline, sent+instant(trusted(s.ttl)))
 }
 
 // keep lets a hold be lost with the session; false means that it is already.
@@ -192,11 +192,15 @@ func (n *Node) ownSession(ctx context.Context) (*Session, error) {
 			return nil, err
 		}
 		n.mu.Lock()
-		own, opening := n.own, n.opening
-		if own == nil && opening == nil {
-			opening = n.beginOpening()
+		own, waited, first := n.own, n.opening, false
+		if own == nil && waited == nil {
+			waited, first = &opening{done: make(chan struct{})}, true
+			n.opening = waited
 		}
 		n.mu.Unlock()
+		if first {
+			n.openOwn(waited)
+		}
 		if own != nil {
 			if own.alive() == nil {
 				return own, nil
@@ -205,9 +209,9 @@ func (n *Node) ownSession(ctx context.Context) (*Session, error) {
 			continue
 		}
 		select {
-		case <-opening.done:
-			if opening.err != nil {
-				return nil, opening.err
+		case <-waited.done:
+			if waited.err != nil {
+				return nil, waited.err
 			}
 		case <-ctx.Done():
 			// Nothing is held by a session that nobody has seen yet.
@@ -216,12 +220,10 @@ func (n *Node) ownSession(ctx context.Context) (*Session, error) {
 	}
 }
 
-// beginOpening asks the group for a session, for whoever waits and is still
-// there when it comes. n.mu is held.
-func (n *Node) beginOpening() *opening {
-	o := &opening{done: make(chan struct{})}
-	n.opening = o
-	id, sent := wire.ID(newSessionID()), time.Now()
+// openOwn asks the group for a session, for whoever waits and is still there
+// when it comes.
+func (n *Node) openOwn(o *opening) {
+	id, sent := wire.ID(newSessionID()), n.clock.now()
 	cmd := &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
 		Id: id[:], Name: n.cfg.Name, Ttl: int64(n.cfg.SessionTTL),
 	}}}
@@ -252,7 +254,6 @@ func (n *Node) beginOpening() *opening {
 		}
 		close(o.done)
 	})
-	return o
 }
 
 func newSessionID() (id SessionID) {

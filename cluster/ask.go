@@ -11,7 +11,8 @@ import (
 // from its goroutine.
 
 // Submit sends a command on its way. It never blocks; everything further comes
-// through the call. Urgent commands are not counted against the limit.
+// through the call, which may fail before Submit returns. Urgent commands go
+// first and are not counted against the limit.
 func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	m.mailbox.post(event{
 		run:  func(c *core) { c.submit(command, call, urgent) },
@@ -28,11 +29,11 @@ func (m *Member) Cancel(call Call) {
 	})
 }
 
-// Read runs read on the loop's goroutine, at a state at least as new as all
-// that was acknowledged before. It blocks until then. An error says that read
-// has not run and will not; without a leader that takes until ctx ends.
+// Read runs run on the loop's goroutine, at a state at least as new as all that
+// was acknowledged before. It blocks until then. After an error run may still
+// be running, so what it writes to must not be looked at.
 func (m *Member) Read(ctx context.Context, run func(Machine)) error {
-	r := &pendingRead{run: run, done: make(chan error, 1)}
+	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
 	m.mailbox.post(event{run: func(c *core) {
 		if err := c.read(r); err != nil {
 			r.done <- err
@@ -48,12 +49,14 @@ func (m *Member) Read(ctx context.Context, run func(Machine)) error {
 	}
 }
 
-// pendingRead runs once. Its caller may have gone, so what it writes to is
-// looked at only after done.
 type pendingRead struct {
+	ctx  context.Context
 	run  func(Machine)
 	done chan error
 }
+
+// Ended reports that nobody waits for the read any more.
+func (r *pendingRead) Ended() bool { return r.ctx.Err() != nil }
 
 func (r *pendingRead) Run(machine Machine) {
 	r.run(machine)
@@ -62,16 +65,15 @@ func (r *pendingRead) Run(machine Machine) {
 
 // Reincarnate goes on as a new process would, because the group has forgotten
 // the old one: every call under way fails, and later ones run under a new
-// incarnation. then runs on the loop's goroutine between the two.
-func (m *Member) Reincarnate(old wire.ID, then func()) {
+// incarnation. register makes the command that registers it, on the loop's
+// goroutine, and is not called when this has been done already.
+func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
 	m.mailbox.post(event{run: func(c *core) {
 		if c.incarnation != old {
 			return // many calls find out; the first has seen to it
 		}
-		for _, call := range c.reincarnate(randomID()) {
-			call.Fail(ErrForgotten)
-		}
-		then()
+		command, call := register()
+		c.reincarnate(randomID(), command, call)
 	}})
 }
 

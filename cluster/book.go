@@ -13,21 +13,25 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// book remembers where the members were last seen and how often each has
-// started. It is advice: a wrong address costs a dial. The latest start of a
-// member wins. It is kept on disk, so that a restarted member finds the others
-// without being told.
+// book remembers where the members of the group were last seen and how often
+// each has started. It is kept on disk, so that a restarted member finds the
+// others without being told.
+//
+// An address is advice: a wrong one costs a dial. A count of starts is not, as
+// it tells a copied directory from the real one; it comes from the port, which
+// has verified it, and never from gossip.
 type book struct {
 	log *raftlog.Log
 
-	mu    sync.Mutex
-	peers map[uint64]*wire.Peer // guarded by mu
+	mu      sync.Mutex
+	peers   map[uint64]*wire.Peer // guarded by mu
+	claimed map[uint64]uint64     // guarded by mu; the latest start that gossip spoke of
 }
 
 const peerRecord = "peer/"
 
 func loadBook(log *raftlog.Log) (*book, error) {
-	b := &book{log: log, peers: make(map[uint64]*wire.Peer)}
+	b := &book{log: log, peers: make(map[uint64]*wire.Peer), claimed: make(map[uint64]uint64)}
 	records, err := log.Locals(peerRecord)
 	if err != nil {
 		return nil, err
@@ -42,18 +46,36 @@ func loadBook(log *raftlog.Log) (*book, error) {
 	return b, nil
 }
 
-// saw notes where a member says it can be reached. It reports whether that is
-// news.
-func (b *book) saw(p *wire.Peer) bool {
+// heard notes where gossip says that a start of a member can be reached; the
+// latest start wins. It reports whether that is news.
+func (b *book) heard(member, start uint64, name, addr string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old := b.peers[p.GetMember()]
-	if old.GetBoot() > p.GetBoot() || proto.Equal(old, p) {
+	if start < max(b.claimed[member], b.peers[member].GetBoot()) {
 		return false
 	}
-	b.peers[p.GetMember()] = p
+	b.claimed[member] = start
+	return b.note(member, name, addr)
+}
+
+// met notes where a member says that it can be reached, after it has shown that
+// it is the latest start. It reports whether that is news.
+func (b *book) met(member uint64, name, addr string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.note(member, name, addr)
+}
+
+// note is called with mu held.
+func (b *book) note(member uint64, name, addr string) bool {
+	old := b.peers[member]
+	p := &wire.Peer{Member: member, Name: name, Advertise: addr, Boot: old.GetBoot()}
+	if proto.Equal(old, p) {
+		return false
+	}
+	b.peers[member] = p
 	b.save(p)
-	return old.GetAdvertise() != p.GetAdvertise()
+	return old.GetAdvertise() != addr
 }
 
 // raised notes that a member has started anew.
@@ -74,12 +96,6 @@ func (b *book) save(p *wire.Peer) {
 	if data, err := proto.Marshal(p); err == nil {
 		b.log.NoteLocal(fmt.Sprintf("%s%016x", peerRecord, p.GetMember()), data)
 	}
-}
-
-func (b *book) boot(member uint64) uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.peers[member].GetBoot()
 }
 
 // all lists the members ever seen, by ID.

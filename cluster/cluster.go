@@ -2,7 +2,7 @@
 // hands them to a machine and brings the outcomes back to the callers. It is a
 // seam, not an API: only package conclave and the simulator use it.
 //
-// A command's way through the files: member.go takes it, loop.go carries it to
+// A command's way through the files: ask.go takes it, loop.go carries it to
 // the core, tickets.go remembers it, core.go forwards or proposes it, ready.go
 // takes it from raft to the disk (writer.go) and to the machine, and its
 // outcome leads back to the caller.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -122,6 +124,7 @@ func newCore(cfg coreConfig) (*core, error) {
 		return nil, fmt.Errorf("reading the log's state: %w", err)
 	}
 	c.term, c.conf = hard.GetTerm(), conf
+	c.tickets.gated = true
 	c.node, err = raft.NewRawNode(&raft.Config{
 		ID:                        cfg.id,
 		ElectionTick:              cfg.electionTicks,
@@ -155,6 +158,9 @@ func (c *core) ticked() {
 	}
 	if c.role.Lead != raft.None {
 		c.hand(c.tickets.overdue(c.ticks))
+	}
+	if len(c.transfers) > 0 && c.role.RaftState == raft.StateLeader && c.node.BasicStatus().LeadTransferee == raft.None {
+		c.transferred(ErrNoSuccessor)
 	}
 	c.watchDisk()
 }
@@ -193,7 +199,7 @@ func (c *core) received(from uint64, m *raftpb.Message) error {
 // submitted takes commands that a member forwarded. Only the leader has a use
 // for them; a member that does not hear of their outcome sends them again.
 func (c *core) submitted(s *wire.Submission) {
-	if c.role.RaftState == raft.StateLeader {
+	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
 		c.inbox.add(s)
 	}
 }
@@ -205,7 +211,7 @@ func (c *core) submit(command []byte, call Call, urgent bool) {
 		call.Fail(ErrBusy)
 		return
 	}
-	c.tickets.add(command, call)
+	c.tickets.add(command, call, urgent)
 }
 
 // cancel tries to take a command back before it was handed on.
@@ -214,16 +220,24 @@ func (c *core) cancel(call Call) {
 }
 
 // reincarnate goes on under a new incarnation, as the group has forgotten the
-// old one. Every call made under the old one fails.
-func (c *core) reincarnate(id wire.ID) []Call {
-	calls := c.tickets.drain()
+// old one. The registration of the new one comes before anything else; every
+// call made under the old one fails.
+func (c *core) reincarnate(id wire.ID, registration []byte, call Call) {
+	forgotten := c.tickets.drain()
 	c.incarnation = id
 	c.tickets = newTickets(id)
-	return calls
+	c.tickets.gated = true
+	c.tickets.add(registration, call, true)
+	for _, call := range forgotten {
+		call.Fail(ErrForgotten)
+	}
 }
 
 // read asks for a linearizable read.
 func (c *core) read(r Read) error {
+	if c.reads.len() >= maxReads {
+		c.reads.prune()
+	}
 	if c.reads.len() >= maxReads {
 		return ErrBusy
 	}
@@ -315,8 +329,9 @@ type transfer struct {
 	done chan<- error
 }
 
-// transfer begins to hand leadership over; tookOffice ends it. raft gives up
-// by itself after an election timeout when the successor does not answer.
+// transfer begins to hand leadership over; roleChanged ends it. raft gives up
+// by itself after an election timeout when the successor does not answer, which
+// ticked notices.
 func (c *core) transfer(t *transfer) {
 	if c.role.RaftState != raft.StateLeader {
 		t.done <- ErrNotLeader
@@ -325,16 +340,24 @@ func (c *core) transfer(t *transfer) {
 	if t.to == raft.None {
 		t.to = c.successor()
 	}
-	if t.to == raft.None {
-		t.done <- ErrNoSuccessor
-		return
-	}
 	if t.to == c.id {
 		t.done <- nil
 		return
 	}
+	if !slices.Contains(c.conf.GetVoters(), t.to) {
+		t.done <- ErrNoSuccessor
+		return
+	}
 	c.transfers = append(c.transfers, t)
 	c.node.TransferLeader(t.to)
+}
+
+// transferred answers everybody who waits for another leader.
+func (c *core) transferred(err error) {
+	for _, t := range c.transfers {
+		t.done <- err
+	}
+	c.transfers = nil
 }
 
 func (c *core) successor() uint64 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +57,10 @@ func (m *Member) findGroup(ctx context.Context) error {
 		}
 		if formed {
 			m.port.Joined(m.identity.cluster())
-			return m.gossip.describe(m.meta())
+			if err := m.gossip.describe(m.meta()); err != nil {
+				m.log.Debug("gossip is late with the news that there is a group", "error", err)
+			}
+			return nil
 		}
 		if why := m.whyNot(); errors.Is(why, errLate) {
 			return why
@@ -204,7 +208,7 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 		reply.Final = !reply.Accepted // for ever, as a member never changes its cluster
 		reply.Refusal = "it is a member of another cluster"
 		return reply
-	case contains(record.GetRefused(), p.GetCluster()):
+	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
 		reply.Final, reply.Refusal = true, "it has refused this proposal before"
 		return reply
 	case record.GetAccepted() != nil && bytes.Equal(record.GetAccepted().GetCluster(), p.GetCluster()):
@@ -300,18 +304,9 @@ func (m *Member) found(p *wire.Proposal) error {
 		return err
 	}
 	for _, f := range p.GetFounders() {
-		m.book.saw(&wire.Peer{Member: f.GetMember(), Name: f.GetName(), Advertise: f.GetAdvertise()})
+		m.book.met(f.GetMember(), f.GetName(), f.GetAdvertise())
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
 	m.log.Info("the group is formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
 	return nil
-}
-
-func contains(list [][]byte, b []byte) bool {
-	for _, x := range list {
-		if bytes.Equal(x, b) {
-			return true
-		}
-	}
-	return false
 }

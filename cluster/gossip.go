@@ -34,6 +34,9 @@ type gossip struct {
 	heard func(*wire.GossipMeta)      // called without mu
 
 	answered time.Time // guarded by mu; when a probe of ours was last answered
+
+	ending sync.Mutex // held while leaving and closing: memberlist panics when asked to leave later
+	ended  bool       // guarded by ending
 }
 
 const (
@@ -120,7 +123,13 @@ func (g *gossip) whyUnmet() error {
 }
 
 // leave tells the others that this process goes on purpose.
-func (g *gossip) leave() { _ = g.list.Leave(leaveTimeout) }
+func (g *gossip) leave() {
+	g.ending.Lock()
+	defer g.ending.Unlock()
+	if !g.ended {
+		_ = g.list.Leave(leaveTimeout)
+	}
+}
 
 // close ends gossip. memberlist does not wait for a probe that is out, and says
 // nowhere when one ends; so where one may be out, close waits as long as a
@@ -128,7 +137,10 @@ func (g *gossip) leave() { _ = g.list.Leave(leaveTimeout) }
 // interval ago, which is the ordinary case.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
+	g.ending.Lock()
+	g.ended = true
 	_ = g.list.Shutdown()
+	g.ending.Unlock()
 	g.mu.Lock()
 	answered := time.Since(g.answered)
 	g.mu.Unlock()

@@ -115,10 +115,6 @@ func TestIdentityChangesOnDiskFirst(t *testing.T) {
 	}
 }
 
-func seen(member, boot uint64, addr string) *wire.Peer {
-	return &wire.Peer{Member: member, Boot: boot, Advertise: addr}
-}
-
 // The latest start of a member says where it is, whatever order the news come in.
 func TestBookBelievesTheLatestStart(t *testing.T) {
 	disk := vfs.NewCrashableMem()
@@ -128,30 +124,34 @@ func TestBookBelievesTheLatestStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, step := range []struct {
-			p    *wire.Peer
-			news bool
-			addr string
+			start uint64
+			said  string
+			news  bool
+			addr  string
 		}{
-			{seen(1, 3, "a"), true, "a"},
-			{seen(1, 3, "a"), false, "a"},
-			{seen(1, 2, "old"), false, "a"},
-			{seen(1, 3, "b"), true, "b"},
-			{seen(1, 4, "b"), false, "b"},
-			{seen(1, 3, "a"), false, "b"},
-			{seen(1, 5, "c"), true, "c"},
+			{3, "a", true, "a"},
+			{3, "a", false, "a"},
+			{2, "old", false, "a"},
+			{3, "b", true, "b"},
+			{4, "b", false, "b"},
+			{3, "a", false, "b"},
+			{5, "c", true, "c"},
 		} {
-			if news := b.saw(step.p); news != step.news {
-				t.Errorf("%v is news: %v", step.p, news)
+			if news := b.heard(1, step.start, "", step.said); news != step.news {
+				t.Errorf("%+v is news: %v", step, news)
 			}
 			if got := b.all()[0]; got.GetAdvertise() != step.addr {
-				t.Errorf("after %v: %v", step.p, got)
+				t.Errorf("after %+v: %v", step, got)
 			}
 		}
 		b.raised(1, 9)
 		b.raised(1, 8) // late
-		b.raised(2, 1) // a member never seen
-		if b.saw(seen(1, 8, "late")) {
+		if b.heard(1, 8, "", "late") {
 			t.Error("believes an earlier start")
+		}
+		// Who has shown that it is the latest start is believed, whatever gossip claims.
+		if b.heard(2, 1<<60, "", "claimed"); !b.met(2, "", "shown") {
+			t.Error("does not believe the member itself")
 		}
 	})
 	withLog(t, disk, func(log *raftlog.Log) {
@@ -160,7 +160,7 @@ func TestBookBelievesTheLatestStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := b.all()
-		if len(all) != 2 || all[0].GetAdvertise() != "c" || b.boot(1) != 9 || b.boots()[2] != 1 || b.boot(3) != 0 {
+		if len(all) != 2 || all[0].GetAdvertise() != "c" || all[1].GetAdvertise() != "shown" || b.boots()[1] != 9 || b.boots()[2] != 0 {
 			t.Errorf("after a restart: %v", all)
 		}
 	})

@@ -31,7 +31,10 @@ func (m *Member) loop() {
 			event(m.core)
 			m.drain()
 		case <-m.mailbox.signal:
-			for _, e := range m.mailbox.fetch() {
+			m.fetched = m.mailbox.fetch()
+			for len(m.fetched) > 0 {
+				e := m.fetched[0]
+				m.fetched = m.fetched[1:]
 				e.run(m.core)
 			}
 			m.drain()
@@ -69,7 +72,7 @@ func (m *Member) carryOut(out effects) {
 		body, err := proto.Marshal(message)
 		if err != nil {
 			m.fail(fmt.Errorf("encoding a message: %w", err))
-			return
+			continue
 		}
 		frame := &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}
 		if !m.port.Send(message.GetTo(), frame) {
@@ -85,7 +88,10 @@ func (m *Member) carryOut(out effects) {
 	if out.restored {
 		m.cfg.Restored(m.core.machine)
 	}
-	for _, n := range out.news {
+	m.news = out.news
+	for len(m.news) > 0 {
+		n := m.news[0]
+		m.news = m.news[1:]
 		m.deliver(n)
 	}
 	for _, r := range out.reads {

@@ -3,8 +3,9 @@ package cluster
 import "sync"
 
 // mailbox brings events of this process to the loop. Posting never blocks, so
-// the loop's own callbacks may post. It needs no bound of its own: each poster
-// has one (calls under way, writes in flight, connections).
+// the loop's own callbacks may post. It has no bound of its own: callers wait for
+// what they post, the loop refuses calls beyond the limit, and a release or
+// withdrawal is owed to a call that was within it.
 type mailbox struct {
 	signal chan struct{} // holds one token while there is something to fetch
 
@@ -57,6 +58,11 @@ func (b *mailbox) close() {
 	events := b.events
 	b.events = nil
 	b.mu.Unlock()
+	lose(events)
+}
+
+// lose tells those who wait that the events will not be.
+func lose(events []event) {
 	for _, e := range events {
 		if e.lost != nil {
 			e.lost()

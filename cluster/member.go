@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,6 +78,10 @@ type Member struct {
 	core   *core
 	writer writer
 	began  time.Time
+	// What the loop has in hand. Whoever waits for it is told when the loop
+	// ends in the middle.
+	fetched []event
+	news    []news
 
 	mailbox  mailbox
 	inbound  chan func(*core) // from peers: full means that they wait
@@ -96,7 +101,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
 		log:     cfg.Logger,
-		inbound: make(chan func(*core), 1024),
+		inbound: make(chan func(*core), 256),
 		done:    make(chan struct{}),
 		began:   time.Now(),
 	}
@@ -245,22 +250,31 @@ func (m *Member) coreConfig(machine Machine) coreConfig {
 	}
 }
 
-// Entries that are kept behind the applied one, for members that were away for
-// a while: some tens of seconds under load, hours when idle.
+// What is kept of the log behind the applied entry, so that a member that was
+// away for a while need not be sent the whole state: hours when idle, less than
+// a second of full batches under the greatest load.
 const (
 	keepEntries = 10_000
 	keepBytes   = 8 << 20
 )
 
-// failCalls tells everybody who still waits that nothing will come.
+// failCalls tells everybody who still waits that nothing will come: whose call
+// the loop never saw, had in hand when it ended, or still had to pursue.
 func (m *Member) failCalls() {
 	m.mailbox.close()
+	lose(m.fetched)
 	if m.core == nil {
 		return
+	}
+	for _, n := range slices.Concat(m.news, m.core.out.news) {
+		if n.call != nil {
+			n.call.Fail(m.stopped())
+		}
 	}
 	for _, call := range m.core.tickets.drain() {
 		call.Fail(m.stopped())
 	}
+	m.core.transferred(m.stopped())
 }
 
 // stopped explains why nothing can be asked of the member any more.

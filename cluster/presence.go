@@ -63,26 +63,24 @@ func (m *Member) meta() *wire.GossipMeta {
 	}
 }
 
-// heard takes what gossip says of a process.
+// heard takes what gossip says of a process. Only members of the group are
+// noted: anybody may gossip.
 func (m *Member) heard(meta *wire.GossipMeta) {
-	cluster := m.identity.get().GetCluster()
-	if meta.GetMember() == m.identity.member || !slices.Equal(meta.GetCluster(), cluster) && len(meta.GetCluster()) > 0 {
+	id := meta.GetMember()
+	if id == m.identity.member || !m.members.has(id) || !slices.Equal(meta.GetCluster(), m.identity.get().GetCluster()) {
 		return
 	}
-	m.moved(&wire.Peer{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Boot: meta.GetBoot()})
-}
-
-// moved notes where a member can be reached now.
-func (m *Member) moved(p *wire.Peer) {
-	if m.book.saw(p) && m.members.has(p.GetMember()) {
-		m.port.SetPeer(p.GetMember(), p.GetAdvertise())
+	if m.book.heard(id, meta.GetBoot(), meta.GetName(), meta.GetAdvertise()) {
+		m.port.SetPeer(id, meta.GetAdvertise())
 	}
 }
 
 // PeerConnected is told by the port that a member has connected; it has shown
 // that it is the member's latest start.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
-	m.moved(&wire.Peer{Member: member, Name: name, Advertise: advertise, Boot: m.book.boot(member)})
+	if m.book.met(member, name, advertise) {
+		m.port.SetPeer(member, advertise)
+	}
 }
 
 // PeerLost is told by the port that a member's connection has broken.
@@ -97,6 +95,9 @@ func (m *Member) meet(conf *raftpb.ConfState) {
 		if p.GetMember() != m.identity.member && m.members.has(p.GetMember()) {
 			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
 		}
+	}
+	for _, meta := range m.gossip.alive() {
+		m.heard(meta) // again, as it was not known then who is a member
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -15,6 +16,7 @@ const maxReads = 16384
 // for.
 type Read interface {
 	Run(Machine)
+	Ended() bool // nobody waits for it any more; it need not run
 }
 
 // reads batches linearizable reads behind ReadIndex requests, one at a time.
@@ -44,6 +46,10 @@ func (r *reads) next(tick, patience uint64) []byte {
 	if len(r.asked) > 0 && !lost || r.len() == 0 {
 		return nil
 	}
+	r.prune()
+	if r.len() == 0 {
+		return nil
+	}
 	r.asked, r.waiting = append(r.asked, r.waiting...), nil
 	r.attempt++
 	r.askedAt = tick
@@ -52,6 +58,12 @@ func (r *reads) next(tick, patience uint64) []byte {
 
 func (r *reads) context() []byte {
 	return binary.BigEndian.AppendUint64(r.incarnation[:len(r.incarnation):len(r.incarnation)], r.attempt)
+}
+
+// prune lets the reads go that nobody waits for any more.
+func (r *reads) prune() {
+	r.asked = slices.DeleteFunc(r.asked, Read.Ended)
+	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
 }
 
 // retry makes the request that is out count as lost: its leader is gone.
@@ -74,7 +86,7 @@ func (r *reads) applied(index uint64) []Read {
 	keep := r.ready[:0]
 	for _, batch := range r.ready {
 		if batch.index <= index {
-			run = append(run, batch.reads...)
+			run = append(run, slices.DeleteFunc(batch.reads, Read.Ended)...)
 		} else {
 			keep = append(keep, batch)
 		}

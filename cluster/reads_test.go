@@ -10,7 +10,8 @@ import (
 
 type numberedRead int
 
-func (numberedRead) Run(Machine) {}
+func (numberedRead) Run(Machine)   {}
+func (n numberedRead) Ended() bool { return n < 0 }
 
 const patience = 10
 
@@ -84,5 +85,22 @@ func TestReadsAreLimited(t *testing.T) {
 	}
 	if err := c.read(numberedRead(0)); err != ErrBusy {
 		t.Errorf("one too many: %v", err)
+	}
+	c.reads.waiting[7] = numberedRead(-1)
+	if err := c.read(numberedRead(0)); err != nil {
+		t.Errorf("in the place of one that nobody waits for: %v", err)
+	}
+}
+
+// A read that nobody waits for takes no room and does not run.
+func TestReadsOfTheGone(t *testing.T) {
+	r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(-1)}}
+	if r.next(0, patience) != nil || r.len() != 0 {
+		t.Error("a request for nobody")
+	}
+	r.waiting = []Read{numberedRead(-1), numberedRead(2)}
+	r.confirmed(r.next(0, patience), 7)
+	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(2)}) {
+		t.Errorf("%v run, want 2", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // go.etcd.io/raft.
 func (c *core) ready(rd raft.Ready) error {
 	if rd.SoftState != nil || rd.HardState != nil {
-		c.tookOffice(rd)
+		c.roleChanged(rd)
 	}
 	for _, s := range rd.ReadStates {
 		c.reads.confirmed(s.RequestCtx, s.Index)
@@ -36,8 +36,8 @@ func (c *core) ready(rd raft.Ready) error {
 	return nil
 }
 
-// tookOffice notices changes of term, leader and role.
-func (c *core) tookOffice(rd raft.Ready) {
+// roleChanged notices changes of term, leader and role.
+func (c *core) roleChanged(rd raft.Ready) {
 	before, term := c.role, c.term
 	if rd.SoftState != nil {
 		c.role = *rd.SoftState
@@ -55,23 +55,14 @@ func (c *core) tookOffice(rd raft.Ready) {
 		c.inbox.clear()
 	}
 	if c.role.Lead != raft.None {
-		c.transferred()
+		if c.role.Lead != c.id {
+			c.transferred(nil)
+		}
 		// What we handed to an earlier leader may be lost.
 		c.campaignAt, c.standing = 0, 0
 		c.reads.retry()
 		c.resend()
 	}
-}
-
-// transferred answers who waits for another leader.
-func (c *core) transferred() {
-	if c.role.Lead == c.id {
-		return
-	}
-	for _, t := range c.transfers {
-		t.done <- nil
-	}
-	c.transfers = nil
 }
 
 func (c *core) send(m *raftpb.Message) {
@@ -182,7 +173,9 @@ func (c *core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
 // for a while catch up without a snapshot.
 func (c *core) truncate() {
 	first, _ := c.log.FirstIndex()
-	first = max(first, c.truncated+1)
+	if first <= c.truncated {
+		return // told so already, and Bytes does not know of it yet
+	}
 	if c.applied < first+2*c.keep && c.log.Bytes() < 2*c.keepBytes {
 		return
 	}

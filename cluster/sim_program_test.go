@@ -66,27 +66,43 @@ func (p *program) submit(command *wire.Command, urgent bool, on func(*wire.Reply
 
 // call posts to the core, as callbacks of the loop may.
 func (p *program) call(command *wire.Command, urgent bool, on func(wire.Ticket, *wire.Reply, bool)) *simCall {
-	body, err := proto.Marshal(command)
-	if err != nil {
-		p.w.fail("encoding a command: %v", err)
-	}
-	c := &simCall{program: p, on: on}
-	p.waiting++
+	body, c := p.encoded(command), p.newCall(on)
 	p.at(0, func() { p.event(func(core *core) { core.submit(body, c, urgent) }) })
 	return c
 }
 
+func (p *program) newCall(on func(wire.Ticket, *wire.Reply, bool)) *simCall {
+	p.waiting++
+	return &simCall{program: p, on: on}
+}
+
+func (p *program) encoded(command *wire.Command) []byte {
+	body, err := proto.Marshal(command)
+	if err != nil {
+		p.w.fail("encoding a command: %v", err)
+	}
+	return body
+}
+
 func (p *program) register() {
+	body, call := p.registration()
+	p.event(func(core *core) { core.submit(body, call, true) })
+}
+
+func (p *program) registration() ([]byte, Call) {
 	p.attempt++
 	attempt := p.attempt
-	p.submit(&wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+	command := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
-	}}}, true, func(r *wire.Reply) {
-		if r.GetCode() == wire.Code_OK && attempt == p.attempt {
-			p.registered = true
-		} else if r != nil && attempt == p.attempt {
+	}}}
+	return p.encoded(command), p.newCall(func(_ wire.Ticket, r *wire.Reply, _ bool) {
+		if attempt != p.attempt || r == nil {
+			return
+		}
+		if r.GetCode() != wire.Code_OK {
 			p.w.fail("member %d cannot register: %v", p.n, r)
 		}
+		p.registered = true
 	})
 }
 
@@ -98,14 +114,10 @@ func (p *program) forgotten(incarnation wire.ID) {
 				return
 			}
 			p.w.say("%d is forgotten", p.n)
-			next := p.w.id()
-			calls := c.reincarnate(next)
-			p.incarnation, p.registered = next, false
+			p.incarnation, p.registered = p.w.id(), false
 			p.lose()
-			for _, call := range calls {
-				call.Fail(ErrForgotten)
-			}
-			p.register()
+			registration, call := p.registration()
+			c.reincarnate(p.incarnation, registration, call)
 		})
 	})
 }
@@ -220,6 +232,8 @@ type simRead struct {
 	program *program
 	atLeast uint64
 }
+
+func (r *simRead) Ended() bool { return r.program.over }
 
 func (r *simRead) Run(Machine) {
 	r.program.waiting--

@@ -7,26 +7,33 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// window is how far a ticket may be ahead of the acknowledged floor before it
-// is held back. The machine refuses tickets further ahead than its own bound,
-// which is at least this one.
-const window = 4096
+// window is how far a ticket may be ahead of the acknowledged floor. The machine
+// refuses tickets further ahead than its own bound, which is larger. The last
+// places are kept for urgent commands, so that a burst of others cannot hold up
+// the renewals that keep the locks.
+const (
+	window         = 4096
+	ordinaryWindow = window - 256
+)
 
-// tickets holds the calls of this process from the moment that they got a
-// ticket to their last outcome. A call is open until its first outcome: its
-// command is sent again whenever it may have been lost. A call that was
-// answered "more follows" is awaiting: the log will bring the rest by itself.
+// tickets holds the calls of this process until their last outcome. A call
+// waits for a place in the window, urgent ones first; it gets its ticket when it
+// is handed on. From then on it is open until its first outcome: its command is
+// sent again whenever it may have been lost. A call that was answered "more
+// follows" is awaiting: the log will bring the rest by itself.
 type tickets struct {
 	incarnation wire.ID
+	gated       bool // the first ticket registers the incarnation: none follows before its outcome
+	urgent      []*open
+	ordinary    []*open
 	floor       uint64  // every ticket up to here has had its first outcome
 	open        []*open // of floor+1, floor+2, ...; nil where it was answered
-	unsent      int     // open[unsent:] were never handed on
-	calls       int     // open calls
+	calls       int     // waiting and open
 	awaiting    map[uint64]Call
 }
 
 type open struct {
-	seq     uint64
+	seq     uint64 // 0 while it waits
 	command []byte
 	call    Call
 	due     uint64 // tick at which it is to be sent again
@@ -45,32 +52,45 @@ func newTickets(incarnation wire.ID) *tickets {
 	return &tickets{incarnation: incarnation, awaiting: make(map[uint64]Call)}
 }
 
-func (t *tickets) add(command []byte, call Call) {
-	seq := t.floor + uint64(len(t.open)) + 1
-	t.open = append(t.open, &open{seq: seq, command: command, call: call, pause: firstResend})
+func (t *tickets) add(command []byte, call Call, urgent bool) {
+	o := &open{command: command, call: call, pause: firstResend}
+	if urgent {
+		t.urgent = append(t.urgent, o)
+	} else {
+		t.ordinary = append(t.ordinary, o)
+	}
 	t.calls++
 }
 
-// fresh takes the commands that were never handed on, as far as the window lets them.
+// fresh gives tickets to the calls that wait, as far as the window lets it, and
+// takes their commands.
 func (t *tickets) fresh(tick uint64) []*wire.Call {
-	end := min(len(t.open), window)
-	if t.unsent >= end {
-		return nil
+	calls := t.issue(nil, &t.urgent, window, tick)
+	return t.issue(calls, &t.ordinary, ordinaryWindow, tick)
+}
+
+func (t *tickets) issue(calls []*wire.Call, queue *[]*open, limit int, tick uint64) []*wire.Call {
+	if t.gated && t.floor == 0 {
+		limit = 1
 	}
-	calls := make([]*wire.Call, 0, end-t.unsent)
-	for _, o := range t.open[t.unsent:end] {
-		if o != nil { // cancelled in time
-			calls = append(calls, o.send(tick))
-		}
+	for len(*queue) > 0 && len(t.open) < limit {
+		o := (*queue)[0]
+		(*queue)[0] = nil
+		*queue = (*queue)[1:]
+		o.seq = t.floor + uint64(len(t.open)) + 1
+		t.open = append(t.open, o)
+		calls = append(calls, o.send(tick))
 	}
-	t.unsent = end
+	if len(*queue) == 0 {
+		*queue = nil // let the array behind it go
+	}
 	return calls
 }
 
 // overdue takes the commands whose outcome should have come by now.
 func (t *tickets) overdue(tick uint64) []*wire.Call {
 	var calls []*wire.Call
-	for _, o := range t.open[:t.unsent] {
+	for _, o := range t.open {
 		if o != nil && o.due <= tick {
 			calls = append(calls, o.send(tick))
 		}
@@ -81,7 +101,7 @@ func (t *tickets) overdue(tick uint64) []*wire.Call {
 // handed takes every command that was handed on before, because whoever had
 // them may have gone.
 func (t *tickets) handed(tick uint64) []*wire.Call {
-	for _, o := range t.open[:t.unsent] {
+	for _, o := range t.open {
 		if o != nil {
 			o.due, o.pause = tick, firstResend
 		}
@@ -120,12 +140,13 @@ func (t *tickets) outcome(seq uint64, more bool) Call {
 	return call
 }
 
-// cancel drops a call whose command was never handed on; false means that it
-// was, so that only its outcome can tell.
+// cancel drops a call that still waits for its ticket; false means that its
+// command was handed on, so that only its outcome can tell.
 func (t *tickets) cancel(call Call) bool {
-	for i := t.unsent; i < len(t.open); i++ {
-		if o := t.open[i]; o != nil && o.call == call {
-			t.close(i)
+	for _, queue := range []*[]*open{&t.urgent, &t.ordinary} {
+		if i := slices.IndexFunc(*queue, func(o *open) bool { return o.call == call }); i >= 0 {
+			*queue = slices.Delete(*queue, i, i+1)
+			t.calls--
 			return true
 		}
 	}
@@ -141,7 +162,6 @@ func (t *tickets) close(i int) {
 	}
 	t.open = t.open[gone:]
 	t.floor += uint64(gone)
-	t.unsent = max(t.unsent-gone, 0)
 	if len(t.open) == 0 {
 		t.open = nil // let the array behind it go
 	}
@@ -151,11 +171,11 @@ func (t *tickets) close(i int) {
 // that a simulation repeats.
 func (t *tickets) awaitingInOrder() []uint64 { return slices.Sorted(maps.Keys(t.awaiting)) }
 
-// drain takes every call that still waits for something, each kind in ticket
-// order; none of them will hear anything further.
+// drain takes every call that still waits for something, each kind in its order;
+// none of them will hear anything further.
 func (t *tickets) drain() []Call {
 	var calls []Call
-	for _, o := range t.open {
+	for _, o := range slices.Concat(t.open, t.urgent, t.ordinary) {
 		if o != nil {
 			calls = append(calls, o.call)
 		}

@@ -24,7 +24,7 @@ func newCalls(t *tickets, n int) []*quietCall {
 	calls := make([]*quietCall, n)
 	for i := range calls {
 		calls[i] = new(quietCall)
-		t.add(fmt.Append(nil, i+1), calls[i])
+		t.add(fmt.Append(nil, i+1), calls[i], false)
 	}
 	return calls
 }
@@ -90,15 +90,15 @@ func TestTicketsOutcomesOnce(t *testing.T) {
 
 func TestTicketsWindow(t *testing.T) {
 	k := newTickets(wire.ID{1})
-	newCalls(k, window+3)
-	if n := len(k.fresh(0)); n != window {
-		t.Fatalf("%d were handed on, want %d", n, window)
+	newCalls(k, ordinaryWindow+3)
+	if n := len(k.fresh(0)); n != ordinaryWindow {
+		t.Fatalf("%d were handed on, want %d", n, ordinaryWindow)
 	}
 	wantSeqs(t, "a full window", k.fresh(0))
 	k.outcome(2, false)
 	wantSeqs(t, "a hole", k.fresh(0))
 	k.outcome(1, false)
-	wantSeqs(t, "two behind the floor", k.fresh(0), window+1, window+2)
+	wantSeqs(t, "two behind the floor", k.fresh(0), ordinaryWindow+1, ordinaryWindow+2)
 }
 
 func TestTicketsCancel(t *testing.T) {
@@ -115,13 +115,38 @@ func TestTicketsCancel(t *testing.T) {
 	if k.cancel(later[1]) {
 		t.Error("a command was taken back twice")
 	}
-	wantSeqs(t, "what is left", k.fresh(0), 3, 5)
-	for seq := range uint64(5) {
+	wantSeqs(t, "what is left", k.fresh(0), 3, 4)
+	for seq := range uint64(4) {
 		k.outcome(seq+1, false)
 	}
-	if k.floor != 5 {
-		t.Errorf("the floor is %d, want 5: a cancelled ticket needs no outcome", k.floor)
+	if k.floor != 4 || k.calls != 0 {
+		t.Errorf("the floor is %d, want 4: a cancelled call has no ticket; %d calls", k.floor, k.calls)
 	}
+}
+
+// Urgent commands overtake those that wait, and have places of their own.
+func TestTicketsUrgentFirst(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	newCalls(k, ordinaryWindow+1)
+	k.fresh(0)
+	renewal := new(quietCall)
+	k.add([]byte("renewal"), renewal, true)
+	wantSeqs(t, "a full house", k.fresh(0), ordinaryWindow+1)
+	if k.outcome(ordinaryWindow+1, false) != Call(renewal) {
+		t.Error("the ticket is not the renewal's")
+	}
+}
+
+// Nothing may reach the group before the command that makes this process known.
+func TestTicketsGate(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	k.gated = true
+	newCalls(k, 3)
+	wantSeqs(t, "the registration", k.fresh(0), 1)
+	wantSeqs(t, "before its outcome", k.fresh(1))
+	wantSeqs(t, "once more", k.overdue(3), 1)
+	k.outcome(1, false)
+	wantSeqs(t, "then", k.fresh(4), 2, 3)
 }
 
 // What is cancelled in a full house makes room at once.
@@ -134,8 +159,8 @@ func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
 		}
 	}
 	newCalls(k, 1)
-	wantSeqs(t, "the next", k.fresh(0), 4)
-	if k.floor != 3 || k.calls != 1 {
+	wantSeqs(t, "the next", k.fresh(0), 1)
+	if k.floor != 0 || k.calls != 1 {
 		t.Errorf("floor %d, %d calls", k.floor, k.calls)
 	}
 }
