@@ -360,11 +360,22 @@ func (c *core) transferred(err error) {
 	c.transfers = nil
 }
 
+// successor is the voter that is furthest, among those heard of lately if there
+// are any: raft forgets all of them for a moment once in each election timeout.
 func (c *core) successor() uint64 {
-	var best, match uint64
-	for id, p := range c.node.Status().Progress {
-		if id != c.id && !p.IsLearner && p.RecentActive && (p.Match > match || p.Match == match && id < best) {
-			best, match = id, p.Match
+	var best uint64
+	var active bool
+	var match uint64
+	progress := c.node.Status().Progress
+	for _, id := range c.conf.GetVoters() {
+		p, ok := progress[id]
+		if !ok || id == c.id {
+			continue
+		}
+		better := best == raft.None || p.RecentActive && !active ||
+			p.RecentActive == active && (p.Match > match || p.Match == match && id < best)
+		if better {
+			best, active, match = id, p.RecentActive, p.Match
 		}
 	}
 	return best
