@@ -98,7 +98,8 @@ func (m *Member) whyNot() error {
 // missing says what there has to be before the group can be formed.
 func (m *Member) missing() error {
 	if p := m.accepted(); p != nil {
-		return fmt.Errorf("waiting for all %d founders of the group to accept it", len(p.GetFounders()))
+		return fmt.Errorf("waiting for all %d founders of the group to accept it; "+
+			"if one of them is gone for good, start the others with empty directories", len(p.GetFounders()))
 	}
 	found, others := 0, 0
 	for _, meta := range m.gossip.alive() {
