@@ -14,15 +14,15 @@ func TestFencedStore(t *testing.T) {
 	temp := t.TempDir()
 	p := start(t, "fencedstore", []string{"TMPDIR=" + temp}, "fencedstore")
 	for _, line := range []string{
-		`anna +holds the lock, fence 0\.1$`,
-		`anna +writes "first by anna" with fence 0\.1; the store keeps it`,
+		`anna +holds the lock, fence 1$`,
+		`anna +writes "first by anna" with fence 1; the store keeps it`,
 		`anna .* PAUSED`,
 		`ben +asks for the lock`,
 		`waiting for ben`,
-		`ben +holds the lock, fence 0\.2$`,
-		`ben +writes "second by ben" with fence 0\.2; the store keeps it`,
+		`ben +holds the lock, fence 2$`,
+		`ben +writes "second by ben" with fence 2; the store keeps it`,
 		`^anna is continued`,
-		`anna +writes "second by anna" with fence 0\.1; the store REFUSES it: .*stale fence`,
+		`anna +writes "second by anna" with fence 1; the store REFUSES it: .*stale fence`,
 		`anna .* the lock's ownership was lost`,
 		`anna +gives up what it held`,
 		`^The store has "second by ben"`,

@@ -54,7 +54,7 @@ func (tm *team) start(i int, join string) {
 	tm.members[i] = m
 }
 
-var says = regexp.MustCompile(`HOLDER .*fence 0\.(\d+)$|waiting for "invoices": held by .*fence 0\.(\d+)$`)
+var says = regexp.MustCompile(`HOLDER .*fence (\d+)$|waiting for "invoices": held by .*fence (\d+)$`)
 
 // holds waits until a member says who holds the lock, and returns with which
 // fence, and whether it is that member itself.
