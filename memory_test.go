@@ -14,7 +14,7 @@ import (
 // Idle names cost nothing: after a million cycles over 100,000 names the heap
 // and the disk are where they were (Hazelcast #17709, #26526).
 func TestMemoryReturns(t *testing.T) {
-	cycles, names := 300_000, 100_000
+	cycles, names := 1_000_000, 100_000
 	if testing.Short() {
 		cycles, names = 50_000, 5_000 // the race detector is ten times slower
 	}
