@@ -135,6 +135,11 @@ var expired = func() context.Context {
 // the log, so whoever has it knows a leader and has applied what was agreed.
 func (n *Node) register(ctx context.Context) error {
 	reply, err := n.exec(ctx, n.registration())
+	for err == nil && reply.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		// It was registered and forgotten again before it heard of that. By
+		// now it is being registered anew, ahead of whatever else it sends.
+		reply, err = n.exec(ctx, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
+	}
 	switch {
 	case err == nil:
 		return refusal(reply)

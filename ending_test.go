@@ -133,6 +133,19 @@ func TestForgottenProcessComesBack(t *testing.T) {
 	}
 }
 
+// A start whose registration was acknowledged to nobody and then forgotten is
+// not a copied directory: it is registered anew.
+func TestForgottenBeforeItWasHeard(t *testing.T) {
+	n := alone(t)
+	if err := n.deregister(t.Context()); err != nil { // the group forgets it at once
+		t.Fatal(err)
+	}
+	if err := n.register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustLock(t, n.FencedLock("x"))
+}
+
 func TestLockerUnlocksAfterItsContext(t *testing.T) {
 	n := alone(t)
 	ctx, cancel := context.WithCancel(t.Context())

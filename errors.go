@@ -103,8 +103,8 @@ func refusal(r *wire.Reply) error {
 	case wire.Code_TOO_LARGE:
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
 	case wire.Code_STALE_BOOT:
-		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy or was rolled back, and the other copy has to be stopped; "+
-			"or this start was cut off for so long that the group has forgotten it, and starting again will do", ErrCorrupt)
+		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy, or was rolled back; "+
+			"stop the other copy, or start this one with an empty directory", ErrCorrupt)
 	}
 	return fmt.Errorf("%w: %s %s", ErrInvalid, r.GetCode(), r.GetDetail())
 }

@@ -96,8 +96,8 @@ func (p *program) registration() ([]byte, Call) {
 		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
 	}}}
 	return p.encoded(command), p.newCall(func(_ wire.Ticket, r *wire.Reply, _ bool) {
-		if attempt != p.attempt || r == nil {
-			return
+		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+			return // replaced, or to be: it was forgotten before it heard of its registration
 		}
 		if r.GetCode() != wire.Code_OK {
 			p.w.fail("member %d cannot register: %v", p.n, r)

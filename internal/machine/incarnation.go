@@ -68,7 +68,12 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		return m.reply(wire.Code_OK)
 	}
 	known := m.members[c.Member]
-	if known != nil && !known.precedes(id, c) {
+	if known != nil && known.incarnation == id {
+		// Known once and forgotten since. It is never taken back: its window
+		// is gone, and late duplicates of its commands would be applied again.
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation was forgotten; draw a new one")
+	}
+	if known != nil && !known.precedes(c) {
 		return m.refuse(wire.Code_STALE_BOOT, "the member has registered with this boot and attempt or later ones")
 	}
 	if known != nil {
@@ -86,12 +91,9 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 	return m.reply(wire.Code_OK)
 }
 
-// precedes says whether a registration is later than what is remembered. An
-// incarnation that was forgotten is never taken back: its window is gone, and
-// late duplicates of its commands would be applied again.
-func (k *memory) precedes(id wire.ID, c *wire.Register) bool {
-	newer := cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
-	return newer && id != k.incarnation
+// precedes says whether a registration is later than what is remembered.
+func (k *memory) precedes(c *wire.Register) bool {
+	return cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
 }
 
 func (m *Machine) remember(k *memory) {

@@ -20,7 +20,10 @@ func (r *reference) register(id wire.ID, floor uint64, c *wire.Register) *wire.R
 		return refCode(wire.Code_OK)
 	}
 	for _, m := range r.members {
-		if m.id == c.Member && (m.last == id || m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt) {
+		if m.id == c.Member && m.last == id {
+			return refCode(wire.Code_UNKNOWN_INCARNATION)
+		}
+		if m.id == c.Member && (m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt) {
 			return refCode(wire.Code_STALE_BOOT)
 		}
 	}
