@@ -2,9 +2,9 @@ package storage
 
 import "sync"
 
-// queue is an unbounded first-in-first-out of work. Its producer is one loop
-// that waits for the results, so what bounds it is what the loop lets be in
-// flight.
+// queue is an unbounded first-in-first-out of work. What bounds it is what its
+// producers let be in flight: the loop one batch, whoever calls Do one call, and
+// notes that nobody waits for are one for each change of an address.
 type queue struct {
 	mu     sync.Mutex // guards what follows
 	tasks  []func()
