@@ -44,12 +44,12 @@ func (n *Node) pursue(cmd *wire.Command, on func(answer)) {
 // forget is for commands whose outcome nobody needs.
 func forget(answer) {}
 
-// exec sends a command and waits for its outcome. When ctx ends before the
-// command has left, it has no effect: ErrUnavailable. When it ends later, it may
-// have one: ErrUnknown.
+// exec sends a command and waits for its outcome. When ctx ends before anybody
+// could be handed the command, it has no effect: ErrUnavailable. When it ends
+// later, it may have one: ErrUnknown.
 func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	if ctx.Err() != nil {
-		return nil, because(ErrUnavailable, ctx)
+		return nil, ended(ctx)
 	}
 	answered := make(chan answer, 1)
 	cancelled := make(chan bool, 1)

@@ -143,8 +143,9 @@ func (n *Node) register(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return refusal(reply)
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
-		// To the caller it is all the same: there was no majority in time.
+	case ctx.Err() != nil:
+		// However far it had got, to the caller of Open it is all the same:
+		// there was no majority in time.
 		err = because(ErrUnavailable, ctx)
 		if unmet := n.member.Unmet(); unmet != nil {
 			err = fmt.Errorf("%w; the last attempt to meet another member: %w", err, unmet)

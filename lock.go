@@ -117,7 +117,7 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
 	}
 	for {
 		if ctx.Err() != nil {
-			return 0, because(ErrUnavailable, ctx)
+			return 0, ended(ctx)
 		}
 		session, held, err := l.acquirer(ctx)
 		if err != nil {
@@ -200,11 +200,11 @@ func (l *FencedLock) granted(s *Session, f Fence) error {
 // Unlock gives one hold back. With the last one the lock is free, and handed to
 // who has waited longest. It blocks until the group has agreed, or ctx ends.
 //
-// From the call on the handle does not hold the lock, whatever Unlock returns: when ctx ends first,
-// or had ended before, the release still goes out and is pursued until it is
-// done or the session has ended, and the error wraps ctx's and ErrUnknown.
-// ErrNotHeld: the handle holds nothing, and nothing was done. ErrLockOwnershipLost:
-// the hold was lost before; it counts as given back.
+// The hold counts as given back from the call on, whatever Unlock returns. When
+// ctx ends first, or had ended before, the release still goes out and is pursued
+// until it is done or the session has ended, and the error wraps ctx's and
+// ErrUnknown. ErrNotHeld: the handle holds nothing, and nothing was done.
+// ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
 	return fault("unlock", l.name, l.unlock(ctx))
 }
