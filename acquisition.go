@@ -174,7 +174,7 @@ func (a *acquisition) Fail(err error) {
 
 // Recheck finds out whether the grant was among what a snapshot stands for.
 func (a *acquisition) Recheck(state cluster.Machine, t wire.Ticket) *wire.Reply {
-	found := state.(*machine.Machine).Acquisition(a.lock.name, t)
+	found := state.(*machine.Machine).Acquisition(wire.Space_LOCK, a.lock.name, t)
 	switch {
 	case found.Waiting:
 		return nil

@@ -74,7 +74,7 @@ func (h *handle) acquire(lock string, wait bool) {
 	h.since = h.session.program.w.now
 	h.call = h.session.program.call(h.command(wait), false, h.acquired)
 	h.call.recheck = func(m *observed, t wire.Ticket) *wire.Reply {
-		switch found := m.Acquisition(lock, t); {
+		switch found := m.Acquisition(wire.Space_LOCK, lock, t); {
 		case found.Waiting:
 			return nil
 		case found.Held:

@@ -23,6 +23,18 @@ const (
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever limit it gives
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
+	MaxChecks        = 256       // of one member
+	MaxSessionChecks = 16        // that one session depends on
+	MaxCandidate     = 64 << 10  // bytes, of a value in an election
+	MaxPermits       = 1<<31 - 1 // a semaphore's largest limit
+	MaxResized       = 65_536    // semaphores whose limit was set by Resize
+
+	MaxValue      = 512 << 10 // bytes, of a key's value
+	MaxOps        = 128       // operations of one Write
+	MaxPrefixKeys = 16_384    // keys deleted by one operation
+	MaxKeys       = 1_048_576
+	MaxKeyBytes   = 1 << 30 // of all keys and values
+
 	maxFences = 1<<48 - 1 // the counter's bits in a fence
 	maxEpoch  = 1<<16 - 1
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func ask(w io.Writer, m *Machine, q []string) {
 		}
 	case "sessions":
 		for _, v := range m.Sessions() {
-			if one, ok := m.Session(v.ID); !ok || one != v {
+			if one, ok := m.Session(v.ID); !ok || !reflect.DeepEqual(one, v) {
 				fmt.Fprintln(w, "Session and Sessions differ")
 			}
 			fmt.Fprintf(w, "%s %q of %s, member %d, ttl=%v delay=%v left=%v created=%d\n", printID(v.ID), v.Name, printID(v.Incarnation),
@@ -74,7 +75,7 @@ func ask(w io.Writer, m *Machine, q []string) {
 	case "acquired":
 		who, seq, _ := strings.Cut(q[2], ".")
 		t := wire.Ticket{Incarnation: makeID(who), Seq: must(strconv.ParseUint(seq, 10, 64))}
-		fmt.Fprintf(w, "%+v\n", m.Acquisition(q[1], t))
+		fmt.Fprintf(w, "%+v\n", m.Acquisition(wire.Space_LOCK, q[1], t))
 	case "known":
 		fmt.Fprintln(w, m.Incarnation(makeID(q[1])))
 	case "deadline":

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -27,11 +28,41 @@ type SessionView struct {
 	Name        string
 	Incarnation wire.ID
 	Member      uint64
-	TTL         int64
+	TTL         int64 // 0: none
 	LockDelay   int64
-	Remaining   int64 // until it ends by time, unless renewed
+	Remaining   int64 // until it ends by time, unless renewed; 0 without TTL
 	CreateIndex uint64
+	Behavior    wire.Behavior
+	Checks      []string
 }
+
+// SemaphoreView is a semaphore at the applied index.
+type SemaphoreView struct {
+	Limit     uint32
+	Available int64 // negative while more are out than a smaller limit allows
+	Waiters   int
+	Holders   []PermitView // by fence
+	Delay     int64        // until the next permit is freed that a lock-delay holds back
+}
+
+// PermitView is one acquisition of permits.
+type PermitView struct {
+	Session wire.ID
+	Member  uint64
+	Fence   uint64
+	Permits uint32
+}
+
+// GossipView is what the group holds gossip to say of a member's last start.
+type GossipView struct {
+	Member uint64
+	Boot   uint64
+	Silent bool
+}
+
+// Keys is all keys at one index. It may be read by any goroutine while the
+// machine goes on.
+type Keys struct{}
 
 // Acquired says what became of a Lock that was answered with QUEUED. Neither
 // Waiting nor Held: the place or the hold is gone.
@@ -103,7 +134,7 @@ func (m *Machine) viewSession(s *session) SessionView {
 
 // Acquisition says what became of a Lock by its ticket, for a member that
 // missed outcomes because it installed a snapshot.
-func (m *Machine) Acquisition(name string, t wire.Ticket) Acquired {
+func (m *Machine) Acquisition(space wire.Space, name string, t wire.Ticket) Acquired {
 	if inc := m.incarnation(t.Incarnation); inc != nil {
 		if w := inc.waiting[t.Seq]; w != nil && w.lock.name() == name {
 			return Acquired{Waiting: true}
@@ -117,3 +148,27 @@ func (m *Machine) Acquisition(name string, t wire.Ticket) Acquired {
 
 // Incarnation reports whether the incarnation is known.
 func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id) != nil }
+
+// Changes is the index of the last change to a key.
+func (m *Machine) Changes() uint64 { return 0 }
+
+// Key returns a key's entry, or nil.
+func (m *Machine) Key(key string) *wire.Entry { return nil }
+
+// Keys returns all keys as they are now, at a cost that does not depend on
+// their number.
+func (m *Machine) Keys() Keys { return Keys{} }
+
+// Prefix iterates over the entries whose keys begin with prefix, by bytes.
+func (k Keys) Prefix(prefix string) iter.Seq[*wire.Entry] {
+	return func(func(*wire.Entry) bool) {}
+}
+
+// Semaphore returns the semaphore's state; ok is false for a name that is idle.
+func (m *Machine) Semaphore(name string) (v SemaphoreView, ok bool) { return SemaphoreView{}, false }
+
+// Leader returns who leads the election, or nil.
+func (m *Machine) Leader(election string) *wire.Leader { return nil }
+
+// Gossip returns what is held of each member, by ID.
+func (m *Machine) Gossip() []GossipView { return nil }

@@ -62,9 +62,45 @@ type Ended struct {
 	Session     ID
 }
 
+// Entry is a key and all that is kept of it. It is never changed: a write makes a
+// new one, so it may be read anywhere.
+type Entry struct {
+	Key         string
+	Value       []byte
+	Flags       uint64
+	CreateIndex uint64
+	ModifyIndex uint64
+	LockIndex   uint64
+	Session     ID     // zero: not locked
+	Fence       uint64 // the largest that it was written with
+}
+
+// KeyChange is one change of one key.
+type KeyChange struct {
+	Index   uint64 // larger than that of every change before
+	Entry   *Entry // what it is now, or was before it was deleted
+	Deleted bool
+}
+
+// LeaderChange is a new leader of an election, a new value of it, or nobody.
+type LeaderChange struct {
+	Election string
+	Leader   *Leader // nil: nobody
+}
+
+// Leader leads an election. It is never changed.
+type Leader struct {
+	Value   []byte
+	Fence   uint64
+	Session ID
+	Member  uint64
+}
+
 // Result is what applying one entry yields.
 type Result struct {
 	Changes  []Change
 	Outcomes []Outcome
 	Ended    []Ended
+	Keys     []KeyChange
+	Leaders  []LeaderChange
 }

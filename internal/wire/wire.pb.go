@@ -25,6 +25,152 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Behavior is what becomes of the keys that a session has locked when it ends.
+type Behavior int32
+
+const (
+	Behavior_RELEASE Behavior = 0
+	Behavior_DELETE  Behavior = 1
+)
+
+// Enum value maps for Behavior.
+var (
+	Behavior_name = map[int32]string{
+		0: "RELEASE",
+		1: "DELETE",
+	}
+	Behavior_value = map[string]int32{
+		"RELEASE": 0,
+		"DELETE":  1,
+	}
+)
+
+func (x Behavior) Enum() *Behavior {
+	p := new(Behavior)
+	*p = x
+	return p
+}
+
+func (x Behavior) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Behavior) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0].Descriptor()
+}
+
+func (Behavior) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0]
+}
+
+func (x Behavior) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Behavior.Descriptor instead.
+func (Behavior) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{0}
+}
+
+type CheckState int32
+
+const (
+	CheckState_PASSING  CheckState = 0
+	CheckState_WARNING  CheckState = 1
+	CheckState_CRITICAL CheckState = 2
+)
+
+// Enum value maps for CheckState.
+var (
+	CheckState_name = map[int32]string{
+		0: "PASSING",
+		1: "WARNING",
+		2: "CRITICAL",
+	}
+	CheckState_value = map[string]int32{
+		"PASSING":  0,
+		"WARNING":  1,
+		"CRITICAL": 2,
+	}
+)
+
+func (x CheckState) Enum() *CheckState {
+	p := new(CheckState)
+	*p = x
+	return p
+}
+
+func (x CheckState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CheckState) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1].Descriptor()
+}
+
+func (CheckState) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1]
+}
+
+func (x CheckState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CheckState.Descriptor instead.
+func (CheckState) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{1}
+}
+
+// Space is what a name names.
+type Space int32
+
+const (
+	Space_LOCK      Space = 0
+	Space_ELECTION  Space = 1
+	Space_SEMAPHORE Space = 2
+)
+
+// Enum value maps for Space.
+var (
+	Space_name = map[int32]string{
+		0: "LOCK",
+		1: "ELECTION",
+		2: "SEMAPHORE",
+	}
+	Space_value = map[string]int32{
+		"LOCK":      0,
+		"ELECTION":  1,
+		"SEMAPHORE": 2,
+	}
+)
+
+func (x Space) Enum() *Space {
+	p := new(Space)
+	*p = x
+	return p
+}
+
+func (x Space) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Space) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2].Descriptor()
+}
+
+func (Space) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2]
+}
+
+func (x Space) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Space.Descriptor instead.
+func (Space) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{2}
+}
+
 // Code is a fact that the machine states. Go errors are made at the root.
 type Code int32
 
@@ -42,7 +188,12 @@ const (
 	Code_STALE_BOOT          Code = 10 // Register by a copied or rolled-back directory
 	Code_TOO_LARGE           Code = 11
 	Code_INVALID             Code = 12
-	Code_WITHDRAWN           Code = 13 // second outcome of a Lock that was withdrawn
+	Code_WITHDRAWN           Code = 13 // second outcome of a Lock or Acquire that was withdrawn
+	Code_LIMIT_MISMATCH      Code = 14 // the semaphore's limit is another, in limit
+	Code_STALE_FENCE         Code = 15 // the key was written with a larger fence, in fence
+	Code_COMPARE_FAILED      Code = 16 // an index or a holder is not what was expected
+	Code_CHECK_UNKNOWN       Code = 17 // the member has no check of that name
+	Code_CHECK_CRITICAL      Code = 18 // no session can be opened on a critical check
 )
 
 // Enum value maps for Code.
@@ -62,6 +213,11 @@ var (
 		11: "TOO_LARGE",
 		12: "INVALID",
 		13: "WITHDRAWN",
+		14: "LIMIT_MISMATCH",
+		15: "STALE_FENCE",
+		16: "COMPARE_FAILED",
+		17: "CHECK_UNKNOWN",
+		18: "CHECK_CRITICAL",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -78,6 +234,11 @@ var (
 		"TOO_LARGE":           11,
 		"INVALID":             12,
 		"WITHDRAWN":           13,
+		"LIMIT_MISMATCH":      14,
+		"STALE_FENCE":         15,
+		"COMPARE_FAILED":      16,
+		"CHECK_UNKNOWN":       17,
+		"CHECK_CRITICAL":      18,
 	}
 )
 
@@ -92,11 +253,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -105,7 +266,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
 }
 
 type Kind int32
@@ -150,11 +311,11 @@ func (x Kind) String() string {
 }
 
 func (Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
 }
 
 func (Kind) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
 }
 
 func (x Kind) Number() protoreflect.EnumNumber {
@@ -163,7 +324,80 @@ func (x Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Kind.Descriptor instead.
 func (Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{1}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+type KeyOp_Kind int32
+
+const (
+	KeyOp_UNSPECIFIED   KeyOp_Kind = 0
+	KeyOp_PUT           KeyOp_Kind = 1 // value, flags
+	KeyOp_PUT_FENCED    KeyOp_Kind = 2 // value, fence; keeps the flags
+	KeyOp_SWAP          KeyOp_Kind = 3 // value, flags, if the modify index is index; 0: there must be no key
+	KeyOp_DELETE        KeyOp_Kind = 4
+	KeyOp_DELETE_IF     KeyOp_Kind = 5  // if the modify index is index; 0: there must be no key
+	KeyOp_DELETE_PREFIX KeyOp_Kind = 6  // key is the prefix, and may be empty
+	KeyOp_ACQUIRE       KeyOp_Kind = 7  // value, flags, for session
+	KeyOp_RELEASE       KeyOp_Kind = 8  // value, flags, of session
+	KeyOp_EXPECT        KeyOp_Kind = 9  // changes nothing; holds if the modify index is index; 0: there must be no key
+	KeyOp_EXPECT_HOLDER KeyOp_Kind = 10 // changes nothing; holds if session holds the key with the lock index in index
+)
+
+// Enum value maps for KeyOp_Kind.
+var (
+	KeyOp_Kind_name = map[int32]string{
+		0:  "UNSPECIFIED",
+		1:  "PUT",
+		2:  "PUT_FENCED",
+		3:  "SWAP",
+		4:  "DELETE",
+		5:  "DELETE_IF",
+		6:  "DELETE_PREFIX",
+		7:  "ACQUIRE",
+		8:  "RELEASE",
+		9:  "EXPECT",
+		10: "EXPECT_HOLDER",
+	}
+	KeyOp_Kind_value = map[string]int32{
+		"UNSPECIFIED":   0,
+		"PUT":           1,
+		"PUT_FENCED":    2,
+		"SWAP":          3,
+		"DELETE":        4,
+		"DELETE_IF":     5,
+		"DELETE_PREFIX": 6,
+		"ACQUIRE":       7,
+		"RELEASE":       8,
+		"EXPECT":        9,
+		"EXPECT_HOLDER": 10,
+	}
+)
+
+func (x KeyOp_Kind) Enum() *KeyOp_Kind {
+	p := new(KeyOp_Kind)
+	*p = x
+	return p
+}
+
+func (x KeyOp_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KeyOp_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5].Descriptor()
+}
+
+func (KeyOp_Kind) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5]
+}
+
+func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KeyOp_Kind.Descriptor instead.
+func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // Batch is the data of one raft entry. Raft's own empty entry, the first of
@@ -355,6 +589,15 @@ type Command struct {
 	//	*Command_Lock
 	//	*Command_Unlock
 	//	*Command_Withdraw
+	//	*Command_AttachSession
+	//	*Command_SetCheck
+	//	*Command_DropCheck
+	//	*Command_ReportGossip
+	//	*Command_Acquire
+	//	*Command_Release
+	//	*Command_Resize
+	//	*Command_Proclaim
+	//	*Command_Write
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -469,6 +712,87 @@ func (x *Command) GetWithdraw() *Withdraw {
 	return nil
 }
 
+func (x *Command) GetAttachSession() *AttachSession {
+	if x != nil {
+		if x, ok := x.Op.(*Command_AttachSession); ok {
+			return x.AttachSession
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetCheck() *SetCheck {
+	if x != nil {
+		if x, ok := x.Op.(*Command_SetCheck); ok {
+			return x.SetCheck
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDropCheck() *DropCheck {
+	if x != nil {
+		if x, ok := x.Op.(*Command_DropCheck); ok {
+			return x.DropCheck
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetReportGossip() *ReportGossip {
+	if x != nil {
+		if x, ok := x.Op.(*Command_ReportGossip); ok {
+			return x.ReportGossip
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAcquire() *Acquire {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Acquire); ok {
+			return x.Acquire
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRelease() *Release {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResize() *Resize {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetProclaim() *Proclaim {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Proclaim); ok {
+			return x.Proclaim
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetWrite() *Write {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Write); ok {
+			return x.Write
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -505,6 +829,42 @@ type Command_Withdraw struct {
 	Withdraw *Withdraw `protobuf:"bytes,8,opt,name=withdraw,proto3,oneof"`
 }
 
+type Command_AttachSession struct {
+	AttachSession *AttachSession `protobuf:"bytes,9,opt,name=attach_session,json=attachSession,proto3,oneof"`
+}
+
+type Command_SetCheck struct {
+	SetCheck *SetCheck `protobuf:"bytes,10,opt,name=set_check,json=setCheck,proto3,oneof"`
+}
+
+type Command_DropCheck struct {
+	DropCheck *DropCheck `protobuf:"bytes,11,opt,name=drop_check,json=dropCheck,proto3,oneof"`
+}
+
+type Command_ReportGossip struct {
+	ReportGossip *ReportGossip `protobuf:"bytes,12,opt,name=report_gossip,json=reportGossip,proto3,oneof"`
+}
+
+type Command_Acquire struct {
+	Acquire *Acquire `protobuf:"bytes,13,opt,name=acquire,proto3,oneof"`
+}
+
+type Command_Release struct {
+	Release *Release `protobuf:"bytes,14,opt,name=release,proto3,oneof"`
+}
+
+type Command_Resize struct {
+	Resize *Resize `protobuf:"bytes,15,opt,name=resize,proto3,oneof"`
+}
+
+type Command_Proclaim struct {
+	Proclaim *Proclaim `protobuf:"bytes,16,opt,name=proclaim,proto3,oneof"`
+}
+
+type Command_Write struct {
+	Write *Write `protobuf:"bytes,17,opt,name=write,proto3,oneof"`
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -520,6 +880,24 @@ func (*Command_Lock) isCommand_Op() {}
 func (*Command_Unlock) isCommand_Op() {}
 
 func (*Command_Withdraw) isCommand_Op() {}
+
+func (*Command_AttachSession) isCommand_Op() {}
+
+func (*Command_SetCheck) isCommand_Op() {}
+
+func (*Command_DropCheck) isCommand_Op() {}
+
+func (*Command_ReportGossip) isCommand_Op() {}
+
+func (*Command_Acquire) isCommand_Op() {}
+
+func (*Command_Release) isCommand_Op() {}
+
+func (*Command_Resize) isCommand_Op() {}
+
+func (*Command_Proclaim) isCommand_Op() {}
+
+func (*Command_Write) isCommand_Op() {}
 
 // Register makes the submission's incarnation known. It is accepted when
 // (boot, attempt) is larger than any that the member registered with before.
@@ -629,7 +1007,7 @@ func (*Renew) Descriptor() ([]byte, []int) {
 }
 
 // Deregister ends the incarnation by intent: its sessions are closed as
-// CloseSession with graceful would.
+// CloseSession with graceful would, but for those without a TTL, which live on.
 type Deregister struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -670,8 +1048,10 @@ type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // 16 bytes, drawn by the shell
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"` // 0: never ends by time, and outlives its process
 	LockDelay     int64                  `protobuf:"varint,4,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
+	Behavior      Behavior               `protobuf:"varint,5,opt,name=behavior,proto3,enum=conclave.internal.v1.Behavior" json:"behavior,omitempty"`
+	Checks        []string               `protobuf:"bytes,6,rep,name=checks,proto3" json:"checks,omitempty"` // of the incarnation's member; no name twice
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +1114,242 @@ func (x *OpenSession) GetLockDelay() int64 {
 	return 0
 }
 
+func (x *OpenSession) GetBehavior() Behavior {
+	if x != nil {
+		return x.Behavior
+	}
+	return Behavior_RELEASE
+}
+
+func (x *OpenSession) GetChecks() []string {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// AttachSession binds a session without a TTL, whose process is gone, to the
+// submission's incarnation.
+type AttachSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSession) Reset() {
+	*x = AttachSession{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSession) ProtoMessage() {}
+
+func (x *AttachSession) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
+func (*AttachSession) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AttachSession) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+// SetCheck registers a check of the incarnation's member or changes its state.
+// Each one counts as a refresh of the check's TTL.
+type SetCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Register      bool                   `protobuf:"varint,2,opt,name=register,proto3" json:"register,omitempty"` // create it if there is none, and take over the ttl
+	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`           // 0: none; read with register only
+	State         CheckState             `protobuf:"varint,4,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCheck) Reset() {
+	*x = SetCheck{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCheck) ProtoMessage() {}
+
+func (x *SetCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
+func (*SetCheck) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SetCheck) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetCheck) GetRegister() bool {
+	if x != nil {
+		return x.Register
+	}
+	return false
+}
+
+func (x *SetCheck) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *SetCheck) GetState() CheckState {
+	if x != nil {
+		return x.State
+	}
+	return CheckState_PASSING
+}
+
+type DropCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropCheck) Reset() {
+	*x = DropCheck{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropCheck) ProtoMessage() {}
+
+func (x *DropCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
+func (*DropCheck) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DropCheck) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ReportGossip is what the leader's gossip says of a member's process. A later
+// start than the one named is not concerned.
+type ReportGossip struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	Alive         bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportGossip) Reset() {
+	*x = ReportGossip{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportGossip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportGossip) ProtoMessage() {}
+
+func (x *ReportGossip) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
+func (*ReportGossip) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportGossip) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ReportGossip) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *ReportGossip) GetAlive() bool {
+	if x != nil {
+		return x.Alive
+	}
+	return false
+}
+
 type CloseSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -744,7 +1360,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1372,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1385,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -794,14 +1410,16 @@ type Lock struct {
 	Reentrant     bool                   `protobuf:"varint,4,opt,name=reentrant,proto3" json:"reentrant,omitempty"`
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // with reentrant: most holds at once; 0 is no limit
 	Wait          bool                   `protobuf:"varint,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"` // the hold that the caller re-enters; 0 when it holds nothing
+	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`       // the hold that the caller re-enters; 0 when it holds nothing
+	Election      bool                   `protobuf:"varint,8,opt,name=election,proto3" json:"election,omitempty"` // the name is an election's, not a lock's
+	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`        // of the candidate; with election only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1431,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1444,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Lock) GetName() string {
@@ -878,19 +1496,34 @@ func (x *Lock) GetFence() uint64 {
 	return 0
 }
 
+func (x *Lock) GetElection() bool {
+	if x != nil {
+		return x.Election
+	}
+	return false
+}
+
+func (x *Lock) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 type Unlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"` // names the hold
+	Election      bool                   `protobuf:"varint,5,opt,name=election,proto3" json:"election,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1535,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1548,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Unlock) GetName() string {
@@ -946,21 +1579,433 @@ func (x *Unlock) GetFence() uint64 {
 	return 0
 }
 
-// Withdraw takes back a Lock that was answered with QUEUED: its place in the
-// queue, or the one hold it was granted meanwhile.
+func (x *Unlock) GetElection() bool {
+	if x != nil {
+		return x.Election
+	}
+	return false
+}
+
+// Proclaim changes the value of the leader.
+type Proclaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"` // names the leadership
+	Value         []byte                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proclaim) Reset() {
+	*x = Proclaim{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proclaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proclaim) ProtoMessage() {}
+
+func (x *Proclaim) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
+func (*Proclaim) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Proclaim) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Proclaim) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Proclaim) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *Proclaim) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Proclaim) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// Acquire takes permits of a semaphore.
+type Acquire struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // that the caller takes for agreed
+	Permits       uint32                 `protobuf:"varint,4,opt,name=permits,proto3" json:"permits,omitempty"`
+	Wait          bool                   `protobuf:"varint,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Acquire) Reset() {
+	*x = Acquire{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Acquire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Acquire) ProtoMessage() {}
+
+func (x *Acquire) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
+func (*Acquire) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Acquire) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Acquire) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Acquire) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Acquire) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *Acquire) GetWait() bool {
+	if x != nil {
+		return x.Wait
+	}
+	return false
+}
+
+// Release gives one acquisition's permits back.
+type Release struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Fence         uint64                 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"` // names the acquisition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Release) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Release) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Release) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+type Resize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resize) Reset() {
+	*x = Resize{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resize) ProtoMessage() {}
+
+func (x *Resize) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resize.ProtoReflect.Descriptor instead.
+func (*Resize) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Resize) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Resize) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Write changes keys, all of its operations or none.
+type Write struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ops           []*KeyOp               `protobuf:"bytes,1,rep,name=ops,proto3" json:"ops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Write) Reset() {
+	*x = Write{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Write) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Write) ProtoMessage() {}
+
+func (x *Write) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Write.ProtoReflect.Descriptor instead.
+func (*Write) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Write) GetOps() []*KeyOp {
+	if x != nil {
+		return x.Ops
+	}
+	return nil
+}
+
+type KeyOp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          KeyOp_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=conclave.internal.v1.KeyOp_Kind" json:"kind,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Flags         uint64                 `protobuf:"varint,4,opt,name=flags,proto3" json:"flags,omitempty"`
+	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Session       []byte                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyOp) Reset() {
+	*x = KeyOp{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyOp) ProtoMessage() {}
+
+func (x *KeyOp) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
+func (*KeyOp) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeyOp) GetKind() KeyOp_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return KeyOp_UNSPECIFIED
+}
+
+func (x *KeyOp) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *KeyOp) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *KeyOp) GetFlags() uint64 {
+	if x != nil {
+		return x.Flags
+	}
+	return 0
+}
+
+func (x *KeyOp) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *KeyOp) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *KeyOp) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+// Withdraw takes back a Lock or Acquire that was answered with QUEUED: its place
+// in the queue, or the one hold or acquisition that it was granted meanwhile.
 type Withdraw struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"` // of the Lock, under the same incarnation
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"` // of the Lock or Acquire, under the same incarnation
+	Space         Space                  `protobuf:"varint,5,opt,name=space,proto3,enum=conclave.internal.v1.Space" json:"space,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +2017,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +2030,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Withdraw) GetName() string {
@@ -1016,6 +2061,13 @@ func (x *Withdraw) GetSeq() uint64 {
 	return 0
 }
 
+func (x *Withdraw) GetSpace() Space {
+	if x != nil {
+		return x.Space
+	}
+	return Space_LOCK
+}
+
 type Reply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
@@ -1024,13 +2076,17 @@ type Reply struct {
 	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // lock-delay left, with LOCK_DELAY
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // the raft index at which this was decided
 	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"` // what to do, for INVALID and TOO_LARGE
+	Holder        []byte                 `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"` // session that holds the key, with LOCKED
+	Limit         uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`  // in force, with LIMIT_MISMATCH
+	Op            uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`        // of a Write: the operation that was refused, from 0
+	Keys          []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`    // of a Write that succeeded, one for each operation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +2098,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +2111,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Reply) GetCode() Code {
@@ -1100,20 +2156,137 @@ func (x *Reply) GetDetail() string {
 	return ""
 }
 
+func (x *Reply) GetHolder() []byte {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Reply) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Reply) GetOp() uint32 {
+	if x != nil {
+		return x.Op
+	}
+	return 0
+}
+
+func (x *Reply) GetKeys() []*KeyMeta {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// KeyMeta is a key's entry after an operation, without the value, which whoever
+// wrote it knows. All zero where the operation leaves no single key.
+type KeyMeta struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flags         uint64                 `protobuf:"varint,1,opt,name=flags,proto3" json:"flags,omitempty"`
+	CreateIndex   uint64                 `protobuf:"varint,2,opt,name=create_index,json=createIndex,proto3" json:"create_index,omitempty"`
+	ModifyIndex   uint64                 `protobuf:"varint,3,opt,name=modify_index,json=modifyIndex,proto3" json:"modify_index,omitempty"`
+	LockIndex     uint64                 `protobuf:"varint,4,opt,name=lock_index,json=lockIndex,proto3" json:"lock_index,omitempty"`
+	Session       []byte                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	Fence         uint64                 `protobuf:"varint,6,opt,name=fence,proto3" json:"fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyMeta) Reset() {
+	*x = KeyMeta{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyMeta) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyMeta) ProtoMessage() {}
+
+func (x *KeyMeta) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
+func (*KeyMeta) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *KeyMeta) GetFlags() uint64 {
+	if x != nil {
+		return x.Flags
+	}
+	return 0
+}
+
+func (x *KeyMeta) GetCreateIndex() uint64 {
+	if x != nil {
+		return x.CreateIndex
+	}
+	return 0
+}
+
+func (x *KeyMeta) GetModifyIndex() uint64 {
+	if x != nil {
+		return x.ModifyIndex
+	}
+	return 0
+}
+
+func (x *KeyMeta) GetLockIndex() uint64 {
+	if x != nil {
+		return x.LockIndex
+	}
+	return 0
+}
+
+func (x *KeyMeta) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *KeyMeta) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
 type MachineState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
 	Fences        uint64                 `protobuf:"varint,3,opt,name=fences,proto3" json:"fences,omitempty"` // counter of grants, 48 bits used
 	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Positions     uint64                 `protobuf:"varint,5,opt,name=positions,proto3" json:"positions,omitempty"` // counter of queue places
+	Positions     uint64                 `protobuf:"varint,5,opt,name=positions,proto3" json:"positions,omitempty"`                          // counter of queue places
+	Changes       uint64                 `protobuf:"varint,6,opt,name=changes,proto3" json:"changes,omitempty"`                              // index of the last change to a key
+	LockFloor     uint64                 `protobuf:"varint,7,opt,name=lock_floor,json=lockFloor,proto3" json:"lock_floor,omitempty"`         // the largest lock index of a key that was deleted,
+	LockFloorAt   uint64                 `protobuf:"varint,8,opt,name=lock_floor_at,json=lockFloorAt,proto3" json:"lock_floor_at,omitempty"` // and the raft index at which one last was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +2298,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +2311,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -1176,18 +2349,40 @@ func (x *MachineState) GetPositions() uint64 {
 	return 0
 }
 
+func (x *MachineState) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *MachineState) GetLockFloor() uint64 {
+	if x != nil {
+		return x.LockFloor
+	}
+	return 0
+}
+
+func (x *MachineState) GetLockFloorAt() uint64 {
+	if x != nil {
+		return x.LockFloorAt
+	}
+	return 0
+}
+
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"varint,1,opt,name=boot,proto3" json:"boot,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"` // gossip has declared it dead: its gossip check is critical
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +2394,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +2407,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -1236,6 +2431,73 @@ func (x *MemberState) GetIncarnation() []byte {
 	return nil
 }
 
+func (x *MemberState) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+type CheckRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
+	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Refreshed     int64                  `protobuf:"varint,3,opt,name=refreshed,proto3" json:"refreshed,omitempty"` // group time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckRecord) Reset() {
+	*x = CheckRecord{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckRecord) ProtoMessage() {}
+
+func (x *CheckRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
+func (*CheckRecord) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CheckRecord) GetState() CheckState {
+	if x != nil {
+		return x.State
+	}
+	return CheckState_PASSING
+}
+
+func (x *CheckRecord) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *CheckRecord) GetRefreshed() int64 {
+	if x != nil {
+		return x.Refreshed
+	}
+	return 0
+}
+
 type IncarnationState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -1248,7 +2510,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +2522,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +2535,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -1307,18 +2569,20 @@ func (x *IncarnationState) GetFloor() uint64 {
 type SessionState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation   []byte                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // empty: its process is gone, and it waits to be attached
 	Member        uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
-	Ttl           int64                  `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl           int64                  `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"` // 0: none
 	LockDelay     int64                  `protobuf:"varint,5,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"`
 	CreateIndex   uint64                 `protobuf:"varint,6,opt,name=create_index,json=createIndex,proto3" json:"create_index,omitempty"`
+	Behavior      Behavior               `protobuf:"varint,7,opt,name=behavior,proto3,enum=conclave.internal.v1.Behavior" json:"behavior,omitempty"`
+	Checks        []string               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +2594,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +2607,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionState) GetName() string {
@@ -1388,6 +2652,20 @@ func (x *SessionState) GetCreateIndex() uint64 {
 	return 0
 }
 
+func (x *SessionState) GetBehavior() Behavior {
+	if x != nil {
+		return x.Behavior
+	}
+	return Behavior_RELEASE
+}
+
+func (x *SessionState) GetChecks() []string {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
 type LockState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
@@ -1397,13 +2675,15 @@ type LockState struct {
 	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket by which the hold began
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0 is none
+	Left          bool                   `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`                               // by a process that is gone: the session's next Lock takes it over
+	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +2695,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +2708,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -1480,19 +2760,171 @@ func (x *LockState) GetDelayUntil() int64 {
 	return 0
 }
 
+func (x *LockState) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
+func (x *LockState) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+type SemaphoreState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Resized       bool                   `protobuf:"varint,2,opt,name=resized,proto3" json:"resized,omitempty"` // the limit was set by Resize: it is kept when nobody uses it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SemaphoreState) Reset() {
+	*x = SemaphoreState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SemaphoreState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SemaphoreState) ProtoMessage() {}
+
+func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
+func (*SemaphoreState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SemaphoreState) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *SemaphoreState) GetResized() bool {
+	if x != nil {
+		return x.Resized
+	}
+	return false
+}
+
+type PermitState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: delayed
+	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
+	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket by which they were acquired
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	DelayUntil    int64                  `protobuf:"varint,5,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0 is none
+	Left          bool                   `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermitState) Reset() {
+	*x = PermitState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermitState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermitState) ProtoMessage() {}
+
+func (x *PermitState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
+func (*PermitState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PermitState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *PermitState) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *PermitState) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *PermitState) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PermitState) GetDelayUntil() int64 {
+	if x != nil {
+		return x.DelayUntil
+	}
+	return 0
+}
+
+func (x *PermitState) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 type WaiterState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	Permits       uint32                 `protobuf:"varint,5,opt,name=permits,proto3" json:"permits,omitempty"` // of a semaphore
+	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`      // of a candidate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +2936,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +2949,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -1548,6 +2980,156 @@ func (x *WaiterState) GetSeq() uint64 {
 	return 0
 }
 
+func (x *WaiterState) GetPermits() uint32 {
+	if x != nil {
+		return x.Permits
+	}
+	return 0
+}
+
+func (x *WaiterState) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+type KeyState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	Flags         uint64                 `protobuf:"varint,2,opt,name=flags,proto3" json:"flags,omitempty"`
+	CreateIndex   uint64                 `protobuf:"varint,3,opt,name=create_index,json=createIndex,proto3" json:"create_index,omitempty"`
+	ModifyIndex   uint64                 `protobuf:"varint,4,opt,name=modify_index,json=modifyIndex,proto3" json:"modify_index,omitempty"`
+	LockIndex     uint64                 `protobuf:"varint,5,opt,name=lock_index,json=lockIndex,proto3" json:"lock_index,omitempty"`
+	Session       []byte                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyState) Reset() {
+	*x = KeyState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyState) ProtoMessage() {}
+
+func (x *KeyState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
+func (*KeyState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *KeyState) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *KeyState) GetFlags() uint64 {
+	if x != nil {
+		return x.Flags
+	}
+	return 0
+}
+
+func (x *KeyState) GetCreateIndex() uint64 {
+	if x != nil {
+		return x.CreateIndex
+	}
+	return 0
+}
+
+func (x *KeyState) GetModifyIndex() uint64 {
+	if x != nil {
+		return x.ModifyIndex
+	}
+	return 0
+}
+
+func (x *KeyState) GetLockIndex() uint64 {
+	if x != nil {
+		return x.LockIndex
+	}
+	return 0
+}
+
+func (x *KeyState) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *KeyState) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+type KeyDelayState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyDelayState) Reset() {
+	*x = KeyDelayState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyDelayState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyDelayState) ProtoMessage() {}
+
+func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
+func (*KeyDelayState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *KeyDelayState) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 // Hello opens each connection, both ways.
 type Hello struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1570,7 +3152,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +3164,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +3177,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Hello) GetMinProtocol() uint32 {
@@ -1695,7 +3277,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +3289,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +3302,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Frame) GetBody() isFrame_Body {
@@ -1779,7 +3361,7 @@ type GossipMeta struct {
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +3373,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +3386,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -1867,7 +3449,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +3461,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +3474,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -1927,7 +3509,7 @@ type Founder struct {
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +3521,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +3534,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -1985,7 +3567,7 @@ type FormRequest struct {
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +3579,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +3592,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -2032,7 +3614,7 @@ type FormReply struct {
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +3626,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +3639,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -2099,7 +3681,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +3693,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +3706,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -2159,7 +3741,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +3753,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +3766,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -2218,7 +3800,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +3812,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +3825,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -2275,7 +3857,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +3869,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +3882,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -2364,7 +3946,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +3958,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +3971,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -2436,7 +4018,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\x81\x04\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xbc\b\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -2447,7 +4029,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\rclose_session\x18\x05 \x01(\v2\".conclave.internal.v1.CloseSessionH\x00R\fcloseSession\x120\n" +
 	"\x04lock\x18\x06 \x01(\v2\x1a.conclave.internal.v1.LockH\x00R\x04lock\x126\n" +
 	"\x06unlock\x18\a \x01(\v2\x1c.conclave.internal.v1.UnlockH\x00R\x06unlock\x12<\n" +
-	"\bwithdraw\x18\b \x01(\v2\x1e.conclave.internal.v1.WithdrawH\x00R\bwithdrawB\x04\n" +
+	"\bwithdraw\x18\b \x01(\v2\x1e.conclave.internal.v1.WithdrawH\x00R\bwithdraw\x12L\n" +
+	"\x0eattach_session\x18\t \x01(\v2#.conclave.internal.v1.AttachSessionH\x00R\rattachSession\x12=\n" +
+	"\tset_check\x18\n" +
+	" \x01(\v2\x1e.conclave.internal.v1.SetCheckH\x00R\bsetCheck\x12@\n" +
+	"\n" +
+	"drop_check\x18\v \x01(\v2\x1f.conclave.internal.v1.DropCheckH\x00R\tdropCheck\x12I\n" +
+	"\rreport_gossip\x18\f \x01(\v2\".conclave.internal.v1.ReportGossipH\x00R\freportGossip\x129\n" +
+	"\aacquire\x18\r \x01(\v2\x1d.conclave.internal.v1.AcquireH\x00R\aacquire\x129\n" +
+	"\arelease\x18\x0e \x01(\v2\x1d.conclave.internal.v1.ReleaseH\x00R\arelease\x126\n" +
+	"\x06resize\x18\x0f \x01(\v2\x1c.conclave.internal.v1.ResizeH\x00R\x06resize\x12<\n" +
+	"\bproclaim\x18\x10 \x01(\v2\x1e.conclave.internal.v1.ProclaimH\x00R\bproclaim\x123\n" +
+	"\x05write\x18\x11 \x01(\v2\x1b.conclave.internal.v1.WriteH\x00R\x05writeB\x04\n" +
 	"\x02op\"b\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -2456,16 +4049,31 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
-	"Deregister\"b\n" +
+	"Deregister\"\xb6\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x12\x1d\n" +
 	"\n" +
-	"lock_delay\x18\x04 \x01(\x03R\tlockDelay\":\n" +
+	"lock_delay\x18\x04 \x01(\x03R\tlockDelay\x12:\n" +
+	"\bbehavior\x18\x05 \x01(\x0e2\x1e.conclave.internal.v1.BehaviorR\bbehavior\x12\x16\n" +
+	"\x06checks\x18\x06 \x03(\tR\x06checks\"\x1f\n" +
+	"\rAttachSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"\x84\x01\n" +
+	"\bSetCheck\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bregister\x18\x02 \x01(\bR\bregister\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x126\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\"\x1f\n" +
+	"\tDropCheck\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"P\n" +
+	"\fReportGossip\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
+	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x14\n" +
+	"\x05alive\x18\x03 \x01(\bR\x05alive\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xaa\x01\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xdc\x01\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -2473,39 +4081,110 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\treentrant\x18\x04 \x01(\bR\treentrant\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x12\n" +
 	"\x04wait\x18\x06 \x01(\bR\x04wait\x12\x14\n" +
-	"\x05fence\x18\a \x01(\x04R\x05fence\"d\n" +
+	"\x05fence\x18\a \x01(\x04R\x05fence\x12\x1a\n" +
+	"\belection\x18\b \x01(\bR\belection\x12\x14\n" +
+	"\x05value\x18\t \x01(\fR\x05value\"\x80\x01\n" +
 	"\x06Unlock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
-	"\x05fence\x18\x04 \x01(\x04R\x05fence\"b\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x1a\n" +
+	"\belection\x18\x05 \x01(\bR\belection\"|\n" +
+	"\bProclaim\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"{\n" +
+	"\aAcquire\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\apermits\x18\x04 \x01(\rR\apermits\x12\x12\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\"M\n" +
+	"\aRelease\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
+	"\x05fence\x18\x03 \x01(\x04R\x05fence\"2\n" +
+	"\x06Resize\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"6\n" +
+	"\x05Write\x12-\n" +
+	"\x03ops\x18\x01 \x03(\v2\x1b.conclave.internal.v1.KeyOpR\x03ops\"\xe5\x02\n" +
+	"\x05KeyOp\x124\n" +
+	"\x04kind\x18\x01 \x01(\x0e2 .conclave.internal.v1.KeyOp.KindR\x04kind\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\fR\x05value\x12\x14\n" +
+	"\x05flags\x18\x04 \x01(\x04R\x05flags\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x18\n" +
+	"\asession\x18\x06 \x01(\fR\asession\x12\x14\n" +
+	"\x05fence\x18\a \x01(\x04R\x05fence\"\xa1\x01\n" +
+	"\x04Kind\x12\x0f\n" +
+	"\vUNSPECIFIED\x10\x00\x12\a\n" +
+	"\x03PUT\x10\x01\x12\x0e\n" +
+	"\n" +
+	"PUT_FENCED\x10\x02\x12\b\n" +
+	"\x04SWAP\x10\x03\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x04\x12\r\n" +
+	"\tDELETE_IF\x10\x05\x12\x11\n" +
+	"\rDELETE_PREFIX\x10\x06\x12\v\n" +
+	"\aACQUIRE\x10\a\x12\v\n" +
+	"\aRELEASE\x10\b\x12\n" +
+	"\n" +
+	"\x06EXPECT\x10\t\x12\x11\n" +
+	"\rEXPECT_HOLDER\x10\n" +
+	"\"\x95\x01\n" +
 	"\bWithdraw\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x10\n" +
-	"\x03seq\x18\x04 \x01(\x04R\x03seq\"\xa7\x01\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x121\n" +
+	"\x05space\x18\x05 \x01(\x0e2\x1b.conclave.internal.v1.SpaceR\x05space\"\x98\x02\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
 	"\x05holds\x18\x03 \x01(\rR\x05holds\x12\x14\n" +
 	"\x05delay\x18\x04 \x01(\x03R\x05delay\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x16\n" +
-	"\x06detail\x18\x06 \x01(\tR\x06detail\"\x86\x01\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06holder\x18\a \x01(\fR\x06holder\x12\x14\n" +
+	"\x05limit\x18\b \x01(\rR\x05limit\x12\x0e\n" +
+	"\x02op\x18\t \x01(\rR\x02op\x121\n" +
+	"\x04keys\x18\n" +
+	" \x03(\v2\x1d.conclave.internal.v1.KeyMetaR\x04keys\"\xb4\x01\n" +
+	"\aKeyMeta\x12\x14\n" +
+	"\x05flags\x18\x01 \x01(\x04R\x05flags\x12!\n" +
+	"\fcreate_index\x18\x02 \x01(\x04R\vcreateIndex\x12!\n" +
+	"\fmodify_index\x18\x03 \x01(\x04R\vmodifyIndex\x12\x1d\n" +
+	"\n" +
+	"lock_index\x18\x04 \x01(\x04R\tlockIndex\x12\x18\n" +
+	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
+	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\xe3\x01\n" +
 	"\fMachineState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x16\n" +
 	"\x06fences\x18\x03 \x01(\x04R\x06fences\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x1c\n" +
-	"\tpositions\x18\x05 \x01(\x04R\tpositions\"]\n" +
+	"\tpositions\x18\x05 \x01(\x04R\tpositions\x12\x18\n" +
+	"\achanges\x18\x06 \x01(\x04R\achanges\x12\x1d\n" +
+	"\n" +
+	"lock_floor\x18\a \x01(\x04R\tlockFloor\x12\"\n" +
+	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\"u\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\fR\vincarnation\"l\n" +
+	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x16\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\"u\n" +
+	"\vCheckRecord\x126\n" +
+	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
+	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
+	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\"l\n" +
 	"\x10IncarnationState\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
-	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\xb0\x01\n" +
+	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\x84\x02\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
@@ -2513,7 +4192,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x1d\n" +
 	"\n" +
 	"lock_delay\x18\x05 \x01(\x03R\tlockDelay\x12!\n" +
-	"\fcreate_index\x18\x06 \x01(\x04R\vcreateIndex\"\xbe\x01\n" +
+	"\fcreate_index\x18\x06 \x01(\x04R\vcreateIndex\x12:\n" +
+	"\bbehavior\x18\a \x01(\x0e2\x1e.conclave.internal.v1.BehaviorR\bbehavior\x12\x16\n" +
+	"\x06checks\x18\b \x03(\tR\x06checks\"\xe8\x01\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -2522,12 +4203,38 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vincarnation\x18\x05 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\a \x01(\x03R\n" +
-	"delayUntil\"s\n" +
+	"delayUntil\x12\x12\n" +
+	"\x04left\x18\b \x01(\bR\x04left\x12\x14\n" +
+	"\x05value\x18\t \x01(\fR\x05value\"@\n" +
+	"\x0eSemaphoreState\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
+	"\aresized\x18\x02 \x01(\bR\aresized\"\xaa\x01\n" +
+	"\vPermitState\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
+	"\apermits\x18\x02 \x01(\rR\apermits\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
+	"\vdelay_until\x18\x05 \x01(\x03R\n" +
+	"delayUntil\x12\x12\n" +
+	"\x04left\x18\x06 \x01(\bR\x04left\"\xa3\x01\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x04 \x01(\x04R\x03seq\"\xd7\x02\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x18\n" +
+	"\apermits\x18\x05 \x01(\rR\apermits\x12\x14\n" +
+	"\x05value\x18\x06 \x01(\fR\x05value\"\xcb\x01\n" +
+	"\bKeyState\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
+	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
+	"\fcreate_index\x18\x03 \x01(\x04R\vcreateIndex\x12!\n" +
+	"\fmodify_index\x18\x04 \x01(\x04R\vmodifyIndex\x12\x1d\n" +
+	"\n" +
+	"lock_index\x18\x05 \x01(\x04R\tlockIndex\x12\x18\n" +
+	"\asession\x18\x06 \x01(\fR\asession\x12\x14\n" +
+	"\x05fence\x18\a \x01(\x04R\x05fence\"%\n" +
+	"\rKeyDelayState\x12\x14\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until\"\xd7\x02\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -2596,7 +4303,20 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x03 \x01(\tR\tadvertise\x12\x12\n" +
-	"\x04boot\x18\x04 \x01(\x04R\x04boot*\xea\x01\n" +
+	"\x04boot\x18\x04 \x01(\x04R\x04boot*#\n" +
+	"\bBehavior\x12\v\n" +
+	"\aRELEASE\x10\x00\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x01*4\n" +
+	"\n" +
+	"CheckState\x12\v\n" +
+	"\aPASSING\x10\x00\x12\v\n" +
+	"\aWARNING\x10\x01\x12\f\n" +
+	"\bCRITICAL\x10\x02*.\n" +
+	"\x05Space\x12\b\n" +
+	"\x04LOCK\x10\x00\x12\f\n" +
+	"\bELECTION\x10\x01\x12\r\n" +
+	"\tSEMAPHORE\x10\x02*\xca\x02\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -2616,7 +4336,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x12\r\n" +
 	"\tTOO_LARGE\x10\v\x12\v\n" +
 	"\aINVALID\x10\f\x12\r\n" +
-	"\tWITHDRAWN\x10\r*e\n" +
+	"\tWITHDRAWN\x10\r\x12\x12\n" +
+	"\x0eLIMIT_MISMATCH\x10\x0e\x12\x0f\n" +
+	"\vSTALE_FENCE\x10\x0f\x12\x12\n" +
+	"\x0eCOMPARE_FAILED\x10\x10\x12\x11\n" +
+	"\rCHECK_UNKNOWN\x10\x11\x12\x12\n" +
+	"\x0eCHECK_CRITICAL\x10\x12*e\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PEER\x10\x01\x12\x12\n" +
@@ -2637,66 +4362,103 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescData
 }
 
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
-	(Code)(0),                // 0: conclave.internal.v1.Code
-	(Kind)(0),                // 1: conclave.internal.v1.Kind
-	(*Batch)(nil),            // 2: conclave.internal.v1.Batch
-	(*Submission)(nil),       // 3: conclave.internal.v1.Submission
-	(*Call)(nil),             // 4: conclave.internal.v1.Call
-	(*Command)(nil),          // 5: conclave.internal.v1.Command
-	(*Register)(nil),         // 6: conclave.internal.v1.Register
-	(*Renew)(nil),            // 7: conclave.internal.v1.Renew
-	(*Deregister)(nil),       // 8: conclave.internal.v1.Deregister
-	(*OpenSession)(nil),      // 9: conclave.internal.v1.OpenSession
-	(*CloseSession)(nil),     // 10: conclave.internal.v1.CloseSession
-	(*Lock)(nil),             // 11: conclave.internal.v1.Lock
-	(*Unlock)(nil),           // 12: conclave.internal.v1.Unlock
-	(*Withdraw)(nil),         // 13: conclave.internal.v1.Withdraw
-	(*Reply)(nil),            // 14: conclave.internal.v1.Reply
-	(*MachineState)(nil),     // 15: conclave.internal.v1.MachineState
-	(*MemberState)(nil),      // 16: conclave.internal.v1.MemberState
-	(*IncarnationState)(nil), // 17: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),     // 18: conclave.internal.v1.SessionState
-	(*LockState)(nil),        // 19: conclave.internal.v1.LockState
-	(*WaiterState)(nil),      // 20: conclave.internal.v1.WaiterState
-	(*Hello)(nil),            // 21: conclave.internal.v1.Hello
-	(*Frame)(nil),            // 22: conclave.internal.v1.Frame
-	(*GossipMeta)(nil),       // 23: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),         // 24: conclave.internal.v1.Proposal
-	(*Founder)(nil),          // 25: conclave.internal.v1.Founder
-	(*FormRequest)(nil),      // 26: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),        // 27: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil),   // 28: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),    // 29: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),             // 30: conclave.internal.v1.Pair
-	(*Identity)(nil),         // 31: conclave.internal.v1.Identity
-	(*Peer)(nil),             // 32: conclave.internal.v1.Peer
+	(Behavior)(0),            // 0: conclave.internal.v1.Behavior
+	(CheckState)(0),          // 1: conclave.internal.v1.CheckState
+	(Space)(0),               // 2: conclave.internal.v1.Space
+	(Code)(0),                // 3: conclave.internal.v1.Code
+	(Kind)(0),                // 4: conclave.internal.v1.Kind
+	(KeyOp_Kind)(0),          // 5: conclave.internal.v1.KeyOp.Kind
+	(*Batch)(nil),            // 6: conclave.internal.v1.Batch
+	(*Submission)(nil),       // 7: conclave.internal.v1.Submission
+	(*Call)(nil),             // 8: conclave.internal.v1.Call
+	(*Command)(nil),          // 9: conclave.internal.v1.Command
+	(*Register)(nil),         // 10: conclave.internal.v1.Register
+	(*Renew)(nil),            // 11: conclave.internal.v1.Renew
+	(*Deregister)(nil),       // 12: conclave.internal.v1.Deregister
+	(*OpenSession)(nil),      // 13: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),    // 14: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),         // 15: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),        // 16: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),     // 17: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),     // 18: conclave.internal.v1.CloseSession
+	(*Lock)(nil),             // 19: conclave.internal.v1.Lock
+	(*Unlock)(nil),           // 20: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),         // 21: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),          // 22: conclave.internal.v1.Acquire
+	(*Release)(nil),          // 23: conclave.internal.v1.Release
+	(*Resize)(nil),           // 24: conclave.internal.v1.Resize
+	(*Write)(nil),            // 25: conclave.internal.v1.Write
+	(*KeyOp)(nil),            // 26: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),         // 27: conclave.internal.v1.Withdraw
+	(*Reply)(nil),            // 28: conclave.internal.v1.Reply
+	(*KeyMeta)(nil),          // 29: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),     // 30: conclave.internal.v1.MachineState
+	(*MemberState)(nil),      // 31: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),      // 32: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil), // 33: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),     // 34: conclave.internal.v1.SessionState
+	(*LockState)(nil),        // 35: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),   // 36: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),      // 37: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),      // 38: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),         // 39: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),    // 40: conclave.internal.v1.KeyDelayState
+	(*Hello)(nil),            // 41: conclave.internal.v1.Hello
+	(*Frame)(nil),            // 42: conclave.internal.v1.Frame
+	(*GossipMeta)(nil),       // 43: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),         // 44: conclave.internal.v1.Proposal
+	(*Founder)(nil),          // 45: conclave.internal.v1.Founder
+	(*FormRequest)(nil),      // 46: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),        // 47: conclave.internal.v1.FormReply
+	(*SnapshotHeader)(nil),   // 48: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),    // 49: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),             // 50: conclave.internal.v1.Pair
+	(*Identity)(nil),         // 51: conclave.internal.v1.Identity
+	(*Peer)(nil),             // 52: conclave.internal.v1.Peer
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
-	3,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
-	4,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
-	6,  // 2: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	7,  // 3: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	8,  // 4: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	9,  // 5: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	10, // 6: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	11, // 7: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	12, // 8: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	13, // 9: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	0,  // 10: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	1,  // 11: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	3,  // 12: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	25, // 13: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	24, // 14: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	30, // 15: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	24, // 16: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
+	8,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
+	10, // 2: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	11, // 3: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	12, // 4: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	13, // 5: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	18, // 6: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	19, // 7: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	20, // 8: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	27, // 9: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	14, // 10: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	15, // 11: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	16, // 12: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	17, // 13: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	22, // 14: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	23, // 15: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	24, // 16: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	21, // 17: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	25, // 18: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	0,  // 19: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 20: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	26, // 21: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 22: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	2,  // 23: conclave.internal.v1.Withdraw.space:type_name -> conclave.internal.v1.Space
+	3,  // 24: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	29, // 25: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	1,  // 26: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 27: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	4,  // 28: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
+	7,  // 29: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
+	45, // 30: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	44, // 31: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	50, // 32: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	44, // 33: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -2713,8 +4475,17 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Lock)(nil),
 		(*Command_Unlock)(nil),
 		(*Command_Withdraw)(nil),
+		(*Command_AttachSession)(nil),
+		(*Command_SetCheck)(nil),
+		(*Command_DropCheck)(nil),
+		(*Command_ReportGossip)(nil),
+		(*Command_Acquire)(nil),
+		(*Command_Release)(nil),
+		(*Command_Resize)(nil),
+		(*Command_Proclaim)(nil),
+		(*Command_Write)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36].OneofWrappers = []any{
 		(*Frame_Raft)(nil),
 		(*Frame_Submission)(nil),
 	}
@@ -2723,8 +4494,8 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   31,
+			NumEnums:      6,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
