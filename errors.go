@@ -20,7 +20,7 @@ var (
 	ErrLocked = errors.New("locked by another owner")
 	// ErrLockDelay: the last holder's session was invalidated, and its lock-delay has not passed.
 	ErrLockDelay = errors.New("in the lock-delay of its last holder")
-	// ErrNotHeld: the handle does not hold the lock.
+	// ErrNotHeld: it is not held by who would give it back or use it.
 	ErrNotHeld = errors.New("not held")
 	// ErrLockOwnershipLost: the handle held the lock and lost it, because its
 	// session ended or could not be renewed in time. What the lock protects may
@@ -32,8 +32,23 @@ var (
 	ErrSessionExpired = errors.New("the session has ended")
 	// ErrSessionNotFound: there is no such session.
 	ErrSessionNotFound = errors.New("no such session")
+	// ErrCheckCritical: a check that the session would depend on is critical.
+	// Choose other checks, or wait until it passes.
+	ErrCheckCritical = errors.New("a check is critical")
 	// ErrStaleFence: a larger fence was seen before, so this one belongs to a former holder.
 	ErrStaleFence = errors.New("stale fence")
+	// ErrLimitMismatch: the semaphore is used with another limit, which the error
+	// names. Use that one, or change it for everybody with Resize.
+	ErrLimitMismatch = errors.New("the semaphore has another limit")
+	// ErrKeyNotFound: there is no such key.
+	ErrKeyNotFound = errors.New("no such key")
+	// ErrCompareFailed: a comparison in a Txn did not hold; nothing was done.
+	ErrCompareFailed = errors.New("a comparison did not hold")
+	// ErrCompacted: changes that were asked for are not remembered any more.
+	// Read the present state, and watch from its index on.
+	ErrCompacted = errors.New("the changes asked for are not remembered any more")
+	// ErrNoLeader: nobody leads the election.
+	ErrNoLeader = errors.New("nobody leads")
 	// ErrUnavailable: no majority of the group could be reached, and nothing was queued: no effect.
 	ErrUnavailable = errors.New("no majority of the group can be reached")
 	// ErrUnknown: the request was under way when the wait for it ended. It may take effect.
@@ -51,7 +66,7 @@ var (
 // Error says what was being done to what, and what was the matter.
 type Error struct {
 	Op   string // "lock", "open", ...
-	Name string // of the lock, session or directory; may be empty
+	Name string // of the lock, session, key, directory, ...; may be empty
 	Err  error
 }
 
@@ -90,6 +105,16 @@ func refusal(r *wire.Reply) error {
 		return nil
 	case wire.Code_LOCKED:
 		return ErrLocked
+	case wire.Code_LIMIT_MISMATCH:
+		return fmt.Errorf("%w: %d", ErrLimitMismatch, r.GetLimit())
+	case wire.Code_STALE_FENCE:
+		return fmt.Errorf("%w: it was written with %v", ErrStaleFence, Fence(r.GetFence()))
+	case wire.Code_COMPARE_FAILED:
+		return ErrCompareFailed
+	case wire.Code_CHECK_CRITICAL:
+		return ErrCheckCritical
+	case wire.Code_CHECK_UNKNOWN:
+		return fmt.Errorf("%w: this member has no such check; register it first", ErrInvalid)
 	case wire.Code_LOCK_DELAY:
 		return fmt.Errorf("%w: %v left", ErrLockDelay, duration(r.GetDelay()))
 	case wire.Code_NOT_HELD:
