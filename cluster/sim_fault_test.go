@@ -13,12 +13,13 @@ type faults struct {
 	w                                                *world
 	cuts, crashes, pauses, transfers, mutes          bool
 	loss, doubles, reorders, slowDisk, broken, drops bool
+	clocks                                           bool
 	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.keep)
 }
 
 func chooseFaults(w *world) faults {
@@ -28,6 +29,7 @@ func chooseFaults(w *world) faults {
 	} {
 		*class = w.chance(0.6)
 	}
+	f.clocks = w.chance(0.3)
 	return f
 }
 

@@ -154,7 +154,7 @@ func (w *world) believes(h *handle) {
 
 func (h *handle) holding() bool {
 	s := h.session
-	return (h.state == held || h.state == busy && h.holds > 1) && !s.lost && !s.program.over && s.program.w.now < s.deadline
+	return (h.state == held || h.state == busy && h.holds > 1) && !s.lost && !s.program.over && s.program.clock() < s.deadline
 }
 
 func (h *handle) reenter() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,6 +25,7 @@ type history struct {
 	fence    uint64
 	answered uint64 // largest index of an outcome that a program has seen
 	leaders  map[uint64]int
+	office   time.Duration // when the last of them was first seen to lead
 	names    []string
 }
 
@@ -108,8 +110,9 @@ func (h *history) ended(e wire.Ended, index uint64) {
 		return // ended by intent: closed, or its process replaced
 	}
 	h.w.say("session %s of %d ends at entry %d", s.id, s.program.n, index)
-	if h.w.now < s.deadline {
-		h.w.fail("session %s of member %d ends at %v, and its holder may count on it until %v", s.id, s.program.n, h.w.now, s.deadline)
+	s.ended = h.w.now
+	if clock := s.program.clock(); clock < s.deadline {
+		h.w.fail("session %s of member %d ends at %v of its clock, and its holder may count on it until %v", s.id, s.program.n, clock, s.deadline)
 	}
 }
 
@@ -167,6 +170,7 @@ func (h *history) leads(term uint64, n int) {
 		h.w.fail("members %d and %d lead in term %d", other, n, term)
 	}
 	if _, ok := h.leaders[term]; !ok {
+		h.office = h.w.now
 		h.w.say("%d leads in term %d", n, term)
 	}
 	h.leaders[term] = n

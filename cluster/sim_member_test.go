@@ -21,6 +21,7 @@ import (
 type simMember struct {
 	w    *world
 	n    int // in the world; its ID is n+1
+	rate rate
 	disk *vfs.MemFS
 	boot uint64
 	life *life // nil: down
@@ -176,7 +177,7 @@ func (l *life) tick() {
 	l.core.ticked()
 	l.step()
 	if l.life == l {
-		l.at(tick, l.tick)
+		l.at(l.lasts(tick), l.tick)
 	}
 }
 
@@ -202,7 +203,7 @@ func (l *life) step() {
 		return
 	}
 	l.pending = false
-	out, err := l.core.take(l.w.now - l.began)
+	out, err := l.core.take(l.clock())
 	if err != nil {
 		l.w.fail("member %d: %v", l.n, err)
 	}
@@ -279,6 +280,7 @@ func (l *life) send(m *raftpb.Message) {
 	if err != nil {
 		l.w.fail("encoding a message: %v", err)
 	}
+	l.w.traffic.messages[m.GetType()]++
 	from := l.id()
 	carried := l.w.carry(l.n, int(m.GetTo()-1), func(to *life) {
 		message := new(raftpb.Message)
@@ -304,6 +306,7 @@ func (l *life) forward(f forward) {
 	if err != nil {
 		l.w.fail("encoding a submission: %v", err)
 	}
+	l.w.traffic.forwards++
 	l.w.carry(l.n, int(f.to-1), func(to *life) {
 		submission := new(wire.Submission)
 		if err := proto.Unmarshal(body, submission); err != nil {

@@ -18,6 +18,7 @@ type program struct {
 	attempt     uint32
 	registered  bool
 	renewing    bool
+	renewals    int           // begun
 	muted       time.Duration // does not renew until then
 	session     *simSession
 	waiting     int // calls under way, and reads
@@ -31,7 +32,10 @@ type simSession struct {
 	id          wire.ID
 	incarnation wire.ID
 	ttl         time.Duration
-	deadline    time.Duration // the holder counts on it until then
+	deadline    time.Duration // on the holder's clock: he counts on it until then
+	sent        time.Duration // world's time: the last acknowledged renewal went
+	acked       time.Duration // and was heard of
+	ended       time.Duration // the log has ended it; 0: not yet
 	open        bool
 	lost        bool
 	closing     bool
@@ -42,8 +46,10 @@ const incarnationTTL = 5 * time.Second
 
 func newProgram(l *life) *program {
 	p := &program{life: l, incarnation: l.core.incarnation}
-	l.at(0, p.register)
-	l.at(l.w.between(0, 100*time.Millisecond), p.act)
+	if !l.w.scripted {
+		l.at(0, p.register)
+		l.at(l.w.between(0, 100*time.Millisecond), p.act)
+	}
 	return p
 }
 
@@ -139,7 +145,7 @@ func (p *program) act() {
 	p.renew()
 	s := p.session
 	switch {
-	case s != nil && (s.lost || s.open && p.w.now >= s.deadline):
+	case s != nil && (s.lost || s.open && p.clock() >= s.deadline):
 		p.w.say("%d has lost session %s", p.n, s.id)
 		p.abandon(s)
 	case s == nil:
@@ -152,25 +158,42 @@ func (p *program) act() {
 
 func (p *program) openSession() {
 	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: p.w.between(1500*time.Millisecond, 4*time.Second)}
+	for i := range 4 {
+		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), reentrant: i%2 == 0})
+	}
 	delay := time.Duration(0)
 	if p.w.chance(0.3) {
 		delay = time.Second
 	}
-	for i := range 4 {
-		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), reentrant: i%2 == 0})
-	}
+	p.open(s, delay)
+}
+
+func (p *program) open(s *simSession, delay time.Duration) {
 	p.session = s
 	p.w.history.sessions[s.id] = s
-	sent := p.w.now
+	acknowledged := s.sends()
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
 		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(delay),
 	}}}, true, func(r *wire.Reply) {
 		if r.GetCode() == wire.Code_OK && !s.lost {
-			s.open, s.deadline = true, max(s.deadline, sent+s.ttl)
+			s.open = true
+			acknowledged()
 		} else {
 			s.lost = true
 		}
 	})
+}
+
+// sends notes when a renewal is sent. The function that it returns is for when
+// the group has acknowledged it: the holder's own deadline is 1 % earlier than
+// the group's, for clocks that differ by as much.
+func (s *simSession) sends() (acknowledged func()) {
+	w, clock := s.program.w, s.program.clock()
+	sent := w.now
+	return func() {
+		s.deadline = max(s.deadline, clock+s.ttl-s.ttl/100)
+		s.sent, s.acked = sent, w.now
+	}
 }
 
 // abandon gives a session up that is past its deadline here.
@@ -187,12 +210,16 @@ func (p *program) renew() {
 		return
 	}
 	p.renewing = true
-	sent := p.w.now
+	p.renewals++
+	s := p.session
+	acknowledged := func() {}
+	if s != nil {
+		acknowledged = s.sends()
+	}
 	p.submit(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}, true, func(r *wire.Reply) {
-		p.at(500*time.Millisecond, func() { p.renewing = false })
-		s := p.session
-		if r.GetCode() == wire.Code_OK && s != nil && s.open && !s.lost && p.w.now < s.deadline {
-			s.deadline = max(s.deadline, sent+s.ttl)
+		p.at(p.lasts(500*time.Millisecond), func() { p.renewing = false })
+		if r.GetCode() == wire.Code_OK && s == p.session && s != nil && s.open && !s.lost && p.clock() < s.deadline {
+			acknowledged()
 		}
 	})
 }

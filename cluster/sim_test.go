@@ -11,12 +11,15 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // A whole group on one goroutine, from one seed: the production core, machine,
 // log and database, over a disk that loses what was not synced, a network that
-// loses, doubles, delays and cuts, and programs that lock and unlock.
+// loses, doubles, delays and cuts, clocks that do not quite agree, and programs
+// that lock and unlock.
 //
 //	go test ./cluster -run TestSeeds -seeds 50 -first 1
 //	go test ./cluster -run TestSeeds -seed 7      one run, and its story
@@ -107,7 +110,11 @@ type world struct {
 	history *history
 	fences  map[string]uint64 // by lock: the last that somebody believed in
 	calm    bool              // the programs wind up
-	story   interface {
+	traffic traffic
+
+	// scripted worlds have programs that do nothing by themselves.
+	scripted bool
+	story    interface {
 		Write([]byte) (int, error)
 		Sum64() uint64
 	}
@@ -115,15 +122,23 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
+	w.traffic.messages = make(map[raftpb.MessageType]int)
 	w.history = newHistory(w)
 	return w
 }
 
-// begin founds the group.
+// begin founds a group of n.
 func (w *world) begin(n int, f faults) {
 	for i := range n {
 		w.members = append(w.members, newSimMember(w, i))
 	}
+	w.faults = f
+	w.setClocks()
+	w.found(f)
+}
+
+func (w *world) found(f faults) {
+	n := len(w.members)
 	w.faults, w.network = f, f.network(n)
 	w.say("%d members, faults %+v", n, f)
 	for _, m := range w.members {

@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What directed runs have in common: a world in which nothing goes wrong and
+// nobody does anything but what the test says.
+
+// election is the longest that one takes which meets no trouble: the timeout
+// that raft draws is below two election timeouts.
+const election = 2 * electionTicks * tick
+
+// traffic counts what members send each other.
+type traffic struct {
+	messages map[raftpb.MessageType]int
+	forwards int
+}
+
+func scriptedWorld(t *testing.T, seed uint64, members int, f faults, rates ...rate) *world {
+	cryptotest.SetGlobalRandom(t, seed)
+	w := newWorld(t, seed)
+	w.scripted = true
+	f.w = w
+	if f.keep == 0 {
+		f.keep = 10_000
+	}
+	for i := range members {
+		m := newSimMember(w, i)
+		if i < len(rates) {
+			m.rate = rates[i]
+		}
+		w.members = append(w.members, m)
+	}
+	w.found(f)
+	t.Cleanup(w.end)
+	w.awaitLeader()
+	return w
+}
+
+// leader is the member that leads in the newest term, if it is up.
+func (w *world) leader() *life {
+	var leader *life
+	for _, m := range w.members {
+		if l := m.life; l != nil && l.core.role.RaftState == raft.StateLeader && (leader == nil || l.core.term > leader.core.term) {
+			leader = l
+		}
+	}
+	return leader
+}
+
+// awaitLeader waits until somebody leads and group time runs.
+func (w *world) awaitLeader() {
+	w.t.Helper()
+	w.await(5*election, "leader", func() bool { l := w.leader(); return l != nil && l.core.clock.running })
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	end := w.now + d
+	w.after(d, func() {})
+	w.run("a while", func() bool { return w.now >= end })
+}
+
+// program is what runs on a member.
+func (w *world) program(n int) *program { return w.members[n].life.program }
+
+// ask has a member submit a command and waits for its first outcome.
+func (w *world) ask(n int, c *wire.Command) *wire.Reply {
+	w.t.Helper()
+	var answer *wire.Reply
+	w.program(n).call(c, false, func(_ wire.Ticket, r *wire.Reply, _ bool) {
+		if answer == nil {
+			answer = r
+		}
+	})
+	w.await(10*election, "outcome", func() bool { return answer != nil })
+	return answer
+}
+
+// must is ask for a command that has to succeed.
+func (w *world) must(n int, code wire.Code, c *wire.Command) *wire.Reply {
+	w.t.Helper()
+	r := w.ask(n, c)
+	if r.GetCode() != code {
+		w.fail("member %d: %v is answered %v, want %v", n, c, r, code)
+	}
+	return r
+}
+
+// register makes programs known to the group.
+func (w *world) register(members ...int) {
+	w.t.Helper()
+	for _, n := range members {
+		w.program(n).register()
+		w.await(10*election, "registration", func() bool { return w.program(n).registered })
+	}
+}
+
+// openSession gives a member's program its session.
+func (w *world) openSession(n int, ttl, delay time.Duration) *simSession {
+	w.t.Helper()
+	p := w.program(n)
+	s := &simSession{program: p, id: w.id(), incarnation: p.incarnation, ttl: ttl}
+	p.open(s, delay)
+	w.await(10*election, "session", func() bool { return s.open })
+	return s
+}
+
+// keepRenewing renews from now on, as long as the process lives.
+func (p *program) keepRenewing(every time.Duration) {
+	p.renew()
+	p.at(p.lasts(every), func() { p.keepRenewing(every) })
+}
+
+func lockCommand(name string, s *simSession, handle uint64, wait bool) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: name, Session: s.id[:], Handle: handle, Wait: wait}}}
+}
+
+func unlockCommand(name string, s *simSession, handle, fence uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{Name: name, Session: s.id[:], Handle: handle, Fence: fence}}}
+}
+
+func closeCommand(s *simSession) *wire.Command {
+	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}
+}
