@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Promise: a TTL is a lower bound. No session ends before TTL after its last
@@ -22,6 +24,7 @@ func TestSessionFloor(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {
 				w := scriptedWorld(t, seed, 3, faults{}, c.holder, c.others, c.others)
 				w.register(0)
+				w.program(0).chatter()
 				for range 8 {
 					w.sessionOutlivesLeaders()
 				}
@@ -43,21 +46,34 @@ func (w *world) sessionOutlivesLeaders() {
 		})
 		w.pass(w.between(100*time.Millisecond, ttl/2))
 	}
-	w.await(ttl+2*election, "rest of the renewals", func() bool { return w.program(0).waiting == 0 })
-	for end := w.now + w.between(0, 2*ttl); w.now < end && s.ended == 0; {
+	w.await(ttl+2*election, "rest of the renewals", func() bool { return !w.program(0).renewing })
+	changes := w.between(-ttl, 2*ttl) // the one or the other stops first
+	for end := w.now + changes; w.now < end && s.ended == 0; {
 		w.changeLeader(0)
 		w.pass(w.between(100*time.Millisecond, ttl/2))
 	}
 	w.awaitLeader()
+	floor := s.sent + ttl // no clock here is fast
+	if s.ended == 0 {
+		floor = max(floor, w.history.office+ttl) // a new leader gives it in full
+	}
 	w.await(2*ttl+2*election, "end of the session", func() bool { return s.ended != 0 })
-	if floor := s.sent + ttl; s.ended < floor { // no clock here is fast
-		w.fail("a session ends at %v; its last renewal went at %v, so it lives until %v", s.ended, s.sent, floor)
+	if s.ended < floor {
+		w.fail("a session ends at %v; its last renewal went at %v, and it has to live until %v", s.ended, s.sent, floor)
 	}
 	rest := max(s.acked, w.history.office)
 	if late := rest + ttl + ttl*time.Duration(apart)/million + 2*election; s.ended > late {
 		w.fail("a session ends at %v; renewals and changes of leader stopped at %v, so it ends by %v", s.ended, rest, late)
 	}
 	w.program(0).lose()
+}
+
+// chatter is traffic that renews nothing: each entry carries group time, and is
+// an occasion to end a session too early.
+func (p *program) chatter() {
+	p.at(p.w.between(0, 100*time.Millisecond), func() {
+		p.submit(unlockCommand("nothing", &simSession{}, 1, 1), false, func(*wire.Reply) { p.chatter() })
+	})
 }
 
 // changeLeader has the leader hand over, or die, unless it is the one that is
