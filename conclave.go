@@ -24,6 +24,8 @@ type Node struct {
 	boot    uint64
 	events  *events
 	clock   clock
+	feeds   *feeds
+	gossip  *gossipCheck
 	handles atomic.Uint64 // numbers given to lock handles
 
 	attempt uint32 // of registering; the loop's, after Open
@@ -71,10 +73,12 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		log:      checked.Logger,
 		clock:    newClock(),
 		events:   newEvents(checked.Events, checked.Logger),
+		feeds:    newFeeds(),
 		sessions: make(map[wire.ID]*Session),
 		done:     make(chan struct{}),
 	}
 	n.renewal.node = n
+	n.gossip = newGossipCheck(n)
 	if checked.SessionTTL < 2*checked.ElectionTimeout {
 		n.log.Warn("SessionTTL is less than two election timeouts: a change of leader may cost holders their locks",
 			"ttl", checked.SessionTTL, "election", checked.ElectionTimeout)
@@ -114,6 +118,7 @@ func (n *Node) start(ctx context.Context, harness cluster.Harness) error {
 		return err
 	}
 	n.renewal.begin()
+	n.routines.Go(n.gossip.run)
 	return nil
 }
 
@@ -156,26 +161,34 @@ func (n *Node) register(ctx context.Context) error {
 
 func (n *Node) clusterConfig(harness cluster.Harness) cluster.Config {
 	return cluster.Config{
-		Name:          n.cfg.Name,
-		Group:         n.cfg.Group,
-		Dir:           n.cfg.Dir,
-		Listener:      n.cfg.Listener,
-		Advertise:     n.cfg.Advertise,
-		Join:          n.cfg.Join,
-		Expect:        n.cfg.Expect,
-		Voters:        n.cfg.Voters,
-		TLS:           n.cfg.TLS,
-		Insecure:      n.cfg.Insecure,
-		Dial:          n.cfg.Dial,
-		Heartbeat:     n.cfg.HeartbeatInterval,
-		Election:      n.cfg.ElectionTimeout,
-		Logger:        n.log,
-		MaxCalls:      n.cfg.Limits.Calls,
-		LoadMachine:   loadMachine,
-		Ended:         n.sessionEnded,
-		Restored:      n.restored,
-		LeaderChanged: n.events.leaderChanged,
-		Harness:       harness,
+		Name:        n.cfg.Name,
+		Group:       n.cfg.Group,
+		Dir:         n.cfg.Dir,
+		Listener:    n.cfg.Listener,
+		Advertise:   n.cfg.Advertise,
+		Join:        n.cfg.Join,
+		Expect:      n.cfg.Expect,
+		Voters:      n.cfg.Voters,
+		TLS:         n.cfg.TLS,
+		Insecure:    n.cfg.Insecure,
+		Dial:        n.cfg.Dial,
+		Heartbeat:   n.cfg.HeartbeatInterval,
+		Election:    n.cfg.ElectionTimeout,
+		Logger:      n.log,
+		MaxCalls:    n.cfg.Limits.Calls,
+		LoadMachine: loadMachine,
+		Ended:       n.sessionEnded,
+		Restored: func(m cluster.Machine) {
+			n.feeds.restored(m)
+			n.restored(m)
+		},
+		Changed: n.feeds.changed,
+		LeaderChanged: func(leader, term uint64) {
+			n.gossip.leaderChanged(leader)
+			n.events.leaderChanged(leader, term)
+		},
+		PresenceChanged: n.gossip.wake,
+		Harness:         harness,
 	}
 }
 

@@ -33,9 +33,19 @@ func (m *Member) Cancel(call Call) {
 // was acknowledged before. It blocks until then. After an error run may still
 // be running, so what it writes to must not be looked at.
 func (m *Member) Read(ctx context.Context, run func(Machine)) error {
+	return m.look(ctx, run, (*core).read)
+}
+
+// Look is Read at the state that this member has, however old it is. No other
+// member is asked.
+func (m *Member) Look(ctx context.Context, run func(Machine)) error {
+	return m.look(ctx, run, (*core).readHere)
+}
+
+func (m *Member) look(ctx context.Context, run func(Machine), read func(*core, Read) error) error {
 	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
 	m.mailbox.post(event{run: func(c *core) {
-		if err := c.read(r); err != nil {
+		if err := read(c, r); err != nil {
 			r.done <- err
 		}
 	}})

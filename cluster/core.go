@@ -89,15 +89,20 @@ type write struct {
 	responses []*raftpb.Message
 }
 
-// news is what the log says to this process, in the log's order: an outcome for
-// one of its calls, or the end of a session.
+// news is what the log says to this process, in the log's order: what an entry
+// has changed, an outcome for one of its calls, or the end of a session.
 type news struct {
-	call   Call // nil: ended
-	ticket wire.Ticket
-	reply  *wire.Reply
-	more   bool
-	ended  wire.Ended
+	keys    []wire.KeyChange
+	leaders []wire.LeaderChange
+	call    Call // nil, and nothing changed: ended
+	ticket  wire.Ticket
+	reply   *wire.Reply
+	more    bool
+	ended   wire.Ended
 }
+
+// isChange reports whether the news is of what an entry has changed.
+func (n *news) isChange() bool { return len(n.keys) > 0 || len(n.leaders) > 0 }
 
 const (
 	maxBatchBytes    = 1 << 20
@@ -226,6 +231,13 @@ func (c *core) read(r Read) error {
 		return ErrBusy
 	}
 	c.reads.waiting = append(c.reads.waiting, r)
+	return nil
+}
+
+// readHere asks for a read of what has been applied here. It runs behind the
+// news of that, so it sees no state that is ahead of what was reported.
+func (c *core) readHere(r Read) error {
+	c.out.reads = append(c.out.reads, r)
 	return nil
 }
 

@@ -31,7 +31,8 @@ type gossip struct {
 	meta  []byte                      // guarded by mu; what we say of ourselves
 	seen  map[string]*wire.GossipMeta // guarded by mu; alive processes by name
 	unmet error                       // guarded by mu; see whyUnmet
-	heard func(*wire.GossipMeta)      // called without mu
+	heard func(*wire.GossipMeta)      // of a process that is alive; called without mu
+	lost  func(*wire.GossipMeta)      // of one that is dead or has left; called without mu
 
 	answered time.Time // guarded by mu; when a probe of ours was last answered
 
@@ -51,11 +52,12 @@ const (
 	leaveTimeout = 3 * gossipInterval
 )
 
-func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard func(*wire.GossipMeta)) (*gossip, error) {
+func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard, lost func(*wire.GossipMeta)) (*gossip, error) {
 	g := &gossip{
 		changed: make(chan struct{}, 1),
 		seen:    make(map[string]*wire.GossipMeta),
 		heard:   heard,
+		lost:    lost,
 	}
 	if err := g.describe(self); err != nil {
 		return nil, err
@@ -206,6 +208,8 @@ func (g *gossip) note(n *memberlist.Node, alive bool) {
 	g.mu.Unlock()
 	if alive {
 		g.heard(meta)
+	} else {
+		g.lost(meta)
 	}
 	select {
 	case g.changed <- struct{}{}:

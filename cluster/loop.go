@@ -21,6 +21,7 @@ func (m *Member) loop() {
 			m.fail(fmt.Errorf("internal error: %v", r))
 		}
 	}()
+	m.cfg.Restored(m.core.machine)
 	ticker := time.NewTicker(m.cfg.Heartbeat)
 	defer ticker.Stop()
 	for {
@@ -104,11 +105,14 @@ func (m *Member) carryOut(out effects) {
 }
 
 func (m *Member) deliver(n news) {
-	if n.call == nil {
+	switch {
+	case n.isChange():
+		m.cfg.Changed(n.keys, n.leaders)
+	case n.call != nil:
+		n.call.Deliver(n.ticket, n.reply, n.more)
+	default:
 		m.cfg.Ended(n.ended)
-		return
 	}
-	n.call.Deliver(n.ticket, n.reply, n.more)
 }
 
 // forward hands commands to the leader. When they do not get there, they are

@@ -44,9 +44,18 @@ type Config struct {
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 
 	// These run on the loop's goroutine, in log order, and must not block.
-	Ended         func(wire.Ended) // a session has ended
-	Restored      func(Machine)    // a snapshot has replaced the machine
+
+	// Restored gets the machine that was loaded, before anything of it is
+	// reported, and later each one that a snapshot has put in its place. That
+	// one may have applied further entries; what they changed is reported next.
+	Restored      func(Machine)
+	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
+	Ended         func(wire.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
+
+	// PresenceChanged says that Presence may say something else. It runs on
+	// any goroutine, from before Start has returned on, and must not block.
+	PresenceChanged func()
 
 	Harness Harness
 }
@@ -70,6 +79,7 @@ type Member struct {
 	port     *transport.Transport
 	gossip   *gossip
 	book     *book
+	parted   parted
 	members  members
 	forming  forming
 	first    bool // the first founder of a group that has just been formed

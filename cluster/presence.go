@@ -43,7 +43,7 @@ func (m *Member) openPort() error {
 
 func (m *Member) openGossip() (err error) {
 	m.port.Start()
-	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.heard)
+	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.heard, m.lost)
 	if err == nil {
 		m.routine("join", m.join)
 	}
@@ -63,16 +63,31 @@ func (m *Member) meta() *wire.GossipMeta {
 	}
 }
 
-// heard takes what gossip says of a process. Only members of the group are
-// noted: anybody may gossip.
+// heard takes what gossip says of a process that is alive.
 func (m *Member) heard(meta *wire.GossipMeta) {
-	id := meta.GetMember()
-	if id == m.identity.member || !m.members.has(id) || !slices.Equal(meta.GetCluster(), m.identity.get().GetCluster()) {
+	if !m.isPeer(meta) {
 		return
 	}
-	if m.book.heard(id, meta.GetBoot(), meta.GetName(), meta.GetAdvertise()) {
+	if id := meta.GetMember(); m.book.heard(id, meta.GetBoot(), meta.GetName(), meta.GetAdvertise()) {
 		m.port.SetPeer(id, meta.GetAdvertise())
 	}
+	m.cfg.PresenceChanged()
+}
+
+// lost takes note of a process that gossip has declared dead, or that has left.
+func (m *Member) lost(meta *wire.GossipMeta) {
+	if !m.isPeer(meta) {
+		return
+	}
+	m.parted.add(meta.GetMember(), meta.GetBoot())
+	m.cfg.PresenceChanged()
+}
+
+// isPeer reports whether gossip speaks of another member of the group: anybody
+// may gossip.
+func (m *Member) isPeer(meta *wire.GossipMeta) bool {
+	id := meta.GetMember()
+	return id != m.identity.member && m.members.has(id) && slices.Equal(meta.GetCluster(), m.identity.get().GetCluster())
 }
 
 // PeerConnected is told by the port that a member has connected; it has shown

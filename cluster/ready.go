@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
 
@@ -138,6 +139,16 @@ func (c *core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	result := c.machine.Apply(e.GetIndex(), e.GetTerm(), batch)
 	c.digests.add(e.GetIndex(), result.Changes)
 	op.Changes = append(op.Changes, result.Changes...)
+	c.tell(result)
+	return nil
+}
+
+// tell hands out what an entry yielded. Its changes come first: whoever is
+// woken by an outcome finds the feeds at least as new.
+func (c *core) tell(result wire.Result) {
+	if n := (news{keys: result.Keys, leaders: result.Leaders}); n.isChange() {
+		c.out.news = append(c.out.news, n)
+	}
 	for _, o := range result.Outcomes {
 		if o.Ticket.Incarnation != c.incarnation {
 			continue
@@ -152,7 +163,6 @@ func (c *core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	for _, ended := range result.Ended {
 		c.out.news = append(c.out.news, news{ended: ended})
 	}
-	return nil
 }
 
 // reconfigure applies a change of the membership. Nothing proposes one yet;

@@ -58,16 +58,22 @@ func (r *rig) settle() (messages []*raftpb.Message) {
 		if len(out.writes) == 0 {
 			return messages
 		}
-		for _, w := range out.writes {
-			if w.op == nil {
-				continue
-			}
-			if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
-				r.t.Fatal(err)
-			}
-		}
-		r.stored(out.writes, nil)
+		r.carry(out.writes)
 	}
+}
+
+// carry does what the disk's writer does.
+func (r *rig) carry(writes []write) {
+	r.t.Helper()
+	for _, w := range writes {
+		if w.op == nil {
+			continue
+		}
+		if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.stored(writes, nil)
 }
 
 func message(kind raftpb.MessageType, from, term uint64, more ...func(*raftpb.Message)) *raftpb.Message {
