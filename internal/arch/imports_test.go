@@ -35,6 +35,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
+	"github.com/google/btree":              {"internal/machine"}, // memberlist brings it anyway
 	"google.golang.org/protobuf":           {".", "cluster", "cluster/transport", "raftlog", "internal/machine", "internal/wire"},
 	"golang.org/x/sys/unix":                {"."}, // the clock that suspend does not stop; Pebble brings the module anyway
 	"go.uber.org/goleak":                   {"conclavetest"},

@@ -21,7 +21,7 @@ const machine = "internal/machine"
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
-	"google.golang.org/protobuf/proto", module + "/internal/wire",
+	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire",
 }
 
 // The machine is a pure function of the log: two members that applied the same

@@ -6,23 +6,30 @@ import (
 	"slices"
 )
 
-// advance moves group time forward, never back, and fires what has become due: first all
-// sessions together, then lock-delays, then incarnations. Sessions go first
-// so that the end of a delay is never a grant to a session that is dead at
-// the same moment.
+// advance moves group time forward, never back, and fires what has become due:
+// first all sessions together, whether by their own time or by a check's, then
+// lock-delays, then incarnations. Sessions go first so that the end of a delay
+// is never a grant to a session that is dead at the same moment.
 func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
-	m.endSessions(m.dueSessions(), invalidated)
+	overdue := m.overdueChecks()
+	due := m.dueSessions()
+	if len(overdue) > 0 {
+		due = append(due, slices.DeleteFunc(m.dependents(overdue...), m.isDue)...)
+	}
+	m.endSessions(due, invalidated)
 	m.endDelays()
 	m.forgetSilent()
 }
 
-// startTerm gives every session a full TTL again: while there was no leader
-// nobody could renew. Lock-delays run on; they wait for no one's renewal.
+// startTerm gives every session and every check a full TTL again: while there
+// was no leader nobody could renew. Lock-delays run on; they wait for no one's
+// renewal.
 func (m *Machine) startTerm() {
 	for _, inc := range m.incarnations {
 		m.renewed(inc)
 	}
+	m.refreshChecks()
 }
 
 // NextDeadline returns the earliest group time at which applying a batch would
@@ -33,7 +40,10 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 		at, ok = min(at, inc.deadline()), true
 	}
 	if len(m.delays) > 0 {
-		at, ok = min(at, m.delays[0].delayUntil), true
+		at, ok = min(at, m.delays[0].ends()), true
+	}
+	if len(m.checkups) > 0 {
+		at, ok = min(at, m.checkups[0].deadline()), true
 	}
 	if !ok {
 		return 0, false
@@ -41,12 +51,14 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	return at, true
 }
 
+func (m *Machine) isDue(s *session) bool { return s.ttl != 0 && s.deadline() <= m.now }
+
 // dueSessions returns the sessions whose deadline has come, by deadline.
 func (m *Machine) dueSessions() []*session {
 	var due []*session
 	for _, inc := range m.incarnations {
 		for _, c := range inc.classes {
-			if after(inc.renewed, c.ttl) > m.now {
+			if c.ttl == never || after(inc.renewed, c.ttl) > m.now {
 				break // classes are by TTL: the others are later still
 			}
 			due = c.sessions.appendTo(due)
@@ -58,18 +70,8 @@ func (m *Machine) dueSessions() []*session {
 	return due
 }
 
-// endDelays grants or drops the locks whose lock-delay is over, by the end of
-// the delay, then by name.
-func (m *Machine) endDelays() {
-	for len(m.delays) > 0 && m.delays[0].delayUntil <= m.now {
-		l := m.delays.pop()
-		l.delayUntil = 0
-		m.grantHead(l)
-	}
-}
-
 // forgetSilent drops the incarnations that were silent for their TTL and have
-// no session left.
+// no session left that ends by time.
 func (m *Machine) forgetSilent() {
 	var silent []*incarnation
 	for _, inc := range m.incarnations {

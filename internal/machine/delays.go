@@ -5,29 +5,43 @@ import (
 	"container/heap"
 )
 
-// delays holds the locks under a lock-delay, the first to end on top. A lock
-// leaves it only when its delay ends: until then nobody can acquire it.
-type delays []*lock
+// delayed is what a lock-delay keeps from being acquired: a lock or election,
+// permits, or a key. It stays so until its delay ends.
+type delayed interface {
+	ends() int64
+	durable() string // its key
+	over(*Machine)
+}
 
-func (d *delays) push(l *lock) { heap.Push((*delayHeap)(d), l) }
-func (d *delays) pop() *lock   { return heap.Pop((*delayHeap)(d)).(*lock) }
+// delays holds what is under a lock-delay, the first to end on top.
+type delays []delayed
+
+func (d *delays) push(x delayed) { heap.Push((*delayHeap)(d), x) }
+func (d *delays) pop() delayed   { return heap.Pop((*delayHeap)(d)).(delayed) }
 
 // delayHeap is what container/heap asks for.
-type delayHeap []*lock
+type delayHeap []delayed
 
 func (h delayHeap) Len() int      { return len(h) }
 func (h delayHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *delayHeap) Push(x any)   { *h = append(*h, x.(*lock)) }
+func (h *delayHeap) Push(x any)   { *h = append(*h, x.(delayed)) }
 
 func (h delayHeap) Less(i, j int) bool {
 	a, b := h[i], h[j]
-	return cmp.Or(cmp.Compare(a.delayUntil, b.delayUntil), cmp.Compare(a.key, b.key)) < 0
+	return cmp.Or(cmp.Compare(a.ends(), b.ends()), cmp.Compare(a.durable(), b.durable())) < 0
 }
 
 func (h *delayHeap) Pop() any {
 	last := len(*h) - 1
-	l := (*h)[last]
+	x := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	return l
+	return x
+}
+
+// endDelays ends the lock-delays that are over, by their end, then by key.
+func (m *Machine) endDelays() {
+	for len(m.delays) > 0 && m.delays[0].ends() <= m.now {
+		m.delays.pop().over(m)
+	}
 }

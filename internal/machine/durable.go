@@ -14,15 +14,40 @@ import (
 const (
 	machineKey = "m" // MachineState
 
-	memoryKind      = 'M' // + member                        MemberState
-	incarnationKind = 'i' // + incarnation                   IncarnationState
-	lockKind        = 'l' // + name                          LockState
-	sessionKind     = 's' // + session                       SessionState
-	ticketKind      = 't' // + incarnation + sequence number Reply
-	waiterKind      = 'w' // + name + NUL + position         WaiterState
+	memoryKind      = 'M' // + member                          MemberState
+	checkKind       = 'c' // + member + name                   CheckRecord
+	incarnationKind = 'i' // + incarnation                     IncarnationState
+	sessionKind     = 's' // + session                         SessionState
+	lockKind        = 'l' // + name                            LockState
+	electionKind    = 'e' // + name                            LockState
+	semaphoreKind   = 'S' // + name                            SemaphoreState
+	permitKind      = 'p' // + name + NUL + fence              PermitState
+	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
+	entryKind       = 'k' // + key                             KeyState
+	keyDelayKind    = 'd' // + key                             KeyDelayState
+	ticketKind      = 't' // + incarnation + sequence number   Reply
 )
 
-func lockKey(name string) string { return string(lockKind) + name }
+func lockKey(election bool, name string) string {
+	if election {
+		return string(electionKind) + name
+	}
+	return string(lockKind) + name
+}
+
+func semaphoreKey(name string) string { return string(semaphoreKind) + name }
+func entryKey(key string) string      { return string(entryKind) + key }
+
+// spaceKey is the durable key of what a name names in a space.
+func spaceKey(space wire.Space, name string) (key string, ok bool) {
+	switch space {
+	case wire.Space_LOCK, wire.Space_ELECTION:
+		return lockKey(space == wire.Space_ELECTION, name), true
+	case wire.Space_SEMAPHORE:
+		return semaphoreKey(name), true
+	}
+	return "", false
+}
 
 func ticketKey(t wire.Ticket) string {
 	b := make([]byte, 0, 1+len(t.Incarnation)+8)
@@ -38,11 +63,17 @@ func (inc *incarnation) key() string { return string(incarnationKind) + string(i
 
 func (s *session) key() string { return string(sessionKind) + string(s.id[:]) }
 
-func (w *waiter) key() string {
-	name := w.lock.name()
-	b := make([]byte, 0, 1+len(name)+1+8)
-	b = append(append(append(b, waiterKind), name...), 0)
-	return string(binary.BigEndian.AppendUint64(b, w.position))
+func (c *check) key() string {
+	return string(binary.BigEndian.AppendUint64([]byte{checkKind}, c.member.member)) + c.name
+}
+
+func (w *waiter) key() string { return numbered(waiterKind, w.of(), w.position) }
+func (p *permit) key() string { return numbered(permitKind, p.semaphore.name(), p.fence) }
+
+func numbered(kind byte, of string, n uint64) string {
+	b := make([]byte, 0, 1+len(of)+1+8)
+	b = append(append(append(b, kind), of...), 0)
+	return string(binary.BigEndian.AppendUint64(b, n))
 }
 
 // stored is an outcome in its incarnation's window.
@@ -54,11 +85,12 @@ func (m *Machine) state() proto.Message {
 	return &wire.MachineState{
 		Version: wire.StateVersion, Now: m.now,
 		Fences: m.fences, Epoch: m.epoch, Positions: m.positions,
+		Changes: m.keys.changes, LockFloor: m.keys.lockFloor, LockFloorAt: m.keys.lockFloorAt,
 	}
 }
 
 func (k *memory) state() proto.Message {
-	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:]}
+	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent}
 }
 
 func (inc *incarnation) state() proto.Message {
@@ -67,30 +99,74 @@ func (inc *incarnation) state() proto.Message {
 	}
 }
 
-func (s *session) state() proto.Message {
-	return &wire.SessionState{
-		Name: s.name, Incarnation: s.incarnation.id[:], Member: s.incarnation.member,
-		Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
-	}
+func (c *check) state() proto.Message {
+	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed}
 }
 
-func (l *lock) state() proto.Message {
-	st := &wire.LockState{
-		Handle: l.handle, Holds: l.holds, Fence: l.fence,
-		Seq: l.ticket.Seq, DelayUntil: l.delayUntil,
+func (s *session) state() proto.Message {
+	st := &wire.SessionState{
+		Name: s.name, Member: s.member, Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
+		Behavior: s.behavior, Checks: s.checks,
 	}
-	if l.owner != nil {
-		st.Session = l.owner.id[:]
-	}
-	if l.ticket != (wire.Ticket{}) {
-		st.Incarnation = l.ticket.Incarnation[:]
+	if s.incarnation != nil {
+		st.Incarnation = s.incarnation.id[:]
 	}
 	return st
 }
 
+func (l *lock) state() proto.Message {
+	st := &wire.LockState{
+		Handle: l.handle, Holds: l.holds, Fence: l.fence, Left: l.left, DelayUntil: l.delayUntil,
+	}
+	if l.owner != nil {
+		st.Session = l.owner.id[:]
+	}
+	if l.leader != nil {
+		st.Value = l.leader.Value
+	}
+	st.Incarnation, st.Seq = ticketState(l.ticket)
+	return st
+}
+
+func (s *semaphore) state() proto.Message {
+	return &wire.SemaphoreState{Limit: s.limit, Resized: s.resized}
+}
+
+func (p *permit) state() proto.Message {
+	st := &wire.PermitState{Permits: p.n, Left: p.left, DelayUntil: p.delayUntil}
+	if p.owner != nil {
+		st.Session = p.owner.id[:]
+	}
+	st.Incarnation, st.Seq = ticketState(p.ticket)
+	return st
+}
+
+func ticketState(t wire.Ticket) (incarnation []byte, seq uint64) {
+	if t == (wire.Ticket{}) {
+		return nil, 0
+	}
+	return t.Incarnation[:], t.Seq
+}
+
 func (w *waiter) state() proto.Message {
 	return &wire.WaiterState{
-		Session: w.session.id[:], Handle: w.handle,
+		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value,
 		Incarnation: w.incarnation.id[:], Seq: w.seq,
 	}
 }
+
+// entry is a key's entry as a record.
+type entry struct{ *wire.Entry }
+
+func (e entry) state() proto.Message {
+	st := &wire.KeyState{
+		Value: e.Value, Flags: e.Flags, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+		LockIndex: e.LockIndex, Fence: e.Fence,
+	}
+	if !e.Session.IsZero() {
+		st.Session = e.Session[:]
+	}
+	return st
+}
+
+func (d *keyDelay) state() proto.Message { return &wire.KeyDelayState{Until: d.until} }

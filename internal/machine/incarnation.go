@@ -29,12 +29,14 @@ type memory struct {
 	boot        uint64
 	attempt     uint32
 	incarnation wire.ID // the last
+	silent      bool    // gossip has declared it dead
+	checks      map[string]*check
 }
 
 // deadline is when something of the incarnation falls due: the first of its
-// sessions, or else the incarnation itself.
+// sessions that end by time, or else the incarnation itself.
 func (inc *incarnation) deadline() int64 {
-	if len(inc.classes) > 0 {
+	if len(inc.classes) > 0 && inc.classes[0].ttl != never {
 		return after(inc.renewed, inc.classes[0].ttl)
 	}
 	return after(inc.renewed, inc.ttl)
@@ -87,7 +89,7 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
 	m.insert(inc)
 	m.renewed(inc)
-	m.remember(&memory{member: c.Member, boot: c.Boot, attempt: c.Attempt, incarnation: id})
+	m.remember(c, id)
 	return m.reply(wire.Code_OK)
 }
 
@@ -96,9 +98,20 @@ func (k *memory) precedes(c *wire.Register) bool {
 	return cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
 }
 
-func (m *Machine) remember(k *memory) {
-	m.members[k.member] = k
+// remember notes the member's latest start. That it has registered shows that it
+// is alive, whatever gossip said of an earlier one.
+func (m *Machine) remember(c *wire.Register, id wire.ID) {
+	k := m.members[c.Member]
+	if k == nil {
+		k = newMemory(c.Member)
+		m.members[c.Member] = k
+	}
+	k.boot, k.attempt, k.incarnation, k.silent = c.Boot, c.Attempt, id, false
 	m.dirty.put(k.key(), k)
+}
+
+func newMemory(member uint64) *memory {
+	return &memory{member: member, checks: make(map[string]*check)}
 }
 
 // insert puts an incarnation at its place.
@@ -114,19 +127,33 @@ func (m *Machine) renewed(inc *incarnation) {
 	m.dirty.put(inc.key(), inc)
 }
 
-// drop ends an incarnation: its sessions, its places in queues that it joined
-// under sessions of others, its stored outcomes.
+// drop ends an incarnation: its sessions, but for those without a TTL, which
+// wait to be attached by another; its places in queues that it joined under
+// sessions of others; its stored outcomes.
 func (m *Machine) drop(inc *incarnation, how ending) {
-	var bound []*session
+	var ending, staying []*session
 	for _, c := range inc.classes {
-		bound = c.sessions.appendTo(bound)
+		if c.ttl == never {
+			staying = c.sessions.appendTo(staying)
+		} else {
+			ending = c.sessions.appendTo(ending)
+		}
 	}
-	slices.SortFunc(bound, byCreation)
-	m.endSessions(bound, how)
+	slices.SortFunc(ending, byCreation)
+	m.endSessions(ending, how)
+	slices.SortFunc(staying, byCreation)
+	for _, s := range staying {
+		inc.unbind(s)
+		s.incarnation = nil
+		m.dirty.put(s.key(), s)
+	}
+	var shortened shortened
 	for _, w := range byPosition(inc.waiting) {
 		m.dequeue(w)
 		m.settle(w, m.reply(wire.Code_WITHDRAWN))
+		shortened.by(w)
 	}
+	m.serveAll(shortened)
 	m.raiseFloor(inc, math.MaxUint64)
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Delete(m.incarnations, i, i+1)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -55,6 +56,36 @@ func (m *Machine) checkLabel(name string) *wire.Reply {
 		return m.refuse(wire.Code_TOO_LARGE, "the name is too long; give at most 512 bytes")
 	case strings.IndexByte(name, 0) >= 0:
 		return m.refuse(wire.Code_INVALID, "the name contains a NUL byte")
+	}
+	return nil
+}
+
+// checkOpening returns nil or the refusal of a session's settings.
+func (m *Machine) checkOpening(c *wire.OpenSession) *wire.Reply {
+	if r := m.checkLabel(c.Name); r != nil {
+		return r
+	}
+	if c.Ttl != 0 {
+		if r := m.checkTTL(c.Ttl); r != nil {
+			return r
+		}
+	}
+	if r := m.checkLockDelay(c.LockDelay); r != nil {
+		return r
+	}
+	if c.Behavior != wire.Behavior_RELEASE && c.Behavior != wire.Behavior_DELETE {
+		return m.refuse(wire.Code_INVALID, "the behavior is not known to this version")
+	}
+	if len(c.Checks) > MaxSessionChecks {
+		return m.refuse(wire.Code_TOO_LARGE, "the session depends on too many checks; give at most 16")
+	}
+	for i, name := range c.Checks {
+		if r := m.checkName(name); r != nil {
+			return r
+		}
+		if slices.Contains(c.Checks[:i], name) {
+			return m.refuse(wire.Code_INVALID, "a check is named twice")
+		}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func (ld *loader) link() error {
 	if ld.version == 0 && ld.pairs > 0 {
 		return errAbsent
 	}
-	for _, join := range []func() error{ld.linkSessions, ld.linkLocks, ld.linkWaiters, ld.linkTickets} {
+	for _, join := range []func() error{ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkPermits, ld.linkWaiters, ld.linkKeys, ld.linkTickets} {
 		if err := join(); err != nil {
 			return err
 		}
@@ -22,14 +22,37 @@ func (ld *loader) link() error {
 	return nil
 }
 
+func (ld *loader) linkIncarnations() error {
+	for _, inc := range ld.m.incarnations {
+		if ld.m.members[inc.member] == nil {
+			return fmt.Errorf("incarnation %s: %w", inc.id, errLoose)
+		}
+	}
+	return nil
+}
+
+func (ld *loader) linkChecks() error {
+	for _, p := range ld.checks {
+		c := p.of
+		if c.member = ld.m.members[p.state]; c.member == nil {
+			return fmt.Errorf("check %q: %w", c.name, errLoose)
+		}
+		c.member.checks[c.name] = c
+		ld.m.checkups.schedule(c)
+	}
+	return nil
+}
+
 func (ld *loader) linkSessions() error {
 	for _, p := range ld.sessions {
+		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 && ld.m.members[p.of.member] != nil {
+			continue // its process is gone
+		}
 		id, _ := wire.IDFrom(p.state.Incarnation)
 		inc := ld.m.incarnation(id)
-		if inc == nil || inc.member != p.state.Member {
+		if inc == nil || inc.member != p.of.member {
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
-		p.of.incarnation = inc
 		inc.bind(p.of)
 	}
 	return nil
@@ -40,7 +63,7 @@ func (ld *loader) linkSessions() error {
 func (ld *loader) linkLocks() error {
 	m := ld.m
 	slices.SortFunc(ld.locks, func(a, b pending[lock, *wire.LockState]) int {
-		return cmp.Compare(a.of.fence, b.of.fence)
+		return cmp.Or(cmp.Compare(a.of.fence, b.of.fence), cmp.Compare(a.of.key, b.of.key))
 	})
 	last := uint64(0)
 	for _, p := range ld.locks {
@@ -60,6 +83,43 @@ func (ld *loader) linkLocks() error {
 		last = l.fence
 		l.owner = m.sessions[id]
 		l.owner.holds.push(&l.held, l)
+		if l.isElection() {
+			l.elect(p.state.Value)
+		}
+	}
+	return nil
+}
+
+// linkPermits gives semaphores and sessions their permits in the order of the
+// fences.
+func (ld *loader) linkPermits() error {
+	m := ld.m
+	slices.SortFunc(ld.permits, func(a, b pending[permit, *wire.PermitState]) int {
+		return cmp.Or(cmp.Compare(a.of.fence, b.of.fence), cmp.Compare(a.at, b.at))
+	})
+	last := uint64(0)
+	for _, x := range ld.permits {
+		p := x.of
+		p.semaphore = m.semaphores[x.at]
+		id, held := wire.IDFrom(x.state.Session)
+		if held {
+			p.owner = m.sessions[id]
+		}
+		switch {
+		case p.semaphore == nil, held && p.owner == nil:
+			return fmt.Errorf("permit of %q: %w", x.at, errLoose)
+		case held != (p.delayUntil == 0), p.n == 0:
+			return fmt.Errorf("permit of %q: it is neither held nor held back", x.at)
+		case p.fence <= last || p.fence > m.fence():
+			return fmt.Errorf("permit of %q: the fence was not given out, or twice", x.at)
+		}
+		last = p.fence
+		p.semaphore.add(p)
+		if held {
+			p.owner.permits.push(&p.inSession, p)
+		} else {
+			m.delays.push(p)
+		}
 	}
 	return nil
 }
@@ -74,17 +134,47 @@ func (ld *loader) linkWaiters() error {
 		w := p.of
 		id, _ := wire.IDFrom(p.state.Session)
 		caller, _ := wire.IDFrom(p.state.Incarnation)
-		w.lock, w.session, w.incarnation = m.locks[p.lock], m.sessions[id], m.incarnation(caller)
-		if w.lock == nil || w.session == nil || w.incarnation == nil {
-			return fmt.Errorf("waiter for %q: %w", p.lock, errLoose)
+		w.session, w.incarnation = m.sessions[id], m.incarnation(caller)
+		if !ld.linkQueue(w, p.at) || w.session == nil || w.incarnation == nil {
+			return fmt.Errorf("waiter for %q: %w", p.at, errLoose)
 		}
 		same := i > 0 && ld.waiters[i-1].of.position == w.position
 		if same || w.position > m.positions || w.incarnation.waiting[w.seq] != nil {
-			return fmt.Errorf("waiter for %q: the place was not given out, or twice", p.lock)
+			return fmt.Errorf("waiter for %q: the place was not given out, or twice", p.at)
 		}
 		w.join()
 	}
 	return nil
+}
+
+// linkQueue finds what w waits for by its durable key.
+func (ld *loader) linkQueue(w *waiter, key string) bool {
+	switch name := key[1:]; key[0] {
+	case lockKind:
+		w.lock = ld.m.locks[name]
+	case electionKind:
+		w.lock = ld.m.elections[name]
+	case semaphoreKind:
+		w.semaphore = ld.m.semaphores[name]
+	}
+	return w.lock != nil || w.semaphore != nil
+}
+
+// linkKeys gives sessions the keys that they have locked.
+func (ld *loader) linkKeys() (err error) {
+	m := ld.m
+	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+		switch {
+		case e.ModifyIndex > m.keys.changes || e.CreateIndex > e.ModifyIndex:
+			err = fmt.Errorf("key %q: the index was not given out", e.Key)
+		case !e.Session.IsZero() && m.sessions[e.Session] == nil:
+			err = fmt.Errorf("key %q: %w", e.Key, errLoose)
+		default:
+			m.bindKey(nil, e)
+		}
+		return err == nil
+	})
+	return err
 }
 
 func (ld *loader) linkTickets() error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -47,8 +46,10 @@ type loader struct {
 	version  uint32 // 0: none read
 	pairs    int
 	err      error
+	checks   []pending[check, uint64] // with the member
 	sessions []pending[session, *wire.SessionState]
 	locks    []pending[lock, *wire.LockState]
+	permits  []pending[permit, *wire.PermitState]
 	waiters  []pending[waiter, *wire.WaiterState]
 	tickets  []pending[wire.Ticket, *wire.Reply]
 }
@@ -57,7 +58,7 @@ type loader struct {
 type pending[T, S any] struct {
 	of    *T
 	state S
-	lock  string // of a waiter
+	at    string // what a waiter waits for, or the semaphore's name of a permit
 }
 
 var (
@@ -80,14 +81,24 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.machine(rest, value)
 	case memoryKind:
 		return ld.memory(rest, value)
+	case checkKind:
+		return ld.check(rest, value)
 	case incarnationKind:
 		return ld.incarnation(rest, value)
 	case sessionKind:
 		return ld.session(rest, value)
-	case lockKind:
-		return ld.lock(rest, value)
+	case lockKind, electionKind:
+		return ld.lock(key, value)
+	case semaphoreKind:
+		return ld.semaphore(rest, value)
+	case permitKind:
+		return ld.permit(rest, value)
 	case waiterKind:
 		return ld.waiter(rest, value)
+	case entryKind:
+		return ld.entry(rest, value)
+	case keyDelayKind:
+		return ld.keyDelay(rest, value)
 	case ticketKind:
 		return ld.ticket(rest, value)
 	}
@@ -108,6 +119,7 @@ func (ld *loader) machine(rest string, value []byte) error {
 	}
 	m := ld.m
 	m.now, m.fences, m.epoch, m.positions = st.Now, st.Fences, st.Epoch, st.Positions
+	m.keys.changes, m.keys.lockFloor, m.keys.lockFloorAt = st.Changes, st.LockFloor, st.LockFloorAt
 	return nil
 }
 
@@ -124,7 +136,26 @@ func (ld *loader) memory(rest string, value []byte) error {
 	if ld.m.members[member] != nil {
 		return errTwice
 	}
-	ld.m.members[member] = &memory{member: member, boot: st.Boot, attempt: st.Attempt, incarnation: id}
+	k := newMemory(member)
+	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
+	ld.m.members[member] = k
+	return nil
+}
+
+func (ld *loader) check(rest string, value []byte) error {
+	var st wire.CheckRecord
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	if len(rest) <= 8 {
+		return errShape
+	}
+	if st.Ttl != 0 && (st.Ttl < MinTTL || st.Ttl > MaxTTL) || st.Refreshed < 0 ||
+		st.State < wire.CheckState_PASSING || st.State > wire.CheckState_CRITICAL {
+		return errRange
+	}
+	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed, at: -1}
+	ld.checks = append(ld.checks, pending[check, uint64]{of: c, state: binary.BigEndian.Uint64([]byte(rest[:8]))})
 	return nil
 }
 
@@ -157,52 +188,18 @@ func (ld *loader) session(rest string, value []byte) error {
 	switch {
 	case !ok:
 		return errShape
-	case st.Ttl < MinTTL || st.Ttl > MaxTTL || st.LockDelay < 0 || st.LockDelay > MaxLockDelay:
+	case st.Ttl != 0 && (st.Ttl < MinTTL || st.Ttl > MaxTTL), st.LockDelay < 0, st.LockDelay > MaxLockDelay,
+		st.Behavior != wire.Behavior_RELEASE && st.Behavior != wire.Behavior_DELETE, len(st.Checks) > MaxSessionChecks:
 		return errRange
 	case ld.m.sessions[id] != nil:
 		return errTwice
 	}
-	s := &session{id: id, name: st.Name, ttl: st.Ttl, lockDelay: st.LockDelay, createIndex: st.CreateIndex}
+	s := &session{
+		id: id, name: st.Name, member: st.Member, ttl: st.Ttl, lockDelay: st.LockDelay,
+		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex,
+	}
 	ld.m.sessions[id] = s
 	ld.sessions = append(ld.sessions, pending[session, *wire.SessionState]{of: s, state: st})
-	return nil
-}
-
-func (ld *loader) lock(rest string, value []byte) error {
-	st := new(wire.LockState)
-	if err := proto.Unmarshal(value, st); err != nil {
-		return err
-	}
-	l := &lock{
-		key: lockKey(rest), handle: st.Handle, holds: st.Holds, fence: st.Fence, delayUntil: st.DelayUntil,
-	}
-	l.ticket.Seq = st.Seq
-	if st.Seq != 0 {
-		id, ok := wire.IDFrom(st.Incarnation)
-		if !ok {
-			return errShape
-		}
-		l.ticket.Incarnation = id
-	}
-	if ld.m.locks[rest] != nil {
-		return errTwice
-	}
-	ld.m.locks[rest] = l
-	ld.locks = append(ld.locks, pending[lock, *wire.LockState]{of: l, state: st})
-	return nil
-}
-
-func (ld *loader) waiter(rest string, value []byte) error {
-	st := new(wire.WaiterState)
-	if err := proto.Unmarshal(value, st); err != nil {
-		return err
-	}
-	name, position, ok := strings.Cut(rest, "\x00")
-	if !ok || len(position) != 8 {
-		return errShape
-	}
-	w := &waiter{handle: st.Handle, seq: st.Seq, position: binary.BigEndian.Uint64([]byte(position))}
-	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, lock: name})
 	return nil
 }
 

@@ -1,45 +1,64 @@
 package machine
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"cmp"
 
-// lock exists while it is held, or delayed; those who wait do so for one of the
-// two. Its owner is a handle of a session: two handles of one session exclude
-// each other.
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// lock is a lock or an election. It exists while it is held, or delayed; those
+// who wait do so for one of the two. Its owner is a handle of a session: two
+// handles of one session exclude each other.
 type lock struct {
 	key        string // durable; the name follows its first byte
 	owner      *session
 	handle     uint64
 	holds      uint32
+	left       bool // by a process that is gone: it has no handle
 	fence      uint64
-	ticket     wire.Ticket // by which the hold began; zero once withdrawn
-	delayUntil int64       // 0 is no delay
+	ticket     wire.Ticket  // by which the hold began; zero once withdrawn
+	leader     *wire.Leader // of an election that is held
+	delayUntil int64        // 0 is no delay
 	queue      list[waiter]
 	held       link[lock] // in owner.holds
 }
 
 func (l *lock) name() string { return l.key[1:] }
 
+func (l *lock) isElection() bool { return l.key[0] == electionKind }
+
 func (l *lock) ownedBy(s *session, handle uint64) bool {
-	return l.owner == s && l.handle == handle
+	return l.owner == s && l.handle == handle && !l.left
+}
+
+// space is where locks, or elections, are found by name.
+func (m *Machine) space(election bool) map[string]*lock {
+	if election {
+		return m.elections
+	}
+	return m.locks
 }
 
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
-	if r := m.checkName(c.Name); r != nil {
+	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c)); r != nil {
 		return r
 	}
 	s, refusal := m.live(c.Session)
 	if s == nil {
 		return refusal
 	}
-	l := m.locks[c.Name]
+	l := m.space(c.Election)[c.Name]
 	mine := l != nil && l.ownedBy(s, c.Handle)
+	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, incarnation: inc, seq: seq}
 	switch {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
 	case mine && c.Reentrant:
 		return m.reenter(l, c.Limit)
+	case l != nil && l.owner == s && l.left:
+		return m.takeOver(l, w)
 	case l == nil || c.Wait:
-		return m.newPlace(&waiter{session: s, handle: c.Handle, incarnation: inc, seq: seq}, l, c.Name)
+		return m.newPlace(w, c)
 	case l.owner != nil:
 		return m.reply(wire.Code_LOCKED)
 	}
@@ -49,20 +68,32 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 }
 
 // newPlace grants a lock that does not exist, or queues for one that does.
-func (m *Machine) newPlace(w *waiter, l *lock, name string) *wire.Reply {
-	switch {
-	case w.session.places() >= MaxPlaces:
-		return m.refuse(wire.Code_TOO_LARGE, "the session holds and awaits too many locks")
-	case l != nil && l.queue.len >= MaxWaiters:
-		return m.refuse(wire.Code_TOO_LARGE, "too many wait for the lock")
-	case l != nil:
-		m.enqueue(l, w)
-		return m.reply(wire.Code_QUEUED)
-	case m.fences >= maxFences:
+func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
+	if r := m.mayHaveMore(w.session); r != nil {
+		return r
+	}
+	if w.lock != nil {
+		if r := m.mayJoin(&w.lock.queue); r != nil {
+			return r
+		}
+		return m.enqueue(w)
+	}
+	if m.fences >= maxFences {
 		return m.exhausted()
 	}
-	l = &lock{key: lockKey(name)}
-	m.locks[l.name()] = l
+	l := &lock{key: lockKey(c.Election, c.Name)}
+	m.space(c.Election)[l.name()] = l
+	return m.grant(l, w)
+}
+
+// takeOver gives a hold that a former process has left behind to the session's
+// present one. The lock is not free in between, so nobody who waits is passed
+// over; the fence is new, in case that the former process still acts.
+func (m *Machine) takeOver(l *lock, w *waiter) *wire.Reply {
+	if m.fences >= maxFences {
+		return m.exhausted()
+	}
+	l.owner.holds.remove(&l.held)
 	return m.grant(l, w)
 }
 
@@ -83,14 +114,24 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l := m.locks[c.Name]
-	switch {
-	case l == nil || !l.ownedBy(s, c.Handle):
-		return m.reply(wire.Code_NOT_HELD)
-	case l.fence != c.Fence:
-		return m.reply(wire.Code_OWNERSHIP_LOST)
+	l, refusal := m.holdOf(s, c.Election, c.Name, c.Handle, c.Fence)
+	if l == nil {
+		return refusal
 	}
 	return m.giveBack(l)
+}
+
+// holdOf returns the lock that the handle holds under the fence, or the refusal
+// of a command by its holder.
+func (m *Machine) holdOf(s *session, election bool, name string, handle, fence uint64) (*lock, *wire.Reply) {
+	l := m.space(election)[name]
+	switch {
+	case l == nil || !l.ownedBy(s, handle):
+		return nil, m.reply(wire.Code_NOT_HELD)
+	case l.fence != fence:
+		return nil, m.reply(wire.Code_OWNERSHIP_LOST)
+	}
+	return l, nil
 }
 
 // giveBack takes one hold from the owner; with the last the lock is handed on.
@@ -108,13 +149,25 @@ func (m *Machine) giveBack(l *lock) *wire.Reply {
 // after the delay.
 func (m *Machine) release(l *lock, delay int64) {
 	l.owner.holds.remove(&l.held)
-	l.owner, l.handle, l.holds, l.fence, l.ticket = nil, 0, 0, 0, wire.Ticket{}
+	l.owner, l.handle, l.holds, l.left, l.fence, l.ticket, l.leader = nil, 0, 0, false, 0, wire.Ticket{}, nil
 	if delay > 0 {
 		l.delayUntil = after(m.now, delay)
 		m.delays.push(l)
 		m.dirty.put(l.key, l)
-		return
+	} else {
+		m.grantHead(l)
 	}
+	if l.isElection() && l.owner == nil {
+		m.leads(l)
+	}
+}
+
+func (l *lock) ends() int64     { return l.delayUntil }
+func (l *lock) durable() string { return l.key }
+
+// over ends the lock-delay.
+func (l *lock) over(m *Machine) {
+	l.delayUntil = 0
 	m.grantHead(l)
 }
 
@@ -128,19 +181,28 @@ func (m *Machine) grantHead(l *lock) {
 		}
 		m.settle(w, m.exhausted())
 	}
-	delete(m.locks, l.name())
+	delete(m.space(l.isElection()), l.name())
 	m.dirty.drop(l.key)
 }
 
-// grant makes w the owner of a free lock, under a new fence.
+// grant makes w the owner of a lock that nobody else has, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	m.fences++
-	l.owner, l.handle, l.holds = w.session, w.handle, 1
-	l.fence = m.fence()
+	l.owner, l.handle, l.holds, l.left = w.session, w.handle, 1, false
+	l.fence = m.nextFence()
 	l.ticket = w.ticket()
 	w.session.holds.push(&l.held, l)
 	m.dirty.put(l.key, l)
+	if l.isElection() {
+		l.elect(w.value)
+		m.leads(l)
+	}
 	return m.holding(l)
+}
+
+// nextFence is for whoever has looked that there is one.
+func (m *Machine) nextFence() uint64 {
+	m.fences++
+	return m.fence()
 }
 
 // fence is the largest given out so far.

@@ -1,10 +1,12 @@
-// Package machine gives the log its meaning: sessions, fenced locks and the
-// queues for them, as a pure function of the entries applied.
+// Package machine gives the log its meaning: sessions and the checks that they
+// depend on, fenced locks, elections and semaphores with the queues for them,
+// and keys, as a pure function of the entries applied.
 //
 // A Machine owns no clock, goroutine, file or random source. Time, identities
 // and limits come in with the commands; what has to happen outside goes out
-// as values: outcomes addressed to tickets, sessions that ended, and the
-// key/value changes that make the new state durable. Apply is total: whatever
+// as values: outcomes addressed to tickets, sessions that ended, keys and
+// leaders that changed, and the key/value changes that make the new state
+// durable. Apply is total: whatever
 // the bytes, it yields a Result and never panics. Two machines that applied
 // the same entries are equal, also when one of them was loaded from the
 // changes written half-way.
@@ -27,6 +29,11 @@ type Machine struct {
 	incarnations []*incarnation // by ID; as few as there are members
 	sessions     map[wire.ID]*session
 	locks        map[string]*lock // held, queued for or delayed; nothing else
+	elections    map[string]*lock // likewise
+	semaphores   map[string]*semaphore
+	resized      int // semaphores that are kept because they were resized
+	keys         keys
+	checkups     checkups
 	delays       delays
 
 	// Of the entry that is being applied.
@@ -34,14 +41,19 @@ type Machine struct {
 	dirty    dirty
 	outcomes []wire.Outcome
 	ended    []wire.Ended
+	changed  []wire.KeyChange
+	leaders  []wire.LeaderChange
 }
 
 // New returns the machine before the first entry.
 func New() *Machine {
 	return &Machine{
-		members:  make(map[uint64]*memory),
-		sessions: make(map[wire.ID]*session),
-		locks:    make(map[string]*lock),
+		members:    make(map[uint64]*memory),
+		sessions:   make(map[wire.ID]*session),
+		locks:      make(map[string]*lock),
+		elections:  make(map[string]*lock),
+		semaphores: make(map[string]*semaphore),
+		keys:       newKeys(),
 	}
 }
 
@@ -73,8 +85,11 @@ func (m *Machine) Now() int64 { return m.now }
 // entry, and Load wants the version of whatever else there is.
 func (m *Machine) result() wire.Result {
 	m.dirty.put(machineKey, m)
-	r := wire.Result{Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended}
-	m.outcomes, m.ended = nil, nil
+	r := wire.Result{
+		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
+		Keys: m.changed, Leaders: m.leaders,
+	}
+	m.outcomes, m.ended, m.changed, m.leaders = nil, nil, nil, nil
 	return r
 }
 

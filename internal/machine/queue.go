@@ -8,12 +8,16 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// waiter is a place in the queue for a lock. Waiters are served in the order
-// of their positions, which is the order of the log.
+// waiter is a place in the queue for a lock, an election or a semaphore.
+// Waiters are served in the order of their positions, which is the order of the
+// log.
 type waiter struct {
-	lock        *lock
+	lock        *lock      // or the election
+	semaphore   *semaphore // one of the two
 	session     *session
-	handle      uint64
+	handle      uint64       // of a lock
+	permits     uint32       // of a semaphore
+	value       []byte       // of a candidate
 	incarnation *incarnation // with seq: the ticket that the grant answers
 	seq         uint64
 	position    uint64
@@ -26,6 +30,21 @@ func (w *waiter) ticket() wire.Ticket {
 	return wire.Ticket{Incarnation: w.incarnation.id, Seq: w.seq}
 }
 
+// of is the durable key of what w waits for.
+func (w *waiter) of() string {
+	if w.semaphore != nil {
+		return w.semaphore.key
+	}
+	return w.lock.key
+}
+
+func (w *waiter) queue() *list[waiter] {
+	if w.semaphore != nil {
+		return &w.semaphore.queue
+	}
+	return &w.lock.queue
+}
+
 // byPosition returns the waiters in the order of their positions.
 func byPosition(waiting map[uint64]*waiter) []*waiter {
 	return slices.SortedFunc(maps.Values(waiting), func(a, b *waiter) int {
@@ -33,30 +52,56 @@ func byPosition(waiting map[uint64]*waiter) []*waiter {
 	})
 }
 
-func (m *Machine) enqueue(l *lock, w *waiter) {
+// mayJoin refuses a place to who has too many, or in a queue that is too long.
+func (m *Machine) mayJoin(queue *list[waiter]) *wire.Reply {
+	if queue.len >= MaxWaiters {
+		return m.refuse(wire.Code_TOO_LARGE, "too many wait for it")
+	}
+	return nil
+}
+
+// enqueue gives w, which says what it waits for, the next place.
+func (m *Machine) enqueue(w *waiter) *wire.Reply {
 	m.positions++
-	w.lock, w.position = l, m.positions
+	w.position = m.positions
 	w.join()
 	m.dirty.put(w.key(), w)
+	return m.reply(wire.Code_QUEUED)
 }
 
 // join links the waiter into the queue, its session and its incarnation.
 func (w *waiter) join() {
-	w.lock.queue.push(&w.inQueue, w)
+	w.queue().push(&w.inQueue, w)
 	w.session.waiters.push(&w.inSession, w)
 	w.incarnation.waiting[w.seq] = w
 }
 
 func (m *Machine) dequeue(w *waiter) {
-	w.lock.queue.remove(&w.inQueue)
+	w.queue().remove(&w.inQueue)
 	w.session.waiters.remove(&w.inSession)
 	delete(w.incarnation.waiting, w.seq)
 	m.dirty.drop(w.key())
 }
 
-// withdraw takes back a Lock of the calling incarnation: its queue place, or
-// the one hold that it was granted. The hold then no longer counts as begun by
-// that ticket, so that withdrawing twice takes one hold.
+// shortened notes the semaphores from whose queues somebody has gone: whoever
+// was behind may fit now. A lock's queue has no such case.
+type shortened []*semaphore
+
+func (s *shortened) by(w *waiter) {
+	if w.semaphore != nil && !slices.Contains(*s, w.semaphore) {
+		*s = append(*s, w.semaphore)
+	}
+}
+
+func (m *Machine) serveAll(shortened shortened) {
+	for _, s := range shortened {
+		m.serve(s)
+	}
+}
+
+// withdraw takes back a Lock or an Acquire of the calling incarnation: its queue
+// place, or what it was granted. That then no longer counts as begun by that
+// ticket, so that withdrawing twice takes one hold.
 func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	if r := m.checkName(c.Name); r != nil {
 		return r
@@ -65,21 +110,31 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	if !ok {
 		return m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes")
 	}
-	if w := inc.waiting[c.Seq]; w != nil && w.isOf(c.Name, id, c.Handle) {
-		m.dequeue(w)
-		m.settle(w, m.reply(wire.Code_WITHDRAWN))
+	key, ok := spaceKey(c.Space, c.Name)
+	if !ok {
+		return m.refuse(wire.Code_INVALID, "the space is not known to this version")
+	}
+	if w := inc.waiting[c.Seq]; w != nil && w.of() == key && w.session.id == id && (w.lock == nil || w.handle == c.Handle) {
+		m.leave(w, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
 	}
-	s, l := m.sessions[id], m.locks[c.Name]
-	granted := s != nil && l != nil && l.ownedBy(s, c.Handle) &&
-		l.ticket == wire.Ticket{Incarnation: inc.id, Seq: c.Seq}
-	if !granted {
+	t := wire.Ticket{Incarnation: inc.id, Seq: c.Seq}
+	if c.Space == wire.Space_SEMAPHORE {
+		return m.withdrawPermit(c.Name, id, t)
+	}
+	s, l := m.sessions[id], m.space(c.Space == wire.Space_ELECTION)[c.Name]
+	if s == nil || l == nil || !l.ownedBy(s, c.Handle) || l.ticket != t {
 		return m.reply(wire.Code_NOT_HELD)
 	}
 	l.ticket = wire.Ticket{}
 	return m.giveBack(l)
 }
 
-func (w *waiter) isOf(name string, session wire.ID, handle uint64) bool {
-	return w.lock.name() == name && w.session.id == session && w.handle == handle
+// leave takes one waiter out of its queue, with that as its last outcome.
+func (m *Machine) leave(w *waiter, code wire.Code) {
+	m.dequeue(w)
+	m.settle(w, m.reply(code))
+	if w.semaphore != nil {
+		m.serve(w.semaphore)
+	}
 }

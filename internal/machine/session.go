@@ -3,25 +3,35 @@ package machine
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// session is a lease under which locks are held. It lives as long as its
-// incarnation is renewed within the session's TTL.
+// session is a lease under which locks, permits and keys are held. It lives as
+// long as its incarnation is renewed within the session's TTL, and its checks
+// allow it.
 type session struct {
 	id          wire.ID
 	name        string
-	incarnation *incarnation
-	ttl         int64
+	incarnation *incarnation // nil: its process is gone, and it has no TTL
+	member      uint64       // of that process
+	ttl         int64        // 0: never ends by time
 	lockDelay   int64
+	behavior    wire.Behavior
+	checks      []string
 	createIndex uint64
 
 	inClass link[session]
-	holds   list[lock]   // by fence: in the order of acquisition
-	waiters list[waiter] // by position
+	holds   list[lock]          // by fence: in the order of acquisition
+	permits list[permit]        // by fence
+	waiters list[waiter]        // by position
+	keys    map[string]struct{} // that it has locked; nil while there are none
 }
+
+// never is the class of the sessions that never end by time.
+const never = math.MaxInt64
 
 // class holds the sessions of one incarnation that have the same TTL, and so
 // the same deadline: one renewal moves the deadline of all.
@@ -30,18 +40,23 @@ type class struct {
 	sessions list[session]
 }
 
-// ending says how a session ends: by intent of its owner, or else.
-type ending bool
-
-const (
-	graceful    ending = true  // no lock-delay follows
-	invalidated ending = false // lock-delay follows
-)
-
+// deadline is for sessions that have a TTL; those have an incarnation.
 func (s *session) deadline() int64 { return after(s.incarnation.renewed, s.ttl) }
 
-// places is how many locks the session holds and waits for.
-func (s *session) places() int { return s.holds.len + s.waiters.len }
+func (s *session) class() int64 {
+	if s.ttl == 0 {
+		return never
+	}
+	return s.ttl
+}
+
+// mayHaveMore refuses a session that holds and awaits too much.
+func (m *Machine) mayHaveMore(s *session) *wire.Reply {
+	if s.holds.len+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+		return m.refuse(wire.Code_TOO_LARGE, "the session holds and awaits too much")
+	}
+	return nil
+}
 
 // byCreation orders sessions; several may have been created by one entry.
 func byCreation(a, b *session) int {
@@ -53,7 +68,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 	if !ok || id.IsZero() {
 		return m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes, or zero")
 	}
-	if r := cmp.Or(m.checkLabel(c.Name), m.checkTTL(c.Ttl), m.checkLockDelay(c.LockDelay)); r != nil {
+	if r := m.checkOpening(c); r != nil {
 		return r
 	}
 	if s := m.sessions[id]; s != nil {
@@ -62,14 +77,61 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		}
 		return m.reply(wire.Code_OK)
 	}
-	if inc.count >= MaxSessions {
-		return m.refuse(wire.Code_TOO_LARGE, "the member has too many sessions; close some")
+	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, c.Checks)); r != nil {
+		return r
 	}
-	s := &session{id: id, name: c.Name, incarnation: inc, ttl: c.Ttl, lockDelay: c.LockDelay, createIndex: m.index}
+	s := &session{
+		id: id, name: c.Name, member: inc.member, ttl: c.Ttl, lockDelay: c.LockDelay,
+		behavior: c.Behavior, checks: c.Checks, createIndex: m.index,
+	}
 	m.sessions[id] = s
 	inc.bind(s)
 	m.renewed(inc)
 	m.dirty.put(s.key(), s)
+	return m.reply(wire.Code_OK)
+}
+
+func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
+	if inc.count >= MaxSessions {
+		return m.refuse(wire.Code_TOO_LARGE, "the member has too many sessions; close some")
+	}
+	return nil
+}
+
+// attachSession binds a session whose process is gone to the calling one. What
+// was held stays held; as the handles that held it are gone, the session's next
+// acquisition takes it over.
+func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.Reply {
+	s, refusal := m.live(c.Id)
+	switch {
+	case s == nil:
+		return refusal
+	case s.ttl != 0:
+		return m.refuse(wire.Code_INVALID, "the session has a TTL and ends with its process; only one without can be attached")
+	case s.incarnation == inc:
+		return m.reply(wire.Code_OK)
+	case s.incarnation != nil:
+		return m.reply(wire.Code_LOCKED)
+	}
+	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, s.checks)); r != nil {
+		return r
+	}
+	s.member = inc.member
+	inc.bind(s)
+	m.dirty.put(s.key(), s)
+	for at := s.holds.first; at != nil; at = at.next {
+		l := at.of
+		l.left, l.ticket = true, wire.Ticket{}
+		if l.isElection() {
+			l.elect(l.leader.Value)
+		}
+		m.dirty.put(l.key, l)
+	}
+	for at := s.permits.first; at != nil; at = at.next {
+		p := at.of
+		p.left, p.ticket = true, wire.Ticket{}
+		m.dirty.put(p.key(), p)
+	}
 	return m.reply(wire.Code_OK)
 }
 
@@ -94,51 +156,18 @@ func (m *Machine) live(b []byte) (*session, *wire.Reply) {
 	return nil, m.reply(wire.Code_SESSION_EXPIRED)
 }
 
-// endSessions ends several sessions at one moment. Before any of their locks
-// is handed on, all of their queue places go: no grant to a dead session.
-func (m *Machine) endSessions(ending []*session, how ending) {
-	for _, s := range ending {
-		m.unbind(s)
-	}
-	for _, s := range ending {
-		for w := s.waiters.head(); w != nil; w = s.waiters.head() {
-			m.dequeue(w)
-			m.settle(w, m.reply(wire.Code_SESSION_EXPIRED))
-		}
-	}
-	for _, s := range ending {
-		for l := s.holds.head(); l != nil; l = s.holds.head() {
-			m.release(l, s.delayAfter(how))
-		}
-	}
-}
-
-func (s *session) delayAfter(how ending) int64 {
-	if how == graceful {
-		return 0
-	}
-	return s.lockDelay
-}
-
-// unbind forgets a session and says that it ended.
-func (m *Machine) unbind(s *session) {
-	delete(m.sessions, s.id)
-	s.incarnation.unbind(s)
-	m.dirty.drop(s.key())
-	m.ended = append(m.ended, wire.Ended{Incarnation: s.incarnation.id, Session: s.id})
-}
-
 func (inc *incarnation) bind(s *session) {
-	i, ok := inc.class(s.ttl)
+	s.incarnation = inc
+	i, ok := inc.class(s.class())
 	if !ok {
-		inc.classes = slices.Insert(inc.classes, i, &class{ttl: s.ttl})
+		inc.classes = slices.Insert(inc.classes, i, &class{ttl: s.class()})
 	}
 	inc.classes[i].sessions.push(&s.inClass, s)
 	inc.count++
 }
 
 func (inc *incarnation) unbind(s *session) {
-	i, _ := inc.class(s.ttl)
+	i, _ := inc.class(s.class())
 	inc.classes[i].sessions.remove(&s.inClass)
 	if inc.classes[i].sessions.len == 0 {
 		inc.classes = slices.Delete(inc.classes, i, i+1)

@@ -109,6 +109,31 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 		return m.unlock(op.Unlock)
 	case *wire.Command_Withdraw:
 		return m.withdraw(inc, op.Withdraw)
+	case *wire.Command_Proclaim:
+		return m.proclaim(op.Proclaim)
+	case *wire.Command_Acquire:
+		return m.acquire(inc, t.Seq, op.Acquire)
+	case *wire.Command_Release:
+		return m.releasePermit(op.Release)
+	case *wire.Command_Resize:
+		return m.resize(op.Resize)
+	case *wire.Command_Write:
+		return m.write(op.Write)
+	}
+	return m.executeRare(inc, &c)
+}
+
+// executeRare carries out what is asked once in a while.
+func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
+	switch op := c.Op.(type) {
+	case *wire.Command_AttachSession:
+		return m.attachSession(inc, op.AttachSession)
+	case *wire.Command_SetCheck:
+		return m.setCheck(inc, op.SetCheck)
+	case *wire.Command_DropCheck:
+		return m.dropCheck(inc, op.DropCheck)
+	case *wire.Command_ReportGossip:
+		return m.reportGossip(op.ReportGossip)
 	}
 	return m.refuse(wire.Code_INVALID, "the command is not known to this version")
 }

@@ -1,10 +1,13 @@
 package machine
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/google/btree"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -62,7 +65,7 @@ type GossipView struct {
 
 // Keys is all keys at one index. It may be read by any goroutine while the
 // machine goes on.
-type Keys struct{}
+type Keys struct{ tree *btree.BTreeG[*wire.Entry] }
 
 // Acquired says what became of a Lock that was answered with QUEUED. Neither
 // Waiting nor Held: the place or the hold is gone.
@@ -100,7 +103,7 @@ func (m *Machine) Locks(prefix string, max int) []LockView {
 func (m *Machine) view(l *lock) LockView {
 	v := LockView{Name: l.name(), Waiters: l.queue.len, Handle: l.handle, Holds: l.holds, Fence: l.fence}
 	if l.owner != nil {
-		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.incarnation.member
+		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
 	} else {
 		v.Delay = l.delayUntil - m.now
 	}
@@ -126,22 +129,44 @@ func (m *Machine) Sessions() []SessionView {
 }
 
 func (m *Machine) viewSession(s *session) SessionView {
-	return SessionView{
-		ID: s.id, Name: s.name, Incarnation: s.incarnation.id, Member: s.incarnation.member,
-		TTL: s.ttl, LockDelay: s.lockDelay, Remaining: s.deadline() - m.now, CreateIndex: s.createIndex,
+	v := SessionView{
+		ID: s.id, Name: s.name, Member: s.member, TTL: s.ttl, LockDelay: s.lockDelay,
+		CreateIndex: s.createIndex, Behavior: s.behavior, Checks: s.checks,
 	}
+	if s.incarnation != nil {
+		v.Incarnation = s.incarnation.id
+	}
+	if s.ttl != 0 {
+		v.Remaining = s.deadline() - m.now
+	}
+	return v
 }
 
-// Acquisition says what became of a Lock by its ticket, for a member that
-// missed outcomes because it installed a snapshot.
+// Acquisition says what became of a Lock or an Acquire by its ticket, for a
+// member that missed outcomes because it installed a snapshot.
 func (m *Machine) Acquisition(space wire.Space, name string, t wire.Ticket) Acquired {
+	key, _ := spaceKey(space, name)
 	if inc := m.incarnation(t.Incarnation); inc != nil {
-		if w := inc.waiting[t.Seq]; w != nil && w.lock.name() == name {
+		if w := inc.waiting[t.Seq]; w != nil && w.of() == key {
 			return Acquired{Waiting: true}
 		}
 	}
-	if l := m.locks[name]; l != nil && l.owner != nil && l.ticket == t {
+	if space == wire.Space_SEMAPHORE {
+		return m.acquiredPermit(name, t)
+	}
+	if l := m.space(space == wire.Space_ELECTION)[name]; l != nil && l.owner != nil && l.ticket == t {
 		return Acquired{Held: true, Fence: l.fence, Holds: l.holds}
+	}
+	return Acquired{}
+}
+
+func (m *Machine) acquiredPermit(name string, t wire.Ticket) Acquired {
+	if s := m.semaphores[name]; s != nil {
+		for at := s.permits.first; at != nil; at = at.next {
+			if p := at.of; p.owner != nil && p.ticket == t {
+				return Acquired{Held: true, Fence: p.fence, Holds: p.n}
+			}
+		}
 	}
 	return Acquired{}
 }
@@ -150,25 +175,57 @@ func (m *Machine) Acquisition(space wire.Space, name string, t wire.Ticket) Acqu
 func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id) != nil }
 
 // Changes is the index of the last change to a key.
-func (m *Machine) Changes() uint64 { return 0 }
+func (m *Machine) Changes() uint64 { return m.keys.changes }
 
 // Key returns a key's entry, or nil.
-func (m *Machine) Key(key string) *wire.Entry { return nil }
+func (m *Machine) Key(key string) *wire.Entry { return m.keys.get(key) }
 
 // Keys returns all keys as they are now, at a cost that does not depend on
 // their number.
-func (m *Machine) Keys() Keys { return Keys{} }
+func (m *Machine) Keys() Keys { return Keys{m.keys.tree.Clone()} }
 
 // Prefix iterates over the entries whose keys begin with prefix, by bytes.
 func (k Keys) Prefix(prefix string) iter.Seq[*wire.Entry] {
-	return func(func(*wire.Entry) bool) {}
+	return func(yield func(*wire.Entry) bool) {
+		k.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+			return strings.HasPrefix(e.Key, prefix) && yield(e)
+		})
+	}
 }
 
 // Semaphore returns the semaphore's state; ok is false for a name that is idle.
-func (m *Machine) Semaphore(name string) (v SemaphoreView, ok bool) { return SemaphoreView{}, false }
+func (m *Machine) Semaphore(name string) (v SemaphoreView, ok bool) {
+	s := m.semaphores[name]
+	if s == nil {
+		return SemaphoreView{}, false
+	}
+	v = SemaphoreView{Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
+	for at := s.permits.first; at != nil; at = at.next {
+		if p := at.of; p.owner != nil {
+			v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
+		}
+	}
+	if held := s.heldBack(); len(held) > 0 {
+		v.Delay = held[0].delayUntil - m.now
+	}
+	return v, true
+}
 
 // Leader returns who leads the election, or nil.
-func (m *Machine) Leader(election string) *wire.Leader { return nil }
+func (m *Machine) Leader(election string) *wire.Leader {
+	if l := m.elections[election]; l != nil {
+		return l.leader
+	}
+	return nil
+}
 
 // Gossip returns what is held of each member, by ID.
-func (m *Machine) Gossip() []GossipView { return nil }
+func (m *Machine) Gossip() []GossipView {
+	var views []GossipView
+	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *memory) int {
+		return cmp.Compare(a.member, b.member)
+	}) {
+		views = append(views, GossipView{Member: k.member, Boot: k.boot, Silent: k.silent})
+	}
+	return views
+}

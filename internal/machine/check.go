@@ -1,0 +1,213 @@
+package machine
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// check is what a member says of itself under a name, or no longer says: one
+// with a TTL becomes critical unless it is refreshed. It belongs to the member
+// and outlives the process.
+type check struct {
+	member    *memory
+	name      string
+	status    wire.CheckState
+	ttl       int64 // 0: none
+	refreshed int64 // group time
+	at        int   // its place in checkups; -1: it has none
+}
+
+// gossipCheck is the check that each member has without registering it: what
+// gossip says of it.
+const gossipCheck = "gossip"
+
+func (c *check) deadline() int64 { return after(c.refreshed, c.ttl) }
+
+func byMember(a, b *check) int {
+	return cmp.Or(cmp.Compare(a.member.member, b.member.member), cmp.Compare(a.name, b.name))
+}
+
+// checkups holds the checks that become critical by time, the first on top.
+type checkups []*check
+
+func (h checkups) Len() int { return len(h) }
+
+func (h checkups) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].deadline(), h[j].deadline()), byMember(h[i], h[j])) < 0
+}
+
+func (h checkups) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+func (h *checkups) Push(x any) {
+	c := x.(*check)
+	c.at = len(*h)
+	*h = append(*h, c)
+}
+
+func (h *checkups) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	(*h)[last], c.at = nil, -1
+	*h = (*h)[:last]
+	return c
+}
+
+// schedule puts the check where its deadline belongs, or takes it away if it has
+// none.
+func (h *checkups) schedule(c *check) {
+	due := c.ttl > 0 && c.status != wire.CheckState_CRITICAL
+	switch {
+	case due && c.at < 0:
+		heap.Push(h, c)
+	case due:
+		heap.Fix(h, c.at)
+	case c.at >= 0:
+		heap.Remove(h, c.at)
+	}
+}
+
+func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
+	if r := cmp.Or(m.checkCheckName(c.Name), m.checkCheckState(c.State)); r != nil {
+		return r
+	}
+	if c.Register && c.Ttl != 0 {
+		if r := m.checkTTL(c.Ttl); r != nil {
+			return r
+		}
+	}
+	member := m.members[inc.member]
+	known := member.checks[c.Name]
+	switch {
+	case known == nil && !c.Register:
+		return m.reply(wire.Code_CHECK_UNKNOWN)
+	case known == nil && len(member.checks) >= MaxChecks:
+		return m.refuse(wire.Code_TOO_LARGE, "the member has too many checks; deregister some")
+	case known == nil:
+		known = &check{member: member, name: c.Name, status: c.State, at: -1}
+		member.checks[c.Name] = known
+	}
+	failed := c.State == wire.CheckState_CRITICAL && known.status != c.State
+	known.status, known.refreshed = c.State, m.now
+	if c.Register {
+		known.ttl = c.Ttl
+	}
+	m.checkups.schedule(known)
+	m.dirty.put(known.key(), known)
+	if failed {
+		m.endSessions(m.dependents(known), invalidated)
+	}
+	return m.reply(wire.Code_OK)
+}
+
+func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
+	if r := m.checkCheckName(c.Name); r != nil {
+		return r
+	}
+	member := m.members[inc.member]
+	known := member.checks[c.Name]
+	if known == nil {
+		return m.reply(wire.Code_CHECK_UNKNOWN)
+	}
+	delete(member.checks, c.Name)
+	if known.at >= 0 {
+		heap.Remove(&m.checkups, known.at)
+	}
+	m.dirty.drop(known.key())
+	m.endSessions(m.dependents(known), invalidated)
+	return m.reply(wire.Code_OK)
+}
+
+// reportGossip takes the leader's word for what gossip says of a process. A
+// later start of the member has shown by registering that it is alive.
+func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
+	k := m.members[c.Member]
+	if k == nil || c.Boot < k.boot || k.silent == !c.Alive {
+		return m.reply(wire.Code_OK)
+	}
+	k.silent = !c.Alive
+	m.dirty.put(k.key(), k)
+	if k.silent {
+		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), invalidated)
+	}
+	return m.reply(wire.Code_OK)
+}
+
+// overdueChecks makes the checks critical that were not refreshed in time, by
+// deadline, and returns them.
+func (m *Machine) overdueChecks() []*check {
+	var overdue []*check
+	for len(m.checkups) > 0 && m.checkups[0].deadline() <= m.now {
+		c := heap.Pop(&m.checkups).(*check)
+		c.status = wire.CheckState_CRITICAL
+		m.dirty.put(c.key(), c)
+		overdue = append(overdue, c)
+	}
+	return overdue
+}
+
+// refreshChecks gives each check a full TTL.
+func (m *Machine) refreshChecks() {
+	checks := slices.Clone(m.checkups)
+	slices.SortFunc(checks, byMember)
+	for _, c := range checks {
+		c.refreshed = m.now
+		m.dirty.put(c.key(), c)
+	}
+	heap.Init(&m.checkups)
+}
+
+// dependents returns the sessions that depend on one of the checks, by creation.
+func (m *Machine) dependents(checks ...*check) []*session {
+	var found []*session
+	for _, s := range m.sessions { // order: sorted below
+		if slices.ContainsFunc(checks, s.dependsOn) {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, byCreation)
+	return found
+}
+
+func (s *session) dependsOn(c *check) bool {
+	return s.member == c.member.member && slices.Contains(s.checks, c.name)
+}
+
+// healthy refuses sessions on checks that the member does not have, or that are
+// critical.
+func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
+	k := m.members[member]
+	for _, name := range checks {
+		c := k.checks[name]
+		switch {
+		case name == gossipCheck && !k.silent:
+		case name == gossipCheck:
+			return m.reply(wire.Code_CHECK_CRITICAL)
+		case c == nil:
+			return m.reply(wire.Code_CHECK_UNKNOWN)
+		case c.status == wire.CheckState_CRITICAL:
+			return m.reply(wire.Code_CHECK_CRITICAL)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) checkCheckName(name string) *wire.Reply {
+	if name == gossipCheck {
+		return m.refuse(wire.Code_INVALID, "the check gossip is built in; choose another name")
+	}
+	return m.checkName(name)
+}
+
+func (m *Machine) checkCheckState(state wire.CheckState) *wire.Reply {
+	switch state {
+	case wire.CheckState_PASSING, wire.CheckState_WARNING, wire.CheckState_CRITICAL:
+		return nil
+	}
+	return m.refuse(wire.Code_INVALID, "the check's state is not known to this version")
+}

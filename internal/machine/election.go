@@ -1,0 +1,58 @@
+package machine
+
+import (
+	"bytes"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// An election is a lock in a space of its own, whose owner leads and says
+// something with it: the value.
+
+// elect makes the owner of an election its leader, with that value.
+func (l *lock) elect(value []byte) {
+	l.leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
+}
+
+// leads says who leads now.
+func (m *Machine) leads(l *lock) {
+	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader})
+}
+
+// checkCandidate returns nil or the refusal of a candidate's value.
+func (m *Machine) checkCandidate(c *wire.Lock) *wire.Reply {
+	if !c.Election && len(c.Value) > 0 {
+		return m.refuse(wire.Code_INVALID, "a lock has no value; an election has")
+	}
+	return m.checkLeaderValue(c.Value)
+}
+
+func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
+	if len(value) > MaxCandidate {
+		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 64 KiB")
+	}
+	return nil
+}
+
+func (m *Machine) proclaim(c *wire.Proclaim) *wire.Reply {
+	if r := m.checkName(c.Name); r != nil {
+		return r
+	}
+	if r := m.checkLeaderValue(c.Value); r != nil {
+		return r
+	}
+	s, refusal := m.live(c.Session)
+	if s == nil {
+		return refusal
+	}
+	l, refusal := m.holdOf(s, true, c.Name, c.Handle, c.Fence)
+	if l == nil {
+		return refusal
+	}
+	if !bytes.Equal(l.leader.Value, c.Value) {
+		l.elect(c.Value)
+		m.dirty.put(l.key, l)
+		m.leads(l)
+	}
+	return m.holding(l)
+}

@@ -1,0 +1,154 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/google/btree"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// keys are the entries by key. An entry is never changed in place, and a copy of
+// the tree costs nothing until one of the two is written to; so a reader takes a
+// copy along and the machine goes on.
+type keys struct {
+	tree  *btree.BTreeG[*wire.Entry]
+	bytes int // of all keys and values
+
+	changes uint64 // index of the last change
+	// No lock index may come twice for a key, or an old sequencer would come true
+	// again. What a deleted key had reached is remembered as one number for all,
+	// which binds only sessions that lived at the time.
+	lockFloor   uint64
+	lockFloorAt uint64 // raft index
+
+	delays map[string]*keyDelay // by key
+}
+
+// keyDelay keeps a key from being acquired, whether it exists or not.
+type keyDelay struct {
+	key   string
+	until int64
+}
+
+const degree = 32 // of the tree: a node fits a few cache lines
+
+func newKeys() keys {
+	return keys{
+		tree: btree.NewG(degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),
+
+		delays: make(map[string]*keyDelay),
+	}
+}
+
+// get returns the entry, or nil.
+func (k *keys) get(key string) *wire.Entry {
+	e, _ := k.tree.Get(&wire.Entry{Key: key})
+	return e
+}
+
+func size(e *wire.Entry) int {
+	if e == nil {
+		return 0
+	}
+	return len(e.Key) + len(e.Value)
+}
+
+// replace puts to in the place of from; nil is no entry.
+func (k *keys) replace(from, to *wire.Entry) {
+	if to != nil {
+		k.tree.ReplaceOrInsert(to)
+	} else {
+		k.tree.Delete(from)
+	}
+	k.bytes += size(to) - size(from)
+}
+
+// bind keeps the sessions' account of the keys that they have locked.
+func (m *Machine) bindKey(from, to *wire.Entry) {
+	if from != nil && !from.Session.IsZero() {
+		if s := m.sessions[from.Session]; s != nil {
+			delete(s.keys, from.Key)
+		}
+	}
+	if to != nil && !to.Session.IsZero() {
+		m.sessions[to.Session].lockKey(to.Key)
+	}
+}
+
+func (s *session) lockKey(key string) {
+	if s.keys == nil {
+		s.keys = make(map[string]struct{})
+	}
+	s.keys[key] = struct{}{}
+}
+
+// keyStep is one change of one key.
+type keyStep struct {
+	index    uint64
+	from, to *wire.Entry // nil: there was, or is, none
+}
+
+// step makes one change, under an index of its own: many commands share a raft
+// index, and a modify index that was given twice would let a compare-and-swap
+// succeed that must not.
+func (m *Machine) step(from, to *wire.Entry) keyStep {
+	m.keys.changes = max(m.keys.changes+1, m.index)
+	if to != nil {
+		to.ModifyIndex = m.keys.changes
+		if from == nil {
+			to.CreateIndex = to.ModifyIndex
+		}
+	} else if from.LockIndex > 0 {
+		m.keys.lockFloor = max(m.keys.lockFloor, from.LockIndex)
+		m.keys.lockFloorAt = m.index
+	}
+	m.keys.replace(from, to)
+	m.bindKey(from, to)
+	return keyStep{m.keys.changes, from, to}
+}
+
+// record makes a step durable and known.
+func (m *Machine) record(s keyStep) {
+	if s.to == nil {
+		m.dirty.drop(entryKey(s.from.Key))
+	} else {
+		m.dirty.put(entryKey(s.to.Key), entry{s.to})
+	}
+	m.changed = append(m.changed, wire.KeyChange{Index: s.index, Entry: cmp.Or(s.to, s.from), Deleted: s.to == nil})
+}
+
+// endKey releases a key that was locked by a session that ends, or deletes it.
+// The delay binds the name, so it outlives the key.
+func (m *Machine) endKey(key string, behavior wire.Behavior, delay int64) {
+	from := m.keys.get(key)
+	var to *wire.Entry
+	if behavior == wire.Behavior_RELEASE {
+		free := *from
+		free.Session = wire.ID{}
+		to = &free
+	}
+	m.record(m.step(from, to))
+	if delay > 0 {
+		d := &keyDelay{key: key, until: after(m.now, delay)}
+		m.keys.delays[key] = d
+		m.delays.push(d)
+		m.dirty.put(d.durable(), d)
+	}
+}
+
+func (d *keyDelay) ends() int64     { return d.until }
+func (d *keyDelay) durable() string { return string(keyDelayKind) + d.key }
+
+// over ends the lock-delay.
+func (d *keyDelay) over(m *Machine) {
+	delete(m.keys.delays, d.key)
+	m.dirty.drop(d.durable())
+}
+
+// same says that a write changes nothing, so that no index moves.
+func same(a, b *wire.Entry) bool {
+	return bytes.Equal(a.Value, b.Value) && a.Flags == b.Flags &&
+		a.Session == b.Session && a.LockIndex == b.LockIndex && a.Fence == b.Fence
+}

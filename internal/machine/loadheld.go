@@ -1,0 +1,140 @@
+package machine
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What sessions hold and await, and the keys, as they are read.
+
+func (ld *loader) lock(key string, value []byte) error {
+	st := new(wire.LockState)
+	if err := proto.Unmarshal(value, st); err != nil {
+		return err
+	}
+	l := &lock{
+		key: key, handle: st.Handle, holds: st.Holds, left: st.Left, fence: st.Fence, delayUntil: st.DelayUntil,
+	}
+	var ok bool
+	if l.ticket, ok = ticketFrom(st.Incarnation, st.Seq); !ok {
+		return errShape
+	}
+	space := ld.m.space(l.isElection())
+	if space[l.name()] != nil {
+		return errTwice
+	}
+	space[l.name()] = l
+	ld.locks = append(ld.locks, pending[lock, *wire.LockState]{of: l, state: st})
+	return nil
+}
+
+// ticketFrom reads a ticket; sequence number 0 is none.
+func ticketFrom(incarnation []byte, seq uint64) (t wire.Ticket, ok bool) {
+	if seq == 0 {
+		return wire.Ticket{}, true
+	}
+	t.Seq = seq
+	t.Incarnation, ok = wire.IDFrom(incarnation)
+	return t, ok
+}
+
+func (ld *loader) semaphore(rest string, value []byte) error {
+	var st wire.SemaphoreState
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Limit == 0 || st.Limit > MaxPermits:
+		return errRange
+	case ld.m.semaphores[rest] != nil:
+		return errTwice
+	}
+	s := ld.m.newSemaphore(rest, st.Limit)
+	if s.resized = st.Resized; s.resized {
+		ld.m.resized++
+	}
+	return nil
+}
+
+// number splits what numbered has put together.
+func number(rest string) (of string, n uint64, ok bool) {
+	at := len(rest) - 9
+	if at < 0 || rest[at] != 0 {
+		return "", 0, false
+	}
+	return rest[:at], binary.BigEndian.Uint64([]byte(rest[at+1:])), true
+}
+
+func (ld *loader) permit(rest string, value []byte) error {
+	st := new(wire.PermitState)
+	if err := proto.Unmarshal(value, st); err != nil {
+		return err
+	}
+	name, fence, ok := number(rest)
+	p := &permit{n: st.Permits, left: st.Left, fence: fence, delayUntil: st.DelayUntil}
+	if ok {
+		p.ticket, ok = ticketFrom(st.Incarnation, st.Seq)
+	}
+	if !ok {
+		return errShape
+	}
+	ld.permits = append(ld.permits, pending[permit, *wire.PermitState]{of: p, state: st, at: name})
+	return nil
+}
+
+func (ld *loader) waiter(rest string, value []byte) error {
+	st := new(wire.WaiterState)
+	if err := proto.Unmarshal(value, st); err != nil {
+		return err
+	}
+	of, position, ok := number(rest)
+	if !ok || of == "" {
+		return errShape
+	}
+	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, seq: st.Seq, position: position}
+	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
+	return nil
+}
+
+func (ld *loader) entry(key string, value []byte) error {
+	var st wire.KeyState
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	e := &wire.Entry{
+		Key: key, Value: st.Value, Flags: st.Flags, CreateIndex: st.CreateIndex, ModifyIndex: st.ModifyIndex,
+		LockIndex: st.LockIndex, Fence: st.Fence,
+	}
+	if len(st.Session) > 0 {
+		id, ok := wire.IDFrom(st.Session)
+		if !ok {
+			return errShape
+		}
+		e.Session = id
+	}
+	if ld.m.keys.get(key) != nil {
+		return errTwice
+	}
+	ld.m.keys.replace(nil, e)
+	return nil
+}
+
+func (ld *loader) keyDelay(key string, value []byte) error {
+	var st wire.KeyDelayState
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Until <= 0:
+		return errRange
+	case ld.m.keys.delays[key] != nil:
+		return errTwice
+	}
+	d := &keyDelay{key: key, until: st.Until}
+	ld.m.keys.delays[key] = d
+	ld.m.delays.push(d)
+	return nil
+}

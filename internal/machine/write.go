@@ -1,0 +1,252 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// writing is a Write on its way: what it has changed so far, so that it can be
+// undone.
+type writing struct {
+	m      *Machine
+	steps  []keyStep
+	before keys // the counters
+}
+
+// write carries out operations on keys, all or none.
+func (m *Machine) write(c *wire.Write) *wire.Reply {
+	switch {
+	case len(c.Ops) == 0:
+		return m.refuse(wire.Code_INVALID, "there are no operations; give at least 1")
+	case len(c.Ops) > MaxOps:
+		return m.refuse(wire.Code_TOO_LARGE, "too many operations; give at most 128")
+	}
+	w := &writing{m: m, before: m.keys}
+	done := m.reply(wire.Code_OK)
+	done.Keys = make([]*wire.KeyMeta, len(c.Ops))
+	for i, op := range c.Ops {
+		e, refusal := w.apply(op)
+		if refusal != nil {
+			w.undo()
+			refusal.Op = uint32(i)
+			return refusal
+		}
+		done.Keys[i] = meta(e)
+	}
+	for _, s := range w.steps {
+		m.record(s)
+	}
+	return done
+}
+
+func (w *writing) undo() {
+	for _, s := range slices.Backward(w.steps) {
+		w.m.keys.replace(s.to, s.from)
+		w.m.bindKey(s.to, s.from)
+	}
+	k := &w.m.keys
+	k.changes, k.lockFloor, k.lockFloorAt = w.before.changes, w.before.lockFloor, w.before.lockFloorAt
+}
+
+func meta(e *wire.Entry) *wire.KeyMeta {
+	if e == nil {
+		return new(wire.KeyMeta)
+	}
+	k := &wire.KeyMeta{
+		Flags: e.Flags, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex, Fence: e.Fence,
+	}
+	if !e.Session.IsZero() {
+		k.Session = e.Session[:]
+	}
+	return k
+}
+
+// apply carries out one operation and returns the entry that it leaves.
+func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+	if r := w.m.checkKeyOp(op); r != nil {
+		return nil, r
+	}
+	e := w.m.keys.get(op.Key)
+	switch op.Kind {
+	case wire.KeyOp_PUT:
+		return w.put(e, op)
+	case wire.KeyOp_PUT_FENCED:
+		return w.putFenced(e, op)
+	case wire.KeyOp_SWAP:
+		if r := w.m.expect(e, op.Index); r != nil {
+			return nil, r
+		}
+		return w.put(e, op)
+	case wire.KeyOp_DELETE:
+		return w.delete(e)
+	case wire.KeyOp_DELETE_IF:
+		if r := w.m.expect(e, op.Index); r != nil {
+			return nil, r
+		}
+		return w.delete(e)
+	case wire.KeyOp_DELETE_PREFIX:
+		return nil, w.deletePrefix(op.Key)
+	case wire.KeyOp_ACQUIRE:
+		return w.acquire(e, op)
+	case wire.KeyOp_RELEASE:
+		return w.release(e, op)
+	case wire.KeyOp_EXPECT:
+		return e, w.m.expect(e, op.Index)
+	case wire.KeyOp_EXPECT_HOLDER:
+		return e, w.m.expectHolder(e, op)
+	}
+	return nil, w.m.refuse(wire.Code_INVALID, "the operation is not known to this version")
+}
+
+func (m *Machine) checkKeyOp(op *wire.KeyOp) *wire.Reply {
+	check := m.checkName
+	if op.Kind == wire.KeyOp_DELETE_PREFIX {
+		check = m.checkLabel
+	}
+	if r := check(op.Key); r != nil {
+		return r
+	}
+	if len(op.Value) > MaxValue {
+		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 512 KiB")
+	}
+	return nil
+}
+
+// expect refuses unless the key is as it was when it had that modify index; 0 is
+// that there was none.
+func (m *Machine) expect(e *wire.Entry, index uint64) *wire.Reply {
+	if e == nil && index == 0 || e != nil && index != 0 && e.ModifyIndex == index {
+		return nil
+	}
+	return m.reply(wire.Code_COMPARE_FAILED)
+}
+
+func (m *Machine) expectHolder(e *wire.Entry, op *wire.KeyOp) *wire.Reply {
+	id, ok := wire.IDFrom(op.Session)
+	if ok && !id.IsZero() && e != nil && e.Session == id && e.LockIndex == op.Index {
+		return nil
+	}
+	return m.reply(wire.Code_COMPARE_FAILED)
+}
+
+// draft is the entry as it is, or a new one, to be changed and set.
+func draft(e *wire.Entry, key string) *wire.Entry {
+	if e == nil {
+		return &wire.Entry{Key: key}
+	}
+	d := *e
+	return &d
+}
+
+func (w *writing) put(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+	to := draft(e, op.Key)
+	to.Value, to.Flags = op.Value, op.Flags
+	return w.set(e, to)
+}
+
+// putFenced refuses whoever comes with a smaller fence than somebody before.
+func (w *writing) putFenced(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+	if op.Fence == 0 {
+		return nil, w.m.refuse(wire.Code_INVALID, "0 is no fence")
+	}
+	to := draft(e, op.Key)
+	if op.Fence < to.Fence {
+		r := w.m.reply(wire.Code_STALE_FENCE)
+		r.Fence = to.Fence
+		return nil, r
+	}
+	to.Value, to.Fence = op.Value, op.Fence
+	return w.set(e, to)
+}
+
+// set puts to in the place of e, if that changes anything.
+func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
+	if e != nil && same(e, to) {
+		return e, nil
+	}
+	if e == nil && w.m.keys.tree.Len() >= MaxKeys {
+		return nil, w.m.refuse(wire.Code_TOO_LARGE, "there are too many keys; delete some")
+	}
+	if grown := size(to) - size(e); grown > 0 && w.m.keys.bytes+grown > MaxKeyBytes {
+		return nil, w.m.refuse(wire.Code_TOO_LARGE, "keys and values take too much; delete some")
+	}
+	w.steps = append(w.steps, w.m.step(e, to))
+	return to, nil
+}
+
+func (w *writing) delete(e *wire.Entry) (*wire.Entry, *wire.Reply) {
+	if e != nil {
+		w.steps = append(w.steps, w.m.step(e, nil))
+	}
+	return nil, nil
+}
+
+func (w *writing) deletePrefix(prefix string) *wire.Reply {
+	var doomed []*wire.Entry
+	w.m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+		if !strings.HasPrefix(e.Key, prefix) || len(doomed) > MaxPrefixKeys {
+			return false
+		}
+		doomed = append(doomed, e)
+		return true
+	})
+	if len(doomed) > MaxPrefixKeys {
+		return w.m.refuse(wire.Code_TOO_LARGE, "too many keys begin with the prefix; delete with longer ones")
+	}
+	for _, e := range doomed {
+		w.steps = append(w.steps, w.m.step(e, nil))
+	}
+	return nil
+}
+
+// acquire locks a key for a session. Nobody waits for a key: it is refused to
+// others while it is locked, or under a lock-delay.
+func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+	s, refusal := w.m.live(op.Session)
+	if s == nil {
+		return nil, refusal
+	}
+	to := draft(e, op.Key)
+	to.Value, to.Flags = op.Value, op.Flags
+	if to.Session == s.id {
+		return w.set(e, to)
+	}
+	if r := w.m.mayLockKey(to, s); r != nil {
+		return nil, r
+	}
+	to.Session = s.id
+	if to.LockIndex == 0 && s.createIndex <= w.m.keys.lockFloorAt {
+		to.LockIndex = w.m.keys.lockFloor
+	}
+	to.LockIndex++
+	return w.set(e, to)
+}
+
+func (m *Machine) mayLockKey(e *wire.Entry, s *session) *wire.Reply {
+	if !e.Session.IsZero() {
+		r := m.reply(wire.Code_LOCKED)
+		r.Holder = e.Session[:]
+		return r
+	}
+	if d := m.keys.delays[e.Key]; d != nil {
+		r := m.reply(wire.Code_LOCK_DELAY)
+		r.Delay = d.until - m.now
+		return r
+	}
+	return m.mayHaveMore(s)
+}
+
+func (w *writing) release(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+	id, ok := wire.IDFrom(op.Session)
+	if !ok {
+		return nil, w.m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes")
+	}
+	if e == nil || id.IsZero() || e.Session != id {
+		return nil, w.m.reply(wire.Code_NOT_HELD)
+	}
+	to := draft(e, op.Key)
+	to.Value, to.Flags, to.Session = op.Value, op.Flags, wire.ID{}
+	return w.set(e, to)
+}
