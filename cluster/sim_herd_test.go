@@ -19,7 +19,7 @@ func TestHerd(t *testing.T) {
 	h := &herd{world: w}
 	for n := range w.members {
 		w.register(n)
-		w.openSession(n, herdTTL, 0)
+		w.openSession(n, herdTTL, 0, wire.Behavior_RELEASE)
 		w.program(n).keepRenewing(herdTTL / 3)
 	}
 	first := w.must(0, wire.Code_OK, lockCommand("lock", w.program(0).session, 0, false)).GetFence()

@@ -27,6 +27,7 @@ type history struct {
 	leaders  map[uint64]int
 	office   time.Duration // when the last of them was first seen to lead
 	names    []string
+	each     func() // runs after each entry that is new
 }
 
 type applied struct {
@@ -101,6 +102,9 @@ func (h *history) replay(l *life, index, term uint64, data []byte, changes uint3
 		h.ended(e, index)
 	}
 	h.grants()
+	if h.each != nil {
+		h.each()
+	}
 }
 
 // ended checks that time has not run faster than a holder may count on.

@@ -31,7 +31,8 @@ type simSession struct {
 	program     *program
 	id          wire.ID
 	incarnation wire.ID
-	ttl         time.Duration
+	ttl, delay  time.Duration
+	behavior    wire.Behavior
 	deadline    time.Duration // on the holder's clock: he counts on it until then
 	sent        time.Duration // world's time: the last acknowledged renewal went
 	acked       time.Duration // and was heard of
@@ -46,10 +47,12 @@ const incarnationTTL = 5 * time.Second
 
 func newProgram(l *life) *program {
 	p := &program{life: l, incarnation: l.core.incarnation}
-	if !l.w.scripted {
-		l.at(0, p.register)
-		l.at(l.w.between(0, 100*time.Millisecond), p.act)
+	if l.w.script != nil {
+		l.at(0, func() { l.w.script(p) })
+		return p
 	}
+	l.at(0, p.register)
+	l.at(l.w.between(0, 100*time.Millisecond), p.act)
 	return p
 }
 
@@ -161,19 +164,18 @@ func (p *program) openSession() {
 	for i := range 4 {
 		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), reentrant: i%2 == 0})
 	}
-	delay := time.Duration(0)
 	if p.w.chance(0.3) {
-		delay = time.Second
+		s.delay = time.Second
 	}
-	p.open(s, delay)
+	p.open(s)
 }
 
-func (p *program) open(s *simSession, delay time.Duration) {
+func (p *program) open(s *simSession) {
 	p.session = s
 	p.w.history.sessions[s.id] = s
 	acknowledged := s.sends()
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(delay),
+		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.delay), Behavior: s.behavior,
 	}}}, true, func(r *wire.Reply) {
 		if r.GetCode() == wire.Code_OK && !s.lost {
 			s.open = true

@@ -27,7 +27,7 @@ type traffic struct {
 func scriptedWorld(t *testing.T, seed uint64, members int, f faults, rates ...rate) *world {
 	cryptotest.SetGlobalRandom(t, seed)
 	w := newWorld(t, seed)
-	w.scripted = true
+	w.script = func(*program) {}
 	f.w = w
 	if f.keep == 0 {
 		f.keep = 10_000
@@ -105,12 +105,16 @@ func (w *world) register(members ...int) {
 }
 
 // openSession gives a member's program its session.
-func (w *world) openSession(n int, ttl, delay time.Duration) *simSession {
+func (w *world) openSession(n int, ttl, delay time.Duration, behavior wire.Behavior) *simSession {
 	w.t.Helper()
-	p := w.program(n)
-	s := &simSession{program: p, id: w.id(), incarnation: p.incarnation, ttl: ttl}
-	p.open(s, delay)
+	s := w.program(n).newSession(ttl, delay, behavior)
 	w.await(10*election, "session", func() bool { return s.open })
+	return s
+}
+
+func (p *program) newSession(ttl, delay time.Duration, behavior wire.Behavior) *simSession {
+	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: ttl, delay: delay, behavior: behavior}
+	p.open(s)
 	return s
 }
 

@@ -111,10 +111,9 @@ type world struct {
 	fences  map[string]uint64 // by lock: the last that somebody believed in
 	calm    bool              // the programs wind up
 	traffic traffic
-
-	// scripted worlds have programs that do nothing by themselves.
-	scripted bool
-	story    interface {
+	script  func(*program)      // what programs do instead of what they else would
+	passing func(time.Duration) // sees the time go by
+	story   interface {
 		Write([]byte) (int, error)
 		Sum64() uint64
 	}
@@ -188,6 +187,9 @@ func (w *world) run(chapter string, until func() bool) {
 	}()
 	for !until() {
 		e := heap.Pop(&w.events).(simEvent)
+		if w.passing != nil {
+			w.passing(e.at - w.now)
+		}
 		w.now = e.at
 		w.ran++
 		e.run()

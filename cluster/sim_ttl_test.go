@@ -36,7 +36,7 @@ func TestSessionFloor(t *testing.T) {
 // sessionOutlivesLeaders is the life of one session, held by member 0.
 func (w *world) sessionOutlivesLeaders() {
 	ttl := w.between(1500*time.Millisecond, 3*time.Second)
-	s := w.openSession(0, ttl, 0)
+	s := w.openSession(0, ttl, 0, wire.Behavior_RELEASE)
 	for end := w.now + w.between(ttl, 4*ttl); w.now < end && s.ended == 0; {
 		w.changeLeader(0)
 		w.after(w.between(0, ttl), func() {
@@ -143,7 +143,7 @@ func TestPausedGroupEndsNobody(t *testing.T) {
 func (w *world) everybodyRenews() (held []*simSession) {
 	for n := range w.members {
 		w.register(n)
-		held = append(held, w.openSession(n, pausedTTL, 0))
+		held = append(held, w.openSession(n, pausedTTL, 0, wire.Behavior_RELEASE))
 		w.program(n).keepRenewing(pausedTTL / 3)
 	}
 	w.pass(w.between(pausedTTL, 2*pausedTTL))
