@@ -11,11 +11,27 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// acquisition is one Lock or TryLock on its way through the group. Either its
-// caller gets the result, or the caller leaves before there is one, and then
-// whatever comes is taken back. phase decides which.
+// target is what an acquisition is after: a lock, the lead of an election, or
+// permits.
+type target interface {
+	// place is where it queues. handle is 0 where one place differs from
+	// another by its ticket alone.
+	place() (space wire.Space, name string, handle uint64)
+	// granted takes note of a grant, on the node's loop and in the log's order.
+	// An error says why it comes too late.
+	granted(s *Session, f Fence) error
+	// giveBack takes one grant that was noted off again. h is nil when there is
+	// none any more.
+	giveBack() (h *hold, lost bool)
+	// release makes the command that gives a grant back to the group.
+	release(s *Session, f Fence) *wire.Command
+}
+
+// acquisition is one Lock, Acquire or Campaign on its way through the group.
+// Either its caller gets the result, or the caller leaves before there is one,
+// and then whatever comes is taken back. phase decides which.
 type acquisition struct {
-	lock    *FencedLock
+	target  target
 	session *Session
 	result  chan acquired // takes one
 	unsent  chan bool     // answers a cancellation
@@ -43,13 +59,13 @@ const (
 // errRefusedSession: the group did not know the session when the request came.
 var errRefusedSession = errors.New("refused session")
 
-func newAcquisition(l *FencedLock, s *Session) *acquisition {
-	return &acquisition{lock: l, session: s, result: make(chan acquired, 1), unsent: make(chan bool, 1)}
+func newAcquisition(t target, s *Session) *acquisition {
+	return &acquisition{target: t, session: s, result: make(chan acquired, 1), unsent: make(chan bool, 1)}
 }
 
 // run sends the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (Fence, error) {
-	a.lock.node.member.Submit(encode(cmd), a, false)
+	a.session.node.member.Submit(encode(cmd), a, false)
 	select {
 	case r := <-a.result:
 		return r.fence, r.err
@@ -57,7 +73,7 @@ func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (Fence, error)
 		return 0, a.leave(fmt.Errorf("waiting: %w", a.session.alive()))
 	case <-ctx.Done():
 	}
-	a.lock.node.member.Cancel(a)
+	a.session.node.member.Cancel(a)
 	select {
 	case unsent := <-a.unsent:
 		if unsent {
@@ -96,7 +112,7 @@ func (a *acquisition) leave(why error) error {
 // grant to follow.
 func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
-		a.lock.node.forgotten(t.Incarnation)
+		a.session.node.forgotten(t.Incarnation)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +138,7 @@ func (a *acquisition) decide(r *wire.Reply) {
 	result := acquired{fence: Fence(r.GetFence()), err: refusal(r)}
 	switch {
 	case result.err == nil:
-		if err := a.lock.granted(a.session, result.fence); err != nil {
+		if err := a.target.granted(a.session, result.fence); err != nil {
 			a.giveBack(result.fence)
 			result = acquired{err: err}
 		}
@@ -135,29 +151,30 @@ func (a *acquisition) decide(r *wire.Reply) {
 
 // giveBack releases a grant that nobody was told of.
 func (a *acquisition) giveBack(f Fence) {
-	a.lock.node.pursue(a.lock.release(&hold{session: a.session, fence: f}), forget)
+	a.session.node.pursue(a.target.release(a.session, f), forget)
 }
 
-// giveBackGranted releases a grant that the handle has taken note of.
+// giveBackGranted releases a grant that was noted.
 func (a *acquisition) giveBackGranted() {
-	if h, lost := a.lock.giveBack(); h != nil && !lost {
-		a.lock.node.pursue(a.lock.release(h), forget)
+	if h, lost := a.target.giveBack(); h != nil && !lost {
+		a.session.node.pursue(a.target.release(h.session, h.fence), forget)
 	}
 }
 
 // withdraw takes the place in the queue back, or the grant if it comes first.
 // It is pursued until that is certain, or the session has ended.
 func (a *acquisition) withdraw() {
-	a.lock.node.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Name: a.lock.name, Session: a.session.id[:], Handle: a.lock.handle, Seq: a.seq,
+	space, name, handle := a.target.place()
+	a.session.node.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
+		Name: name, Session: a.session.id[:], Handle: handle, Seq: a.seq, Space: space,
 	}}}, forget)
 }
 
 func (a *acquisition) Cancelled(sent bool) { a.unsent <- !sent }
 
 // Fail ends the acquisition without an outcome. Nothing is held then: the node
-// stops, nothing was sent, or the group has forgotten this process, which it
-// does only when no session is left.
+// stops, nothing was sent, or the group has forgotten this process, and then
+// its sessions have ended here.
 func (a *acquisition) Fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,7 +191,8 @@ func (a *acquisition) Fail(err error) {
 
 // Recheck finds out whether the grant was among what a snapshot stands for.
 func (a *acquisition) Recheck(state cluster.Machine, t wire.Ticket) *wire.Reply {
-	found := state.(*machine.Machine).Acquisition(wire.Space_LOCK, a.lock.name, t)
+	space, name, _ := a.target.place()
+	found := state.(*machine.Machine).Acquisition(space, name, t)
 	switch {
 	case found.Waiting:
 		return nil

@@ -2,6 +2,7 @@ package conclave
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -19,15 +20,29 @@ type call struct {
 }
 
 type answer struct {
-	reply *wire.Reply
-	err   error // no outcome will come
+	reply       *wire.Reply
+	incarnation wire.ID // that the command was sent under; with reply
+	err         error   // no outcome will come
 }
+
+// fault is why the command was refused, or has no outcome.
+func (a answer) fault() error {
+	if a.err != nil {
+		return ours(a.err)
+	}
+	return refusal(a.reply)
+}
+
+// unregistered reports that the group had forgotten this process when the
+// command came. It had no effect, and whatever is sent next goes out under a new
+// registration.
+func (a answer) unregistered() bool { return a.reply.GetCode() == wire.Code_UNKNOWN_INCARNATION }
 
 func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		c.node.forgotten(t.Incarnation)
 	}
-	c.on(answer{reply: r})
+	c.on(answer{reply: r, incarnation: t.Incarnation})
 }
 
 func (c *call) Fail(err error)                                   { c.on(answer{err: err}) }
@@ -48,6 +63,35 @@ func forget(answer) {}
 // could be handed the command, it has no effect: ErrUnavailable. When it ends
 // later, it may have one: ErrUnknown.
 func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	for {
+		reply, err := n.send(ctx, cmd, forget)
+		if err != nil || !(answer{reply: reply}).unregistered() {
+			return reply, err
+		}
+		if err := n.usable(); err != nil {
+			return nil, err // it was this process that took leave
+		}
+	}
+}
+
+// execAgain is exec for commands that may take effect twice: it also sends anew
+// what was under way when the group forgot this process.
+func (n *Node) execAgain(ctx context.Context, cmd *wire.Command) error {
+	for {
+		reply, err := n.exec(ctx, cmd)
+		if err == nil {
+			return refusal(reply)
+		}
+		if !errors.Is(err, cluster.ErrForgotten) {
+			return err
+		}
+	}
+}
+
+// send is exec without a second attempt. note gets the answer first, on the
+// node's loop and whether or not somebody still waits, unless ctx ends before
+// the command was sent.
+func (n *Node) send(ctx context.Context, cmd *wire.Command, note func(answer)) (*wire.Reply, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
@@ -55,7 +99,7 @@ func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error)
 	cancelled := make(chan bool, 1)
 	c := &call{
 		node:      n,
-		on:        func(a answer) { answered <- a },
+		on:        func(a answer) { note(a); answered <- a },
 		cancelled: func(sent bool) { cancelled <- sent },
 	}
 	n.member.Submit(encode(cmd), c, false)
@@ -92,20 +136,17 @@ func encode(cmd *wire.Command) []byte {
 }
 
 // forgotten starts anew under another incarnation, when the group has
-// forgotten the one given: this process was out of touch for so long that it
-// has no session left.
+// forgotten the one given: this process was out of touch for so long that no
+// session is bound to it any more.
 func (n *Node) forgotten(incarnation wire.ID) {
 	if n.usable() != nil {
 		return // it was this process that took leave
 	}
+	n.part(incarnation)
 	n.member.Reincarnate(incarnation, func() ([]byte, cluster.Call) {
 		n.attempt++
 		return encode(n.registration()), &call{node: n, on: func(a answer) {
-			err := a.err
-			if err == nil {
-				err = refusal(a.reply)
-			}
-			if err != nil {
+			if err := a.fault(); err != nil {
 				n.log.Warn("the group does not take this process back", "error", err)
 			}
 		}}
@@ -122,7 +163,7 @@ func (n *Node) registration() *wire.Command {
 }
 
 // incarnationTTL is how long the group remembers a process that is silent and
-// has no session.
+// has no session with a TTL.
 const incarnationTTL = time.Minute
 
 func duration(ns int64) time.Duration { return time.Duration(ns) }

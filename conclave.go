@@ -34,7 +34,8 @@ type Node struct {
 	mu       sync.Mutex
 	sessions map[wire.ID]*Session // guarded by mu; alive
 	own      *Session             // guarded by mu; the node's own, if it has one
-	opening  *opening             // guarded by mu; of the node's own
+	opening  *ownOpening          // guarded by mu; of the node's own
+	installs uint64               // guarded by mu; states that have replaced what was applied here
 	closing  bool                 // guarded by mu
 
 	closeOnce sync.Once
@@ -139,8 +140,8 @@ var expired = func() context.Context {
 // register makes this process known to the group. Its outcome comes through
 // the log, so whoever has it knows a leader and has applied what was agreed.
 func (n *Node) register(ctx context.Context) error {
-	reply, err := n.exec(ctx, n.registration())
-	for err == nil && reply.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+	reply, err := n.send(ctx, n.registration(), forget)
+	if err == nil && (answer{reply: reply}).unregistered() {
 		// It was registered and forgotten again before it heard of that. By
 		// now it is being registered anew, ahead of whatever else it sends.
 		reply, err = n.exec(ctx, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
@@ -212,7 +213,8 @@ func (n *Node) watch() {
 
 // Close takes leave and stops the node. It closes the node's sessions, so that
 // what they hold is handed on at once, and hands leadership over if this member
-// has it. ctx bounds this farewell; with a ctx that has ended there is none, and
+// has it. Sessions with NoTTL live on in the group with all that they hold, for
+// AttachSession or CloseSession; only here they end. ctx bounds this farewell; with a ctx that has ended there is none, and
 // the group finds out as if the process had crashed. Without a majority there is
 // nobody to take leave of, so the farewell also ends after three election
 // timeouts, and at once when the others have taken leave before.
@@ -258,7 +260,8 @@ func (n *Node) farewell(ctx context.Context) error {
 	return nil
 }
 
-// deregister ends what the group knows of this process, its sessions included.
+// deregister ends what the group knows of this process, its sessions with a TTL
+// included.
 func (n *Node) deregister(ctx context.Context) error {
 	answered := make(chan answer, 1)
 	n.pursue(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},

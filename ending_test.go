@@ -89,7 +89,7 @@ func TestPanicInTheLoopAnswersEverybody(t *testing.T) {
 // A session that is acknowledged later than its TTL is lost from the start.
 func TestSessionAcknowledgedTooLate(t *testing.T) {
 	n := alone(t)
-	s := newSession(n, wire.ID{1}, time.Second, n.clock.now()-instant(time.Minute))
+	s := newSession(n, wire.ID{1}, wire.ID{2}, time.Second, n.clock.now()-instant(time.Minute))
 	<-s.Done()
 	wantError(t, s.Err(), ErrSessionExpired)
 }

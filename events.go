@@ -13,7 +13,7 @@ import (
 type Events struct {
 	LeaderChanged func(leader MemberID, term uint64) // 0: no leader is known
 	SessionEnded  func(id SessionID, why error)      // a session of this node
-	LockLost      func(name string, fence Fence)     // a hold of this node
+	LockLost      func(name string, fence Fence)     // a hold of this node: of a lock, an election or permits
 }
 
 const maxEvents = 1024

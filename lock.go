@@ -21,6 +21,8 @@ import (
 // closed. All methods are safe for concurrent use.
 type FencedLock struct {
 	node      *Node
+	session   *Session // what it acquires by; nil: the node's own
+	space     wire.Space
 	name      string
 	bad       error // what is wrong with the name or an option
 	handle    uint64
@@ -29,28 +31,6 @@ type FencedLock struct {
 
 	mu   sync.Mutex
 	hold *hold // guarded by mu; nil when nothing is held or owed
-}
-
-// hold is one acquisition, until each Unlock that it owes was called.
-type hold struct {
-	name    string
-	session *Session
-	fence   Fence
-	lost    chan struct{} // closed by the session
-	count   int           // guarded by the handle's mu
-}
-
-// isLost looks at the clock by way of the session.
-func (h *hold) isLost() bool {
-	if h.session.alive() != nil {
-		return true
-	}
-	select {
-	case <-h.lost:
-		return true
-	default:
-		return false
-	}
 }
 
 // LockOption changes how a lock handle behaves.
@@ -76,7 +56,19 @@ func Reentrant(limit int) LockOption {
 // What it locks is held by the node's own session, with Config.SessionTTL and no
 // lock-delay.
 func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
-	l := &FencedLock{node: n, name: name, handle: n.handles.Add(1), bad: validName(name)}
+	return n.fencedLock(nil, wire.Space_LOCK, name, opts...)
+}
+
+// FencedLock returns a new handle to the lock of that name, like
+// [Node.FencedLock]. What it locks is held by this session, with its lock-delay.
+// Once the session has ended, Lock fails with ErrSessionExpired, after
+// ErrLockOwnershipLost for as long as Unlocks are owed.
+func (s *Session) FencedLock(name string, opts ...LockOption) *FencedLock {
+	return s.node.fencedLock(s, wire.Space_LOCK, name, opts...)
+}
+
+func (n *Node) fencedLock(s *Session, space wire.Space, name string, opts ...LockOption) *FencedLock {
+	l := &FencedLock{node: n, session: s, space: space, name: name, handle: n.handles.Add(1), bad: validName(name)}
 	for _, opt := range opts {
 		opt(l)
 	}
@@ -90,8 +82,9 @@ func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
 // An error means that this call holds nothing: what may have been queued for it
 // is withdrawn in the background, and a grant that won that race is given back.
 // Errors: ctx's, with ErrUnavailable if no majority could be reached;
-// ErrSessionExpired if the session ended while waiting; ErrLockOwnershipLost if
-// the handle held the lock and lost it, until each Unlock owed was called;
+// ErrSessionExpired if the session ended while waiting, or before for a handle
+// that belongs to one session; ErrLockOwnershipLost if the handle held the lock
+// and lost it, until each Unlock owed was called;
 // ErrAcquireLimitReached; ErrTooLarge with too many waiters or calls under way;
 // ErrInvalid; ErrClosed.
 //
@@ -99,7 +92,7 @@ func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
 // after Lock has returned, and act when the lock is already somebody else's.
 // Lost and Fence tell early, but only the resource can refuse: give it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
-	f, err := l.acquire(ctx, true)
+	f, err := l.acquire(ctx, true, nil)
 	return f, fault("lock", l.name, err)
 }
 
@@ -107,11 +100,12 @@ func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
 // at once, the error wraps ErrLocked, or ErrLockDelay when its last holder's
 // lock-delay has not passed. It blocks for as long as the group takes to decide.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
-	f, err := l.acquire(ctx, false)
+	f, err := l.acquire(ctx, false, nil)
 	return f, fault("try lock", l.name, err)
 }
 
-func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
+// acquire acquires; value is an election's.
+func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte) (Fence, error) {
 	if l.bad != nil {
 		return 0, l.bad
 	}
@@ -127,10 +121,10 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
 		if held != nil {
 			fence = held.fence
 		}
-		c := newAcquisition(l, session)
-		got, err := c.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
+		got, err := newAcquisition(l, session).run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 			Name: l.name, Session: session.id[:], Handle: l.handle,
 			Reentrant: l.reentrant, Limit: l.limit, Wait: wait, Fence: uint64(fence),
+			Election: l.space == wire.Space_ELECTION, Value: value,
 		}}})
 		refused := errors.Is(err, errRefusedSession)
 		switch {
@@ -140,8 +134,8 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool) (Fence, error) {
 			}
 			continue // it was given back meanwhile, so there was nothing to re-enter
 		case refused:
-			// It had ended before the request came, so nothing was queued. The
-			// node's own session is renewed for handles that hold nothing.
+			// It had ended before the request came, so nothing was queued.
+			// Handles that hold nothing get another one, if it was the node's.
 			session.end(ErrSessionExpired)
 			continue
 		}
@@ -166,7 +160,7 @@ func (l *FencedLock) acquirer(ctx context.Context) (*Session, *hold, error) {
 		}
 		return h.session, nil, nil
 	}
-	session, err := l.node.ownSession(ctx)
+	session, err := l.node.acquireBy(ctx, l.session)
 	return session, nil, err
 }
 
@@ -177,8 +171,8 @@ func (l *FencedLock) holds(h *hold) bool {
 	return l.hold == h
 }
 
-// granted takes note of a grant, on the node's loop and in the log's order. An
-// error says why it comes too late.
+func (l *FencedLock) place() (wire.Space, string, uint64) { return l.space, l.name, l.handle }
+
 func (l *FencedLock) granted(s *Session, f Fence) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +180,7 @@ func (l *FencedLock) granted(s *Session, f Fence) error {
 		h.count++
 		return nil
 	}
-	h := &hold{name: l.name, session: s, fence: f, lost: make(chan struct{}), count: 1}
+	h := newHold(l.name, s, f)
 	if l.hold != nil {
 		return ErrLockOwnershipLost // of a former hold, which is still owed
 	}
@@ -220,18 +214,7 @@ func (l *FencedLock) unlock(ctx context.Context) error {
 	if lost {
 		return ErrLockOwnershipLost
 	}
-	answered := make(chan answer, 1)
-	l.node.pursue(l.release(h), func(a answer) { answered <- a })
-	select {
-	case a := <-answered:
-		return released(a)
-	case <-h.session.done:
-		// It may have been released in time, but nobody can tell any more
-		// whether the lock was ours until then.
-		return ErrLockOwnershipLost
-	case <-ctx.Done():
-		return because(fmt.Errorf("%w yet; the release is pursued", ErrUnknown), ctx)
-	}
+	return h.handBack(ctx, l.release(h.session, h.fence))
 }
 
 // giveBack takes one hold off the handle, at once and only here.
@@ -249,22 +232,11 @@ func (l *FencedLock) giveBack() (h *hold, lost bool) {
 	return h, lost
 }
 
-func (l *FencedLock) release(h *hold) *wire.Command {
+func (l *FencedLock) release(s *Session, f Fence) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: l.name, Session: h.session.id[:], Handle: l.handle, Fence: uint64(h.fence),
+		Name: l.name, Session: s.id[:], Handle: l.handle, Fence: uint64(f),
+		Election: l.space == wire.Space_ELECTION,
 	}}}
-}
-
-func released(a answer) error {
-	if a.err != nil {
-		return ours(a.err)
-	}
-	err := refusal(a.reply)
-	switch {
-	case errors.Is(err, ErrNotHeld), errors.Is(err, ErrSessionExpired):
-		return ErrLockOwnershipLost // we held it, so it was taken from us
-	}
-	return err
 }
 
 // Fence returns the fence of the current hold. It does not block, needs no
@@ -272,15 +244,20 @@ func released(a answer) error {
 // than its session allows gets ErrLockOwnershipLost here even before Lost is
 // closed. ErrNotHeld: the handle holds nothing.
 func (l *FencedLock) Fence() (Fence, error) {
+	f, err := l.current()
+	return f, fault("fence", l.name, err)
+}
+
+func (l *FencedLock) current() (Fence, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.bad != nil:
-		return 0, fault("fence", l.name, l.bad)
+		return 0, l.bad
 	case l.hold == nil:
-		return 0, fault("fence", l.name, ErrNotHeld)
+		return 0, ErrNotHeld
 	case l.hold.isLost():
-		return 0, fault("fence", l.name, ErrLockOwnershipLost)
+		return 0, ErrLockOwnershipLost
 	}
 	return l.hold.fence, nil
 }
@@ -307,58 +284,4 @@ func (l *FencedLock) Lost() <-chan struct{} {
 		return nil
 	}
 	return l.hold.lost
-}
-
-// Do runs f while it holds the lock. The context that f gets ends when ctx does,
-// and, with the cause ErrLockOwnershipLost, when the lock is lost; f should then
-// stop and must not touch what the lock protects. Do returns the errors of Lock
-// if f was not run; otherwise f's error, joined with ErrLockOwnershipLost if the
-// lock was lost meanwhile. The release is waited for even when ctx has ended, at
-// most until the session's deadline.
-func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	if _, err := l.Lock(ctx); err != nil {
-		return err
-	}
-	guarded, cancel := context.WithCancelCause(ctx)
-	lost, finished := l.Lost(), make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-lost:
-			cancel(ErrLockOwnershipLost)
-		case <-finished:
-		}
-	})
-	defer func() {
-		close(finished)
-		watching.Wait()
-		cancel(nil)
-	}()
-	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
-	return f(guarded)
-}
-
-// Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail,
-// it panics with an *Error: in Lock when ctx ends or the lock cannot be had, in
-// Unlock when it is not held or was lost. Unlock waits for the release also when
-// ctx has ended.
-func (l *FencedLock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
-
-type locker struct {
-	lock *FencedLock
-	ctx  context.Context
-}
-
-func (l locker) Lock() {
-	if _, err := l.lock.Lock(l.ctx); err != nil {
-		panic(err)
-	}
-}
-
-func (l locker) Unlock() {
-	// The release is waited for, as it is by who unlocks a sync.Mutex; at most
-	// until the session's deadline.
-	if err := l.lock.Unlock(context.WithoutCancel(l.ctx)); err != nil {
-		panic(err)
-	}
 }

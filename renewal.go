@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -15,37 +16,83 @@ type renewal struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
+	due     instant     // guarded by mu; when the timer runs
 	stopped bool        // guarded by mu
 }
 
-func (r *renewal) begin() { r.after(r.interval()) }
+func (r *renewal) begin() { r.next(r.node.clock.now()) }
 
-func (r *renewal) interval() time.Duration { return min(r.node.cfg.SessionTTL, incarnationTTL) / 3 }
+// interval is a third of the smallest TTL that there is.
+func (r *renewal) interval() instant {
+	smallest := incarnationTTL
+	for _, s := range r.node.aliveSessions() {
+		if s.ttl != NoTTL {
+			smallest = min(smallest, s.ttl)
+		}
+	}
+	return instant(smallest / 3)
+}
 
-func (r *renewal) after(d time.Duration) {
+// next sets the timer to an interval after that time.
+func (r *renewal) next(after instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopped {
-		r.timer = time.AfterFunc(max(d, 0), r.send)
+		r.due = after + r.interval()
+		r.timer = time.AfterFunc(max(r.node.clock.until(r.due), 0), r.send)
 	}
 }
 
-// send renews. Only what the group acknowledges counts, and from the moment at
-// which it was sent: the group's TTL cannot have begun earlier.
+// hasten brings the timer forward if a session has come that cannot wait so
+// long. When the timer has run out, next will see the session.
+func (r *renewal) hasten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due := r.node.clock.now() + r.interval()
+	if r.timer != nil && due < r.due && r.timer.Stop() {
+		r.due = due
+		r.timer.Reset(r.node.clock.until(due))
+	}
+}
+
+// send renews.
 func (r *renewal) send() {
 	sent := r.node.clock.now()
 	for _, s := range r.node.aliveSessions() {
 		s.alive() // a machine that was suspended finds out here at the latest
 	}
-	cmd := &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
-	r.node.pursue(cmd, func(a answer) {
-		if a.err == nil && refusal(a.reply) == nil {
-			for _, s := range r.node.aliveSessions() {
-				s.renewed(sent)
-			}
-		}
-		r.after(r.node.clock.until(sent + instant(r.interval())))
+	r.node.pursue(renewCommand(), func(a answer) {
+		r.acknowledged(sent, a)
+		r.next(sent)
 	})
+}
+
+// acknowledged moves the deadlines. Only what the group acknowledges counts, and
+// from the moment at which it was sent: the group's TTL cannot have begun
+// earlier. It counts for what is bound to the incarnation that was renewed.
+func (r *renewal) acknowledged(sent instant, a answer) {
+	if a.fault() != nil {
+		return
+	}
+	for _, s := range r.node.aliveSessions() {
+		if s.incarnation == a.incarnation {
+			s.renewed(sent)
+		}
+	}
+}
+
+// now renews for a caller, beside what the timer does.
+func (r *renewal) now(ctx context.Context) error {
+	sent := r.node.clock.now()
+	reply, err := r.node.send(ctx, renewCommand(), func(a answer) { r.acknowledged(sent, a) })
+	if err != nil {
+		return err
+	}
+	return refusal(reply)
+}
+
+func renewCommand() *wire.Command {
+	return &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
 }
 
 func (r *renewal) stop() {

@@ -2,14 +2,13 @@ package conclave
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -19,45 +18,52 @@ type SessionID [16]byte
 // String prints the ID as a UUID is printed.
 func (id SessionID) String() string { return wire.ID(id).String() }
 
-// SessionInfo is a session as the group has it.
-type SessionInfo struct {
-	ID             SessionID
-	Name           string
-	Node           MemberID      // whose process it belongs to
-	TTL, LockDelay time.Duration // as it was created
-	Remaining      time.Duration // until it ends, unless it is renewed
-	CreateIndex    uint64
-}
-
-// Session is what locks are held by. It lives for as long as its process renews
-// it, which the node does by itself, and for its TTL after that. When it ends,
-// everything held by it is released.
+// Session is what locks, permits and keys are held by. It lives for as long as
+// its process renews it, which the node does by itself, and for its TTL after
+// that; with NoTTL it lives until somebody ends it. When it ends, everything held
+// by it is released, after its lock-delay unless it was closed with Close.
 //
-// Each node has a session of its own, opened when it is first needed.
+// Each node has a session of its own, opened when it is first needed; further
+// ones come from [Node.NewSession] and [Node.AttachSession]. All methods are safe
+// for concurrent use.
 type Session struct {
-	node *Node
-	id   wire.ID
-	ttl  time.Duration
-	done chan struct{}
+	node        *Node
+	id          wire.ID
+	incarnation wire.ID // of this process, that it is bound to
+	ttl         time.Duration
+	done        chan struct{}
+	closing     closing
 
 	mu       sync.Mutex
 	deadline instant            // guarded by mu; nobody else can be granted anything before it
-	timer    *time.Timer        // guarded by mu
+	timer    *time.Timer        // guarded by mu; nil without TTL
 	holds    map[*hold]struct{} // guarded by mu
 	err      error              // guarded by mu; why it ended, nil while it lives
 }
 
-// newSession is called when the group has opened the session. sent is when it
-// was asked to.
-func newSession(n *Node, id wire.ID, ttl time.Duration, sent instant) *Session {
+// closing is a session's Close on its way.
+type closing struct {
+	once sync.Once
+	told chan struct{} // closed when the group has answered
+	err  error         // valid once told is closed
+}
+
+// newSession is called when the group has opened the session or bound it to this
+// process. sent is when it was asked to.
+func newSession(n *Node, id, incarnation wire.ID, ttl time.Duration, sent instant) *Session {
 	s := &Session{
-		node: n, id: id, ttl: ttl,
+		node: n, id: id, incarnation: incarnation, ttl: ttl,
 		done:     make(chan struct{}),
-		deadline: sent + instant(trusted(ttl)),
+		closing:  closing{told: make(chan struct{})},
+		deadline: math.MaxInt64,
 		holds:    make(map[*hold]struct{}),
+	}
+	if ttl == NoTTL {
+		return s
 	}
 	s.mu.Lock() // the timer may run at once
 	defer s.mu.Unlock()
+	s.deadline = sent + instant(trusted(ttl))
 	s.timer = time.AfterFunc(n.clock.until(s.deadline), s.check)
 	return s
 }
@@ -71,11 +77,12 @@ func (s *Session) ID() SessionID { return SessionID(s.id) }
 
 // Done is closed when the session is lost: past its deadline by this process's
 // own clock, whatever the network does; ended by the group; or closed. Err then
-// says which.
+// says which. A session with NoTTL has no deadline.
 //
-// A session that is ended on purpose, by CloseSession or because its process
-// was started anew, ends in the group at once. A process that is cut off at that
-// moment learns of it only at its own deadline; fences are for that.
+// A session that is ended on purpose, by CloseSession, by a check that has become
+// critical, or because its process was started anew, ends in the group at once. A
+// process that is cut off at that moment learns of it only at its own deadline;
+// lock-delay and fences are for that.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err is nil while the session lives. Afterwards it wraps ErrSessionExpired or
@@ -114,7 +121,7 @@ func (s *Session) check() {
 func (s *Session) expire() error {
 	ended := s.end(fmt.Errorf("%w: it could not be renewed for %v", ErrSessionExpired, trusted(s.ttl)))
 	if ended {
-		s.node.pursue(closing(s.id, false), forget)
+		s.node.pursue(closeCommand(s.id, false), forget)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +137,9 @@ func (s *Session) end(why error) bool {
 		return false
 	}
 	s.err = why
-	s.timer.Stop()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 	holds := s.holds
 	s.holds = nil
 	s.mu.Unlock()
@@ -149,7 +158,7 @@ func (s *Session) end(why error) bool {
 // renewed moves the deadline: the group has acknowledged a renewal that was
 // sent at that time. A session that is past its deadline stays lost.
 func (s *Session) renewed(sent instant) {
-	if s.alive() != nil {
+	if s.ttl == NoTTL || s.alive() != nil {
 		return
 	}
 	s.mu.Lock()
@@ -178,178 +187,76 @@ func (s *Session) release(h *hold) {
 	delete(s.holds, h)
 }
 
-// opening is the node's own session being opened. Many may wait for it.
-type opening struct {
-	done chan struct{}
-	err  error // valid once done is closed
-}
-
-// ownSession returns the node's own session, and opens it if there is none. It
-// blocks until the group has done so.
-func (n *Node) ownSession(ctx context.Context) (*Session, error) {
-	for {
-		if err := n.usable(); err != nil {
-			return nil, err
-		}
-		n.mu.Lock()
-		own, waited, first := n.own, n.opening, false
-		if own == nil && waited == nil {
-			waited, first = &opening{done: make(chan struct{})}, true
-			n.opening = waited
-		}
-		n.mu.Unlock()
-		if first {
-			n.openOwn(waited)
-		}
-		if own != nil {
-			if own.alive() == nil {
-				return own, nil
-			}
-			n.drop(own)
-			continue
-		}
-		select {
-		case <-waited.done:
-			if waited.err != nil {
-				return nil, waited.err
-			}
-		case <-ctx.Done():
-			// Nothing is held by a session that nobody has seen yet.
-			return nil, because(ErrUnavailable, ctx)
-		}
-	}
-}
-
-// openOwn asks the group for a session, for whoever waits and is still there
-// when it comes.
-func (n *Node) openOwn(o *opening) {
-	id, sent := wire.ID(newSessionID()), n.clock.now()
-	cmd := &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-		Id: id[:], Name: n.cfg.Name, Ttl: int64(n.cfg.SessionTTL),
-	}}}
-	n.pursue(cmd, func(a answer) {
-		err := ours(a.err)
-		if err == nil {
-			err = refusal(a.reply)
-		}
-		var s *Session
-		if err == nil {
-			s = newSession(n, id, n.cfg.SessionTTL, sent)
-		}
-		n.mu.Lock()
-		n.opening = nil
-		late := n.closing
-		if s != nil && !late {
-			n.own = s
-			n.sessions[id] = s
-		}
-		n.mu.Unlock()
-		if s != nil && late {
-			s.end(ErrClosed) // the farewell has closed it with the others, or will
-		}
-		// The group has forgotten this process and takes it back; whoever
-		// waits asks again.
-		if !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten) {
-			o.err = err
-		}
-		close(o.done)
-	})
-}
-
-func newSessionID() (id SessionID) {
-	rand.Read(id[:]) // never fails
-	return id
-}
-
-// drop strikes a session off that has ended.
-func (n *Node) drop(s *Session) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.sessions, s.id)
-	if n.own == s {
-		n.own = nil
-	}
-}
-
-// aliveSessions lists the sessions of this node that have not ended.
-func (n *Node) aliveSessions() []*Session {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	list := make([]*Session, 0, len(n.sessions))
-	for _, s := range n.sessions {
-		list = append(list, s)
-	}
-	return list
-}
-
-func (n *Node) endSessions(why error) {
-	for _, s := range n.aliveSessions() {
-		s.end(why)
-	}
-}
-
-// sessionEnded is told by the log that a session of this process has ended.
-func (n *Node) sessionEnded(e wire.Ended) {
-	n.mu.Lock()
-	s := n.sessions[e.Session]
-	n.mu.Unlock()
-	if s != nil {
-		s.end(fmt.Errorf("%w: the group has ended it", ErrSessionExpired))
-	}
-}
-
-// restored compares the sessions with a state that came by snapshot: the
-// entries that it stands for may have ended some.
-func (n *Node) restored(state cluster.Machine) {
-	m := state.(*machine.Machine)
-	for _, s := range n.aliveSessions() {
-		if _, alive := m.Session(s.id); !alive {
-			s.end(fmt.Errorf("%w: the group has ended it", ErrSessionExpired))
-		}
-	}
-}
-
-// Sessions lists the sessions of the whole group, by age. It is linearizable
-// and blocks until a majority has confirmed that this node is up to date.
-func (n *Node) Sessions(ctx context.Context) ([]SessionInfo, error) {
-	var list []SessionInfo
-	err := n.read(ctx, func(m *machine.Machine) {
-		for _, s := range m.Sessions() {
-			list = append(list, SessionInfo{
-				ID: SessionID(s.ID), Name: s.Name, Node: MemberID(s.Member),
-				TTL: duration(s.TTL), LockDelay: duration(s.LockDelay),
-				Remaining: duration(s.Remaining), CreateIndex: s.CreateIndex,
-			})
-		}
-	})
-	if err != nil {
-		return nil, fault("list sessions", "", err)
-	}
-	return list, nil
-}
-
-// CloseSession ends any session of the group by force: the operator's door. What
-// it held is released at once, or after its lock-delay if it has one, and its
-// owner is told. An owner that is cut off at that moment learns of it only when
-// its own deadline passes, and may until then believe that it holds what others
-// have been granted: fences and lock-delay are for that.
-//
-// It blocks until the group has done so. Errors: ErrSessionNotFound,
-// ErrUnavailable, ErrUnknown.
-func (n *Node) CloseSession(ctx context.Context, id SessionID) error {
-	err := n.usable()
+// Renew renews this session, and with it every session of the process, now and
+// not when it is due. The node does so by itself; Renew is for a program that
+// wants to know that the session was alive at some time after the call began. It
+// blocks until the group has acknowledged it, and moves the deadline that Done
+// goes by. Errors: ErrSessionExpired, ErrClosed, and ctx's with ErrUnavailable or
+// ErrUnknown.
+func (s *Session) Renew(ctx context.Context) error {
+	err := s.alive()
 	if err == nil {
-		var reply *wire.Reply
-		if reply, err = n.exec(ctx, closing(wire.ID(id), false)); err == nil {
-			err = refusal(reply)
-		}
+		err = s.node.renewal.now(ctx)
 	}
-	if errors.Is(err, ErrSessionExpired) {
-		err = ErrSessionNotFound
+	if ended := s.alive(); ended != nil {
+		err = ended
 	}
-	return fault("close session", id.String(), err)
+	return fault("renew", s.id.String(), err)
 }
 
-func closing(id wire.ID, graceful bool) *wire.Command {
+// Close ends the session: first here, so that Done and the Lost channels of all
+// that it holds are closed, then in the group, where everything is released at
+// once and without a lock-delay. It blocks until the group has done so. When ctx
+// ends first the close is pursued in the background, and the error wraps ctx's
+// and ErrUnknown.
+//
+// Close may be called more than once. It does nothing and returns nil if the
+// session had ended otherwise; but if it has ended only here and lives on in the
+// group, as one with NoTTL can, the error says so: Node.CloseSession ends it.
+func (s *Session) Close(ctx context.Context) error {
+	return fault("close session", s.id.String(), s.close(ctx))
+}
+
+// errClosedHere and errParted are ways in which a session ends in this process.
+var (
+	errClosedHere = errors.New("it was closed")
+	errParted     = errors.New("the group had forgotten this process; the session lives on there, to be attached or closed")
+)
+
+func (s *Session) close(ctx context.Context) error {
+	s.end(fmt.Errorf("%w: %w", ErrSessionExpired, errClosedHere))
+	if why := s.alive(); !errors.Is(why, errClosedHere) {
+		if errors.Is(why, errParted) || s.ttl == NoTTL && errors.Is(why, ErrClosed) {
+			return why
+		}
+		return nil
+	}
+	s.closing.once.Do(s.tellClosed)
+	select {
+	case <-s.closing.told:
+		return s.closing.err
+	case <-ctx.Done():
+		return because(fmt.Errorf("%w yet; the close is pursued", ErrUnknown), ctx)
+	}
+}
+
+// tellClosed tells the group that the session was closed. A session without TTL
+// has to be told again if the group forgot this process meanwhile, as it has
+// lost its process, and not ended.
+func (s *Session) tellClosed() {
+	s.node.pursue(closeCommand(s.id, true), func(a answer) {
+		err := a.fault()
+		if s.ttl == NoTTL && s.node.usable() == nil && (a.unregistered() || errors.Is(a.err, cluster.ErrForgotten)) {
+			s.tellClosed()
+			return
+		}
+		if !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten) {
+			s.closing.err = err
+		}
+		close(s.closing.told)
+	})
+}
+
+func closeCommand(id wire.ID, graceful bool) *wire.Command {
 	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:], Graceful: graceful}}}
 }
