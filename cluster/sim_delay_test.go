@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -20,17 +19,20 @@ import (
 // and what had passed since the last entry before it: a leader takes office at
 // the time of the last entry.
 func TestLockDelayAcrossFailures(t *testing.T) {
-	for _, subject := range []subject{lockSubject()} {
-		for name, story := range map[string]func(*delayWorld){
-			"power cut":              (*delayWorld).powerCut,
-			"snapshot":               (*delayWorld).snapshotThenPowerCut,
-			"leader dies at the end": (*delayWorld).leaderDiesAtTheEnd,
+	for _, subject := range subjects() {
+		for _, story := range []struct {
+			name string
+			tell func(*delayWorld)
+		}{
+			{"power cut", (*delayWorld).powerCut},
+			{"snapshot", (*delayWorld).snapshotThenPowerCut},
+			{"leader dies at the end", (*delayWorld).leaderDiesAtTheEnd},
 		} {
 			for seed := range uint64(3) {
-				t.Run(fmt.Sprintf("%s/%s/%d", subject.name, name, seed), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%d", subject.name, story.name, seed), func(t *testing.T) {
 					d := newDelayWorld(t, seed, subject)
 					d.ends()
-					story(d)
+					story.tell(d)
 					d.verdict()
 				})
 			}
@@ -39,25 +41,6 @@ func TestLockDelayAcrossFailures(t *testing.T) {
 }
 
 const lockDelay = 20 * time.Second
-
-// subject is what a session held.
-type subject struct {
-	name  string
-	take  func(s *simSession, wait bool) *wire.Command
-	owner func(*machine.Machine) wire.ID // zero: nobody
-	waits bool                           // one can queue for it
-}
-
-func lockSubject() subject {
-	return subject{
-		name: "lock", waits: true,
-		take: func(s *simSession, wait bool) *wire.Command { return lockCommand("x", s, 1, wait) },
-		owner: func(m *machine.Machine) wire.ID {
-			v, _ := m.Lock("x")
-			return v.Session
-		},
-	}
-}
 
 // delayWorld has its former holder and its waiter on member 2. That one's process
 // does not come back when it is killed: the waiter's session has a TTL that is
@@ -133,6 +116,11 @@ func (d *delayWorld) others(p *program) {
 
 // try asks each tick, and may be told nothing but how long it will take.
 func (d *delayWorld) try(p *program, s *simSession) {
+	again := func() { p.at(tick, func() { d.try(p, s) }) }
+	if !s.open {
+		again()
+		return
+	}
 	p.submit(d.take(s, false), false, func(r *wire.Reply) {
 		switch r.GetCode() {
 		case wire.Code_OK, wire.Code_LOCKED:
@@ -143,7 +131,7 @@ func (d *delayWorld) try(p *program, s *simSession) {
 		default:
 			d.fail("member %d: %v", p.n, r)
 		}
-		p.at(tick, func() { d.try(p, s) })
+		again()
 	})
 }
 
@@ -152,7 +140,7 @@ func (d *delayWorld) ends() {
 	d.pass(time.Second)
 	d.holder.closing = true
 	d.history.each, d.passing = d.watch, d.measure
-	d.must(0, wire.Code_OK, closeCommand(d.holder))
+	d.must(0, wire.Code_OK, closeCommand(d.holder, false))
 }
 
 func (d *delayWorld) watch() {

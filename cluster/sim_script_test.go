@@ -123,15 +123,3 @@ func (p *program) keepRenewing(every time.Duration) {
 	p.renew()
 	p.at(p.lasts(every), func() { p.keepRenewing(every) })
 }
-
-func lockCommand(name string, s *simSession, handle uint64, wait bool) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{Name: name, Session: s.id[:], Handle: handle, Wait: wait}}}
-}
-
-func unlockCommand(name string, s *simSession, handle, fence uint64) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{Name: name, Session: s.id[:], Handle: handle, Fence: fence}}}
-}
-
-func closeCommand(s *simSession) *wire.Command {
-	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}
-}
