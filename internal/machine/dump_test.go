@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -47,6 +46,9 @@ func dump(m *Machine) disk {
 	put(machineKey, m)
 	for _, k := range m.members {
 		put(k.key(), k)
+		for _, c := range k.checks {
+			put(c.key(), c)
+		}
 	}
 	for _, inc := range m.incarnations {
 		put(inc.key(), inc)
@@ -59,66 +61,31 @@ func dump(m *Machine) disk {
 	for _, s := range m.sessions {
 		put(s.key(), s)
 	}
-	for _, l := range m.locks {
-		put(l.key, l)
-		for _, w := range l.queue.appendTo(nil) {
+	queue := func(q list[waiter]) {
+		for _, w := range q.appendTo(nil) {
 			put(w.key(), w)
 		}
+	}
+	for _, space := range []map[string]*lock{m.locks, m.elections} {
+		for _, l := range space {
+			put(l.key, l)
+			queue(l.queue)
+		}
+	}
+	for _, s := range m.semaphores {
+		put(s.key, s)
+		queue(s.queue)
+		for _, p := range s.permits.appendTo(nil) {
+			put(p.key(), p)
+		}
+	}
+	for e := range m.Keys().Prefix("") {
+		put(entryKey(e.Key), entry{e})
+	}
+	for _, x := range m.keys.delays {
+		put(x.durable(), x)
 	}
 	return d
 }
 
 func (d disk) equal(o disk) bool { return maps.EqualFunc(d, o, bytes.Equal) }
-
-// audit checks what must be true of any machine between two entries.
-func audit(m *Machine) error {
-	holds, waiters, waiting, bound, delayed := 0, 0, 0, 0, 0
-	fences := make(map[uint64]bool)
-	for name, l := range m.locks {
-		switch {
-		case l.name() != name:
-			return fmt.Errorf("lock %q is kept under %q", l.name(), name)
-		case l.owner == nil && l.delayUntil == 0:
-			return fmt.Errorf("lock %q is idle with %d waiting", name, l.queue.len)
-		case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || m.sessions[l.owner.id] != l.owner):
-			return fmt.Errorf("lock %q has an owner that cannot own it", name)
-		case l.owner != nil && (fences[l.fence] || l.fence > m.fence()):
-			return fmt.Errorf("lock %q has fence %d that is not its own", name, l.fence)
-		}
-		if l.owner != nil {
-			fences[l.fence] = true
-			holds++
-		} else {
-			delayed++
-		}
-		last := uint64(0)
-		for _, w := range l.queue.appendTo(nil) {
-			if w.lock != l || w.position <= last || w.incarnation.waiting[w.seq] != w || m.sessions[w.session.id] != w.session {
-				return fmt.Errorf("lock %q: the queue is broken at %d", name, w.position)
-			}
-			last = w.position
-			waiters++
-		}
-	}
-	for _, inc := range m.incarnations {
-		waiting += len(inc.waiting)
-		n := 0
-		for _, c := range inc.classes {
-			n += c.sessions.len
-		}
-		if n != inc.count {
-			return fmt.Errorf("incarnation %s counts %d sessions and has %d", inc.id, inc.count, n)
-		}
-		bound += n
-	}
-	for _, s := range m.sessions {
-		holds -= s.holds.len
-		waiters -= s.waiters.len
-		waiting -= s.waiters.len
-		bound--
-	}
-	if holds != 0 || waiters != 0 || waiting != 0 || bound != 0 || delayed != len(m.delays) {
-		return errors.New("the two sides of a relation differ")
-	}
-	return nil
-}

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"math"
 	"math/rand/v2"
 	"strings"
 
@@ -9,6 +8,9 @@ import (
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
+
+// members is how many of them the random logs know.
+const members = 3
 
 // generator makes logs that are random and yet get somewhere: it looks at the
 // reference to name locks, holds and tickets that exist.
@@ -56,6 +58,8 @@ func (g *generator) step() int64 {
 		g.time += g.rand.Int64N(second / 4)
 	case g.chance(5):
 		g.time += g.rand.Int64N(5 * second)
+	case g.chance(2): // a deadline exactly
+		g.time += second - g.time%second
 	case g.chance(5):
 		return g.time / 2
 	}
@@ -82,7 +86,7 @@ func (g *generator) submission(r *reference) *wire.Submission {
 }
 
 func (g *generator) registration() *wire.Submission {
-	member := 1 + g.rand.Uint64N(3)
+	member := 1 + g.rand.Uint64N(members)
 	if !g.chance(10) {
 		g.boots[member]++
 	}
@@ -132,107 +136,7 @@ func (g *generator) newCall(id wire.ID, c *wire.Command) *wire.Call {
 	return call
 }
 
-func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
-	switch n := g.rand.IntN(100); {
-	case n < 8:
-		return &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
-	case n < 9:
-		return &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
-	case n < 19:
-		return g.openSession(r)
-	case n < 23:
-		id := g.session(r)
-		return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id, Graceful: g.chance(50)}}}
-	case n < 60:
-		return g.lock(r)
-	case n < 88:
-		return g.unlock(r)
-	}
-	return g.withdraw(r, inc)
-}
-
-func (g *generator) openSession(r *reference) *wire.Command {
-	c := &wire.OpenSession{
-		Id: g.newID(), Name: "s", Ttl: (1 + g.rand.Int64N(3)) * second,
-		LockDelay: max(0, g.rand.Int64N(5)-2) * second,
-	}
-	switch g.rand.IntN(40) {
-	case 0:
-		c.Id = g.session(r)
-	case 1:
-		c.Ttl = g.rand.Int64() - math.MaxInt64/2
-	case 2:
-		c.LockDelay = g.rand.Int64() - math.MaxInt64/2
-	case 3:
-		c.Id = c.Id[:g.rand.IntN(16)]
-	case 4:
-		c.Name = g.name()
-	}
-	return &wire.Command{Op: &wire.Command_OpenSession{OpenSession: c}}
-}
-
-func (g *generator) lock(r *reference) *wire.Command {
-	c := &wire.Lock{
-		Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Reentrant: g.chance(60),
-		Limit: g.rand.Uint32N(4), Wait: g.chance(60),
-	}
-	if l := g.held(r); l != nil && g.chance(40) { // enter again
-		c.Name, c.Session, c.Handle = l.name, l.owner.session[:], l.owner.handle
-		if g.chance(70) {
-			c.Fence = l.fence
-		}
-	}
-	if g.chance(3) {
-		c.Fence = g.rand.Uint64N(r.granted + 1)
-	}
-	return &wire.Command{Op: &wire.Command_Lock{Lock: c}}
-}
-
-func (g *generator) unlock(r *reference) *wire.Command {
-	c := &wire.Unlock{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.granted}
-	if l := g.held(r); l != nil && g.chance(90) {
-		c.Name, c.Session, c.Handle, c.Fence = l.name, l.owner.session[:], l.owner.handle, l.fence
-		if g.chance(5) {
-			c.Fence--
-		}
-	}
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: c}}
-}
-
-func (g *generator) withdraw(r *reference, inc wire.ID) *wire.Command {
-	c := &wire.Withdraw{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Seq: g.rand.Uint64N(g.seqs[inc] + 2)}
-	var own []refPlace
-	var names []string
-	for _, l := range r.locks {
-		places := l.queue
-		if l.owner != nil {
-			places = append([]refPlace{*l.owner}, places...)
-		}
-		for _, p := range places {
-			if p.ticket.Incarnation == inc {
-				own, names = append(own, p), append(names, l.name)
-			}
-		}
-	}
-	if len(own) > 0 && g.chance(90) {
-		i := g.rand.IntN(len(own))
-		c.Name, c.Session, c.Handle, c.Seq = names[i], own[i].session[:], own[i].handle, own[i].ticket.Seq
-	}
-	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: c}}
-}
-
-func (g *generator) held(r *reference) *refLock {
-	for range 3 {
-		if len(r.locks) == 0 {
-			return nil
-		}
-		if l := &r.locks[g.rand.IntN(len(r.locks))]; l.owner != nil {
-			return l
-		}
-	}
-	return nil
-}
-
+// session names one that lives, mostly.
 func (g *generator) session(r *reference) []byte {
 	if len(r.sessions) == 0 || g.chance(2) {
 		return g.newID()
@@ -250,6 +154,14 @@ func (g *generator) name() string {
 		return []string{"", strings.Repeat("x", MaxName), strings.Repeat("x", MaxName+1), "a\x00b", "ü"}[g.rand.IntN(5)]
 	}
 	return string(rune('a' + g.rand.IntN(4)))
+}
+
+// value is one of few, so that some change nothing.
+func (g *generator) value(limit int) []byte {
+	if g.rand.IntN(20_000) == 0 {
+		return make([]byte, limit+g.rand.IntN(2))
+	}
+	return []byte{"abc"[g.rand.IntN(3)]}[:g.rand.IntN(2)]
 }
 
 func must[T any](v T, err error) T {

@@ -24,7 +24,7 @@ func TestLoadRefuses(t *testing.T) {
 			}),
 			"lx":              value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1}),
 			"ly":              value(&wire.LockState{DelayUntil: 5}),
-			"wx\x00" + be(1):  value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}),
+			"wlx\x00" + be(1):  value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}),
 			"t" + inc + be(2): value(&wire.Reply{Code: wire.Code_QUEUED}),
 			"M" + be(1):       value(&wire.MemberState{Incarnation: []byte(inc)}),
 		}
@@ -59,7 +59,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a ticket at the floor", "i" + inc, value(&wire.IncarnationState{Member: 1, Ttl: second, Floor: 2}), ErrCorrupt},
 		{"a short incarnation", "i", value(&wire.IncarnationState{Member: 1, Ttl: second}), ErrCorrupt},
 		{"no session", "s" + session, nil, ErrCorrupt},
-		{"a session without TTL", "s" + session, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1}), ErrCorrupt},
+		{"a session with a TTL that is none", "s" + session, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1, Ttl: -1}), ErrCorrupt},
 		{"a session of nobody", "s" + session, value(&wire.SessionState{Ttl: second}), ErrCorrupt},
 		{"a short session", "s1", value(&wire.SessionState{Ttl: second}), ErrCorrupt},
 		{"no lock to wait for", "lx", nil, ErrCorrupt},
@@ -68,16 +68,16 @@ func TestLoadRefuses(t *testing.T) {
 		{"a lock of a dead session", "lx", value(&wire.LockState{Session: []byte(inc), Holds: 1, Fence: 1}), ErrCorrupt},
 		{"a fence given out twice", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1}), ErrCorrupt},
 		{"a lock with half a ticket", "lx", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1, Seq: 4}), ErrCorrupt},
-		{"a waiter without position", "wx", value(&wire.WaiterState{}), ErrCorrupt},
-		{"a ticket queued twice", "wx\x00" + be(0), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
-		{"a waiter of a dead session", "wx\x00" + be(1), value(&wire.WaiterState{Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
-		{"a position given out twice", "wy\x00" + be(1), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 3}), ErrCorrupt},
+		{"a waiter without position", "wlx", value(&wire.WaiterState{}), ErrCorrupt},
+		{"a ticket queued twice", "wlx\x00" + be(0), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
+		{"a waiter of a dead session", "wlx\x00" + be(1), value(&wire.WaiterState{Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
+		{"a position given out twice", "wly\x00" + be(1), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 3}), ErrCorrupt},
 		{"a ticket of nobody", "t" + session + be(2), value(&wire.Reply{}), ErrCorrupt},
 		{"a ticket too far ahead", "t" + inc + be(MaxInFlight+2), value(&wire.Reply{}), ErrCorrupt},
 		{"a short ticket", "t" + inc, value(&wire.Reply{}), ErrCorrupt},
 		{"a member without incarnation", "M" + be(2), value(&wire.MemberState{}), ErrCorrupt},
 	}
-	for _, key := range []string{"m", "i" + inc, "s" + session, "lx", "wx\x00" + be(1), "t" + inc + be(2), "M" + be(1)} {
+	for _, key := range []string{"m", "i" + inc, "s" + session, "lx", "wlx\x00" + be(1), "t" + inc + be(2), "M" + be(1)} {
 		tests = append(tests, struct {
 			name string
 			key  string

@@ -4,10 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +18,15 @@ func makeID(word string) (id wire.ID) {
 	return id
 }
 
-func printID(id wire.ID) string { return strings.TrimRight(string(id[:]), "\x00") }
+func printID(id wire.ID) string {
+	if id.IsZero() {
+		return "nobody"
+	}
+	return strings.TrimRight(string(id[:]), "\x00")
+}
 
+// printResult prints what came of an entry: the outcomes, the sessions that
+// ended, the changes of keys and of leaders, each in the machine's order.
 func printResult(w io.Writer, r wire.Result) {
 	for _, o := range r.Outcomes {
 		fmt.Fprintf(w, "%s.%d: %s", printID(o.Ticket.Incarnation), o.Ticket.Seq, printReply(o.Reply))
@@ -35,6 +38,7 @@ func printResult(w io.Writer, r wire.Result) {
 	for _, e := range r.Ended {
 		fmt.Fprintf(w, "ended %s of %s\n", printID(e.Session), printID(e.Incarnation))
 	}
+	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
 
 func printReply(r *wire.Reply) string {
@@ -45,49 +49,87 @@ func printReply(r *wire.Reply) string {
 	if r.Delay != 0 {
 		s += fmt.Sprintf(" delay=%v", time.Duration(r.Delay))
 	}
+	if r.Limit != 0 {
+		s += fmt.Sprintf(" limit=%d", r.Limit)
+	}
+	if len(r.Holder) > 0 {
+		s += " holder=" + printID(makeID(string(r.Holder)))
+	}
+	if r.Op != 0 {
+		s += fmt.Sprintf(" op=%d", r.Op)
+	}
+	for i, k := range r.Keys {
+		s += strings.Repeat(";", min(i, 1)) + " " + printMeta(k)
+	}
 	if r.Detail != "" {
 		s += fmt.Sprintf(" (%s)", r.Detail)
 	}
 	return s
 }
 
-// ask answers a script's question.
-func ask(w io.Writer, m *Machine, q []string) {
-	switch q[0] {
-	case "lock":
-		if v, ok := m.Lock(q[1]); ok {
-			printLock(w, v)
-		} else {
-			fmt.Fprintf(w, "%s: idle\n", q[1])
-		}
-	case "locks":
-		for _, v := range m.Locks(strings.Join(q[1:], ""), 3) {
-			printLock(w, v)
-		}
-	case "sessions":
-		for _, v := range m.Sessions() {
-			if one, ok := m.Session(v.ID); !ok || !reflect.DeepEqual(one, v) {
-				fmt.Fprintln(w, "Session and Sessions differ")
-			}
-			fmt.Fprintf(w, "%s %q of %s, member %d, ttl=%v delay=%v left=%v created=%d\n", printID(v.ID), v.Name, printID(v.Incarnation),
-				v.Member, time.Duration(v.TTL), time.Duration(v.LockDelay), time.Duration(v.Remaining), v.CreateIndex)
-		}
-	case "acquired":
-		who, seq, _ := strings.Cut(q[2], ".")
-		t := wire.Ticket{Incarnation: makeID(who), Seq: must(strconv.ParseUint(seq, 10, 64))}
-		fmt.Fprintf(w, "%+v\n", m.Acquisition(wire.Space_LOCK, q[1], t))
-	case "known":
-		fmt.Fprintln(w, m.Incarnation(makeID(q[1])))
-	case "deadline":
-		at, ok := m.NextDeadline()
-		fmt.Fprintln(w, time.Duration(at), ok)
-	case "keys":
-		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
-			fmt.Fprintln(w, printKey(k))
-		}
-	default:
-		fmt.Fprintln(w, "no such question")
+func printMeta(k *wire.KeyMeta) string {
+	if k.ModifyIndex == 0 {
+		return "-"
 	}
+	e := wire.Entry{
+		Flags: k.Flags, CreateIndex: k.CreateIndex, ModifyIndex: k.ModifyIndex,
+		LockIndex: k.LockIndex, Session: makeID(string(k.Session)), Fence: k.Fence,
+	}
+	return printFields(&e)
+}
+
+// printFields prints an entry's numbers, but for those that are zero.
+func printFields(e *wire.Entry) string {
+	s := fmt.Sprintf("create=%d modify=%d", e.CreateIndex, e.ModifyIndex)
+	if e.Flags != 0 {
+		s += fmt.Sprintf(" flags=%d", e.Flags)
+	}
+	if e.LockIndex != 0 {
+		s += fmt.Sprintf(" lock=%d", e.LockIndex)
+	}
+	if !e.Session.IsZero() {
+		s += " session=" + printID(e.Session)
+	}
+	if e.Fence != 0 {
+		s += fmt.Sprintf(" fence=%d", e.Fence)
+	}
+	return s
+}
+
+func printEntry(e *wire.Entry) string {
+	value := fmt.Sprintf("%q", e.Value)
+	if len(e.Value) > 99 {
+		value = fmt.Sprintf("%d bytes", len(e.Value))
+	}
+	return fmt.Sprintf("key %s: %s %s", e.Key, value, printFields(e))
+}
+
+func printKeyChanges(changes []wire.KeyChange) string {
+	var s strings.Builder
+	for _, c := range changes {
+		if c.Deleted {
+			fmt.Fprintf(&s, "at %d deleted ", c.Index)
+		} else if c.Index != c.Entry.ModifyIndex {
+			fmt.Fprintf(&s, "at %d and not its modify index ", c.Index)
+		}
+		fmt.Fprintln(&s, printEntry(c.Entry))
+	}
+	return s.String()
+}
+
+func printLeaders(changes []wire.LeaderChange) string {
+	var s strings.Builder
+	for _, c := range changes {
+		fmt.Fprintf(&s, "leader of %s: %s\n", c.Election, printLeader(c.Leader))
+	}
+	return s.String()
+}
+
+func printLeader(l *wire.Leader) string {
+	if l == nil {
+		return "nobody"
+	}
+	return fmt.Sprintf("%s of member %d, fence=%d %q", printID(l.Session), l.Member, l.Fence, l.Value)
 }
 
 // printKey prints a durable key: its kind, then what it is about.
@@ -97,8 +139,16 @@ func printKey(k string) string {
 		return fmt.Sprintf("M %d", k[len(k)-1])
 	case ticketKind:
 		return fmt.Sprintf("t %s.%d", strings.TrimRight(k[1:17], "\x00"), binary.BigEndian.Uint64([]byte(k[17:])))
-	case waiterKind:
-		return fmt.Sprintf("w %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case waiterKind: // of a lock, or after e of an election, after S of a semaphore
+		of, election := strings.CutPrefix(k[1:len(k)-9], string(electionKind))
+		if of = strings.TrimPrefix(of, string(lockKind)); election {
+			of = "e " + of
+		}
+		return fmt.Sprintf("w %s %d", of, binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case permitKind:
+		return fmt.Sprintf("p %s %d", k[1:len(k)-9], binary.BigEndian.Uint64([]byte(k[len(k)-8:])))
+	case checkKind:
+		return fmt.Sprintf("c %d %s", k[8], k[9:])
 	}
 	return strings.TrimRight(k[:1]+" "+k[1:], "\x00 ")
 }
@@ -111,4 +161,27 @@ func printLock(w io.Writer, v LockView) {
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
 	}
 	fmt.Fprintf(w, ", %d waiting\n", v.Waiters)
+}
+
+func printSession(w io.Writer, v SessionView) {
+	fmt.Fprintf(w, "%s %q of %s, member %d, ttl=%v delay=%v left=%v created=%d", printID(v.ID), v.Name, printID(v.Incarnation),
+		v.Member, time.Duration(v.TTL), time.Duration(v.LockDelay), time.Duration(v.Remaining), v.CreateIndex)
+	if v.Behavior != wire.Behavior_RELEASE {
+		fmt.Fprintf(w, " %v", v.Behavior)
+	}
+	if len(v.Checks) > 0 {
+		fmt.Fprintf(w, " checks=%s", strings.Join(v.Checks, ","))
+	}
+	fmt.Fprintln(w)
+}
+
+func printSemaphore(w io.Writer, name string, v SemaphoreView) {
+	fmt.Fprintf(w, "%s: %d of %d available, %d waiting", name, v.Available, v.Limit, v.Waiters)
+	if v.Delay != 0 {
+		fmt.Fprintf(w, ", next after %v", time.Duration(v.Delay))
+	}
+	for _, p := range v.Holders {
+		fmt.Fprintf(w, "; %s of member %d has %d, fence=%d", printID(p.Session), p.Member, p.Permits, p.Fence)
+	}
+	fmt.Fprintln(w)
 }

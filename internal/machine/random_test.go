@@ -1,12 +1,14 @@
 package machine
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -59,12 +61,21 @@ type rig struct {
 	loaded   *Machine
 	disk     disk
 	twin     reference
-	fence    uint64            // the largest seen
-	held     map[string]uint64 // fences by lock
+	fence    uint64          // the largest seen
+	held     map[uint64]bool // fences
 	last     wire.Result
+
+	leaders map[string]*wire.Leader // as told
+	entries map[string]*wire.Entry  // as told
+	changes uint64
 }
 
-func newRig() *rig { return &rig{straight: New(), loaded: New(), disk: disk{}} }
+func newRig() *rig {
+	return &rig{
+		straight: New(), loaded: New(), disk: disk{},
+		leaders: map[string]*wire.Leader{}, entries: map[string]*wire.Entry{},
+	}
+}
 
 // reload goes on from the disk, which must hold neither more nor less than the
 // state.
@@ -72,21 +83,27 @@ func (r *rig) reload() (err error) {
 	if len(r.disk) > 0 && !(r.disk.equal(dump(r.straight)) && r.disk.equal(dump(r.loaded))) {
 		return errors.New("the changes do not add up to the state")
 	}
-	r.loaded, err = Load(r.disk.pairs())
-	return err
+	if r.loaded, err = Load(r.disk.pairs()); err != nil {
+		return err
+	}
+	if got, want := views(r.loaded), views(r.straight); got != want {
+		return fmt.Errorf("the loaded machine shows\n%swant\n%s", got, want)
+	}
+	return nil
 }
 
 func (r *rig) apply(data []byte) error {
 	r.index++
 	due, pending := r.straight.NextDeadline()
 	r.last = r.straight.Apply(r.index, 1, data)
-	if other := r.loaded.Apply(r.index, 1, data); !sameResult(r.last, other) {
-		return fmt.Errorf("the loaded machine differs:\n%v\n%v", r.last, other)
+	other := r.loaded.Apply(r.index, 1, data)
+	if err := differ(other, r.last); err != nil || !reflect.DeepEqual(other.Changes, r.last.Changes) {
+		return fmt.Errorf("the loaded machine differs: %w\n%v\n%v", err, other, r.last)
 	}
 	if err := r.disk.write(r.last.Changes); err != nil {
 		return err
 	}
-	if err := errors.Join(audit(r.straight), r.checkFences()); err != nil {
+	if err := errors.Join(audit(r.straight), r.checkFences(), r.follow()); err != nil {
 		return err
 	}
 	batch := new(wire.Batch)
@@ -94,7 +111,7 @@ func (r *rig) apply(data []byte) error {
 	case len(data) == 0:
 		batch = nil
 	case proto.Unmarshal(data, batch) != nil || batch.Version != wire.BatchVersion:
-		if len(r.last.Changes)+len(r.last.Outcomes)+len(r.last.Ended) > 0 {
+		if !reflect.DeepEqual(r.last, wire.Result{}) {
 			return fmt.Errorf("what is no batch had an effect")
 		}
 		return nil
@@ -113,57 +130,134 @@ func fired(r wire.Result) bool {
 }
 
 func (r *rig) compare(batch *wire.Batch) error {
-	outcomes, ended := r.twin.apply(r.index, batch)
-	if len(outcomes) != len(r.last.Outcomes) {
-		return fmt.Errorf("%v\noutcomes %v\nwant     %v", batch, r.last.Outcomes, outcomes)
-	}
-	for i, got := range r.last.Outcomes {
-		reply := proto.CloneOf(got.Reply)
-		reply.Detail = "" // for people
-		want := outcomes[i]
-		if got.Ticket != want.Ticket || got.More != want.More || !proto.Equal(reply, want.Reply) {
-			return fmt.Errorf("%v\noutcome %v\nwant    %v", batch, got, want)
-		}
+	want := r.twin.apply(r.index, batch)
+	if err := differ(r.last, want); err != nil {
+		return fmt.Errorf("%s\n%w", printBatch(batch), err)
 	}
 	if r.twin.now != r.straight.Now() {
 		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.twin.now)
 	}
-	if len(ended)+len(r.last.Ended) > 0 && !reflect.DeepEqual(ended, r.last.Ended) {
-		return fmt.Errorf("%v\nended %v\nwant  %v", batch, r.last.Ended, ended)
+	return nil
+}
+
+// printBatch prints what was asked for, for people.
+func printBatch(b *wire.Batch) string {
+	var out strings.Builder
+	for _, s := range b.GetSubmissions() {
+		for _, call := range s.Calls {
+			c := new(wire.Command)
+			err := proto.Unmarshal(call.Command, c)
+			fmt.Fprintf(&out, "%x.%d: %v %v\n", s.Incarnation, call.Seq, c, err)
+		}
+	}
+	return out.String()
+}
+
+// differ compares what two machines made of one entry, but for the changes on
+// disk and the words for people.
+func differ(got, want wire.Result) error {
+	for i := range max(len(got.Outcomes), len(want.Outcomes)) {
+		if i >= min(len(got.Outcomes), len(want.Outcomes)) {
+			return fmt.Errorf("outcomes %v\nwant     %v", got.Outcomes, want.Outcomes)
+		}
+		g, w := got.Outcomes[i], want.Outcomes[i]
+		reply := proto.CloneOf(g.Reply)
+		reply.Detail = w.Reply.Detail
+		if g.Ticket != w.Ticket || g.More != w.More || !proto.Equal(reply, w.Reply) {
+			return fmt.Errorf("outcome %v\nwant    %v", g, w)
+		}
+	}
+	switch {
+	case !slices.Equal(got.Ended, want.Ended):
+		return fmt.Errorf("ended %v\nwant  %v", got.Ended, want.Ended)
+	case !slices.EqualFunc(got.Keys, want.Keys, sameKeyChange):
+		return fmt.Errorf("keys %s\nwant %s", printKeyChanges(got.Keys), printKeyChanges(want.Keys))
+	case !slices.EqualFunc(got.Leaders, want.Leaders, sameLeader):
+		return fmt.Errorf("leaders %s\nwant    %s", printLeaders(got.Leaders), printLeaders(want.Leaders))
 	}
 	return nil
 }
 
-// checkFences wants each hold that began in this entry to have a larger fence
-// than all that were ever seen before it.
+func sameKeyChange(a, b wire.KeyChange) bool {
+	x, y := *a.Entry, *b.Entry
+	sameValue := bytes.Equal(x.Value, y.Value)
+	x.Value, y.Value = nil, nil
+	return a.Index == b.Index && a.Deleted == b.Deleted && sameValue && reflect.DeepEqual(x, y)
+}
+
+func sameLeader(a, b wire.LeaderChange) bool {
+	if a.Election != b.Election || a.Leader == nil || b.Leader == nil {
+		return a.Election == b.Election && a.Leader == b.Leader
+	}
+	x, y := a.Leader, b.Leader
+	return bytes.Equal(x.Value, y.Value) && x.Fence == y.Fence && x.Session == y.Session && x.Member == y.Member
+}
+
+// checkFences wants each hold and acquisition that began in this entry to have
+// a larger fence than all that were ever seen before it.
 func (r *rig) checkFences() error {
-	held := make(map[string]uint64)
+	held := make(map[uint64]bool)
 	largest := r.fence
+	see := func(fence uint64) (err error) {
+		if !r.held[fence] && fence <= r.fence {
+			err = fmt.Errorf("the fence %d came after %d", fence, r.fence)
+		}
+		held[fence] = true
+		largest = max(largest, fence)
+		return err
+	}
+	var errs []error
 	for _, v := range r.straight.Locks("", len(r.straight.locks)) {
-		if !v.Held {
-			continue
+		if v.Held {
+			errs = append(errs, see(v.Fence))
 		}
-		held[v.Name] = v.Fence
-		if v.Fence != r.held[v.Name] && v.Fence <= r.fence {
-			return fmt.Errorf("lock %q has fence %d after %d", v.Name, v.Fence, r.fence)
+	}
+	for name := range r.straight.elections {
+		if l := r.straight.Leader(name); l != nil {
+			errs = append(errs, see(l.Fence))
 		}
-		largest = max(largest, v.Fence)
+	}
+	for name := range r.straight.semaphores {
+		v, _ := r.straight.Semaphore(name)
+		for _, p := range v.Holders {
+			errs = append(errs, see(p.Fence))
+		}
 	}
 	r.held, r.fence = held, largest
-	return nil
+	return errors.Join(errs...)
 }
 
-func sameResult(a, b wire.Result) bool {
-	if len(a.Outcomes) != len(b.Outcomes) || !reflect.DeepEqual(a.Changes, b.Changes) || !reflect.DeepEqual(a.Ended, b.Ended) {
-		return false
+// follow keeps what somebody who only listens would know of elections and
+// keys, which must be what there is.
+func (r *rig) follow() error {
+	for _, c := range r.last.Leaders {
+		r.leaders[c.Election] = c.Leader
 	}
-	for i := range a.Outcomes {
-		x, y := a.Outcomes[i], b.Outcomes[i]
-		if x.Ticket != y.Ticket || x.More != y.More || !proto.Equal(x.Reply, y.Reply) {
-			return false
+	for name, told := range r.leaders {
+		if is := r.straight.Leader(name); (is == nil) != (told == nil) || is != nil && (is.Fence != told.Fence || !bytes.Equal(is.Value, told.Value)) {
+			return fmt.Errorf("election %q is led by %s, and %s was told", name, printLeader(is), printLeader(told))
 		}
 	}
-	return true
+	for _, c := range r.last.Keys {
+		if c.Index <= r.changes {
+			return fmt.Errorf("change %d of %q came after %d", c.Index, c.Entry.Key, r.changes)
+		}
+		r.changes = c.Index
+		if r.entries[c.Entry.Key] = c.Entry; c.Deleted {
+			delete(r.entries, c.Entry.Key)
+		}
+	}
+	n := 0
+	for e := range r.straight.Keys().Prefix("") {
+		if told := r.entries[e.Key]; told == nil || !reflect.DeepEqual(told, e) {
+			return fmt.Errorf("%s, and %v was told", printEntry(e), told)
+		}
+		n++
+	}
+	if n != len(r.entries) || r.changes != r.straight.Changes() {
+		return fmt.Errorf("%d keys at %d, and %d at %d were told", n, r.straight.Changes(), len(r.entries), r.changes)
+	}
+	return nil
 }
 
 // newRand makes a seed's source of randomness.

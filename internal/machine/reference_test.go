@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 
@@ -10,28 +11,34 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// The machine's dumb twin: DESIGN section 4 written down once more with
-// slices, copies and linear searches, and nothing shared with the machine but
-// the messages and the limits. It is slow on purpose: whatever is clever in the
-// machine is absent here.
+// The machine's dumb twin: the rules of DESIGN section 4 written down once more
+// with slices, copies and linear searches, and nothing shared with the machine
+// but the messages and the limits. It is slow on purpose: whatever is clever in
+// the machine is absent here.
 type reference struct {
 	index    uint64
 	now      int64
 	granted  uint64
 	arrivals int
 	members  []refMember
+	checks   []*refCheck
 	incs     []refIncarnation
-	sessions []refSession
-	locks    []refLock
+	sessions []*refSession
+	locks    []*refLock // and elections
+	sems     []*refSemaphore
+	keys     refKeys
+	delays   []refKeyDelay
 
 	outcomes []wire.Outcome
 	ended    []wire.Ended
+	leaders  []wire.LeaderChange
 }
 
 type refMember struct {
 	id, boot uint64
 	attempt  uint32
 	last     wire.ID
+	silent   bool
 }
 
 type refIncarnation struct {
@@ -43,35 +50,41 @@ type refIncarnation struct {
 }
 
 type refSession struct {
-	id, inc           wire.ID
-	ttl, delay        int64
-	created, deadline int64 // deadline is filled in by due
+	id, inc    wire.ID // inc is zero when its process is gone
+	member     uint64
+	ttl, delay int64
+	created    uint64
+	behavior   wire.Behavior
+	checks     []string
 }
 
+// refPlace is who asks: for a lock, an election or permits.
 type refPlace struct {
 	session wire.ID
 	handle  uint64
 	ticket  wire.Ticket
+	permits uint32
+	value   []byte
 	arrival int
 }
 
 type refLock struct {
-	name  string
-	owner *refPlace
-	holds uint32
-	fence uint64
-	until int64
-	queue []refPlace
+	name     string
+	election bool
+	owner    *refPlace
+	left     bool
+	holds    uint32
+	fence    uint64
+	until    int64
+	queue    []refPlace
 }
 
 // apply takes a decoded batch; nil is the first entry of a term.
-func (r *reference) apply(index uint64, b *wire.Batch) ([]wire.Outcome, []wire.Ended) {
-	r.index, r.outcomes, r.ended = index, nil, nil
+func (r *reference) apply(index uint64, b *wire.Batch) wire.Result {
+	r.index, r.outcomes, r.ended, r.leaders, r.keys.changed = index, nil, nil, nil, nil
 	if b == nil {
-		for i := range r.incs {
-			r.incs[i].renewed = r.now
-		}
-		return nil, nil
+		r.startTerm()
+		return wire.Result{}
 	}
 	r.now = max(r.now, b.Time)
 	r.fire()
@@ -80,46 +93,31 @@ func (r *reference) apply(index uint64, b *wire.Batch) ([]wire.Outcome, []wire.E
 			r.submission(wire.ID(s.Incarnation), s)
 		}
 	}
-	return r.outcomes, r.ended
+	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders}
 }
 
-func (r *reference) fire() {
-	var due []refSession
-	for _, s := range r.sessions {
-		inc := r.inc(s.inc)
-		if s.deadline = refAdd(inc.renewed, s.ttl); s.deadline <= r.now {
-			due = append(due, s)
+func (r *reference) startTerm() {
+	for i := range r.incs {
+		r.incs[i].renewed = r.now
+	}
+	for _, c := range r.checks {
+		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL {
+			c.refreshed = r.now
 		}
 	}
-	slices.SortFunc(due, func(a, b refSession) int {
-		switch {
-		case a.deadline != b.deadline:
-			return sign(a.deadline < b.deadline)
-		case a.created != b.created:
-			return sign(a.created < b.created)
-		}
-		return bytes.Compare(a.id[:], b.id[:])
-	})
-	r.end(due, true)
-	for {
-		first := -1
-		for i, l := range r.locks {
-			if l.until == 0 || l.until > r.now {
-				continue
-			}
-			if first < 0 || l.until < r.locks[first].until || l.until == r.locks[first].until && l.name < r.locks[first].name {
-				first = i
-			}
-		}
-		if first < 0 {
-			break
-		}
-		r.locks[first].until = 0
-		r.handOn(r.locks[first].name)
+}
+
+// fire does what is due: sessions first, then lock-delays, then incarnations.
+func (r *reference) fire() {
+	stale := r.staleChecks()
+	due := r.late()
+	r.end(append(due, r.depending(due, stale)...), true)
+	for r.endDelay() {
 	}
 	var silent []wire.ID
 	for _, inc := range r.incs {
-		if len(r.bound(inc.id)) == 0 && refAdd(inc.renewed, inc.ttl) <= r.now {
+		timed := slices.ContainsFunc(r.bound(inc.id), func(s *refSession) bool { return s.ttl > 0 })
+		if !timed && refAdd(inc.renewed, inc.ttl) <= r.now {
 			silent = append(silent, inc.id)
 		}
 	}
@@ -127,6 +125,49 @@ func (r *reference) fire() {
 	for _, id := range silent {
 		r.forget(id, true)
 	}
+}
+
+// late returns the sessions whose own time is over.
+func (r *reference) late() []*refSession {
+	deadline := func(s *refSession) int64 { return refAdd(r.inc(s.inc).renewed, s.ttl) }
+	var due []*refSession
+	for _, s := range r.sessions {
+		if s.ttl > 0 && deadline(s) <= r.now {
+			due = append(due, s)
+		}
+	}
+	slices.SortFunc(due, func(a, b *refSession) int {
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
+	})
+	return due
+}
+
+// endDelay ends the first of the lock-delays that are over, of any kind.
+func (r *reference) endDelay() bool {
+	until, key := int64(math.MaxInt64), ""
+	var end func()
+	consider := func(at int64, k string, f func()) {
+		if at != 0 && at <= r.now && (end == nil || at < until || at == until && k < key) {
+			until, key, end = at, k, f
+		}
+	}
+	for _, l := range r.locks {
+		consider(l.until, l.key(), func() { l.until = 0; r.handOn(l) })
+	}
+	for _, s := range r.sems {
+		for _, p := range s.permits {
+			consider(p.until, "p"+s.name+"\x00"+be(p.fence), func() { r.putBack(s, p.fence, 0) })
+		}
+	}
+	for _, d := range r.delays {
+		consider(d.until, "d"+d.key, func() {
+			r.delays = slices.DeleteFunc(r.delays, func(o refKeyDelay) bool { return o.key == d.key })
+		})
+	}
+	if end != nil {
+		end()
+	}
+	return end != nil
 }
 
 func (r *reference) submission(id wire.ID, s *wire.Submission) {
@@ -166,31 +207,56 @@ func (r *reference) submission(id wire.ID, s *wire.Submission) {
 func (r *reference) command(t wire.Ticket, floor uint64, data []byte) *wire.Reply {
 	c := new(wire.Command)
 	err := proto.Unmarshal(data, c)
-	if reg := c.GetRegister(); err == nil && reg != nil {
-		return r.register(t.Incarnation, floor, reg)
+	if op, ok := c.Op.(*wire.Command_Register); err == nil && ok {
+		return r.register(t.Incarnation, floor, op.Register)
 	}
 	inc := r.inc(t.Incarnation)
 	if inc == nil {
 		return refCode(wire.Code_UNKNOWN_INCARNATION)
 	}
-	switch {
-	case err != nil:
-	case c.GetRenew() != nil:
+	if err != nil {
+		return refCode(wire.Code_INVALID)
+	}
+	return r.known(t, inc, c)
+}
+
+// known carries out a command of an incarnation that is known.
+func (r *reference) known(t wire.Ticket, inc *refIncarnation, c *wire.Command) *wire.Reply {
+	switch op := c.Op.(type) {
+	case *wire.Command_Renew:
 		inc.renewed = r.now
 		return refCode(wire.Code_OK)
-	case c.GetDeregister() != nil:
+	case *wire.Command_Deregister:
 		r.forget(t.Incarnation, false)
 		return refCode(wire.Code_OK)
-	case c.GetOpenSession() != nil:
-		return r.open(inc, c.GetOpenSession())
-	case c.GetCloseSession() != nil:
-		return r.close(c.GetCloseSession())
-	case c.GetLock() != nil:
-		return r.lock(t, c.GetLock())
-	case c.GetUnlock() != nil:
-		return r.unlock(c.GetUnlock())
-	case c.GetWithdraw() != nil:
-		return r.withdraw(t.Incarnation, c.GetWithdraw())
+	case *wire.Command_OpenSession:
+		return r.open(inc, op.OpenSession)
+	case *wire.Command_CloseSession:
+		return r.close(op.CloseSession)
+	case *wire.Command_AttachSession:
+		return r.attach(inc, op.AttachSession)
+	case *wire.Command_SetCheck:
+		return r.setCheck(inc.member, op.SetCheck)
+	case *wire.Command_DropCheck:
+		return r.dropCheck(inc.member, op.DropCheck)
+	case *wire.Command_ReportGossip:
+		return r.gossip(op.ReportGossip)
+	case *wire.Command_Lock:
+		return r.lock(t, op.Lock)
+	case *wire.Command_Unlock:
+		return r.unlock(op.Unlock)
+	case *wire.Command_Proclaim:
+		return r.proclaim(op.Proclaim)
+	case *wire.Command_Acquire:
+		return r.acquire(t, op.Acquire)
+	case *wire.Command_Release:
+		return r.release(op.Release)
+	case *wire.Command_Resize:
+		return r.resize(op.Resize)
+	case *wire.Command_Withdraw:
+		return r.withdraw(t.Incarnation, op.Withdraw)
+	case *wire.Command_Write:
+		return r.write(op.Write)
 	}
 	return refCode(wire.Code_INVALID)
 }
@@ -229,41 +295,6 @@ func (r *reference) inc(id wire.ID) *refIncarnation {
 	return nil
 }
 
-func (r *reference) session(id []byte) *refSession {
-	for i := range r.sessions {
-		if bytes.Equal(r.sessions[i].id[:], id) {
-			return &r.sessions[i]
-		}
-	}
-	return nil
-}
-
-// bound returns the sessions of an incarnation, by creation.
-func (r *reference) bound(inc wire.ID) []refSession {
-	var bound []refSession
-	for _, s := range r.sessions {
-		if s.inc == inc {
-			bound = append(bound, s)
-		}
-	}
-	slices.SortFunc(bound, func(a, b refSession) int {
-		if a.created != b.created {
-			return sign(a.created < b.created)
-		}
-		return bytes.Compare(a.id[:], b.id[:])
-	})
-	return bound
-}
-
-func (r *reference) find(name string) *refLock {
-	for i := range r.locks {
-		if r.locks[i].name == name {
-			return &r.locks[i]
-		}
-	}
-	return nil
-}
-
 func refCode(code wire.Code) *wire.Reply { return &wire.Reply{Code: code} }
 
 func refAdd(a, b int64) int64 {
@@ -271,11 +302,4 @@ func refAdd(a, b int64) int64 {
 		return sum
 	}
 	return math.MaxInt64
-}
-
-func sign(less bool) int {
-	if less {
-		return -1
-	}
-	return 1
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"encoding/hex"
 	"flag"
 	"fmt"
 	"os"
@@ -27,8 +26,11 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A lock x s/1 wait          incarnation A's next call
 //	A.7 lock x s/1             the same under sequence number 7
 //	A floor 7                  A received the outcomes up to 7
-//	? lock x                   or locks p, sessions, acquired x A.7, known A,
-//	                           deadline, keys
+//	A write put k v ; delete l A's next call, one Write of two operations
+//	? lock x                   or locks p, sessions, semaphore x, leader x,
+//	                           key k, entries p, changes, checks, gossip,
+//	                           acquired x A.7 (election or semaphore),
+//	                           known A, deadline, keys
 //
 // Each entry is also applied to a machine that is loaded anew before it, and
 // both must yield the same.
@@ -151,134 +153,4 @@ func (s *script) line(f []string) (err error) {
 	command, err := parseCommand(f[1:])
 	sub.Calls = []*wire.Call{{Seq: seq, Command: command}}
 	return err
-}
-
-// arguments are the words of a line: some by place, some key=value, some flags.
-type arguments struct {
-	words []string
-	err   error
-}
-
-func (a *arguments) at(i int) string {
-	if i < len(a.words) {
-		return a.words[i]
-	}
-	a.err = fmt.Errorf("word %d is missing", i)
-	return ""
-}
-
-func (a *arguments) flag(name string) bool {
-	for _, w := range a.words {
-		if w == name {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *arguments) value(key string) (string, bool) {
-	for _, w := range a.words {
-		if v, ok := strings.CutPrefix(w, key+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-func (a *arguments) number(key string) uint64 {
-	v, ok := a.value(key)
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseUint(v, 10, 64)
-	if err != nil {
-		a.err = err
-	}
-	return n
-}
-
-func (a *arguments) duration(key string, missing time.Duration) int64 {
-	v, ok := a.value(key)
-	if !ok {
-		return int64(missing)
-	}
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		a.err = err
-	}
-	return int64(d)
-}
-
-// owner reads session/handle.
-func (a *arguments) owner(i int) ([]byte, uint64) {
-	name, handle, _ := strings.Cut(a.at(i), "/")
-	n, err := strconv.ParseUint(handle, 10, 64)
-	if err != nil {
-		a.err = err
-	}
-	id := makeID(name)
-	return id[:], n
-}
-
-func (a *arguments) name(i int) string {
-	switch n := a.at(i); {
-	case n == "''":
-		return ""
-	case n == "NUL":
-		return "a\x00b"
-	case strings.HasPrefix(n, "long:"):
-		size, err := strconv.Atoi(n[len("long:"):])
-		if err != nil {
-			a.err = err
-		}
-		return strings.Repeat("n", size)
-	default:
-		return n
-	}
-}
-
-func parseCommand(words []string) ([]byte, error) {
-	a := &arguments{words: words}
-	c := new(wire.Command)
-	switch words[0] {
-	case "register":
-		c.Op = &wire.Command_Register{Register: &wire.Register{
-			Member: a.number("member"), Boot: a.number("boot"), Attempt: uint32(a.number("attempt")),
-			Ttl: a.duration("ttl", 10*time.Second),
-		}}
-	case "renew":
-		c.Op = &wire.Command_Renew{Renew: &wire.Renew{}}
-	case "deregister":
-		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
-	case "open":
-		id := makeID(a.at(1))
-		name, _ := a.value("name")
-		c.Op = &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-			Id: id[:], Name: (&arguments{words: []string{name}}).name(0),
-			Ttl: a.duration("ttl", 10*time.Second), LockDelay: a.duration("delay", 0),
-		}}
-	case "close":
-		id := makeID(a.at(1))
-		c.Op = &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:], Graceful: a.flag("graceful")}}
-	case "lock":
-		op := &wire.Lock{
-			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
-			Wait: a.flag("wait"), Fence: a.number("fence"),
-		}
-		op.Session, op.Handle = a.owner(2)
-		c.Op = &wire.Command_Lock{Lock: op}
-	case "unlock":
-		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence")}
-		op.Session, op.Handle = a.owner(2)
-		c.Op = &wire.Command_Unlock{Unlock: op}
-	case "withdraw":
-		op := &wire.Withdraw{Name: a.name(1), Seq: a.number("seq")}
-		op.Session, op.Handle = a.owner(2)
-		c.Op = &wire.Command_Withdraw{Withdraw: op}
-	case "bytes":
-		return hex.DecodeString(a.at(1))
-	default:
-		return nil, fmt.Errorf("no such command")
-	}
-	return must(proto.Marshal(c)), a.err
 }

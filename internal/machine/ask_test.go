@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// ask answers a script's question.
+func ask(w io.Writer, m *Machine, q []string) {
+	a := &arguments{words: q}
+	switch q[0] {
+	case "lock":
+		if v, ok := m.Lock(q[1]); ok {
+			printLock(w, v)
+		} else {
+			fmt.Fprintf(w, "%s: idle\n", q[1])
+		}
+	case "locks":
+		for _, v := range m.Locks(strings.Join(q[1:], ""), 3) {
+			printLock(w, v)
+		}
+	case "sessions":
+		for _, v := range m.Sessions() {
+			if one, ok := m.Session(v.ID); !ok || !reflect.DeepEqual(one, v) {
+				fmt.Fprintln(w, "Session and Sessions differ")
+			}
+			printSession(w, v)
+		}
+	case "semaphore":
+		if v, ok := m.Semaphore(q[1]); ok {
+			printSemaphore(w, q[1], v)
+		} else {
+			fmt.Fprintf(w, "%s: unused\n", q[1])
+		}
+	case "leader":
+		fmt.Fprintf(w, "leader of %s: %s\n", q[1], printLeader(m.Leader(q[1])))
+	case "acquired":
+		who, seq, _ := strings.Cut(q[2], ".")
+		t := wire.Ticket{Incarnation: makeID(who), Seq: must(strconv.ParseUint(seq, 10, 64))}
+		fmt.Fprintf(w, "%+v\n", m.Acquisition(a.space(), q[1], t))
+	case "known":
+		fmt.Fprintln(w, m.Incarnation(makeID(q[1])))
+	case "deadline":
+		at, ok := m.NextDeadline()
+		fmt.Fprintln(w, time.Duration(at), ok)
+	case "checks":
+		askChecks(w, m)
+	case "gossip":
+		for _, v := range m.Gossip() {
+			fmt.Fprintf(w, "member %d boot %d silent=%v\n", v.Member, v.Boot, v.Silent)
+		}
+	case "keys":
+		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
+			fmt.Fprintln(w, printKey(k))
+		}
+	default:
+		askEntries(w, m, q)
+	}
+}
+
+func askEntries(w io.Writer, m *Machine, q []string) {
+	switch q[0] {
+	case "key":
+		if e := m.Key(q[1]); e != nil {
+			fmt.Fprintln(w, printEntry(e))
+		} else {
+			fmt.Fprintf(w, "no key %s\n", q[1])
+		}
+	case "entries":
+		for e := range m.Keys().Prefix(strings.Join(q[1:], "")) {
+			fmt.Fprintln(w, printEntry(e))
+		}
+	case "changes":
+		fmt.Fprintln(w, m.Changes())
+	default:
+		fmt.Fprintln(w, "no such question")
+	}
+}
+
+func askChecks(w io.Writer, m *Machine) {
+	d := dump(m)
+	for _, k := range slices.Sorted(maps.Keys(d)) {
+		if k[0] != checkKind {
+			continue
+		}
+		c := new(wire.CheckRecord)
+		if err := proto.Unmarshal(d[k], c); err != nil {
+			fmt.Fprintln(w, err)
+		}
+		fmt.Fprintf(w, "%s of member %d: %v ttl=%v refreshed at %v\n", k[9:], k[8], c.State, time.Duration(c.Ttl), time.Duration(c.Refreshed))
+	}
+}

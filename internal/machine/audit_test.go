@@ -1,0 +1,203 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// audit checks what must be true of any machine between two entries.
+func audit(m *Machine) error {
+	a := &auditor{m: m, fences: map[uint64]bool{}}
+	for _, space := range []map[string]*lock{m.locks, m.elections} {
+		for name, l := range space {
+			a.lock(name, l)
+		}
+	}
+	for name, s := range m.semaphores {
+		a.semaphore(name, s)
+	}
+	a.entries()
+	a.incarnations()
+	a.sessions()
+	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 {
+		a.fail("the two sides of a relation differ: %+v", *a)
+	}
+	if a.delayed+len(m.keys.delays) != len(m.delays) {
+		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), len(m.delays))
+	}
+	return errors.Join(a.errs...)
+}
+
+// auditor counts both sides of each relation: up on one, down on the other.
+type auditor struct {
+	m      *Machine
+	fences map[uint64]bool
+	errs   []error
+
+	holds, permits, waiters, waiting, bound, locked int
+	delayed, resized                                int
+}
+
+func (a *auditor) fail(format string, args ...any) {
+	a.errs = append(a.errs, fmt.Errorf(format, args...))
+}
+
+func (a *auditor) fence(fence uint64) {
+	if a.fences[fence] || fence > a.m.fence() {
+		a.fail("the fence %d is held twice, or was not given out", fence)
+	}
+	a.fences[fence] = true
+}
+
+func (a *auditor) lock(name string, l *lock) {
+	switch {
+	case l.name() != name:
+		a.fail("lock %q is kept under %q", l.name(), name)
+	case l.owner == nil && l.delayUntil <= a.m.now:
+		a.fail("lock %q is idle with %d waiting", name, l.queue.len)
+	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
+		a.fail("lock %q has an owner that cannot own it", name)
+	case l.left && (l.owner == nil || l.ticket != wire.Ticket{}):
+		a.fail("lock %q was left and is not free to be taken over", name)
+	}
+	if l.owner != nil {
+		a.fence(l.fence)
+		a.holds++
+	} else {
+		a.delayed++
+	}
+	a.queue(l.queue, func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
+}
+
+func (a *auditor) semaphore(name string, s *semaphore) {
+	taken, delayed := int64(0), int64(0)
+	for _, p := range s.permits.appendTo(nil) {
+		a.fence(p.fence)
+		taken += int64(p.n)
+		if p.owner != nil {
+			a.permits++
+		} else {
+			delayed += int64(p.n)
+			a.delayed++
+		}
+		if (p.owner == nil) != (p.delayUntil > a.m.now) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner {
+			a.fail("semaphore %q: permit %d has nobody who can have it", name, p.fence)
+		}
+	}
+	head := s.queue.head()
+	switch {
+	case s.name() != name || s.taken != taken || s.delayed != delayed:
+		a.fail("semaphore %q counts %d taken and %d delayed, and has %d and %d", name, s.taken, s.delayed, taken, delayed)
+	case taken > int64(s.limit) && !s.resized:
+		a.fail("semaphore %q: %d permits of %d", name, taken, s.limit)
+	case head != nil && int64(head.permits) <= int64(s.limit)-taken:
+		a.fail("semaphore %q: the head waits for what is free", name)
+	case s.permits.len == 0 && !s.resized:
+		a.fail("semaphore %q is kept for nobody", name)
+	}
+	if s.resized {
+		a.resized++
+	}
+	a.queue(s.queue, func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
+}
+
+func (a *auditor) queue(q list[waiter], fits func(*waiter) bool) {
+	last := uint64(0)
+	for _, w := range q.appendTo(nil) {
+		if !fits(w) || w.position <= last || w.incarnation.waiting[w.seq] != w || a.m.sessions[w.session.id] != w.session {
+			a.fail("a queue is broken at %d", w.position)
+		}
+		last = w.position
+		a.waiters++
+	}
+}
+
+func (a *auditor) entries() {
+	size, modified := 0, map[uint64]bool{}
+	for e := range a.m.Keys().Prefix("") {
+		size += len(e.Key) + len(e.Value)
+		if e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > a.m.Changes() || modified[e.ModifyIndex] {
+			a.fail("key %q: its indexes are impossible: %s", e.Key, printFields(e))
+		}
+		modified[e.ModifyIndex] = true
+		if e.Session.IsZero() {
+			continue
+		}
+		a.locked++
+		s := a.m.sessions[e.Session]
+		if s == nil || e.LockIndex == 0 || a.m.keys.delays[e.Key] != nil {
+			a.fail("key %q is locked by a dead session, or under a delay", e.Key)
+		} else if _, ok := s.keys[e.Key]; !ok {
+			a.fail("key %q: its session does not know that it is locked", e.Key)
+		}
+	}
+	if size != a.m.keys.bytes {
+		a.fail("the keys have %d bytes, and count %d", size, a.m.keys.bytes)
+	}
+	if a.resized != a.m.resized {
+		a.fail("%d semaphores are resized, and %d are counted", a.resized, a.m.resized)
+	}
+}
+
+func (a *auditor) incarnations() {
+	for _, inc := range a.m.incarnations {
+		a.waiting += len(inc.waiting)
+		n := 0
+		for _, c := range inc.classes {
+			n += c.sessions.len
+		}
+		if n != inc.count {
+			a.fail("incarnation %s counts %d sessions and has %d", inc.id, inc.count, n)
+		}
+		a.bound += n
+	}
+}
+
+func (a *auditor) sessions() {
+	for _, s := range a.m.sessions {
+		a.holds -= s.holds.len
+		a.permits -= s.permits.len
+		a.waiters -= s.waiters.len
+		a.waiting -= s.waiters.len
+		a.locked -= len(s.keys)
+		switch {
+		case s.incarnation != nil:
+			a.bound--
+		case s.ttl != 0:
+			a.fail("session %s has a TTL and nobody who renews it", s.id)
+		}
+	}
+}
+
+// views prints all that can be seen of a machine from outside.
+func views(m *Machine) string {
+	var w strings.Builder
+	for _, v := range m.Locks("", len(m.locks)) {
+		printLock(&w, v)
+	}
+	for _, v := range m.Sessions() {
+		printSession(&w, v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.semaphores)) {
+		v, _ := m.Semaphore(name)
+		printSemaphore(&w, name, v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.elections)) {
+		fmt.Fprintln(&w, name, printLeader(m.Leader(name)))
+	}
+	for e := range m.Keys().Prefix("") {
+		if m.Key(e.Key) != e {
+			fmt.Fprintln(&w, "Key and Keys differ")
+		}
+		fmt.Fprintln(&w, printEntry(e))
+	}
+	fmt.Fprintln(&w, m.Gossip(), m.Changes())
+	at, ok := m.NextDeadline()
+	fmt.Fprintln(&w, m.Now(), at, ok)
+	return w.String()
+}

@@ -1,0 +1,243 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Keys, DESIGN 4.7, as the reference reads them.
+
+// refKeys is all that a Write can change, so that it is undone by putting back
+// the copy.
+type refKeys struct {
+	entries []wire.Entry // by key
+	changes uint64
+	floor   uint64 // the largest lock index that was deleted
+	floorAt uint64
+	changed []wire.KeyChange // by the present entry of the log
+}
+
+type refKeyDelay struct {
+	key   string
+	until int64
+}
+
+func (k *refKeys) clone() refKeys {
+	c := *k
+	c.entries, c.changed = slices.Clone(k.entries), slices.Clone(k.changed)
+	return c
+}
+
+func (k *refKeys) get(key string) (wire.Entry, bool) {
+	for _, e := range k.entries {
+		if e.Key == key {
+			return e, true
+		}
+	}
+	return wire.Entry{Key: key}, false
+}
+
+func (k *refKeys) next(index uint64) uint64 {
+	k.changes = max(k.changes+1, index)
+	return k.changes
+}
+
+// put makes e the key's entry, unless it is already.
+func (k *refKeys) put(index uint64, e wire.Entry) *wire.Reply {
+	old, there := k.get(e.Key)
+	if there && bytes.Equal(old.Value, e.Value) && old.Flags == e.Flags && old.Session == e.Session &&
+		old.LockIndex == e.LockIndex && old.Fence == e.Fence {
+		return nil
+	}
+	size := len(e.Key) + len(e.Value)
+	for _, o := range k.entries {
+		if o.Key != e.Key {
+			size += len(o.Key) + len(o.Value)
+		}
+	}
+	if size > MaxKeyBytes || !there && len(k.entries) >= MaxKeys {
+		return refCode(wire.Code_TOO_LARGE)
+	}
+	e.ModifyIndex = k.next(index)
+	if !there {
+		e.CreateIndex = e.ModifyIndex
+	}
+	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o wire.Entry) bool { return o.Key == e.Key })
+	k.entries = append(k.entries, e)
+	slices.SortFunc(k.entries, func(a, b wire.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	k.changed = append(k.changed, wire.KeyChange{Index: e.ModifyIndex, Entry: &e})
+	return nil
+}
+
+func (k *refKeys) remove(index uint64, key string) {
+	e, there := k.get(key)
+	if !there {
+		return
+	}
+	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o wire.Entry) bool { return o.Key == key })
+	k.changed = append(k.changed, wire.KeyChange{Index: k.next(index), Entry: &e, Deleted: true})
+	if e.LockIndex > 0 {
+		k.floor, k.floorAt = max(k.floor, e.LockIndex), index
+	}
+}
+
+func (r *reference) write(c *wire.Write) *wire.Reply {
+	switch {
+	case len(c.Ops) == 0:
+		return refCode(wire.Code_INVALID)
+	case len(c.Ops) > MaxOps:
+		return refCode(wire.Code_TOO_LARGE)
+	}
+	before := r.keys.clone()
+	reply := refCode(wire.Code_OK)
+	for i, op := range c.Ops {
+		bad := refKeyFields(op)
+		if bad == nil {
+			bad = r.keyOp(op)
+		}
+		if bad != nil {
+			r.keys = before
+			bad.Op = uint32(i)
+			return bad
+		}
+		reply.Keys = append(reply.Keys, r.meta(op))
+	}
+	return reply
+}
+
+func refKeyFields(op *wire.KeyOp) *wire.Reply {
+	if op.Kind != wire.KeyOp_DELETE_PREFIX || op.Key != "" {
+		if bad := refName(op.Key); bad != nil {
+			return bad
+		}
+	}
+	if len(op.Value) > MaxValue {
+		return refCode(wire.Code_TOO_LARGE)
+	}
+	return nil
+}
+
+func (r *reference) meta(op *wire.KeyOp) *wire.KeyMeta {
+	e, there := r.keys.get(op.Key)
+	if !there || op.Kind == wire.KeyOp_DELETE_PREFIX {
+		return &wire.KeyMeta{}
+	}
+	m := &wire.KeyMeta{Flags: e.Flags, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex, Fence: e.Fence}
+	if e.Session != (wire.ID{}) {
+		m.Session = e.Session[:]
+	}
+	return m
+}
+
+func (r *reference) keyOp(op *wire.KeyOp) *wire.Reply {
+	e, _ := r.keys.get(op.Key)
+	differs := e.ModifyIndex != op.Index // an absent key's is 0
+	written := e
+	written.Value, written.Flags = op.Value, op.Flags
+	switch op.Kind {
+	case wire.KeyOp_PUT:
+		return r.keys.put(r.index, written)
+	case wire.KeyOp_PUT_FENCED:
+		if op.Fence == 0 {
+			return refCode(wire.Code_INVALID)
+		}
+		if op.Fence < e.Fence {
+			return &wire.Reply{Code: wire.Code_STALE_FENCE, Fence: e.Fence}
+		}
+		written.Flags, written.Fence = e.Flags, op.Fence
+		return r.keys.put(r.index, written)
+	case wire.KeyOp_SWAP, wire.KeyOp_DELETE_IF, wire.KeyOp_EXPECT:
+		if differs {
+			return refCode(wire.Code_COMPARE_FAILED)
+		}
+		if op.Kind == wire.KeyOp_SWAP {
+			return r.keys.put(r.index, written)
+		}
+		if op.Kind == wire.KeyOp_DELETE_IF {
+			r.keys.remove(r.index, op.Key)
+		}
+	case wire.KeyOp_DELETE:
+		r.keys.remove(r.index, op.Key)
+	case wire.KeyOp_DELETE_PREFIX:
+		return r.removePrefix(op.Key)
+	case wire.KeyOp_ACQUIRE:
+		return r.acquireKey(op, written)
+	case wire.KeyOp_RELEASE:
+		if len(op.Session) != 16 {
+			return refCode(wire.Code_INVALID)
+		}
+		if e.Session == (wire.ID{}) || e.Session != wire.ID(op.Session) {
+			return refCode(wire.Code_NOT_HELD)
+		}
+		written.Session = wire.ID{}
+		return r.keys.put(r.index, written)
+	case wire.KeyOp_EXPECT_HOLDER:
+		if e.Session == (wire.ID{}) || !bytes.Equal(e.Session[:], op.Session) || e.LockIndex != op.Index {
+			return refCode(wire.Code_COMPARE_FAILED)
+		}
+	default:
+		return refCode(wire.Code_INVALID)
+	}
+	return nil
+}
+
+func (r *reference) removePrefix(prefix string) *wire.Reply {
+	var keys []string
+	for _, e := range r.keys.entries {
+		if strings.HasPrefix(e.Key, prefix) {
+			keys = append(keys, e.Key)
+		}
+	}
+	if len(keys) > MaxPrefixKeys {
+		return refCode(wire.Code_TOO_LARGE)
+	}
+	for _, key := range keys {
+		r.keys.remove(r.index, key)
+	}
+	return nil
+}
+
+func (r *reference) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
+	s, bad := r.live(op.Session)
+	switch {
+	case bad != nil:
+		return bad
+	case e.Session == s.id:
+		return r.keys.put(r.index, e)
+	case e.Session != (wire.ID{}):
+		return &wire.Reply{Code: wire.Code_LOCKED, Holder: e.Session[:]}
+	}
+	for _, d := range r.delays {
+		if d.key == op.Key {
+			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.now}
+		}
+	}
+	if e.LockIndex == 0 && s.created <= r.keys.floorAt {
+		e.LockIndex = r.keys.floor
+	}
+	e.LockIndex++
+	e.Session = s.id
+	return r.keys.put(r.index, e)
+}
+
+// freeKeys takes the keys that a session locked from it as it ends.
+func (r *reference) freeKeys(s *refSession, delay int64) {
+	for _, e := range slices.Clone(r.keys.entries) {
+		if e.Session != s.id {
+			continue
+		}
+		if s.behavior == wire.Behavior_DELETE {
+			r.keys.remove(r.index, e.Key)
+		} else {
+			e.Session = wire.ID{}
+			r.keys.put(r.index, e)
+		}
+		if delay > 0 {
+			r.delays = append(r.delays, refKeyDelay{e.Key, refAdd(r.now, delay)})
+		}
+	}
+}
