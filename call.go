@@ -2,7 +2,6 @@ package conclave
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -70,20 +69,6 @@ func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error)
 		}
 		if err := n.usable(); err != nil {
 			return nil, err // it was this process that took leave
-		}
-	}
-}
-
-// execAgain is exec for commands that may take effect twice: it also sends anew
-// what was under way when the group forgot this process.
-func (n *Node) execAgain(ctx context.Context, cmd *wire.Command) error {
-	for {
-		reply, err := n.exec(ctx, cmd)
-		if err == nil {
-			return refusal(reply)
-		}
-		if !errors.Is(err, cluster.ErrForgotten) {
-			return err
 		}
 	}
 }

@@ -214,10 +214,11 @@ func (n *Node) watch() {
 // Close takes leave and stops the node. It closes the node's sessions, so that
 // what they hold is handed on at once, and hands leadership over if this member
 // has it. Sessions with NoTTL live on in the group with all that they hold, for
-// AttachSession or CloseSession; only here they end. ctx bounds this farewell; with a ctx that has ended there is none, and
-// the group finds out as if the process had crashed. Without a majority there is
-// nobody to take leave of, so the farewell also ends after three election
-// timeouts, and at once when the others have taken leave before.
+// AttachSession or CloseSession; they end only here. ctx bounds this farewell;
+// with a ctx that has ended there is none, and the group finds out as if the
+// process had crashed. Without a majority there is nobody to take leave of, so
+// the farewell also ends after three election timeouts, and at once when the
+// others have taken leave before.
 //
 // Then everything stops: when Close returns no goroutine, port or file of the
 // node is left. If its disk has failed, the database ends in the background, on
