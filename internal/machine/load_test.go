@@ -24,7 +24,7 @@ func TestLoadRefuses(t *testing.T) {
 			}),
 			"lx":              value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1}),
 			"ly":              value(&wire.LockState{DelayUntil: 5}),
-			"wlx\x00" + be(1):  value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}),
+			"wlx\x00" + be(1): value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}),
 			"t" + inc + be(2): value(&wire.Reply{Code: wire.Code_QUEUED}),
 			"M" + be(1):       value(&wire.MemberState{Incarnation: []byte(inc)}),
 		}
