@@ -1,0 +1,222 @@
+package conclave
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Op is one operation of a [KV.Txn]. The zero Op is none, and refused.
+type Op struct {
+	kind    wire.KeyOp_Kind
+	what    string // for people
+	key     string
+	value   []byte
+	flags   uint64
+	index   uint64
+	session SessionID
+	fence   Fence
+}
+
+// PutOption says more about what is written.
+type PutOption func(*Op)
+
+// Flags keeps a number with the key, which means what the application wants it
+// to. Without it, a write sets 0; only PutFenced leaves it as it is.
+func Flags(flags uint64) PutOption { return func(o *Op) { o.flags = flags } }
+
+func (o Op) with(opts []PutOption) Op {
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// OpPut is [KV.Put].
+func OpPut(key string, value []byte, opts ...PutOption) Op {
+	return Op{kind: wire.KeyOp_PUT, what: "put", key: key, value: value}.with(opts)
+}
+
+// OpPutFenced is [KV.PutFenced].
+func OpPutFenced(key string, value []byte, f Fence) Op {
+	return Op{kind: wire.KeyOp_PUT_FENCED, what: "put fenced", key: key, value: value, fence: f}
+}
+
+// OpCompareAndSwap is [KV.CompareAndSwap], but where the key has another modify
+// index, the whole Txn fails with ErrCompareFailed.
+func OpCompareAndSwap(key string, modifyIndex uint64, value []byte, opts ...PutOption) Op {
+	return Op{kind: wire.KeyOp_SWAP, what: "compare and swap", key: key, index: modifyIndex, value: value}.with(opts)
+}
+
+// OpDelete is [KV.Delete].
+func OpDelete(key string) Op {
+	return Op{kind: wire.KeyOp_DELETE, what: "delete", key: key}
+}
+
+// OpCompareAndDelete is [KV.CompareAndDelete], but where the key has another
+// modify index, the whole Txn fails with ErrCompareFailed.
+func OpCompareAndDelete(key string, modifyIndex uint64) Op {
+	return Op{kind: wire.KeyOp_DELETE_IF, what: "compare and delete", key: key, index: modifyIndex}
+}
+
+// OpDeletePrefix is [KV.DeletePrefix].
+func OpDeletePrefix(prefix string) Op {
+	return Op{kind: wire.KeyOp_DELETE_PREFIX, what: "delete prefix", key: prefix}
+}
+
+// OpAcquire is [KV.Acquire].
+func OpAcquire(key string, value []byte, s SessionID, opts ...PutOption) Op {
+	return Op{kind: wire.KeyOp_ACQUIRE, what: "acquire", key: key, value: value, session: s}.with(opts)
+}
+
+// OpRelease is [KV.Release].
+func OpRelease(key string, value []byte, s SessionID, opts ...PutOption) Op {
+	return Op{kind: wire.KeyOp_RELEASE, what: "release", key: key, value: value, session: s}.with(opts)
+}
+
+// OpExpect changes nothing. The Txn fails with ErrCompareFailed unless the key
+// has that modify index; 0 means that there must be no such key.
+func OpExpect(key string, modifyIndex uint64) Op {
+	return Op{kind: wire.KeyOp_EXPECT, what: "expect", key: key, index: modifyIndex}
+}
+
+// OpCheckSequencer changes nothing. The Txn fails with ErrCompareFailed unless
+// the sequencer is still that of the key's holder: so what else it does is done
+// by the holder or not at all.
+func OpCheckSequencer(s Sequencer) Op {
+	return Op{kind: wire.KeyOp_EXPECT_HOLDER, what: "check sequencer", key: s.Key, index: s.LockIndex, session: s.Session}
+}
+
+// Txn carries out up to 128 operations, all of them or none, at one point in
+// time; each sees what those before it did. It returns the entry of each
+// operation's key as that operation left it, and a zero Entry where it left no
+// single key. The value is the one that was written; for OpExpect and
+// OpCheckSequencer it is not told.
+//
+// If an operation is refused, nothing is done, and the error says which one it
+// was and why: ErrCompareFailed, or those of the method that the operation is
+// named after. ErrInvalid: there are no operations. ErrTooLarge: there are too
+// many, or they have more than 768 KiB together. It blocks like Put.
+func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
+	entries, refused, err := k.write(ctx, ops)
+	if refused != nil && len(ops) > 1 {
+		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, err)
+	}
+	return entries, fault("txn", "", err)
+}
+
+// maxWrite bounds the bytes of one write, so that it fits into an entry beside others.
+const maxWrite = 768 << 10
+
+// refusedOp says that one operation of a write was the reason why nothing was done.
+type refusedOp struct{ at int }
+
+// write carries out operations, all or none.
+func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
+	if err := k.node.usable(); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case len(ops) == 0:
+		return nil, nil, fmt.Errorf("%w: there are no operations", ErrInvalid)
+	case len(ops) > machine.MaxOps:
+		return nil, nil, fmt.Errorf("%w: %d operations of at most %d", ErrTooLarge, len(ops), machine.MaxOps)
+	}
+	w := &wire.Write{Ops: make([]*wire.KeyOp, len(ops))}
+	for i, o := range ops {
+		if err := o.validate(); err != nil {
+			return nil, &refusedOp{i}, err
+		}
+		w.Ops[i] = o.wire()
+	}
+	if size := proto.Size(w); size > maxWrite {
+		return nil, nil, fmt.Errorf("%w: %d bytes of at most %d in one write", ErrTooLarge, size, maxWrite)
+	}
+	reply, err := k.node.execOnce(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := keyRefusal(reply); err != nil {
+		return nil, &refusedOp{int(reply.GetOp())}, err
+	}
+	entries := make([]Entry, len(ops))
+	for i, o := range ops {
+		entries[i] = o.entry(reply.GetKeys()[i])
+	}
+	return entries, nil, nil
+}
+
+// execOnce is exec for commands that must not take effect twice. Where the group
+// had forgotten this process when the command came, it is sent again under a new
+// registration. Had it been applied before that, this would have been heard of
+// before, as both come through the log; unless a snapshot has skipped it.
+func (n *Node) execOnce(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	for {
+		restores := n.feeds.restores.Load()
+		reply, err := n.send(ctx, cmd, forget)
+		if err != nil || !(answer{reply: reply}).unregistered() {
+			return reply, err
+		}
+		if err := n.usable(); err != nil {
+			return nil, err // it was this process that took leave
+		}
+		if n.feeds.restores.Load() != restores {
+			return nil, fmt.Errorf("%w: the group had forgotten this process meanwhile", ErrUnknown)
+		}
+	}
+}
+
+// keyRefusal is refusal for what only keys have.
+func keyRefusal(r *wire.Reply) error {
+	if holder, ok := wire.IDFrom(r.GetHolder()); ok && r.GetCode() == wire.Code_LOCKED {
+		return fmt.Errorf("%w: by session %s", ErrLocked, holder)
+	}
+	return refusal(r)
+}
+
+func (o Op) validate() error {
+	if o.kind == wire.KeyOp_UNSPECIFIED {
+		return fmt.Errorf("%w: the zero Op is no operation", ErrInvalid)
+	}
+	if o.kind == wire.KeyOp_DELETE_PREFIX && o.key == "" {
+		return nil // everything
+	}
+	if err := validName(o.key); err != nil {
+		return err
+	}
+	if len(o.value) > machine.MaxValue {
+		return fmt.Errorf("%w: the value has %d bytes of at most %d", ErrTooLarge, len(o.value), machine.MaxValue)
+	}
+	if o.kind == wire.KeyOp_PUT_FENCED && o.fence == 0 {
+		return fmt.Errorf("%w: 0 is no fence", ErrInvalid)
+	}
+	return nil
+}
+
+func (o Op) wire() *wire.KeyOp {
+	op := &wire.KeyOp{
+		Kind: o.kind, Key: o.key, Value: o.value, Flags: o.flags, Index: o.index, Fence: uint64(o.fence),
+	}
+	switch o.kind {
+	case wire.KeyOp_ACQUIRE, wire.KeyOp_RELEASE, wire.KeyOp_EXPECT_HOLDER:
+		op.Session = o.session[:]
+	}
+	return op
+}
+
+// entry puts together what the key is after the operation.
+func (o Op) entry(m *wire.KeyMeta) Entry {
+	if m.GetModifyIndex() == 0 {
+		return Entry{}
+	}
+	session, _ := wire.IDFrom(m.GetSession())
+	return Entry{
+		Key: o.key, Value: clone(o.value), Flags: m.GetFlags(),
+		CreateIndex: m.GetCreateIndex(), ModifyIndex: m.GetModifyIndex(), LockIndex: m.GetLockIndex(),
+		Session: SessionID(session), Fence: Fence(m.GetFence()),
+	}
+}
