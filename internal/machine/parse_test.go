@@ -164,7 +164,9 @@ func parseSession(a *arguments, c *wire.Command) {
 			op.Behavior = wire.Behavior_DELETE
 		}
 		if v, ok := a.value("checks"); ok {
-			op.Checks = strings.Split(v, ",")
+			for i := range strings.Split(v, ",") {
+				op.Checks = append(op.Checks, (&arguments{words: strings.Split(v, ",")}).name(i))
+			}
 		}
 		c.Op = &wire.Command_OpenSession{OpenSession: op}
 	case "close":
