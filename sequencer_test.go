@@ -1,0 +1,66 @@
+package conclave
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func FuzzParseSequencer(f *testing.F) {
+	id := "01234567-89ab-cdef-0123-456789abcdef"
+	f.Add(id + ":1:key")
+	f.Add(id + ":18446744073709551615:a:b:c")
+	f.Add(id + ":01:key")
+	f.Add("::")
+	f.Fuzz(func(t *testing.T, s string) {
+		q, err := ParseSequencer(s)
+		if err != nil {
+			if q != (Sequencer{}) {
+				t.Fatalf("%q gave %+v with %v", s, q, err)
+			}
+			return
+		}
+		if !strings.EqualFold(q.String(), s) {
+			t.Fatalf("%q was read as %q", s, q)
+		}
+		if again, err := ParseSequencer(q.String()); err != nil || again != q {
+			t.Fatalf("%q was read as %+v, %v", q, again, err)
+		}
+	})
+}
+
+func TestParseSequencer(t *testing.T) {
+	id := "01234567-89ab-cdef-0123-456789abcdef"
+	session, err := ParseSessionID(strings.ToUpper(id))
+	if err != nil || session.String() != id {
+		t.Fatal(session, err)
+	}
+	want := Sequencer{Key: "a:b/c", LockIndex: 7, Session: session}
+	got, err := ParseSequencer(id + ":7:a:b/c")
+	if err != nil || got != want {
+		t.Fatal(got, err)
+	}
+	for _, bad := range []string{
+		"", "::", id, id + ":", id + ":1", id + ":1:", id + ":0:k", id + ":-1:k", id + ":+1:k", id + ":01:k",
+		id + ":18446744073709551616:k", id + ":1:k\x00", id + ":1:\xff", ":1:k", "x" + id + ":1:k",
+		strings.ReplaceAll(id, "-", "") + ":1:k", strings.Replace(id, "0", "g", 1) + ":1:k",
+		strings.Replace(id, "-", "", 1) + "-:1:k", "00000000-0000-0000-0000-000000000000:1:k",
+	} {
+		_, err := ParseSequencer(bad)
+		wantError(t, err, ErrInvalid)
+	}
+	_, err = ParseSequencer(id + ":1:" + strings.Repeat("k", 513))
+	wantError(t, err, ErrTooLarge)
+}
+
+func TestSequencerAsText(t *testing.T) {
+	want := Sequencer{Key: "k", LockIndex: 1, Session: SessionID{1}}
+	text, err := json.Marshal(want)
+	var got Sequencer
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err != nil || got != want {
+		t.Fatalf("%s became %+v, %v", text, got, err)
+	}
+}
