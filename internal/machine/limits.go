@@ -19,7 +19,8 @@ const (
 
 	MaxIncarnations = 1024      // known at once
 	MaxSessions     = 131_072   // of one incarnation
-	MaxPlaces       = 1_048_576 // locks held and queued for by one session
+	MaxAllSessions  = 1_048_576 // of all, also of processes that are gone
+	MaxPlaces       = 1_048_576 // held and queued for by one session
 	MaxWaiters      = 16_384    // of one lock
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever limit it gives
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor

@@ -117,6 +117,7 @@ func (ld *loader) linkPermits() error {
 		p.semaphore.add(p)
 		if held {
 			p.owner.permits.push(&p.inSession, p)
+			p.owner.left += p.leftOne()
 		} else {
 			m.delays.push(p)
 		}

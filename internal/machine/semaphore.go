@@ -125,6 +125,9 @@ func (s *semaphore) heldBack() []*permit {
 // leftBy finds what a former process of the session has acquired, and nobody has
 // taken over yet.
 func (s *semaphore) leftBy(owner *session, n uint32) *permit {
+	if owner.left == 0 {
+		return nil
+	}
 	for at := owner.permits.first; at != nil; at = at.next {
 		if p := at.of; p.left && p.semaphore == s && p.n == n {
 			return p
@@ -188,7 +191,7 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 
 func (m *Machine) withdrawPermit(name string, session wire.ID, t wire.Ticket) *wire.Reply {
 	if owner := m.sessions[session]; owner != nil {
-		for at := owner.permits.first; at != nil; at = at.next {
+		for at := owner.permits.last; at != nil; at = at.prev { // it is a recent one
 			if p := at.of; p.ticket == t && p.semaphore.name() == name {
 				return m.givePermitBack(p)
 			}
@@ -205,6 +208,14 @@ func (m *Machine) givePermitBack(p *permit) *wire.Reply {
 	return r
 }
 
+// leftOne counts p among those that a process left behind.
+func (p *permit) leftOne() int {
+	if p.left {
+		return 1
+	}
+	return 0
+}
+
 // forgetPermit takes an acquisition out of the books.
 func (m *Machine) forgetPermit(p *permit) {
 	s := p.semaphore
@@ -215,6 +226,7 @@ func (m *Machine) forgetPermit(p *permit) {
 	} else {
 		delete(s.byFence, p.fence)
 		p.owner.permits.remove(&p.inSession)
+		p.owner.left -= p.leftOne()
 	}
 	m.dirty.drop(p.key())
 }

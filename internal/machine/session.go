@@ -26,6 +26,7 @@ type session struct {
 	inClass link[session]
 	holds   list[lock]          // by fence: in the order of acquisition
 	permits list[permit]        // by fence
+	left    int                 // of the permits: left behind by a process that is gone
 	waiters list[waiter]        // by position
 	keys    map[string]struct{} // that it has locked; nil while there are none
 }
@@ -76,6 +77,9 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 			return m.refuse(wire.Code_INVALID, "the session's ID is in use; draw a new one")
 		}
 		return m.reply(wire.Code_OK)
+	}
+	if len(m.sessions) >= MaxAllSessions {
+		return m.refuse(wire.Code_TOO_LARGE, "the group has too many sessions; close some")
 	}
 	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, c.Checks)); r != nil {
 		return r
@@ -132,6 +136,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		p.left, p.ticket = true, wire.Ticket{}
 		m.dirty.put(p.key(), p)
 	}
+	s.left = s.permits.len
 	return m.reply(wire.Code_OK)
 }
 
