@@ -35,6 +35,13 @@ const (
 	abandoned             // went before the first outcome: what comes will be undone
 )
 
+// The names that handles choose from; none of them is of two kinds.
+var (
+	locks      = []string{"lock-0", "lock-1", "lock-2"}
+	elections  = []string{"election-0", "election-1", "election-kept"}
+	semaphores = []string{"sem-0", "sem-1", "sem-kept"}
+)
+
 const limit = 3 // of a re-entrant handle's holds
 
 // act does one of the things that can be done now.

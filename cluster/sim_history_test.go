@@ -28,19 +28,21 @@ type history struct {
 	office   time.Duration // when the last of them was first seen to lead
 	names    []string
 	each     func() // runs after each entry that is new
+	audit    *audit
 }
 
 type applied struct {
 	term    uint64
 	data    uint32
 	changes uint32
+	told    uint64
 	digest  uint64
 	known   bool // the digest
 }
 
 func newHistory(w *world) *history {
 	return &history{
-		w: w, oracle: machine.New(),
+		w: w, oracle: machine.New(), audit: newAudit(w),
 		outcomes: make(map[wire.Ticket][]*wire.Reply),
 		state:    make(map[string][]byte),
 		sessions: make(map[wire.ID]*simSession),
@@ -63,13 +65,13 @@ func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 }
 
 func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Result) {
-	got := applied{term: term, data: checksum(data), changes: sum(r.Changes)}
+	got := applied{term: term, data: checksum(data), changes: sum(r.Changes), told: told(r)}
 	if index <= h.last() {
 		want := h.entries[index-2]
 		if want.term != got.term || want.data != got.data {
 			h.w.fail("member %d applies another entry %d than others did", l.n, index)
 		}
-		if want.changes != got.changes {
+		if want.changes != got.changes || want.told != got.told {
 			h.w.fail("member %d: entry %d has another effect than elsewhere", l.n, index)
 		}
 		return
@@ -102,6 +104,7 @@ func (h *history) replay(l *life, index, term uint64, data []byte, changes uint3
 		h.ended(e, index)
 	}
 	h.grants()
+	h.audit.entry(index, term, data, r)
 	if h.each != nil {
 		h.each()
 	}

@@ -43,6 +43,7 @@ type life struct {
 	doom    doom
 	program *program
 	seen    marks
+	feed    feed
 }
 
 // doom is a place in the loop at which the process will die.
@@ -105,6 +106,7 @@ func (m *simMember) start() {
 	l.seen = marks{term: l.core.term, applied: l.core.applied}
 	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.applied)
 	l.core.stand(m.boot == 1 && m.n == 0)
+	l.feed.at = l.core.machine.(*observed).Changes()
 	l.program = newProgram(l)
 	l.at(m.w.between(0, tick), l.tick)
 	l.step()
@@ -222,13 +224,17 @@ func (l *life) step() {
 	}
 	if out.restored {
 		l.w.say("%d is restored at %d", l.n, l.core.applied)
+		l.feed.at = l.core.machine.(*observed).Changes()
 		l.program.restored(l.core.machine)
 	}
 	for _, n := range out.news {
-		if n.call == nil {
-			l.program.ended(n.ended)
-		} else {
+		switch {
+		case n.isChange():
+			l.w.history.audit.fed(l, n.keys)
+		case n.call != nil:
 			n.call.Deliver(n.ticket, n.reply, n.more)
+		default:
+			l.program.ended(n.ended)
 		}
 	}
 	for _, r := range out.reads {

@@ -83,6 +83,9 @@ func runSeed(t *testing.T, seed uint64) uint64 {
 	w.run("the troubles", func() bool { return w.now >= troubled })
 	w.heal()
 	w.await(peace, "rest after all was healed", w.settled)
+	for _, m := range w.members {
+		w.history.audit.fedUp(m.life)
+	}
 	w.compareDisks()
 	w.say("end: %d entries, %v", w.history.last(), w.now)
 	return w.story.Sum64()
