@@ -103,7 +103,7 @@ func OpCheckSequencer(s Sequencer) Op {
 // many, or they have more than 768 KiB together. It blocks like Put.
 func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
 	entries, refused, err := k.write(ctx, ops)
-	if refused != nil && len(ops) > 1 {
+	if refused != nil {
 		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, err)
 	}
 	return entries, fault("txn", "", err)
