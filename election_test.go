@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func mustCampaign(t testing.TB, e *Election, value string) Fence {
+func mustLead(t testing.TB, e *Election, value string) Fence {
 	t.Helper()
 	f, err := e.Campaign(within(t, 20*time.Second), []byte(value))
 	if err != nil {
@@ -17,7 +17,7 @@ func mustCampaign(t testing.TB, e *Election, value string) Fence {
 	return f
 }
 
-func wantLeader(t *testing.T, e *Election, value string, f Fence) {
+func wantLeads(t *testing.T, e *Election, value string, f Fence) {
 	t.Helper()
 	l, err := e.Leader(within(t, 20*time.Second))
 	if err != nil || string(l.Value) != value || l.Fence != f || l.Node != e.lock.node.id {
@@ -33,23 +33,23 @@ func TestElection(t *testing.T) {
 	if a.Lost() != nil {
 		t.Fatal("a channel for nothing")
 	}
-	f := mustCampaign(t, a, "a")
-	wantLeader(t, b, "a", f)
+	f := mustLead(t, a, "a")
+	wantLeads(t, b, "a", f)
 	must(t, a.Proclaim(t.Context(), []byte("a2")))
-	wantLeader(t, b, "a2", f)
-	if again := mustCampaign(t, a, "a3"); again != f {
+	wantLeads(t, b, "a2", f)
+	if again := mustLead(t, a, "a3"); again != f {
 		t.Fatalf("fence %v, then %v", f, again)
 	}
-	wantLeader(t, b, "a3", f)
+	wantLeads(t, b, "a3", f)
 	wantError(t, b.Proclaim(t.Context(), []byte("b")), ErrNotHeld)
 	next := make(chan Fence, 1)
-	go func() { next <- mustCampaign(t, b, "b") }()
+	go func() { next <- mustLead(t, b, "b") }()
 	must(t, a.Resign(t.Context()))
 	second := <-next
 	if second <= f {
 		t.Fatalf("fence %v after %v", second, f)
 	}
-	wantLeader(t, a, "b", second)
+	wantLeads(t, a, "b", second)
 	must(t, b.Resign(t.Context()))
 	_, err := a.Leader(t.Context())
 	wantError(t, err, ErrNoLeader)
@@ -58,7 +58,7 @@ func TestElection(t *testing.T) {
 func TestElectionsAndLocksAreApart(t *testing.T) {
 	n := alone(t)
 	mustLock(t, n.FencedLock("x"))
-	mustCampaign(t, n.Election("x"), "")
+	mustLead(t, n.Election("x"), "")
 	if info, err := n.FencedLock("x").Info(t.Context()); err != nil || info.Waiters != 0 {
 		t.Fatal(info, err)
 	}
@@ -67,7 +67,7 @@ func TestElectionsAndLocksAreApart(t *testing.T) {
 func TestElectionLost(t *testing.T) {
 	n := alone(t)
 	e := n.Election("x")
-	f := mustCampaign(t, e, "first")
+	f := mustLead(t, e, "first")
 	lost := e.Lost()
 	must(t, n.CloseSession(t.Context(), n.own.ID()))
 	<-lost
@@ -76,7 +76,7 @@ func TestElectionLost(t *testing.T) {
 	wantError(t, err, ErrLockOwnershipLost)
 	wantError(t, e.Resign(t.Context()), ErrLockOwnershipLost)
 	wantError(t, e.Resign(t.Context()), ErrNotHeld)
-	if again := mustCampaign(t, e, "second"); again <= f {
+	if again := mustLead(t, e, "second"); again <= f {
 		t.Fatalf("fence %v after %v", again, f)
 	}
 }
@@ -87,9 +87,9 @@ func TestElectionArguments(t *testing.T) {
 	e := n.Election("x")
 	_, err := e.Campaign(t.Context(), large)
 	wantError(t, err, ErrTooLarge)
-	f := mustCampaign(t, e, string(large[1:]))
+	f := mustLead(t, e, string(large[1:]))
 	wantError(t, e.Proclaim(t.Context(), large), ErrTooLarge)
-	wantLeader(t, e, string(large[1:]), f)
+	wantLeads(t, e, string(large[1:]), f)
 	for name, want := range map[string]error{"": ErrInvalid, strings.Repeat("x", 513): ErrTooLarge} {
 		e := n.Election(name)
 		_, err := e.Campaign(t.Context(), nil)
@@ -108,11 +108,11 @@ func TestResignIsPursuedWithoutItsContext(t *testing.T) {
 	n := alone(t)
 	a, b := n.Election("x"), n.Election("x")
 	for range 20 {
-		mustCampaign(t, a, "a")
+		mustLead(t, a, "a")
 		if err := a.Resign(expired); err != nil {
 			wantError(t, err, ErrUnknown)
 		}
-		mustCampaign(t, b, "b")
+		mustLead(t, b, "b")
 		must(t, b.Resign(t.Context()))
 	}
 }
@@ -121,7 +121,7 @@ func TestRunEndsWithItsWork(t *testing.T) {
 	n := alone(t)
 	e := n.Election("x")
 	must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f Fence) error {
-		wantLeader(t, e, "v", f)
+		wantLeads(t, e, "v", f)
 		return nil
 	}))
 	mine := errors.New("mine")
@@ -174,7 +174,7 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	if terms != 4 {
 		t.Fatalf("%d terms", terms)
 	}
-	mustCampaign(t, e, "nothing is owed")
+	mustLead(t, e, "nothing is owed")
 }
 
 func TestRunUnderASessionThatEnds(t *testing.T) {
