@@ -58,8 +58,11 @@ func printReply(r *wire.Reply) string {
 	if r.Op != 0 {
 		s += fmt.Sprintf(" op=%d", r.Op)
 	}
-	for i, k := range r.Keys {
+	for i, k := range r.Keys[:min(len(r.Keys), 9)] {
 		s += strings.Repeat(";", min(i, 1)) + " " + printMeta(k)
+	}
+	if len(r.Keys) > 9 {
+		s += fmt.Sprintf("; and so on, %d in all", len(r.Keys))
 	}
 	if r.Detail != "" {
 		s += fmt.Sprintf(" (%s)", r.Detail)
@@ -97,11 +100,14 @@ func printFields(e *wire.Entry) string {
 }
 
 func printEntry(e *wire.Entry) string {
-	value := fmt.Sprintf("%q", e.Value)
+	key, value := e.Key, fmt.Sprintf("%q", e.Value)
+	if len(key) > 99 {
+		key = fmt.Sprintf("of %d bytes", len(key))
+	}
 	if len(e.Value) > 99 {
 		value = fmt.Sprintf("%d bytes", len(e.Value))
 	}
-	return fmt.Sprintf("key %s: %s %s", e.Key, value, printFields(e))
+	return fmt.Sprintf("key %s: %s %s", key, value, printFields(e))
 }
 
 func printKeyChanges(changes []wire.KeyChange) string {
