@@ -13,19 +13,19 @@ type faults struct {
 	w                                                *world
 	cuts, crashes, pauses, transfers, mutes          bool
 	loss, doubles, reorders, slowDisk, broken, drops bool
-	clocks                                           bool
+	clocks, force                                    bool
 	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.keep)
 }
 
 func chooseFaults(w *world) faults {
 	f := faults{w: w, keep: []uint64{3, 10, 10_000}[w.rng.IntN(3)]}
 	for _, class := range []*bool{
-		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken, &f.drops,
+		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken, &f.drops, &f.force,
 	} {
 		*class = w.chance(0.6)
 	}
@@ -64,7 +64,7 @@ func (w *world) trouble() {
 func (w *world) strike() {
 	m := w.members[w.rng.IntN(len(w.members))]
 	f := &w.faults
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(10) {
 	case 0:
 		if f.cuts {
 			w.partition()
@@ -96,6 +96,14 @@ func (w *world) strike() {
 		if f.mutes && m.life != nil {
 			m.life.program.muted = w.now + w.between(time.Second, 5*time.Second)
 			w.say("%d does not renew for a while", m.n)
+		}
+	case 8:
+		if f.force && m.life != nil {
+			w.closeByForce(m.life.program)
+		}
+	case 9:
+		if m.life != nil {
+			w.resize(m.life.program)
 		}
 	}
 }

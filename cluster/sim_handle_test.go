@@ -1,26 +1,31 @@
 package cluster
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// handle is one owner of locks. It keeps its own account of what it holds, and
-// every reply has to agree with it.
+// handle is one owner of locks, a candidate in elections, or a user of
+// semaphores. It keeps its own account of what it holds, and every reply has to
+// agree with it.
 type handle struct {
 	session   *simSession
 	n         uint64
+	space     wire.Space
+	names     []string // to choose from
 	reentrant bool
+	recover   bool // an earlier process may have left something: take it over, and give it back
 
-	state handleState
-	lock  string
-	seq   uint64 // of the Lock that is queued
-	fence uint64
-	holds uint32
-	call  *simCall
-	since time.Duration
+	state   handleState
+	lock    string // or election, or semaphore
+	seq     uint64 // of the Lock that is queued
+	limit   uint32
+	permits uint32
+	fence   uint64
+	holds   uint32 // an acquisition of permits is one
+	call    *simCall
+	since   time.Duration
 }
 
 type handleState int
@@ -50,8 +55,8 @@ func (h *handle) act() {
 	rng := p.w.rng
 	switch h.state {
 	case idle:
-		if !p.w.calm || p.cycles < 2 {
-			h.acquire(fmt.Sprintf("lock-%d", rng.IntN(3)), p.w.calm || rng.IntN(4) > 0)
+		if !p.w.calm || p.cycles < 2 || h.recover {
+			h.acquire(h.names[rng.IntN(len(h.names))], p.w.calm || rng.IntN(4) > 0)
 		}
 	case locking:
 		if rng.IntN(8) == 0 && !p.w.calm {
@@ -64,32 +69,44 @@ func (h *handle) act() {
 	case held:
 		if h.reentrant && rng.IntN(2) == 0 && !p.w.calm {
 			h.reenter()
+		} else if h.space == wire.Space_ELECTION && rng.IntN(2) == 0 && !p.w.calm {
+			h.proclaim()
 		} else if rng.IntN(2) == 0 {
 			h.release()
 		}
 	}
 }
 
-func (h *handle) command(wait bool) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence,
-	}}}
+func (h *handle) acquire(name string, wait bool) {
+	w := h.session.program.w
+	h.state, h.lock, h.fence, h.holds = locking, name, 0, 0
+	h.since = w.now
+	if h.space == wire.Space_SEMAPHORE {
+		h.limit = w.limits[name]
+		h.permits = 1
+		if !h.recover && h.session.ttl != 0 { // what was left is taken over as it was
+			h.permits = 1 + w.rng.Uint32N(min(3, h.limit))
+		}
+	}
+	h.call = h.session.program.call(h.command(wait), false, h.acquired)
+	h.call.recheck = h.recheck
+	h.call.unsent = func() { h.state = idle }
 }
 
-func (h *handle) acquire(lock string, wait bool) {
-	h.state, h.lock, h.fence, h.holds = locking, lock, 0, 0
-	h.since = h.session.program.w.now
-	h.call = h.session.program.call(h.command(wait), false, h.acquired)
-	h.call.recheck = func(m *observed, t wire.Ticket) *wire.Reply {
-		switch found := m.Acquisition(wire.Space_LOCK, lock, t); {
-		case found.Waiting:
-			return nil
-		case found.Held:
-			return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
-		}
-		return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
+// recheck is what the root finds in the state that a snapshot has brought.
+func (h *handle) recheck(m *observed, t wire.Ticket) *wire.Reply {
+	switch found := m.Acquisition(h.space, h.lock, t); {
+	case found.Waiting:
+		return nil
+	case found.Held:
+		return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
 	}
-	h.call.unsent = func() { h.state = idle }
+	if v, exists := m.Semaphore(h.lock); exists && h.space == wire.Space_SEMAPHORE {
+		if _, alive := m.Session(h.session.id); alive {
+			return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: v.Limit}
+		}
+	}
+	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
 }
 
 func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
@@ -110,26 +127,29 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 		h.release()
 	case r.GetCode() == wire.Code_OK:
 		h.fence, h.holds, h.state = r.GetFence(), 1, held
-		if r.GetHolds() != 1 {
-			w.fail("member %d: a new hold counts %d", h.session.program.n, r.GetHolds())
+		if want := h.weight(); r.GetHolds() != want {
+			w.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
 		}
 		w.believes(h)
 	default:
 		h.state = idle
 		switch r.GetCode() {
 		case wire.Code_LOCKED, wire.Code_LOCK_DELAY:
+		case wire.Code_LIMIT_MISMATCH:
+			h.disagrees(r)
 		default:
 			h.refused(r)
 		}
 	}
 }
 
-// refused is for outcomes that only a session's end explains.
+// refused is for outcomes that only a session's end explains, or that the group
+// has forgotten this process.
 func (h *handle) refused(r *wire.Reply) {
 	s, p := h.session, h.session.program
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD, wire.Code_WITHDRAWN:
-		if _, alive := p.w.history.oracle.Session(s.id); !alive {
+		if _, alive := p.w.history.oracle.Session(s.id); !alive || !p.w.history.oracle.Incarnation(s.incarnation) {
 			return
 		}
 	}
@@ -143,15 +163,23 @@ func (w *world) believes(h *handle) {
 		return
 	}
 	w.say("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
+	permits := uint32(0)
 	for _, m := range w.members {
-		if m.life == nil || m.life.program.session == nil {
-			continue
-		}
-		for _, other := range m.life.program.session.handles {
-			if other != h && other.lock == h.lock && other.holding() {
+		for _, other := range m.handles() {
+			if other.lock != h.lock || !other.holding() {
+				continue
+			}
+			permits += other.permits
+			if other != h && h.space != wire.Space_SEMAPHORE {
 				w.fail("%d.%d and %d.%d both hold %s, with fences %d and %d", h.session.program.n, h.n, m.n, other.n, h.lock, h.fence, other.fence)
 			}
 		}
+	}
+	if h.space == wire.Space_SEMAPHORE {
+		if h.lock != resizable && permits > w.limits[h.lock] {
+			w.fail("%d.%d gets %d permits of %s, which makes %d", h.session.program.n, h.n, h.permits, h.lock, permits)
+		}
+		return // they are granted to several, who hear of it in any order
 	}
 	if h.fence <= w.fences[h.lock] {
 		w.fail("%d.%d holds %s with fence %d, after %d", h.session.program.n, h.n, h.lock, h.fence, w.fences[h.lock])
@@ -159,9 +187,19 @@ func (w *world) believes(h *handle) {
 	w.fences[h.lock] = h.fence
 }
 
+func (m *simMember) handles() []*handle {
+	if m.life == nil {
+		return nil
+	}
+	return m.life.program.handles()
+}
+
 func (h *handle) holding() bool {
 	s := h.session
-	return (h.state == held || h.state == busy && h.holds > 1) && !s.lost && !s.program.over && s.program.clock() < s.deadline
+	if s.closing || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
+		return false // closed by force means: before the holder knows
+	}
+	return h.state == held || h.state == busy && h.holds > 1
 }
 
 func (h *handle) reenter() {
@@ -186,9 +224,7 @@ func (h *handle) reenter() {
 func (h *handle) release() {
 	h.state = busy
 	p := h.session.program
-	p.submit(&wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence,
-	}}}, true, func(r *wire.Reply) {
+	p.submit(h.unlock(), true, func(r *wire.Reply) {
 		h.holds--
 		switch {
 		case r == nil:
@@ -207,7 +243,7 @@ func (h *handle) release() {
 }
 
 func (h *handle) finished() {
-	h.state = idle
+	h.state, h.recover = idle, false
 	if p := h.session.program; p.w.calm {
 		p.cycles++
 	}
@@ -219,7 +255,7 @@ func (h *handle) withdraw() {
 	call := h.call
 	p := h.session.program
 	p.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Seq: h.seq,
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Seq: h.seq, Space: h.space,
 	}}}, true, func(r *wire.Reply) {
 		h.state = idle
 		switch {

@@ -24,7 +24,8 @@ type simMember struct {
 	rate rate
 	disk *vfs.MemFS
 	boot uint64
-	life *life // nil: down
+	kept wire.ID // the session that outlives the process; zero: none was asked for
+	life *life   // nil: down
 }
 
 // life is one run of a member's process. It drives the core as the loop and the

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -21,9 +23,12 @@ type program struct {
 	renewals    int           // begun
 	muted       time.Duration // does not renew until then
 	session     *simSession
-	waiting     int // calls under way, and reads
-	cycles      int // finished since the world is calm
+	keeper      *simSession // without TTL
+	waiting     int         // calls under way, and reads
+	cycles      int         // finished since the world is calm
 	over        bool
+	writing     bool
+	known       map[string]*wire.KeyMeta // of keys, as far as it has heard
 }
 
 // simSession is a session as its holder sees it.
@@ -46,7 +51,7 @@ type simSession struct {
 const incarnationTTL = 5 * time.Second
 
 func newProgram(l *life) *program {
-	p := &program{life: l, incarnation: l.core.incarnation}
+	p := &program{life: l, incarnation: l.core.incarnation, known: make(map[string]*wire.KeyMeta)}
 	if l.w.script != nil {
 		l.at(0, func() { l.w.script(p) })
 		return p
@@ -58,9 +63,8 @@ func newProgram(l *life) *program {
 
 func (p *program) dies() {
 	p.over = true
-	if p.session != nil {
-		p.session.lost = true
-	}
+	p.session.over()
+	p.keeper.over()
 }
 
 // submit sends a command; on hears its first outcome, or nil when none will come.
@@ -132,9 +136,15 @@ func (p *program) forgotten(incarnation wire.ID) {
 }
 
 func (p *program) lose() {
-	if p.session != nil {
-		p.session.lost = true
-		p.session = nil
+	p.session.over()
+	p.keeper.over()
+	p.session, p.keeper = nil, nil
+}
+
+// over says that this process has nothing more to do with the session, if any.
+func (s *simSession) over() {
+	if s != nil {
+		s.lost = true
 	}
 }
 
@@ -156,22 +166,29 @@ func (p *program) act() {
 	case s.open:
 		s.handles[p.w.rng.IntN(len(s.handles))].act()
 		p.read()
+		p.write()
 	}
+	p.keep()
 }
 
 func (p *program) openSession() {
 	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: p.w.between(1500*time.Millisecond, 4*time.Second)}
 	for i := range 4 {
-		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), reentrant: i%2 == 0})
+		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), names: locks, reentrant: i%2 == 0})
 	}
+	for range 2 {
+		s.addHandle(wire.Space_ELECTION, elections[:2])
+		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
+	}
+	s.behavior = wire.Behavior(p.w.rng.IntN(2))
 	if p.w.chance(0.3) {
 		s.delay = time.Second
 	}
+	p.session = s
 	p.open(s)
 }
 
 func (p *program) open(s *simSession) {
-	p.session = s
 	p.w.history.sessions[s.id] = s
 	acknowledged := s.sends()
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
@@ -228,14 +245,19 @@ func (p *program) renew() {
 
 // ended is what the log says of a session.
 func (p *program) ended(e wire.Ended) {
-	if s := p.session; s != nil && s.id == e.Session {
-		s.lost = true
+	for _, s := range []*simSession{p.session, p.keeper} {
+		if s != nil && s.id == e.Session {
+			s.lost = true
+		}
 	}
 }
 
 // restored compares the session with a state that came by snapshot.
 func (p *program) restored(m Machine) {
-	if s := p.session; s != nil && s.open {
+	for _, s := range []*simSession{p.session, p.keeper} {
+		if s == nil || !s.open {
+			continue
+		}
 		if _, alive := m.(*observed).Session(s.id); !alive {
 			s.lost = true
 		}
@@ -245,11 +267,14 @@ func (p *program) restored(m Machine) {
 // read asks for a linearizable read: it has to see all that anybody has been
 // told before.
 func (p *program) read() {
-	if !p.w.chance(0.1) {
-		return
+	if p.w.chance(0.1) {
+		p.linearizable(func(*machine.Machine) {})
 	}
+}
+
+func (p *program) linearizable(look func(*machine.Machine)) {
 	p.waiting++
-	r := &simRead{p, p.w.history.answered}
+	r := &simRead{p, p.w.history.answered, look}
 	p.event(func(c *core) {
 		if err := c.read(r); err != nil {
 			p.w.fail("member %d: a read: %v", p.n, err)
@@ -260,15 +285,17 @@ func (p *program) read() {
 type simRead struct {
 	program *program
 	atLeast uint64
+	look    func(*machine.Machine)
 }
 
 func (r *simRead) Ended() bool { return r.program.over }
 
-func (r *simRead) Run(Machine) {
+func (r *simRead) Run(m Machine) {
 	r.program.waiting--
 	if at := r.program.core.applied; at < r.atLeast {
 		r.program.w.fail("member %d reads the state of entry %d, and %d was acknowledged before", r.program.n, at, r.atLeast)
 	}
+	r.look(m.(*observed).Machine)
 }
 
 // done says that the program has come to rest: in a calm world it has finished
@@ -277,12 +304,27 @@ func (p *program) done() bool {
 	if p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.waiting > 1 || !p.renewing && p.waiting > 0 {
 		return false
 	}
-	for _, h := range p.session.handles {
-		if h.state != idle {
+	for _, h := range p.handles() {
+		if h.state != idle || h.recover {
 			return false
 		}
 	}
-	return true
+	return p.keeper != nil && p.keeper.open
+}
+
+// handles are those of both sessions.
+func (p *program) handles() []*handle {
+	var all []*handle
+	for _, s := range []*simSession{p.session, p.keeper} {
+		if s != nil {
+			all = append(all, s.handles...)
+		}
+	}
+	return all
+}
+
+func (s *simSession) addHandle(space wire.Space, names []string) {
+	s.handles = append(s.handles, &handle{session: s, n: uint64(len(s.handles) + 1), space: space, names: names})
 }
 
 // simCall is one call, and how it has to be answered: at most two outcomes, or
@@ -349,4 +391,15 @@ func (c *simCall) Recheck(m Machine, t wire.Ticket) *wire.Reply {
 	}
 	c.found = c.recheck(m.(*observed), t)
 	return c.found
+}
+
+// unrest tells what a member has not finished.
+func (p *program) unrest() string {
+	s := fmt.Sprintf("%d: %d cycles, %d under way, renewing %t, writing %t", p.n, p.cycles, p.waiting, p.renewing, p.writing)
+	for _, h := range p.handles() {
+		if h.state != idle || h.recover {
+			s += fmt.Sprintf("; handle %d of %s: state %d, recovers %t", h.n, h.lock, h.state, h.recover)
+		}
+	}
+	return s
 }

@@ -114,6 +114,7 @@ func (w *world) openSession(n int, ttl, delay time.Duration, behavior wire.Behav
 
 func (p *program) newSession(ttl, delay time.Duration, behavior wire.Behavior) *simSession {
 	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: ttl, delay: delay, behavior: behavior}
+	p.session = s
 	p.open(s)
 	return s
 }

@@ -113,6 +113,9 @@ type world struct {
 	history *history
 	fences  map[string]uint64 // by lock: the last that somebody believed in
 	calm    bool              // the programs wind up
+	limits  map[string]uint32 // of semaphores, as programs take them for agreed
+	swapped map[string]bool   // key@index: was changed by a comparison with this
+	writes  int
 	traffic traffic
 	script  func(*program)      // what programs do instead of what they else would
 	passing func(time.Duration) // sees the time go by
@@ -125,6 +128,8 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
 	w.traffic.messages = make(map[raftpb.MessageType]int)
+	w.limits = map[string]uint32{"sem-0": 3, resizable: 5, "sem-kept": 2}
+	w.swapped = make(map[string]bool)
 	w.history = newHistory(w)
 	return w
 }
@@ -207,6 +212,11 @@ func (w *world) await(limit time.Duration, what string, until func() bool) {
 	limit += w.now
 	w.run(what, func() bool {
 		if w.now > limit {
+			for _, m := range w.members {
+				if m.life != nil {
+					w.t.Log(m.life.program.unrest())
+				}
+			}
 			w.fail("no %s until %v", what, limit)
 		}
 		return until()
