@@ -151,7 +151,11 @@ func (n *Node) openSession(ctx context.Context, cfg SessionConfig) (*Session, er
 			return nil, err
 		}
 		s, err := n.newOpening(cfg).run(ctx)
-		if !errors.Is(err, errOpenAgain) {
+		switch {
+		case errors.Is(err, errOpenAgain):
+		case err == nil && errors.Is(s.alive(), ErrSessionExpired):
+			// It took the group longer than the TTL.
+		default:
 			return s, err
 		}
 	}

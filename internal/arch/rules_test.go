@@ -45,7 +45,7 @@ func TestRulesSee(t *testing.T) {
 		{"one end of several", "x.go", `import "time"; func f(c chan int) { select { case <-time.After(1): case <-c: } }`, awake, ""},
 		{"sleep in a bubble", "x_test.go", `import ("time"; "testing/synctest"); var _ = synctest.Wait; func f() { time.Sleep(1) }`, awake, ""},
 		{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
-		{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
+		{"a documented panic", "locker.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 		{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 
 		{"a variable", "x.go", `var count int`, lasting, "variable count"},
