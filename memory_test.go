@@ -72,7 +72,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-func diskInUse(t *testing.T, dir string) (bytes uint64) {
+func diskInUse(t testing.TB, dir string) (bytes uint64) {
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil // removed while walking
