@@ -45,10 +45,13 @@ func (r *renewal) next(after instant) {
 
 // hasten brings the timer forward if a session has come that cannot wait so
 // long. When the timer has run out, next will see the session.
-func (r *renewal) hasten() {
+func (r *renewal) hasten(s *Session) {
+	if s.ttl == NoTTL {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := r.node.clock.now() + r.interval()
+	due := r.node.clock.now() + instant(s.ttl/3)
 	if r.timer != nil && due < r.due && r.timer.Stop() {
 		r.due = due
 		r.timer.Reset(r.node.clock.until(due))

@@ -45,7 +45,7 @@ func (n *Node) adopt(s *Session) bool {
 	if s.alive() != nil {
 		n.drop(s) // its deadline came before this
 	}
-	n.renewal.hasten()
+	n.renewal.hasten(s)
 	return true
 }
 
