@@ -38,10 +38,12 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 //
 // What it yields is in the order in which it happened. An observer that is
 // slower than the changes come, or whose node was so far behind that it was sent
-// the whole state, misses some, but always comes to the last. It ends when the
-// loop is left. Otherwise the last pair that it yields is an error: those of
-// Leader, except ErrNoLeader; ctx's error also where Leader has ErrUnavailable. It
-// has no goroutine, and waits without polling.
+// the whole state, misses some, but always comes to the last.
+//
+// It ends when the loop is left. Otherwise the last pair that it yields is an
+// error: ctx's, with ErrUnavailable if a majority could not be reached before it
+// ended; ErrClosed; or ErrInvalid or ErrTooLarge as with Leader. It has no
+// goroutine, and waits without polling.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		err := e.observe(ctx, func(l Leader) bool { return yield(l, nil) })
