@@ -17,9 +17,9 @@ type keys struct {
 	bytes int // of all keys and values
 
 	changes uint64 // index of the last change
-	// No lock index may come twice for a key, or an old sequencer would come true
-	// again. What a deleted key had reached is remembered as one number for all,
-	// which binds only sessions that lived at the time.
+	// No lock index may come twice for a key and a session, or an old sequencer
+	// would come true again. What deleted keys had reached is remembered as one
+	// number for all.
 	lockFloor   uint64
 	lockFloorAt uint64 // raft index
 
@@ -53,6 +53,16 @@ func size(e *wire.Entry) int {
 		return 0
 	}
 	return len(e.Key) + len(e.Value)
+}
+
+// lockIndex is what the lock index of an acquisition has to be larger than: the
+// key's own, and that of its former lives if the session has seen any.
+func (k *keys) lockIndex(e *wire.Entry, s *session) uint64 {
+	older := s.createIndex <= k.lockFloorAt && (e.CreateIndex == 0 || s.createIndex <= e.CreateIndex)
+	if older {
+		return max(e.LockIndex, k.lockFloor)
+	}
+	return e.LockIndex
 }
 
 // replace puts to in the place of from; nil is no entry.

@@ -217,10 +217,7 @@ func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Rep
 		return nil, r
 	}
 	to.Session = s.id
-	if to.LockIndex == 0 && s.createIndex <= w.m.keys.lockFloorAt {
-		to.LockIndex = w.m.keys.lockFloor
-	}
-	to.LockIndex++
+	to.LockIndex = w.m.keys.lockIndex(to, s) + 1
 	return w.set(e, to)
 }
 
