@@ -23,8 +23,9 @@ import (
 // from now on those of this member.
 //
 // Errors: ErrSessionNotFound; ErrLocked when the session belongs to a process
-// that lives, as far as the group knows, which takes up to a minute of silence to
-// forget one; ErrInvalid when the session has a TTL, or this member lacks one of
+// that lives, as far as the group knows: it forgets one that is silent for the
+// smallest TTL of its sessions, for a minute if none has a TTL, and at once when
+// it takes leave or is started anew; ErrInvalid when the session has a TTL, or this member lacks one of
 // its checks; ErrCheckCritical; ErrTooLarge; ErrClosed; and ctx's with
 // ErrUnavailable or ErrUnknown.
 func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
@@ -51,9 +52,13 @@ func (n *Node) attach(ctx context.Context, id wire.ID) (*Session, error) {
 		case err != nil:
 			return nil, err
 		}
-		if err := attachFault(reply); err != nil || attached != nil {
-			return attached, err
+		if err := attachFault(reply); err != nil {
+			return nil, err
 		}
+		if attached != nil && attached.alive() == nil {
+			return attached, nil
+		}
+		// Something has come between; ask what has become of it.
 	}
 }
 
