@@ -68,12 +68,14 @@ type rig struct {
 	leaders map[string]*wire.Leader // as told
 	entries map[string]*wire.Entry  // as told
 	changes uint64
+	stale   map[sequencer]bool // those that were true once
 }
 
 func newRig() *rig {
 	return &rig{
 		straight: New(), loaded: New(), disk: disk{},
 		leaders: map[string]*wire.Leader{}, entries: map[string]*wire.Entry{},
+		stale: map[sequencer]bool{},
 	}
 }
 
@@ -239,12 +241,8 @@ func (r *rig) follow() error {
 		}
 	}
 	for _, c := range r.last.Keys {
-		if c.Index <= r.changes {
-			return fmt.Errorf("change %d of %q came after %d", c.Index, c.Entry.Key, r.changes)
-		}
-		r.changes = c.Index
-		if r.entries[c.Entry.Key] = c.Entry; c.Deleted {
-			delete(r.entries, c.Entry.Key)
+		if err := r.followKey(c); err != nil {
+			return err
 		}
 	}
 	n := 0
@@ -258,6 +256,38 @@ func (r *rig) follow() error {
 		return fmt.Errorf("%d keys at %d, and %d at %d were told", n, r.straight.Changes(), len(r.entries), r.changes)
 	}
 	return nil
+}
+
+// followKey also wants of a sequencer that was true once, and is not any more,
+// that it never is again.
+func (r *rig) followKey(c wire.KeyChange) error {
+	key := c.Entry.Key
+	if c.Index <= r.changes {
+		return fmt.Errorf("change %d of %q came after %d", c.Index, key, r.changes)
+	}
+	r.changes = c.Index
+	var now sequencer
+	if !c.Deleted && !c.Entry.Session.IsZero() {
+		now = sequencer{key, c.Entry.LockIndex, c.Entry.Session}
+	}
+	if old := r.entries[key]; old != nil {
+		if was := (sequencer{key, old.LockIndex, old.Session}); was != now {
+			r.stale[was] = true
+		}
+	}
+	if r.stale[now] {
+		return fmt.Errorf("change %d makes an old sequencer true: %s", c.Index, printEntry(c.Entry))
+	}
+	if r.entries[key] = c.Entry; c.Deleted {
+		delete(r.entries, key)
+	}
+	return nil
+}
+
+type sequencer struct {
+	key       string
+	lockIndex uint64
+	session   wire.ID
 }
 
 // newRand makes a seed's source of randomness.

@@ -51,8 +51,20 @@ func runScript(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := play(t, strings.TrimSpace(string(text)))
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// play carries out a script and fails the test where something else comes of
+// it. It returns the script with what came of it.
+func play(t *testing.T, text string) string {
+	t.Helper()
 	s := &script{rig: newRig(), seqs: map[string]uint64{}}
-	blocks := strings.Split(strings.TrimSpace(string(text)), "\n\n")
+	blocks := strings.Split(text, "\n\n")
 	for i, block := range blocks {
 		input, want, ok := strings.Cut(block+"\n", "\n----\n")
 		if !ok {
@@ -60,18 +72,14 @@ func runScript(t *testing.T, file string) {
 		}
 		got, err := s.block(input)
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", file, err, input)
+			t.Fatalf("%v\n%s", err, input)
 		}
 		blocks[i] = strings.TrimSuffix(input+"\n----\n"+got, "\n")
 		if got != want && !*rewrite {
 			t.Errorf("%s\n----\n%swant\n%s", input, got, want)
 		}
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(strings.Join(blocks, "\n\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return strings.Join(blocks, "\n\n")
 }
 
 type script struct {
