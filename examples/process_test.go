@@ -20,7 +20,8 @@ const patience = 30 * time.Second
 
 var programs string // the folder of the compiled ones
 
-// All are compiled at once, which is most of what the tests take.
+// All are compiled at once, which is most of what the tests take; without what
+// debuggers need it takes less.
 func TestMain(m *testing.M) {
 	status, err := build(m.Run)
 	if err != nil {
@@ -35,7 +36,7 @@ func build(run func() int) (status int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(programs) // temporary: what it leaves the system removes
-	if out, err := exec.Command("go", "build", "-o", programs, "./...").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", programs, "./...").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	return run(), nil
@@ -46,6 +47,7 @@ type process struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
+	in   io.Writer     // its input, which ends with it
 	read int           // how many lines expect has gone through
 	over chan struct{} // closed when it has ended and everything is read
 	err  error         // of its end; valid once over is closed
@@ -69,6 +71,10 @@ func start(t *testing.T, name string, env []string, example string, args ...stri
 	p.cmd.Env = append(os.Environ(), env...)
 	out, in := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = in, in
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +151,14 @@ func (p *process) ended() bool {
 		return p.read == len(p.text())
 	default:
 		return false
+	}
+}
+
+// enter types a line.
+func (p *process) enter(line string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		p.t.Fatalf("%s: %v", p.name, err)
 	}
 }
 
