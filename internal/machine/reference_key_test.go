@@ -216,8 +216,9 @@ func (r *reference) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.now}
 		}
 	}
-	if e.LockIndex == 0 && s.created <= r.keys.floorAt {
-		e.LockIndex = r.keys.floor
+	// The session may have locked the key in a former life of it.
+	if s.created <= r.keys.floorAt && (e.CreateIndex == 0 || s.created <= e.CreateIndex) {
+		e.LockIndex = max(e.LockIndex, r.keys.floor)
 	}
 	e.LockIndex++
 	e.Session = s.id
