@@ -219,6 +219,38 @@ func TestKeyCounter(t *testing.T) {
 	}
 }
 
+// A group that forgets a process in the middle of its writes costs none of them,
+// and makes none twice.
+func TestKeyCounterOfForgottenProcess(t *testing.T) {
+	const callers, each = 8, 20
+	n := alone(t)
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				ok, err := count(t, n.KV(), "counter")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					done++
+				}
+			}
+		})
+	}
+	for range 10 {
+		// It may be forgotten already, and not be registered anew yet.
+		if err := n.deregister(within(t, 20*time.Second)); err != nil && !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if e := mustGet(t, n.KV(), "counter"); string(e.Value) != fmt.Sprint(callers*each) {
+		t.Fatalf("counted to %s", e.Value)
+	}
+}
+
 // count tries once to raise a counter by one.
 func count(t *testing.T, k *KV, key string) (bool, error) {
 	ctx := within(t, 60*time.Second)

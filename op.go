@@ -2,10 +2,12 @@ package conclave
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -151,14 +153,16 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 }
 
 // execOnce is exec for commands that must not take effect twice. Where the group
-// had forgotten this process when the command came, it is sent again under a new
-// registration. Had it been applied before that, this would have been heard of
-// before, as both come through the log; unless a snapshot has skipped it.
+// has forgotten this process, the command is sent again under a new
+// registration. Had it been applied before, that would have been heard of first,
+// as both come through the log; and what comes later under the old registration
+// is refused. Only a snapshot may have skipped an outcome.
 func (n *Node) execOnce(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	for {
 		restores := n.feeds.restores.Load()
 		reply, err := n.send(ctx, cmd, forget)
-		if err != nil || !(answer{reply: reply}).unregistered() {
+		refused := err == nil && (answer{reply: reply}).unregistered()
+		if !refused && !errors.Is(err, cluster.ErrForgotten) {
 			return reply, err
 		}
 		if err := n.usable(); err != nil {
