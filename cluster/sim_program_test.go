@@ -275,10 +275,12 @@ func (p *program) read() {
 func (p *program) linearizable(look func(*machine.Machine)) {
 	p.waiting++
 	r := &simRead{p, p.w.history.answered, look}
-	p.event(func(c *core) {
-		if err := c.read(r); err != nil {
-			p.w.fail("member %d: a read: %v", p.n, err)
-		}
+	p.at(0, func() {
+		p.event(func(c *core) {
+			if err := c.read(r); err != nil {
+				p.w.fail("member %d: a read: %v", p.n, err)
+			}
+		})
 	})
 }
 
