@@ -36,7 +36,7 @@ type Entry struct {
 	Flags       uint64    // see Flags
 	CreateIndex uint64    // of the change that created the key
 	ModifyIndex uint64    // of the last change, of its lock included
-	LockIndex   uint64    // how often it was acquired; it never falls back while any session lives that has seen it
+	LockIndex   uint64    // rises each time that a session locks the key anew; 0: none has
 	Session     SessionID // that has locked it; zero: nobody
 	Fence       Fence     // the largest that it was written with; see PutFenced
 }
