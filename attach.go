@@ -23,11 +23,11 @@ import (
 // from now on those of this member.
 //
 // Errors: ErrSessionNotFound; ErrLocked when the session belongs to a process
-// that lives, as far as the group knows: it forgets one that is silent for the
-// smallest TTL of its sessions, for a minute if none has a TTL, and at once when
-// it takes leave or is started anew; ErrInvalid when the session has a TTL, or this member lacks one of
-// its checks; ErrCheckCritical; ErrTooLarge; ErrClosed; and ctx's with
-// ErrUnavailable or ErrUnknown.
+// that lives, as far as the group knows: it forgets one at once that takes leave
+// or is started anew, and otherwise after a minute of silence, if no session of
+// it with a TTL is left by then; ErrInvalid when the session has a TTL, or this
+// member lacks one of its checks; ErrCheckCritical; ErrTooLarge; ErrClosed; and
+// ctx's with ErrUnavailable or ErrUnknown.
 func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
 	s, err := n.attach(ctx, wire.ID(id))
 	return s, fault("attach session", id.String(), err)

