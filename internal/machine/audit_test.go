@@ -58,7 +58,7 @@ func (a *auditor) lock(name string, l *lock) {
 	switch {
 	case l.name() != name:
 		a.fail("lock %q is kept under %q", l.name(), name)
-	case l.owner == nil && l.delayUntil <= a.m.now:
+	case l.owner == nil && l.delayUntil == 0:
 		a.fail("lock %q is idle with %d waiting", name, l.queue.len)
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
@@ -85,7 +85,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 			delayed += int64(p.n)
 			a.delayed++
 		}
-		if (p.owner == nil) != (p.delayUntil > a.m.now) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner {
+		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner {
 			a.fail("semaphore %q: permit %d has nobody who can have it", name, p.fence)
 		}
 	}

@@ -2,7 +2,12 @@ package machine
 
 import (
 	"bytes"
+	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Any bytes as the entries of a log: never a panic, never a broken machine,
@@ -23,6 +28,14 @@ func FuzzApply(f *testing.F) {
 		}
 		f.Add(log)
 	}
+	for _, last := range fuzzCommands {
+		var log []byte
+		for i, line := range append(fuzzCommands[:3:3], last) {
+			data := oneCall(f, uint64(i+1), line)
+			log = append(append(log, byte(len(data))), data...)
+		}
+		f.Add(log)
+	}
 	f.Fuzz(func(t *testing.T, log []byte) {
 		r := newRig()
 		for len(log) > 0 {
@@ -39,14 +52,53 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// Any two pairs as the stored state: a machine that holds together, or an error.
+// fuzzCommands are one of each kind. The first three come before each.
+var fuzzCommands = []string{
+	"register member=1 boot=1",
+	"check disk register ttl=3s",
+	"open s ttl=none delay=5s delete checks=disk,gossip",
+	"renew",
+	"deregister",
+	"close s",
+	"attach s",
+	"check disk critical",
+	"drop disk",
+	"gossip member=1 boot=1 dead",
+	"lock x s/1 wait reentrant",
+	"lock x s/1 election value=v",
+	"unlock x s/1 fence=1",
+	"proclaim x s/1 fence=1 value=w",
+	"acquire p s limit=3 permits=2 wait",
+	"release p s fence=1",
+	"resize p limit=2",
+	"withdraw p s seq=4 semaphore",
+	"write put k v flags=1 ; put-fenced k v fence=1 ; swap k v index=3 ; acquire k v session=s",
+	"write expect-holder k session=s index=1 ; release k v session=s ; expect k index=3",
+	"write delete k ; delete-if k index=0 ; delete-prefix a/",
+}
+
+// oneCall is the data of an entry with the one command.
+func oneCall(tb testing.TB, seq uint64, line string) []byte {
+	tb.Helper()
+	command, err := parseCommand(strings.Fields(line))
+	if err != nil {
+		tb.Fatal(line, err)
+	}
+	id := wire.ID{1}
+	return must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{
+		{Incarnation: id[:], Calls: []*wire.Call{{Seq: seq, Command: command}}},
+	}}))
+}
+
+// Two pairs of a sound state with anything in their place: a machine that holds
+// together, or an error.
 func FuzzLoad(f *testing.F) {
-	d := newDriver(f)
-	for k, v := range d.disk {
+	for k, v := range soundDisk() {
 		f.Add([]byte(k), v, []byte("lx"), []byte{})
 	}
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2 []byte) {
-		d := disk{string(k1): v1, string(k2): v2}
+		d := soundDisk()
+		d[string(k1)], d[string(k2)] = v1, v2
 		m, err := Load(d.pairs())
 		if err != nil {
 			return

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -13,22 +12,8 @@ import (
 // What no machine can have written is refused, and so is what a later version
 // wrote, even where it also holds keys that this one does not know.
 func TestLoadRefuses(t *testing.T) {
-	inc, session := strings.Repeat("i", 16), strings.Repeat("s", 16)
-	value := func(m proto.Message) []byte { return must(proto.Marshal(m)) }
-	sound := func() disk {
-		return disk{
-			"m":       value(&wire.MachineState{Version: 1, Now: 1, Fences: 1, Positions: 1}),
-			"i" + inc: value(&wire.IncarnationState{Member: 1, Ttl: second, Floor: 1}),
-			"s" + session: value(&wire.SessionState{
-				Incarnation: []byte(inc), Member: 1, Ttl: second,
-			}),
-			"lx":              value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1}),
-			"ly":              value(&wire.LockState{DelayUntil: 5}),
-			"wlx\x00" + be(1): value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}),
-			"t" + inc + be(2): value(&wire.Reply{Code: wire.Code_QUEUED}),
-			"M" + be(1):       value(&wire.MemberState{Incarnation: []byte(inc)}),
-		}
-	}
+	const inc, session = soundInc, soundSession
+	sound, value := soundDisk, marshalled
 	if _, err := Load(sound().pairs()); err != nil {
 		t.Fatal("the sound state is refused:", err)
 	}
@@ -43,13 +28,13 @@ func TestLoadRefuses(t *testing.T) {
 		want error
 	}{
 		{"no record of the machine", "m", nil, ErrCorrupt},
-		{"no version", "m", value(&wire.MachineState{Fences: 1, Positions: 1}), ErrCorrupt},
+		{"no version", "m", value(&wire.MachineState{Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
 		{"a later version", "m", value(&wire.MachineState{Version: 2}), ErrNewer},
-		{"too many fences", "m", value(&wire.MachineState{Version: 1, Fences: 1 << 48, Positions: 1}), ErrCorrupt},
-		{"too high an epoch", "m", value(&wire.MachineState{Version: 1, Epoch: 1 << 16, Fences: 1, Positions: 1}), ErrCorrupt},
-		{"time before the beginning", "m", value(&wire.MachineState{Version: 1, Now: -1, Fences: 1, Positions: 1}), ErrCorrupt},
-		{"a fence not given out", "m", value(&wire.MachineState{Version: 1, Positions: 1}), ErrCorrupt},
-		{"a position not given out", "m", value(&wire.MachineState{Version: 1, Fences: 1}), ErrCorrupt},
+		{"too many fences", "m", value(&wire.MachineState{Version: 1, Fences: 1 << 48, Positions: 3, Changes: 7}), ErrCorrupt},
+		{"too high an epoch", "m", value(&wire.MachineState{Version: 1, Epoch: 1 << 16, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
+		{"time before the beginning", "m", value(&wire.MachineState{Version: 1, Now: -1, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
+		{"a fence not given out", "m", value(&wire.MachineState{Version: 1, Positions: 3, Changes: 7}), ErrCorrupt},
+		{"a position not given out", "m", value(&wire.MachineState{Version: 1, Fences: 4, Changes: 7}), ErrCorrupt},
 		{"the machine under a longer key", "mm", value(&wire.MachineState{Version: 1}), ErrCorrupt},
 		{"an empty key", "", garbage, ErrCorrupt},
 		{"an unknown kind", "zz", garbage, ErrCorrupt},
@@ -71,13 +56,38 @@ func TestLoadRefuses(t *testing.T) {
 		{"a waiter without position", "wlx", value(&wire.WaiterState{}), ErrCorrupt},
 		{"a ticket queued twice", "wlx\x00" + be(0), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
 		{"a waiter of a dead session", "wlx\x00" + be(1), value(&wire.WaiterState{Incarnation: []byte(inc), Seq: 2}), ErrCorrupt},
-		{"a position given out twice", "wly\x00" + be(1), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 3}), ErrCorrupt},
+		{"a position given out twice", "wly\x00" + be(1), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 5}), ErrCorrupt},
 		{"a ticket of nobody", "t" + session + be(2), value(&wire.Reply{}), ErrCorrupt},
 		{"a ticket too far ahead", "t" + inc + be(MaxInFlight+2), value(&wire.Reply{}), ErrCorrupt},
 		{"a short ticket", "t" + inc, value(&wire.Reply{}), ErrCorrupt},
+		{"a change not given out", "m", value(&wire.MachineState{Version: 1, Fences: 4, Positions: 3}), ErrCorrupt},
+		{"an unknown behavior", "s" + session, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1, Ttl: second, Behavior: 2}), ErrCorrupt},
+		{"a check of nobody", "c" + be(2) + "ok", value(&wire.CheckRecord{}), ErrCorrupt},
+		{"a check without name", "c" + be(1), value(&wire.CheckRecord{}), ErrCorrupt},
+		{"a check with an unknown state", "c" + be(1) + "ok", value(&wire.CheckRecord{State: 3}), ErrCorrupt},
+		{"a check with a TTL that is none", "c" + be(1) + "ok", value(&wire.CheckRecord{Ttl: 1}), ErrCorrupt},
+		{"an idle election", "ey", value(&wire.LockState{}), ErrCorrupt},
+		{"a leadership of a dead session", "ex", value(&wire.LockState{Session: []byte(inc), Holds: 1, Fence: 2}), ErrCorrupt},
+		{"an election with the fence of a lock", "ex", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 1}), ErrCorrupt},
+		{"no semaphore to wait for", "Sx", nil, ErrCorrupt},
+		{"a semaphore without limit", "Sx", value(&wire.SemaphoreState{}), ErrCorrupt},
+		{"too large a limit", "Sx", value(&wire.SemaphoreState{Limit: MaxPermits + 1}), ErrCorrupt},
+		{"an acquisition of nothing", "px\x00" + be(3), value(&wire.PermitState{Session: []byte(session)}), ErrCorrupt},
+		{"an acquisition of a dead session", "px\x00" + be(3), value(&wire.PermitState{Session: []byte(inc), Permits: 1}), ErrCorrupt},
+		{"an acquisition that is delayed", "px\x00" + be(3), value(&wire.PermitState{Session: []byte(session), Permits: 1, DelayUntil: 5}), ErrCorrupt},
+		{"a slot that is nobody's", "px\x00" + be(4), value(&wire.PermitState{Permits: 1}), ErrCorrupt},
+		{"permits of no semaphore", "pz\x00" + be(4), value(&wire.PermitState{Permits: 1, DelayUntil: 5}), ErrCorrupt},
+		{"permits with half a ticket", "px\x00" + be(4), value(&wire.PermitState{Permits: 1, DelayUntil: 5, Seq: 1}), ErrCorrupt},
+		{"permits without fence", "px", value(&wire.PermitState{Permits: 1, DelayUntil: 5}), ErrCorrupt},
+		{"a fence of permits not given out", "px\x00" + be(5), value(&wire.PermitState{Permits: 1, DelayUntil: 5}), ErrCorrupt},
+		{"a key locked by a dead session", "kx", value(&wire.KeyState{CreateIndex: 1, ModifyIndex: 1, LockIndex: 1, Session: []byte(inc)}), ErrCorrupt},
+		{"a key with a short session", "kx", value(&wire.KeyState{CreateIndex: 1, ModifyIndex: 1, LockIndex: 1, Session: []byte("s")}), ErrCorrupt},
+		{"a key that was created after it was changed", "kx", value(&wire.KeyState{CreateIndex: 3, ModifyIndex: 2}), ErrCorrupt},
+		{"a key-delay without end", "dx", value(&wire.KeyDelayState{}), ErrCorrupt},
 		{"a member without incarnation", "M" + be(2), value(&wire.MemberState{}), ErrCorrupt},
 	}
-	for _, key := range []string{"m", "i" + inc, "s" + session, "lx", "wlx\x00" + be(1), "t" + inc + be(2), "M" + be(1)} {
+	for _, key := range []string{"m", "i" + inc, "s" + session, "lx", "wlx\x00" + be(1), "t" + inc + be(2), "M" + be(1),
+		"c" + be(1) + "ok", "ex", "Sx", "px\x00" + be(3), "kx", "dy"} {
 		tests = append(tests, struct {
 			name string
 			key  string
@@ -103,6 +113,44 @@ func TestLoadRefuses(t *testing.T) {
 	newer["k/of/a/later/version"] = garbage
 	if _, err := Load(newer.pairs()); !errors.Is(err, ErrNewer) {
 		t.Errorf("Load of a later version: %v", err)
+	}
+}
+
+const (
+	soundInc     = "iiiiiiiiiiiiiiii"
+	soundSession = "ssssssssssssssss"
+)
+
+func marshalled(m proto.Message) []byte { return must(proto.Marshal(m)) }
+
+// soundDisk is a state with something of each kind. Its fences are 1 to 4, its
+// queue places 1 to 3.
+func soundDisk() disk {
+	value := marshalled
+	inc, session := []byte(soundInc), []byte(soundSession)
+	return disk{
+		"m":                value(&wire.MachineState{Version: 1, Now: 1, Fences: 4, Positions: 3, Changes: 7}),
+		"M" + be(1):        value(&wire.MemberState{Incarnation: inc}),
+		"i" + soundInc:     value(&wire.IncarnationState{Member: 1, Ttl: second, Floor: 1}),
+		"c" + be(1) + "ok": value(&wire.CheckRecord{Ttl: second}),
+		"s" + soundSession: value(&wire.SessionState{Incarnation: inc, Member: 1, Ttl: second, Checks: []string{"ok"}}),
+
+		"lx":                   value(&wire.LockState{Session: session, Holds: 1, Fence: 1}),
+		"ly":                   value(&wire.LockState{DelayUntil: 5}),
+		"wlx\x00" + be(1):      value(&wire.WaiterState{Session: session, Incarnation: inc, Seq: 2}),
+		"t" + soundInc + be(2): value(&wire.Reply{Code: wire.Code_QUEUED}),
+
+		"ex":              value(&wire.LockState{Session: session, Holds: 1, Fence: 2, Value: []byte("v")}),
+		"wex\x00" + be(2): value(&wire.WaiterState{Session: session, Incarnation: inc, Seq: 3, Value: []byte("w")}),
+
+		"Sx":              value(&wire.SemaphoreState{Limit: 3}),
+		"Sy":              value(&wire.SemaphoreState{Limit: 3, Resized: true}),
+		"px\x00" + be(3):  value(&wire.PermitState{Session: session, Permits: 2}),
+		"px\x00" + be(4):  value(&wire.PermitState{Permits: 1, DelayUntil: 5}),
+		"wSx\x00" + be(3): value(&wire.WaiterState{Session: session, Incarnation: inc, Seq: 4, Permits: 2}),
+
+		"kx": value(&wire.KeyState{Value: []byte("v"), CreateIndex: 6, ModifyIndex: 7, LockIndex: 1, Session: session}),
+		"dy": value(&wire.KeyDelayState{Until: 5}),
 	}
 }
 
