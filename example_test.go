@@ -12,7 +12,8 @@ import (
 	"github.com/conclave-go/conclave/conclavetest"
 )
 
-// What README.md shows stands here, so that it compiles and keeps its word.
+// What README.md shows stands here and in the other example files, so that it
+// compiles and keeps its word.
 
 func Example() {
 	ctx := context.Background()
@@ -211,8 +212,10 @@ func TestHolderDies(t *testing.T) {
 	}
 }
 
-func openOne(ctx context.Context) *conclave.Node {
-	node, err := conclave.Open(ctx, nil)
+func openOne(ctx context.Context) *conclave.Node { return openIn(ctx, "") }
+
+func openIn(ctx context.Context, dir string) *conclave.Node {
+	node, err := conclave.Open(ctx, &conclave.Config{Dir: dir})
 	if err != nil {
 		log.Fatal(err)
 	}
