@@ -2,6 +2,7 @@ package conclave
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,6 +138,40 @@ func TestAttachRefused(t *testing.T) {
 	must(t, closed.Close(t.Context()))
 	_, err = n.AttachSession(t.Context(), closed.ID())
 	wantError(t, err, ErrSessionNotFound)
+}
+
+func TestAttachAtOnceByMany(t *testing.T) {
+	n := alone(t)
+	id := mustSession(t, n, lasting()).ID()
+	must(t, n.deregister(t.Context()))
+	n.part(n.member.Status().Incarnation)
+	var callers sync.WaitGroup
+	got := make([]*Session, 32)
+	for i := range got {
+		callers.Go(func() {
+			var err error
+			if got[i], err = n.AttachSession(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	for _, s := range got {
+		if s != got[0] {
+			t.Fatal("two sessions of one ID in one node")
+		}
+	}
+	for range 8 {
+		callers.Go(func() {
+			if err := got[0].Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, ok := mustInfo(t, n, id); ok {
+				t.Error("it is closed and there")
+			}
+		})
+	}
+	callers.Wait()
 }
 
 // Where a session is attached, its checks are those of the member there.

@@ -16,15 +16,17 @@ import (
 // another member said while a node was being opened, and why a disk failed, is
 // passed on as it is.
 var (
-	// ErrLocked: somebody else holds the lock or waits for it. Try again later, or wait with Lock.
+	// ErrLocked: somebody else holds what is asked for, or waits for it. Try again
+	// later, or wait with Lock or Acquire.
 	ErrLocked = errors.New("locked by another owner")
 	// ErrLockDelay: the last holder's session was invalidated, and its lock-delay has not passed.
 	ErrLockDelay = errors.New("in the lock-delay of its last holder")
 	// ErrNotHeld: it is not held by who would give it back or use it.
 	ErrNotHeld = errors.New("not held")
-	// ErrLockOwnershipLost: the handle held the lock and lost it, because its
-	// session ended or could not be renewed in time. What the lock protects may
-	// be in other hands. The handle works again once each Unlock owed was called.
+	// ErrLockOwnershipLost: the lock, the lead or the permits were held and lost,
+	// because the session ended or could not be renewed in time. What they protect
+	// may be in other hands. The handle works again once each Unlock owed, or
+	// Resign, was called.
 	ErrLockOwnershipLost = errors.New("the lock's ownership was lost")
 	// ErrAcquireLimitReached: the handle holds the lock as many times as its Reentrant limit allows.
 	ErrAcquireLimitReached = errors.New("the reentrant limit is reached")
