@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	commands = flag.Int("commands", 400_000, "how many random commands to compare with the reference")
+	commands = flag.Int("commands", 300_000, "how many random commands to compare with the reference")
 	seedFlag = flag.Uint64("seed", 0, "the one seed to run; 0 runs as many as the commands need")
 )
 
