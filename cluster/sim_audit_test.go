@@ -24,7 +24,10 @@ type audit struct {
 	delays   map[thing]int64  // group time until when nobody may get it
 	slots    []slot
 	taken    map[string]int64 // permits of each semaphore
-	change   uint64           // index of the last change of a key
+	queues   map[thing][]place
+	awaited  map[wire.Ticket]thing
+	answered map[wire.Ticket]bool
+	change   uint64 // index of the last change of a key
 	changes  []wire.KeyChange
 	entries  map[string]*wire.Entry
 	tenures  map[tenure]bool // of keys, ever
@@ -66,6 +69,9 @@ func newAudit(w *world) *audit {
 		grants:   make(map[uint64]grant),
 		delays:   make(map[thing]int64),
 		taken:    make(map[string]int64),
+		queues:   make(map[thing][]place),
+		awaited:  make(map[wire.Ticket]thing),
+		answered: make(map[wire.Ticket]bool),
 		entries:  make(map[string]*wire.Entry),
 		tenures:  make(map[tenure]bool),
 		leaders:  make(map[string]*wire.Leader),
@@ -82,7 +88,7 @@ func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 		sum.Ended = append(sum.Ended, r.Ended...)
 		sum.Keys = append(sum.Keys, r.Keys...)
 		sum.Leaders = append(sum.Leaders, r.Leaders...)
-		a.command(part.command, r)
+		a.command(part, r)
 	}
 	same := slices.EqualFunc(sum.Outcomes, whole.Outcomes, func(a, b wire.Outcome) bool {
 		return a.Ticket == b.Ticket && a.More == b.More && proto.Equal(a.Reply, b.Reply)
@@ -96,7 +102,8 @@ func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 // part is an entry with one command at most.
 type part struct {
 	data    []byte
-	command *wire.Command // nil: there is none that can be read
+	ticket  wire.Ticket
+	command *wire.Command // nil: only time passes
 }
 
 func (a *audit) split(data []byte) []part {
@@ -118,6 +125,8 @@ func (a *audit) split(data []byte) []part {
 	for _, s := range batch.Submissions {
 		for _, c := range s.Calls {
 			p := part{data: encode(&wire.Submission{Incarnation: s.Incarnation, Floor: s.Floor, Calls: []*wire.Call{c}}), command: new(wire.Command)}
+			p.ticket.Incarnation, _ = wire.IDFrom(s.Incarnation)
+			p.ticket.Seq = c.Seq
 			if err := proto.Unmarshal(c.Command, p.command); err != nil {
 				a.w.fail("a command that cannot be decoded: %v", err)
 			}
@@ -128,14 +137,15 @@ func (a *audit) split(data []byte) []part {
 }
 
 // command audits the state after a command, or after time alone has passed.
-func (a *audit) command(c *wire.Command, r wire.Result) {
+func (a *audit) command(p part, r wire.Result) {
 	for _, e := range r.Ended {
-		a.ended(c, e.Session)
+		a.ended(p.command, e.Session)
 	}
 	a.keys(r.Keys)
 	a.leadership(r.Leaders)
 	a.granted()
 	a.permits()
+	a.queued(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
 	for _, s := range a.m.Sessions() {
 		a.sessions[s.ID] = s

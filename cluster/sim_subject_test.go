@@ -25,9 +25,11 @@ func subjects() []subject {
 		},
 		{
 			name: "election", waits: true,
-			take: func(s *simSession, wait bool) *wire.Command { return campaignCommand("x", s, 1, wait, "value") },
+			take: func(s *simSession, wait bool) *wire.Command {
+				return campaignCommand(elections[0], s, 1, wait, "value")
+			},
 			owner: func(m *machine.Machine) wire.ID {
-				if l := m.Leader("x"); l != nil {
+				if l := m.Leader(elections[0]); l != nil {
 					return l.Session
 				}
 				return wire.ID{}
@@ -35,9 +37,9 @@ func subjects() []subject {
 		},
 		{
 			name: "permit", waits: true,
-			take: func(s *simSession, wait bool) *wire.Command { return acquireCommand("x", s, 2, 2, wait) },
+			take: func(s *simSession, wait bool) *wire.Command { return acquireCommand(semaphores[0], s, 2, 2, wait) },
 			owner: func(m *machine.Machine) wire.ID {
-				if v, _ := m.Semaphore("x"); len(v.Holders) > 0 {
+				if v, _ := m.Semaphore(semaphores[0]); len(v.Holders) > 0 {
 					return v.Holders[0].Session
 				}
 				return wire.ID{}
