@@ -31,12 +31,12 @@ func TestExclusiveJob(t *testing.T) {
 	}
 	heir, again, next := runs(t, rest)
 	if again != period || next <= fence {
-		t.Errorf("period %d with fence %d after period %d with fence %d", again, next, period, fence)
+		t.Errorf("the job of %s with fence %d after that of %s with fence %d", again, next, period, fence)
 	}
-	heir.expect(`RUN of period \d+ ends`)
+	heir.expect(`is done with the job of`)
 	for _, p := range rest {
 		if p != heir {
-			p.expect(`period \d+ was done by ` + heir.name)
+			p.expect(`the job of .+ was done by ` + heir.name)
 		}
 	}
 	var last struct {
@@ -54,8 +54,8 @@ func TestExclusiveJob(t *testing.T) {
 }
 
 // runs waits until one of the processes runs the job.
-func runs(t *testing.T, among []*process) (by *process, period, fence int) {
+func runs(t *testing.T, among []*process) (by *process, period string, fence int) {
 	t.Helper()
-	by, match := whichever(t, `RUN of period (\d+) begins, fence (\d+)$`, among...)
-	return by, number(t, match[0]), number(t, match[1])
+	by, match := whichever(t, `RUNS the job of (.+) with fence (\d+)$`, among...)
+	return by, match[0], number(t, match[1])
 }

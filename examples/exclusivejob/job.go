@@ -45,6 +45,9 @@ type job struct {
 // early or late by as much; but it is not done twice, since numbers only grow.
 func (j *job) period() int64 { return time.Now().UnixNano() / int64(j.every) }
 
+// due is when a period begins, for people.
+func (j *job) due(p int64) string { return time.Unix(0, p*int64(j.every)).Format("Jan 2 15:04:05") }
+
 // live sees each period done, by this process or by another, until ctx ends or
 // something other than a loss is the matter.
 func (j *job) live(ctx context.Context) error {
@@ -56,7 +59,7 @@ func (j *job) live(ctx context.Context) error {
 		err := j.lock.Do(ctx, func(ctx context.Context) error { return j.once(ctx, p) })
 		switch {
 		case errors.Is(err, conclave.ErrLockOwnershipLost), errors.Is(err, conclave.ErrSessionExpired):
-			j.say("LOST the job of period %d; another one does it, or this one again", p)
+			j.say("LOST the job of %s; another one does it, or this one again", j.due(p))
 			continue
 		case err != nil:
 			return err
@@ -90,10 +93,10 @@ func (j *job) once(ctx context.Context, p int64) error {
 		return err
 	}
 	if done >= p {
-		j.say("period %d was done by %s", p, by)
+		j.say("the job of %s was done by %s", j.due(p), by)
 		return nil
 	}
-	j.say("RUN of period %d begins, fence %v", p, fence)
+	j.say("RUNS the job of %s with fence %v", j.due(p), fence)
 	if err := until(ctx, time.Now().Add(j.takes)); err != nil { // here one would do the work
 		return context.Cause(ctx)
 	}
@@ -109,13 +112,13 @@ func (j *job) finish(ctx context.Context, p int64, fence conclave.Fence) error {
 		_, err = j.kv.PutFenced(ctx, doneKey, fmt.Appendf(nil, "%d %s", p, j.name), fence)
 	}
 	if errors.Is(err, conclave.ErrStaleFence) {
-		j.say("the result of period %d is REFUSED: %v", p, err)
+		j.say("the result of %s is REFUSED: %v", j.due(p), err)
 		return fmt.Errorf("%w: %w", conclave.ErrLockOwnershipLost, err)
 	}
 	if err != nil {
 		return err
 	}
-	j.say("RUN of period %d ends; the store has it with fence %v", p, fence)
+	j.say("is done with the job of %s; the store has the result with fence %v", j.due(p), fence)
 	return nil
 }
 
