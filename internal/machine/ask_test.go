@@ -59,6 +59,8 @@ func ask(w io.Writer, m *Machine, q []string) {
 		for _, v := range m.Gossip() {
 			fmt.Fprintf(w, "member %d boot %d silent=%v\n", v.Member, v.Boot, v.Silent)
 		}
+	case "left":
+		fmt.Fprintln(w, m.Left())
 	case "keys":
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
 			fmt.Fprintln(w, printKey(k))

@@ -22,6 +22,7 @@ func audit(m *Machine) error {
 		a.semaphore(name, s)
 	}
 	a.entries()
+	a.members()
 	a.incarnations()
 	a.sessions()
 	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 {
@@ -144,6 +145,23 @@ func (a *auditor) entries() {
 	}
 }
 
+func (a *auditor) members() {
+	var left []uint64
+	for id, k := range a.m.members {
+		if !k.left {
+			continue
+		}
+		left = append(left, id)
+		inc := a.m.incarnation(k.incarnation) // or, by now, another member's of that ID
+		if inc != nil && inc.member == id || len(k.checks) > 0 {
+			a.fail("member %d has left and is still there", id)
+		}
+	}
+	if slices.Sort(left); !slices.Equal(left, a.m.Left()) {
+		a.fail("%v have left, and Left says %v", left, a.m.Left())
+	}
+}
+
 func (a *auditor) incarnations() {
 	for _, inc := range a.m.incarnations {
 		a.waiting += len(inc.waiting)
@@ -168,6 +186,8 @@ func (a *auditor) sessions() {
 		switch {
 		case s.incarnation != nil:
 			a.bound--
+		case a.m.members[s.member] == nil || a.m.members[s.member].left:
+			a.fail("session %s is of a member that is gone", s.id)
 		case s.ttl != 0:
 			a.fail("session %s has a TTL and nobody who renews it", s.id)
 		}
@@ -196,7 +216,7 @@ func views(m *Machine) string {
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Gossip(), m.Changes())
+	fmt.Fprintln(&w, m.Gossip(), m.Left(), m.Changes())
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

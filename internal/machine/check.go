@@ -114,13 +114,17 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 	if known == nil {
 		return m.reply(wire.Code_CHECK_UNKNOWN)
 	}
-	delete(member.checks, c.Name)
-	if known.at >= 0 {
-		heap.Remove(&m.checkups, known.at)
-	}
-	m.dirty.drop(known.key())
+	m.forgetCheck(known)
 	m.endSessions(m.dependents(known), invalidated)
 	return m.reply(wire.Code_OK)
+}
+
+func (m *Machine) forgetCheck(c *check) {
+	delete(c.member.checks, c.name)
+	if c.at >= 0 {
+		heap.Remove(&m.checkups, c.at)
+	}
+	m.dirty.drop(c.key())
 }
 
 // reportGossip takes the leader's word for what gossip says of a process. A
@@ -164,14 +168,7 @@ func (m *Machine) refreshChecks() {
 
 // dependents returns the sessions that depend on one of the checks, by creation.
 func (m *Machine) dependents(checks ...*check) []*session {
-	var found []*session
-	for _, s := range m.sessions { // order: sorted below
-		if slices.ContainsFunc(checks, s.dependsOn) {
-			found = append(found, s)
-		}
-	}
-	slices.SortFunc(found, byCreation)
-	return found
+	return m.sessionsThat(func(s *session) bool { return slices.ContainsFunc(checks, s.dependsOn) })
 }
 
 func (s *session) dependsOn(c *check) bool {

@@ -90,7 +90,7 @@ func (m *Machine) state() proto.Message {
 }
 
 func (k *memory) state() proto.Message {
-	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent}
+	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Left: k.left}
 }
 
 func (inc *incarnation) state() proto.Message {

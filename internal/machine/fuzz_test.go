@@ -59,6 +59,7 @@ var fuzzCommands = []string{
 	"open s ttl=none delay=5s delete checks=disk,gossip",
 	"renew",
 	"deregister",
+	"leave",
 	"close s",
 	"attach s",
 	"check disk critical",

@@ -19,17 +19,18 @@ func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
 		{5, func() *wire.Command {
 			return &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
 		}},
+		{3, func() *wire.Command { return &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{}}} }},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
-		{30, func() *wire.Command { return g.closeSession(r) }},
+		{45, func() *wire.Command { return g.closeSession(r) }},
 		{20, func() *wire.Command { return g.attach(r) }},
 		{40, func() *wire.Command { return g.setCheck() }},
 		{6, func() *wire.Command { return g.dropCheck() }},
 		{20, func() *wire.Command { return g.gossip(r) }},
-		{160, func() *wire.Command { return g.lock(r) }},
+		{140, func() *wire.Command { return g.lock(r) }},
 		{110, func() *wire.Command { return g.unlock(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
-		{60, func() *wire.Command { return g.release(r) }},
+		{70, func() *wire.Command { return g.release(r) }},
 		{15, func() *wire.Command { return g.resize() }},
 		{70, func() *wire.Command { return g.withdraw(r, inc) }},
 	} {
@@ -127,7 +128,7 @@ func (g *generator) dropCheck() *wire.Command {
 }
 
 func (g *generator) gossip(r *reference) *wire.Command {
-	c := &wire.ReportGossip{Member: g.rand.Uint64N(members + 2), Alive: g.chance(65)}
+	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65)}
 	c.Boot = g.boots[c.Member]
 	if g.chance(20) {
 		c.Boot += g.rand.Uint64N(3) - 1
@@ -179,8 +180,8 @@ func (g *generator) proclaim(r *reference) *wire.Command {
 
 func (g *generator) acquire(r *reference) *wire.Command {
 	c := &wire.Acquire{
-		Name: g.name(), Session: g.session(r), Limit: 1 + g.rand.Uint32N(5),
-		Permits: 1 + g.rand.Uint32N(2), Wait: g.chance(70),
+		Name: g.name(), Session: g.session(r), Limit: 2 + g.rand.Uint32N(5),
+		Permits: 1 + g.rand.Uint32N(3), Wait: g.chance(50),
 	}
 	if s := r.sem(c.Name); s != nil && !g.chance(5) {
 		c.Limit = s.limit
@@ -229,7 +230,7 @@ func (g *generator) release(r *reference) *wire.Command {
 }
 
 func (g *generator) resize() *wire.Command {
-	c := &wire.Resize{Name: g.name(), Limit: 1 + g.rand.Uint32N(5)}
+	c := &wire.Resize{Name: g.name(), Limit: 1 + g.rand.Uint32N(6)}
 	if g.chance(5) {
 		c.Limit = []uint32{0, MaxPermits, MaxPermits + 1}[g.rand.IntN(3)]
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// members is how many of them the random logs know.
-const members = 3
-
 // generator makes logs that are random and yet get somewhere: it looks at the
 // reference to name locks, holds and tickets that exist.
 type generator struct {
@@ -19,6 +16,8 @@ type generator struct {
 	made  int // commands
 	time  int64
 	boots map[uint64]uint64
+	group [3]uint64 // members; who leaves is replaced by another
+	last  uint64    // member that was made up
 	seqs  map[wire.ID]uint64
 	calls map[wire.ID][]*wire.Call // made before, to be sent again
 	ids   []wire.ID                // of incarnations, the living and the dead
@@ -26,7 +25,7 @@ type generator struct {
 
 func newGenerator(seed uint64) *generator {
 	return &generator{
-		rand: newRand(seed), boots: map[uint64]uint64{},
+		rand: newRand(seed), boots: map[uint64]uint64{}, group: [3]uint64{1, 2, 3}, last: 3,
 		seqs: map[wire.ID]uint64{}, calls: map[wire.ID][]*wire.Call{},
 	}
 }
@@ -68,7 +67,7 @@ func (g *generator) step() int64 {
 
 func (g *generator) submission(r *reference) *wire.Submission {
 	if len(r.incs) < 2 || g.chance(2) {
-		return g.registration()
+		return g.registration(r)
 	}
 	inc := r.incs[g.rand.IntN(len(r.incs))]
 	id, floor := inc.id, inc.floor
@@ -85,8 +84,21 @@ func (g *generator) submission(r *reference) *wire.Submission {
 	return s
 }
 
-func (g *generator) registration() *wire.Submission {
-	member := 1 + g.rand.Uint64N(members)
+// member is one of the group, or sometimes one that may have left.
+func (g *generator) member(r *reference) uint64 {
+	if g.chance(5) {
+		return g.rand.Uint64N(g.last + 2)
+	}
+	i := g.rand.IntN(len(g.group))
+	if m := r.member(g.group[i]); m != nil && m.left {
+		g.last++
+		g.group[i] = g.last
+	}
+	return g.group[i]
+}
+
+func (g *generator) registration(r *reference) *wire.Submission {
+	member := g.member(r)
 	if !g.chance(10) {
 		g.boots[member]++
 	}

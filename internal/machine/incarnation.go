@@ -30,6 +30,7 @@ type memory struct {
 	attempt     uint32
 	incarnation wire.ID // the last
 	silent      bool    // gossip has declared it dead
+	left        bool    // the group, for good
 	checks      map[string]*check
 }
 
@@ -70,6 +71,9 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		return m.reply(wire.Code_OK)
 	}
 	known := m.members[c.Member]
+	if known != nil && known.left {
+		return m.refuse(wire.Code_LEFT, "the member has left the group")
+	}
 	if known != nil && known.incarnation == id {
 		// Known once and forgotten since. It is never taken back: its window
 		// is gone, and late duplicates of its commands would be applied again.

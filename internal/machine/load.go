@@ -139,6 +139,9 @@ func (ld *loader) memory(rest string, value []byte) error {
 	k := newMemory(member)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
 	ld.m.members[member] = k
+	if st.Left {
+		ld.m.goes(k)
+	}
 	return nil
 }
 

@@ -26,6 +26,7 @@ type Machine struct {
 	positions uint64 // queue places given out so far
 
 	members      map[uint64]*memory
+	left         []uint64       // of them, for good; ascending
 	incarnations []*incarnation // by ID; as few as there are members
 	sessions     map[wire.ID]*session
 	locks        map[string]*lock // held, queued for or delayed; nothing else

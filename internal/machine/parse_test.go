@@ -155,6 +155,8 @@ func parseSession(a *arguments, c *wire.Command) {
 		c.Op = &wire.Command_Renew{Renew: &wire.Renew{}}
 	case "deregister":
 		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
+	case "leave":
+		c.Op = &wire.Command_Leave{Leave: &wire.Leave{}}
 	case "open":
 		op := &wire.OpenSession{
 			Id: a.id(a.at(1)), Name: string(a.text("name")), Behavior: wire.Behavior(a.number("behavior")),

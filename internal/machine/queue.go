@@ -115,7 +115,7 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 		return m.refuse(wire.Code_INVALID, "the space is not known to this version")
 	}
 	if w := inc.waiting[c.Seq]; w != nil && w.of() == key && w.session.id == id && (w.lock == nil || w.handle == c.Handle) {
-		m.leave(w, wire.Code_WITHDRAWN)
+		m.dismiss(w, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
 	}
 	t := wire.Ticket{Incarnation: inc.id, Seq: c.Seq}
@@ -130,8 +130,8 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	return m.giveBack(l)
 }
 
-// leave takes one waiter out of its queue, with that as its last outcome.
-func (m *Machine) leave(w *waiter, code wire.Code) {
+// dismiss takes one waiter out of its queue, with that as its last outcome.
+func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	m.dequeue(w)
 	m.settle(w, m.reply(code))
 	if w.semaphore != nil {

@@ -136,6 +136,9 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if err := differ(r.last, want); err != nil {
 		return fmt.Errorf("%s\n%w", printBatch(batch), err)
 	}
+	if got, want := r.straight.Left(), r.twin.left(); !slices.Equal(got, want) {
+		return fmt.Errorf("%v have left, want %v", got, want)
+	}
 	if r.twin.now != r.straight.Now() {
 		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.twin.now)
 	}

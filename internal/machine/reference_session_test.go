@@ -22,6 +22,9 @@ func (r *reference) register(id wire.ID, floor uint64, c *wire.Register) *wire.R
 		return refCode(wire.Code_OK)
 	}
 	if m := r.member(c.Member); m != nil {
+		if m.left {
+			return refCode(wire.Code_LEFT)
+		}
 		if m.last == id {
 			return refCode(wire.Code_UNKNOWN_INCARNATION)
 		}
@@ -65,6 +68,35 @@ func (r *reference) forget(id wire.ID, invalidated bool) {
 		r.serve(s)
 	}
 	r.incs = slices.DeleteFunc(r.incs, func(i refIncarnation) bool { return i.id == id })
+}
+
+// depart lets the member of an incarnation go, with all its sessions, those of
+// no process included, and its checks.
+func (r *reference) depart(inc *refIncarnation) *wire.Reply {
+	id, member := inc.id, inc.member
+	var gone []*refSession
+	for _, s := range r.sessions {
+		if s.member == member {
+			gone = append(gone, s)
+		}
+	}
+	slices.SortFunc(gone, byAge)
+	r.end(gone, true)
+	r.checks = slices.DeleteFunc(r.checks, func(c *refCheck) bool { return c.member == member })
+	r.member(member).left = true
+	r.forget(id, true)
+	return refCode(wire.Code_OK)
+}
+
+// left returns the members that have left, ascending.
+func (r *reference) left() (left []uint64) {
+	for _, m := range r.members {
+		if m.left {
+			left = append(left, m.id)
+		}
+	}
+	slices.Sort(left)
+	return left
 }
 
 func (r *reference) open(inc *refIncarnation, c *wire.OpenSession) *wire.Reply {

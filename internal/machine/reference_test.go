@@ -39,6 +39,7 @@ type refMember struct {
 	attempt  uint32
 	last     wire.ID
 	silent   bool
+	left     bool
 }
 
 type refIncarnation struct {
@@ -229,6 +230,8 @@ func (r *reference) known(t wire.Ticket, inc *refIncarnation, c *wire.Command) *
 	case *wire.Command_Deregister:
 		r.forget(t.Incarnation, false)
 		return refCode(wire.Code_OK)
+	case *wire.Command_Leave:
+		return r.depart(inc)
 	case *wire.Command_OpenSession:
 		return r.open(inc, op.OpenSession)
 	case *wire.Command_CloseSession:

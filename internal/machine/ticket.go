@@ -126,6 +126,8 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 // executeRare carries out what is asked once in a while.
 func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
+	case *wire.Command_Leave:
+		return m.leave(inc)
 	case *wire.Command_AttachSession:
 		return m.attachSession(inc, op.AttachSession)
 	case *wire.Command_SetCheck:

@@ -194,6 +194,7 @@ const (
 	Code_COMPARE_FAILED      Code = 16 // an index or a holder is not what was expected
 	Code_CHECK_UNKNOWN       Code = 17 // the member has no check of that name
 	Code_CHECK_CRITICAL      Code = 18 // no session can be opened on a critical check
+	Code_LEFT                Code = 19 // the member has left the group for good
 )
 
 // Enum value maps for Code.
@@ -218,6 +219,7 @@ var (
 		16: "COMPARE_FAILED",
 		17: "CHECK_UNKNOWN",
 		18: "CHECK_CRITICAL",
+		19: "LEFT",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -239,6 +241,7 @@ var (
 		"COMPARE_FAILED":      16,
 		"CHECK_UNKNOWN":       17,
 		"CHECK_CRITICAL":      18,
+		"LEFT":                19,
 	}
 )
 
@@ -397,7 +400,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // Batch is the data of one raft entry. Raft's own empty entry, the first of
@@ -598,6 +601,7 @@ type Command struct {
 	//	*Command_Resize
 	//	*Command_Proclaim
 	//	*Command_Write
+	//	*Command_Leave
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -793,6 +797,15 @@ func (x *Command) GetWrite() *Write {
 	return nil
 }
 
+func (x *Command) GetLeave() *Leave {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Leave); ok {
+			return x.Leave
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -865,6 +878,10 @@ type Command_Write struct {
 	Write *Write `protobuf:"bytes,17,opt,name=write,proto3,oneof"`
 }
 
+type Command_Leave struct {
+	Leave *Leave `protobuf:"bytes,18,opt,name=leave,proto3,oneof"`
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -898,6 +915,8 @@ func (*Command_Resize) isCommand_Op() {}
 func (*Command_Proclaim) isCommand_Op() {}
 
 func (*Command_Write) isCommand_Op() {}
+
+func (*Command_Leave) isCommand_Op() {}
 
 // Register makes the submission's incarnation known. It is accepted when
 // (boot, attempt) is larger than any that the member registered with before.
@@ -1044,6 +1063,44 @@ func (*Deregister) Descriptor() ([]byte, []int) {
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
 }
 
+// Leave takes the incarnation's member out of the group for good: all its
+// sessions end, and it cannot register again.
+type Leave struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leave) Reset() {
+	*x = Leave{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leave) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leave) ProtoMessage() {}
+
+func (x *Leave) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leave.ProtoReflect.Descriptor instead.
+func (*Leave) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+}
+
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // 16 bytes, drawn by the shell
@@ -1058,7 +1115,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1127,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1140,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1139,7 +1196,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1208,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1221,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1188,7 +1245,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1257,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1270,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetCheck) GetName() string {
@@ -1253,7 +1310,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1322,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1335,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DropCheck) GetName() string {
@@ -1301,7 +1358,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1370,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1383,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -1360,7 +1417,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1429,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1442,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -1419,7 +1476,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1488,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1501,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lock) GetName() string {
@@ -1523,7 +1580,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1592,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1605,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Unlock) GetName() string {
@@ -1600,7 +1657,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1669,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1682,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Proclaim) GetName() string {
@@ -1677,7 +1734,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1746,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1759,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Acquire) GetName() string {
@@ -1752,7 +1809,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1821,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1834,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Release) GetName() string {
@@ -1811,7 +1868,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1880,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1893,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Resize) GetName() string {
@@ -1863,7 +1920,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +1932,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +1945,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -1913,7 +1970,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +1982,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +1995,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2005,7 +2062,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2074,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2087,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Withdraw) GetName() string {
@@ -2086,7 +2143,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2155,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2168,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2200,7 +2257,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2269,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2282,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -2286,7 +2343,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2355,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2368,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -2376,13 +2433,14 @@ type MemberState struct {
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"` // gossip has declared it dead: its gossip check is critical
+	Left          bool                   `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`     // the group, for good
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2452,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2465,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -2438,6 +2496,13 @@ func (x *MemberState) GetSilent() bool {
 	return false
 }
 
+func (x *MemberState) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 type CheckRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
@@ -2449,7 +2514,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2526,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2539,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -2510,7 +2575,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2587,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2600,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -2582,7 +2647,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2659,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2672,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionState) GetName() string {
@@ -2683,7 +2748,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2760,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2773,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -2784,7 +2849,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2861,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2874,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -2840,7 +2905,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +2917,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +2930,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -2924,7 +2989,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3001,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3014,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3009,7 +3074,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3086,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3099,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3095,7 +3160,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3172,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3185,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -3152,7 +3217,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3229,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3242,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Hello) GetMinProtocol() uint32 {
@@ -3277,7 +3342,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3354,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3367,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Frame) GetBody() isFrame_Body {
@@ -3361,7 +3426,7 @@ type GossipMeta struct {
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3438,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3451,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -3449,7 +3514,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3526,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3539,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -3509,7 +3574,7 @@ type Founder struct {
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3586,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3599,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -3567,7 +3632,7 @@ type FormRequest struct {
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3644,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3657,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -3614,7 +3679,7 @@ type FormReply struct {
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +3691,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +3704,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -3681,7 +3746,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3758,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3771,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -3741,7 +3806,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3818,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3831,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -3800,7 +3865,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +3877,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +3890,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -3851,13 +3916,14 @@ type Identity struct {
 	Group         string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	Accepted      *Proposal              `protobuf:"bytes,6,opt,name=accepted,proto3" json:"accepted,omitempty"` // accepted, and the group not formed yet
 	Refused       [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused for ever
+	Left          bool                   `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`        // the group, for good: the directory is of no use any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +3935,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +3948,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -3934,6 +4000,13 @@ func (x *Identity) GetRefused() [][]byte {
 	return nil
 }
 
+func (x *Identity) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -3946,7 +4019,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3958,7 +4031,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3971,7 +4044,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -4018,7 +4091,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\xbc\b\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xf1\b\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -4040,7 +4113,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\arelease\x18\x0e \x01(\v2\x1d.conclave.internal.v1.ReleaseH\x00R\arelease\x126\n" +
 	"\x06resize\x18\x0f \x01(\v2\x1c.conclave.internal.v1.ResizeH\x00R\x06resize\x12<\n" +
 	"\bproclaim\x18\x10 \x01(\v2\x1e.conclave.internal.v1.ProclaimH\x00R\bproclaim\x123\n" +
-	"\x05write\x18\x11 \x01(\v2\x1b.conclave.internal.v1.WriteH\x00R\x05writeB\x04\n" +
+	"\x05write\x18\x11 \x01(\v2\x1b.conclave.internal.v1.WriteH\x00R\x05write\x123\n" +
+	"\x05leave\x18\x12 \x01(\v2\x1b.conclave.internal.v1.LeaveH\x00R\x05leaveB\x04\n" +
 	"\x02op\"b\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -4049,7 +4123,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
-	"Deregister\"\xb6\x01\n" +
+	"Deregister\"\a\n" +
+	"\x05Leave\"\xb6\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -4170,12 +4245,13 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\achanges\x18\x06 \x01(\x04R\achanges\x12\x1d\n" +
 	"\n" +
 	"lock_floor\x18\a \x01(\x04R\tlockFloor\x12\"\n" +
-	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\"u\n" +
+	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\"\x89\x01\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x16\n" +
-	"\x06silent\x18\x04 \x01(\bR\x06silent\"u\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\bR\x04left\"u\n" +
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
@@ -4290,7 +4366,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"pairsTotal\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xd6\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xea\x01\n" +
 	"\bIdentity\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
@@ -4298,7 +4374,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x12:\n" +
 	"\baccepted\x18\x06 \x01(\v2\x1e.conclave.internal.v1.ProposalR\baccepted\x12\x18\n" +
-	"\arefused\x18\a \x03(\fR\arefused\"d\n" +
+	"\arefused\x18\a \x03(\fR\arefused\x12\x12\n" +
+	"\x04left\x18\b \x01(\bR\x04left\"d\n" +
 	"\x04Peer\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -4316,7 +4393,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05Space\x12\b\n" +
 	"\x04LOCK\x10\x00\x12\f\n" +
 	"\bELECTION\x10\x01\x12\r\n" +
-	"\tSEMAPHORE\x10\x02*\xca\x02\n" +
+	"\tSEMAPHORE\x10\x02*\xd4\x02\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -4341,7 +4418,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vSTALE_FENCE\x10\x0f\x12\x12\n" +
 	"\x0eCOMPARE_FAILED\x10\x10\x12\x11\n" +
 	"\rCHECK_UNKNOWN\x10\x11\x12\x12\n" +
-	"\x0eCHECK_CRITICAL\x10\x12*e\n" +
+	"\x0eCHECK_CRITICAL\x10\x12\x12\b\n" +
+	"\x04LEFT\x10\x13*e\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PEER\x10\x01\x12\x12\n" +
@@ -4363,7 +4441,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),            // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),          // 1: conclave.internal.v1.CheckState
@@ -4378,46 +4456,47 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Register)(nil),         // 10: conclave.internal.v1.Register
 	(*Renew)(nil),            // 11: conclave.internal.v1.Renew
 	(*Deregister)(nil),       // 12: conclave.internal.v1.Deregister
-	(*OpenSession)(nil),      // 13: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),    // 14: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),         // 15: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),        // 16: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),     // 17: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),     // 18: conclave.internal.v1.CloseSession
-	(*Lock)(nil),             // 19: conclave.internal.v1.Lock
-	(*Unlock)(nil),           // 20: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),         // 21: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),          // 22: conclave.internal.v1.Acquire
-	(*Release)(nil),          // 23: conclave.internal.v1.Release
-	(*Resize)(nil),           // 24: conclave.internal.v1.Resize
-	(*Write)(nil),            // 25: conclave.internal.v1.Write
-	(*KeyOp)(nil),            // 26: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),         // 27: conclave.internal.v1.Withdraw
-	(*Reply)(nil),            // 28: conclave.internal.v1.Reply
-	(*KeyMeta)(nil),          // 29: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),     // 30: conclave.internal.v1.MachineState
-	(*MemberState)(nil),      // 31: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),      // 32: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil), // 33: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),     // 34: conclave.internal.v1.SessionState
-	(*LockState)(nil),        // 35: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),   // 36: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),      // 37: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),      // 38: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),         // 39: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),    // 40: conclave.internal.v1.KeyDelayState
-	(*Hello)(nil),            // 41: conclave.internal.v1.Hello
-	(*Frame)(nil),            // 42: conclave.internal.v1.Frame
-	(*GossipMeta)(nil),       // 43: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),         // 44: conclave.internal.v1.Proposal
-	(*Founder)(nil),          // 45: conclave.internal.v1.Founder
-	(*FormRequest)(nil),      // 46: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),        // 47: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil),   // 48: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),    // 49: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),             // 50: conclave.internal.v1.Pair
-	(*Identity)(nil),         // 51: conclave.internal.v1.Identity
-	(*Peer)(nil),             // 52: conclave.internal.v1.Peer
+	(*Leave)(nil),            // 13: conclave.internal.v1.Leave
+	(*OpenSession)(nil),      // 14: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),    // 15: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),         // 16: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),        // 17: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),     // 18: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),     // 19: conclave.internal.v1.CloseSession
+	(*Lock)(nil),             // 20: conclave.internal.v1.Lock
+	(*Unlock)(nil),           // 21: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),         // 22: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),          // 23: conclave.internal.v1.Acquire
+	(*Release)(nil),          // 24: conclave.internal.v1.Release
+	(*Resize)(nil),           // 25: conclave.internal.v1.Resize
+	(*Write)(nil),            // 26: conclave.internal.v1.Write
+	(*KeyOp)(nil),            // 27: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),         // 28: conclave.internal.v1.Withdraw
+	(*Reply)(nil),            // 29: conclave.internal.v1.Reply
+	(*KeyMeta)(nil),          // 30: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),     // 31: conclave.internal.v1.MachineState
+	(*MemberState)(nil),      // 32: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),      // 33: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil), // 34: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),     // 35: conclave.internal.v1.SessionState
+	(*LockState)(nil),        // 36: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),   // 37: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),      // 38: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),      // 39: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),         // 40: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),    // 41: conclave.internal.v1.KeyDelayState
+	(*Hello)(nil),            // 42: conclave.internal.v1.Hello
+	(*Frame)(nil),            // 43: conclave.internal.v1.Frame
+	(*GossipMeta)(nil),       // 44: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),         // 45: conclave.internal.v1.Proposal
+	(*Founder)(nil),          // 46: conclave.internal.v1.Founder
+	(*FormRequest)(nil),      // 47: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),        // 48: conclave.internal.v1.FormReply
+	(*SnapshotHeader)(nil),   // 49: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),    // 50: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),             // 51: conclave.internal.v1.Pair
+	(*Identity)(nil),         // 52: conclave.internal.v1.Identity
+	(*Peer)(nil),             // 53: conclave.internal.v1.Peer
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -4425,40 +4504,41 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	10, // 2: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	11, // 3: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
 	12, // 4: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	13, // 5: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	18, // 6: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	19, // 7: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	20, // 8: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	27, // 9: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	14, // 10: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	15, // 11: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	16, // 12: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	17, // 13: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	22, // 14: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	23, // 15: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	24, // 16: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	21, // 17: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	25, // 18: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	0,  // 19: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 20: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	26, // 21: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 22: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	2,  // 23: conclave.internal.v1.Withdraw.space:type_name -> conclave.internal.v1.Space
-	3,  // 24: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	29, // 25: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	1,  // 26: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 27: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	4,  // 28: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	7,  // 29: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	45, // 30: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	44, // 31: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	50, // 32: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	44, // 33: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	14, // 5: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	19, // 6: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	20, // 7: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	21, // 8: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	28, // 9: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	15, // 10: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	16, // 11: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	17, // 12: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	18, // 13: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	23, // 14: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	24, // 15: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	25, // 16: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	22, // 17: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	26, // 18: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	13, // 19: conclave.internal.v1.Command.leave:type_name -> conclave.internal.v1.Leave
+	0,  // 20: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 21: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	27, // 22: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 23: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	2,  // 24: conclave.internal.v1.Withdraw.space:type_name -> conclave.internal.v1.Space
+	3,  // 25: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	30, // 26: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	1,  // 27: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 28: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	4,  // 29: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
+	7,  // 30: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
+	46, // 31: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	45, // 32: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	51, // 33: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	45, // 34: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4484,8 +4564,9 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Resize)(nil),
 		(*Command_Proclaim)(nil),
 		(*Command_Write)(nil),
+		(*Command_Leave)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37].OneofWrappers = []any{
 		(*Frame_Raft)(nil),
 		(*Frame_Submission)(nil),
 	}
@@ -4495,7 +4576,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

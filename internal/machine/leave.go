@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// leave lets the member of an incarnation go for good. Its ID is remembered, so
+// that nobody comes back under it.
+func (m *Machine) leave(inc *incarnation) *wire.Reply {
+	k := m.members[inc.member]
+	m.goes(k)
+	m.dirty.put(k.key(), k)
+	m.endSessions(m.sessionsOf(k), invalidated)
+	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
+		m.forgetCheck(k.checks[name])
+	}
+	m.drop(inc, invalidated)
+	return m.reply(wire.Code_OK)
+}
+
+// goes notes that a member has left.
+func (m *Machine) goes(k *memory) {
+	k.left = true
+	i, _ := slices.BinarySearch(m.left, k.member)
+	m.left = slices.Insert(m.left, i, k.member)
+}
+
+// Left returns the members that have left for good, ascending. It is not to be
+// changed.
+func (m *Machine) Left() []uint64 { return m.left }
+
+// sessionsOf returns all sessions of a member, by creation, also those that wait
+// to be attached.
+func (m *Machine) sessionsOf(k *memory) []*session {
+	return m.sessionsThat(func(s *session) bool { return s.member == k.member })
+}
+
+// sessionsThat returns the sessions that are meant, by creation.
+func (m *Machine) sessionsThat(meant func(*session) bool) []*session {
+	var found []*session
+	for _, s := range m.sessions { // order: sorted below
+		if meant(s) {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, byCreation)
+	return found
+}
