@@ -227,16 +227,22 @@ func (n *Node) watch() {
 // It returns nil, or the context's error when the farewell was cut short.
 func (n *Node) Close(ctx context.Context) error {
 	var err error
+	n.stop(func() { err = n.farewell(ctx) })
+	return fault("close", n.cfg.Dir, err)
+}
+
+// stop ends the node, after the farewell if nobody has begun one before. It
+// returns when nothing of the node is left.
+func (n *Node) stop(farewell func()) {
 	n.closeOnce.Do(func() {
 		n.mu.Lock()
 		n.closing = true
 		n.mu.Unlock()
-		err = fault("close", n.cfg.Dir, n.farewell(ctx))
+		farewell()
 		n.member.Stop()
 	})
 	<-n.done
 	n.routines.Wait()
-	return err
 }
 
 // farewell first tells the holders in this process, and then the group: nobody

@@ -129,6 +129,8 @@ func refusal(r *wire.Reply) error {
 		return ErrSessionExpired
 	case wire.Code_TOO_LARGE:
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
+	case wire.Code_LEFT:
+		return fmt.Errorf("%w: this member has left the group for good; start with an empty directory, as a new member", ErrInvalid)
 	case wire.Code_STALE_BOOT:
 		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy, or was rolled back; "+
 			"stop the other copy, or start this one with an empty directory", ErrCorrupt)
@@ -147,6 +149,8 @@ func ours(err error) error {
 		return fmt.Errorf("%w: %w; wait for some to end", ErrTooLarge, err)
 	case errors.Is(err, cluster.ErrForgotten):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case errors.Is(err, cluster.ErrLeft), errors.Is(err, cluster.ErrOnlyVoter):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt):
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}

@@ -24,6 +24,9 @@ type Machine interface {
 	// NextDeadline is the earliest group time at which an empty batch would
 	// change the state.
 	NextDeadline() (at int64, ok bool)
+	// Left are the members that have left the group for good, and are to be
+	// taken out of its membership.
+	Left() []uint64
 }
 
 // Call is one command on its way. The methods run on the loop's goroutine, in

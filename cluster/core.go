@@ -45,6 +45,8 @@ type core struct {
 	installs   uint64
 	installing *staged // being switched to
 	conf       *raftpb.ConfState
+	removing   bool // a change of the membership is under way
+	parting    []parting
 
 	out effects
 }
@@ -75,6 +77,9 @@ type effects struct {
 	reads     []Read
 	leader    bool // the leader or our role has changed
 	restored  bool // a snapshot has replaced the state
+
+	membership bool     // it has changed
+	parted     []uint64 // whose connections are to be closed
 }
 
 // forward is a submission on its way to the leader.
@@ -167,6 +172,7 @@ func (c *core) ticked() {
 		c.transferred(ErrNoSuccessor)
 	}
 	c.watchDisk()
+	c.part()
 }
 
 // received steps a message of an authenticated peer. An error says why it was
@@ -300,6 +306,7 @@ func (c *core) take(now time.Duration) (effects, error) {
 			c.hand(c.tickets.fresh(c.ticks))
 			c.askReads()
 		}
+		c.remove()
 		if err := c.propose(); err != nil {
 			return effects{}, err
 		}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"sync/atomic"
@@ -25,6 +26,9 @@ type identity struct {
 
 const identityRecord = "identity"
 
+// ErrLeft says that the directory's member has left its group for good.
+var ErrLeft = errors.New("the member has left its group")
+
 // loadIdentity reads the identity of a directory, or mints one for an empty
 // directory, and counts this start. The count is durable before anybody hears
 // it: a directory that was copied or rolled back gives itself away by a count
@@ -43,6 +47,8 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	switch r := record; {
 	case r.GetVersion() > wire.IdentityVersion:
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
+	case r.GetLeft():
+		return nil, fmt.Errorf("%w: start with an empty directory, as a new member", ErrLeft)
 	case r.GetGroup() != group:
 		return nil, fmt.Errorf("the directory belongs to a member of group %q, not %q: use another directory, or that group", r.GetGroup(), group)
 	case data != nil && r.GetMember() == 0:

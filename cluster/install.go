@@ -58,7 +58,8 @@ func (c *core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 
 // installed says that a snapshot has become the state.
 func (c *core) installed(machine Machine, op raftlog.Install) {
-	c.machine, c.applied, c.conf = machine, op.Index, op.ConfState
+	c.machine, c.applied = machine, op.Index
+	c.membership(op.ConfState)
 	c.installing.done(nil)
 	c.installing = nil
 	c.installs++

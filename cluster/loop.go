@@ -98,6 +98,7 @@ func (m *Member) carryOut(out effects) {
 	for _, r := range out.reads {
 		r.Run(m.core.machine)
 	}
+	m.regroup(out)
 	if out.leader {
 		m.cfg.LeaderChanged(m.core.role.Lead, m.core.term)
 	}

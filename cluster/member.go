@@ -84,6 +84,9 @@ type Member struct {
 	forming  forming
 	first    bool // the first founder of a group that has just been formed
 
+	removed     chan struct{} // closed when this member is not in the membership any more
+	removedOnce sync.Once
+
 	// Owned by the loop's goroutine.
 	core   *core
 	writer writer
@@ -113,6 +116,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		log:     cfg.Logger,
 		inbound: make(chan func(*core), 256),
 		done:    make(chan struct{}),
+		removed: make(chan struct{}),
 		began:   time.Now(),
 	}
 	m.forming.woken = make(chan struct{}, 1)
@@ -237,6 +241,9 @@ func (m *Member) openCore() error {
 		return err
 	}
 	m.meet(m.core.conf)
+	if !m.members.has(m.identity.member) {
+		return m.retired()
+	}
 	m.core.stand(m.first)
 	m.publish()
 	m.routine("loop", m.loop)

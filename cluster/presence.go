@@ -160,7 +160,8 @@ func (m *Member) greet() {
 		}
 	}
 	for _, p := range m.book.all() {
-		if !known[p.GetMember()] && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+		gone := !m.members.none() && !m.members.has(p.GetMember())
+		if !gone && !known[p.GetMember()] && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
 			addrs = append(addrs, p.GetAdvertise())
 		}
 	}

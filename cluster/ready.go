@@ -50,7 +50,7 @@ func (c *core) roleChanged(rd raft.Ready) {
 		return
 	}
 	c.out.leader = true
-	c.proposed = false
+	c.proposed, c.removing = false, false
 	c.clock.stop()
 	if c.role.RaftState != raft.StateLeader {
 		c.inbox.clear()
@@ -165,14 +165,13 @@ func (c *core) tell(result wire.Result) {
 	}
 }
 
-// reconfigure applies a change of the membership. Nothing proposes one yet;
-// a log that has one is obeyed all the same.
+// reconfigure applies a change of the membership.
 func (c *core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
 	change, err := confChange(e)
 	if err != nil {
 		return err
 	}
-	c.conf = c.node.ApplyConfChange(change)
+	c.membership(c.node.ApplyConfChange(change))
 	op.ConfState = c.conf
 	c.digests.add(e.GetIndex(), nil)
 	return nil
