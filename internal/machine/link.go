@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,7 @@ func (ld *loader) link() error {
 	if ld.version == 0 && ld.pairs > 0 {
 		return errAbsent
 	}
-	for _, join := range []func() error{ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkPermits, ld.linkWaiters, ld.linkKeys, ld.linkTickets} {
+	for _, join := range []func() error{ld.linkIncarnations, ld.linkChecks, ld.linkSessions, ld.linkLocks, ld.linkPermits, ld.linkWaiters, ld.checkSemaphores, ld.linkKeys, ld.linkTickets} {
 		if err := join(); err != nil {
 			return err
 		}
@@ -70,11 +71,13 @@ func (ld *loader) linkLocks() error {
 		l := p.of
 		id, held := wire.IDFrom(p.state.Session)
 		switch {
-		case !held && l.fence == 0 && l.holds == 0 && l.delayUntil > 0:
+		case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.left || l.ticket != wire.Ticket{}):
+			return fmt.Errorf("lock %q: it is neither held nor delayed", l.name())
+		case l.left && l.ticket != wire.Ticket{}, len(p.state.Value) > 0 && !(held && l.isElection()):
+			return fmt.Errorf("lock %q: %w", l.name(), errRange)
+		case !held:
 			m.delays.push(l)
 			continue
-		case !held || l.holds == 0 || l.delayUntil != 0:
-			return fmt.Errorf("lock %q: it is neither held nor delayed", l.name())
 		case l.fence <= last || l.fence > m.fence():
 			return fmt.Errorf("lock %q: the fence was not given out, or twice", l.name())
 		case m.sessions[id] == nil:
@@ -98,8 +101,12 @@ func (ld *loader) linkPermits() error {
 		return cmp.Or(cmp.Compare(a.of.fence, b.of.fence), cmp.Compare(a.at, b.at))
 	})
 	last := uint64(0)
+	locks := ld.locks // by fence
 	for _, x := range ld.permits {
 		p := x.of
+		for len(locks) > 0 && locks[0].of.fence < p.fence {
+			locks = locks[1:]
+		}
 		p.semaphore = m.semaphores[x.at]
 		id, held := wire.IDFrom(x.state.Session)
 		if held {
@@ -110,7 +117,9 @@ func (ld *loader) linkPermits() error {
 			return fmt.Errorf("permit of %q: %w", x.at, errLoose)
 		case held != (p.delayUntil == 0), p.n == 0:
 			return fmt.Errorf("permit of %q: it is neither held nor held back", x.at)
-		case p.fence <= last || p.fence > m.fence():
+		case (p.left || !held) && p.ticket != wire.Ticket{}, p.left && !held:
+			return fmt.Errorf("permit of %q: %w", x.at, errRange)
+		case p.fence <= last || p.fence > m.fence() || len(locks) > 0 && locks[0].of.fence == p.fence:
 			return fmt.Errorf("permit of %q: the fence was not given out, or twice", x.at)
 		}
 		last = p.fence
@@ -139,6 +148,9 @@ func (ld *loader) linkWaiters() error {
 		if !ld.linkQueue(w, p.at) || w.session == nil || w.incarnation == nil {
 			return fmt.Errorf("waiter for %q: %w", p.at, errLoose)
 		}
+		if s := w.semaphore; s != nil && (w.permits == 0 || w.permits > s.limit) {
+			return fmt.Errorf("waiter for %q: %w", p.at, errRange)
+		}
 		same := i > 0 && ld.waiters[i-1].of.position == w.position
 		if same || w.position > m.positions || w.incarnation.waiting[w.seq] != nil {
 			return fmt.Errorf("waiter for %q: the place was not given out, or twice", p.at)
@@ -161,20 +173,43 @@ func (ld *loader) linkQueue(w *waiter, key string) bool {
 	return w.lock != nil || w.semaphore != nil
 }
 
+// checkSemaphores looks whether each is in use as it has to be.
+func (ld *loader) checkSemaphores() error {
+	for name, s := range ld.m.semaphores { // order: shows in an error only
+		head := s.queue.head()
+		switch {
+		case !s.resized && s.permits.len == 0 && head == nil:
+			return fmt.Errorf("semaphore %q: it is kept for nobody", name)
+		case !s.resized && s.free() < 0, head != nil && int64(head.permits) <= s.free():
+			return fmt.Errorf("semaphore %q: %w", name, errRange)
+		}
+	}
+	return nil
+}
+
 // linkKeys gives sessions the keys that they have locked.
 func (ld *loader) linkKeys() (err error) {
 	m := ld.m
+	indexes := make([]uint64, 0, m.keys.tree.Len())
 	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+		indexes = append(indexes, e.ModifyIndex)
+		locked := !e.Session.IsZero()
 		switch {
-		case e.ModifyIndex > m.keys.changes || e.CreateIndex > e.ModifyIndex:
+		case e.ModifyIndex > m.keys.changes, e.CreateIndex > e.ModifyIndex, e.CreateIndex == 0:
 			err = fmt.Errorf("key %q: the index was not given out", e.Key)
-		case !e.Session.IsZero() && m.sessions[e.Session] == nil:
+		case locked && m.sessions[e.Session] == nil:
 			err = fmt.Errorf("key %q: %w", e.Key, errLoose)
+		case locked && (e.LockIndex == 0 || m.keys.delays[e.Key] != nil):
+			err = fmt.Errorf("key %q: it cannot have been acquired", e.Key)
 		default:
 			m.bindKey(nil, e)
 		}
 		return err == nil
 	})
+	slices.Sort(indexes)
+	if err == nil && len(slices.Compact(indexes)) < m.keys.tree.Len() {
+		err = errors.New("two keys have one index")
+	}
 	return err
 }
 

@@ -87,6 +87,13 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.incarnation(rest, value)
 	case sessionKind:
 		return ld.session(rest, value)
+	case ticketKind:
+		return ld.ticket(rest, value)
+	}
+	if rest == "" {
+		return errShape // whatever else there is has a name
+	}
+	switch key[0] {
 	case lockKind, electionKind:
 		return ld.lock(key, value)
 	case semaphoreKind:
@@ -99,8 +106,6 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.entry(rest, value)
 	case keyDelayKind:
 		return ld.keyDelay(rest, value)
-	case ticketKind:
-		return ld.ticket(rest, value)
 	}
 	return errKind
 }
@@ -150,7 +155,7 @@ func (ld *loader) check(rest string, value []byte) error {
 	if err := proto.Unmarshal(value, &st); err != nil {
 		return err
 	}
-	if len(rest) <= 8 {
+	if len(rest) <= 8 || rest[8:] == gossipCheck {
 		return errShape
 	}
 	if st.Ttl != 0 && (st.Ttl < MinTTL || st.Ttl > MaxTTL) || st.Refreshed < 0 ||
