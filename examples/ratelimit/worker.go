@@ -41,11 +41,7 @@ func employ(ctx context.Context, node *conclave.Node, o options, book *journal, 
 	var team sync.WaitGroup
 	for i := range o.workers {
 		w := &worker{name: fmt.Sprintf("%s/%d", o.cfg.Name, i+1), slots: slots, work: o.work, book: book, say: say}
-		team.Go(func() {
-			if err := w.live(working); err != nil {
-				fail(err)
-			}
-		})
+		team.Go(func() { fail(w.live(working)) })
 	}
 	team.Wait()
 	if ctx.Err() != nil {
@@ -54,6 +50,7 @@ func employ(ctx context.Context, node *conclave.Node, o options, book *journal, 
 	return context.Cause(working)
 }
 
+// live works until ctx ends or something is the matter, which it returns.
 func (w *worker) live(ctx context.Context) error {
 	for {
 		permit, err := w.slots.Acquire(ctx, 1) // first come, first served, over all processes

@@ -26,9 +26,9 @@ type contender struct {
 func (c *contender) id() string  { return c.session.ID().String() }
 func (c *contender) key() string { return prefix + "/" + c.id() }
 
-// contend is the first two steps of the guide: open a session, and acquire a key
-// of one's own with it, named after it. While that key is held its contender
-// lives; with Delete it goes when the session does.
+// contend is steps 1 and 2 of the guide: open a session, and acquire a key of
+// one's own with it, named after it. While that key is held its contender lives;
+// with Delete it goes when the session does.
 func contend(ctx context.Context, node *conclave.Node, say teller) (*contender, error) {
 	name := node.Status().Name
 	session, err := node.NewSession(ctx, &conclave.SessionConfig{
@@ -46,8 +46,8 @@ func contend(ctx context.Context, node *conclave.Node, say teller) (*contender, 
 	return c, nil
 }
 
-// acquire waits for a slot: look, try if there is room, and otherwise wait until
-// something under the prefix changes and look again.
+// acquire waits for a slot: look (steps 3 to 5), take one if there is room (step
+// 6), and otherwise wait until something changes (step 7), and look again.
 func (c *contender) acquire(ctx context.Context) error {
 	for {
 		now, err := c.look(ctx)
@@ -77,8 +77,9 @@ func (c *contender) acquire(ctx context.Context) error {
 	}
 }
 
-// look reads all keys under the prefix at once: the lock key, and those of the
-// contenders. A holder without a contender key is dead, and is left out.
+// look is steps 3 to 5: read all keys under the prefix at once, the lock key and
+// those of the contenders; see that all mean the same limit; leave out holders
+// without a contender key, since those are dead.
 func (c *contender) look(ctx context.Context) (view, error) {
 	if err := c.session.Err(); err != nil {
 		return view{}, err // so we are no contender any more
@@ -98,8 +99,8 @@ func (c *contender) look(ctx context.Context) (view, error) {
 	return now, err
 }
 
-// swap writes who holds the slots, unless somebody else has done so since we
-// looked.
+// swap is step 6: write who holds the slots, unless somebody else has done so
+// since we looked.
 func (c *contender) swap(ctx context.Context, v view) (bool, error) {
 	text, err := v.text()
 	if err != nil {
@@ -109,8 +110,8 @@ func (c *contender) swap(ctx context.Context, v view) (bool, error) {
 	return swapped, err
 }
 
-// changed returns when something under the prefix has changed since that index,
-// or may have.
+// changed is step 7: it returns when something under the prefix has changed since
+// that index, or may have.
 func (c *contender) changed(ctx context.Context, index uint64) error {
 	for _, err := range c.kv.Watch(ctx, prefix+"/", index) {
 		if err != nil && !errors.Is(err, conclave.ErrCompacted) {
@@ -121,9 +122,9 @@ func (c *contender) changed(ctx context.Context, index uint64) error {
 	return nil
 }
 
-// untilLost is what a holder does beside its work: it looks whenever something
-// has changed, and returns nil when the slot is not its own any more. The end of
-// the session has to be heard without the group, by our own clock.
+// untilLost is step 8, what a holder does beside its work: it looks whenever
+// something has changed, and returns nil when the slot is not its own any more.
+// The end of the session has to be heard without the group, by our own clock.
 func (c *contender) untilLost(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -152,8 +153,8 @@ func (c *contender) untilLost(ctx context.Context) error {
 	}
 }
 
-// release gives the slot back, deletes the contender key and closes the session,
-// in this order: the slot must not look like a dead holder's.
+// release is step 9: give the slot back, delete the contender key and close the
+// session, in this order: the slot must not look like a dead holder's.
 func (c *contender) release(ctx context.Context) error {
 	if err := c.evict(ctx, c.id()); err != nil {
 		return err
