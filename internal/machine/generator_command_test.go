@@ -21,7 +21,7 @@ func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
 		}},
 		{3, func() *wire.Command { return &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{}}} }},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
-		{45, func() *wire.Command { return g.closeSession(r) }},
+		{35, func() *wire.Command { return g.closeSession(r) }},
 		{20, func() *wire.Command { return g.attach(r) }},
 		{40, func() *wire.Command { return g.setCheck() }},
 		{6, func() *wire.Command { return g.dropCheck() }},
@@ -30,8 +30,8 @@ func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
 		{110, func() *wire.Command { return g.unlock(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
-		{70, func() *wire.Command { return g.release(r) }},
-		{15, func() *wire.Command { return g.resize() }},
+		{45, func() *wire.Command { return g.release(r) }},
+		{12, func() *wire.Command { return g.resize() }},
 		{70, func() *wire.Command { return g.withdraw(r, inc) }},
 	} {
 		if n -= choice.weight; n < 0 {
@@ -44,7 +44,7 @@ func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
 func (g *generator) openSession(r *reference, inc wire.ID) *wire.Command {
 	c := &wire.OpenSession{
 		Id: g.newID(), Name: "s", Ttl: (1 + g.rand.Int64N(3)) * second,
-		LockDelay: max(0, g.rand.Int64N(5)-2) * second, Behavior: wire.Behavior(g.rand.Int32N(2)),
+		LockDelay: max(0, g.rand.Int64N(7)-2) * second, Behavior: wire.Behavior(g.rand.Int32N(2)),
 	}
 	if g.chance(25) {
 		c.Ttl = 0
@@ -180,7 +180,7 @@ func (g *generator) proclaim(r *reference) *wire.Command {
 
 func (g *generator) acquire(r *reference) *wire.Command {
 	c := &wire.Acquire{
-		Name: g.name(), Session: g.session(r), Limit: 2 + g.rand.Uint32N(5),
+		Name: g.crowded(), Session: g.session(r), Limit: 2 + g.rand.Uint32N(4),
 		Permits: 1 + g.rand.Uint32N(3), Wait: g.chance(50),
 	}
 	if s := r.sem(c.Name); s != nil && !g.chance(5) {
@@ -198,6 +198,14 @@ func (g *generator) acquire(r *reference) *wire.Command {
 		c.Limit, c.Permits = 0, 0
 	}
 	return &wire.Command{Op: &wire.Command_Acquire{Acquire: c}}
+}
+
+// crowded names one of few, so that there is a queue and not all of it fits.
+func (g *generator) crowded() string {
+	if g.chance(80) {
+		return string(rune('a' + g.rand.IntN(2)))
+	}
+	return g.name()
 }
 
 // some returns one of the semaphore's acquisitions, or nil.
@@ -230,7 +238,7 @@ func (g *generator) release(r *reference) *wire.Command {
 }
 
 func (g *generator) resize() *wire.Command {
-	c := &wire.Resize{Name: g.name(), Limit: 1 + g.rand.Uint32N(6)}
+	c := &wire.Resize{Name: g.crowded(), Limit: 1 + g.rand.Uint32N(6)}
 	if g.chance(5) {
 		c.Limit = []uint32{0, MaxPermits, MaxPermits + 1}[g.rand.IntN(3)]
 	}
