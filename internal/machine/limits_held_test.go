@@ -42,6 +42,20 @@ func TestCheckLimit(t *testing.T) {
 	d.line(wire.Code_TOO_LARGE, "check c0 register")
 }
 
+// Sessions are limited in all, whosever they are: those without a TTL outlive the
+// processes that they would count for.
+func TestAllSessionsLimit(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=none")
+	for i := range MaxAllSessions - 1 {
+		d.m.sessions[wire.ID{1, byte(i), byte(i >> 8), byte(i >> 16)}] = nil // as if
+	}
+	d.line(wire.Code_TOO_LARGE, "open t")
+	d.line(wire.Code_OK, "open s")
+	d.line(wire.Code_OK, "close s")
+	d.line(wire.Code_OK, "open t")
+}
+
 // What a session holds and awaits is limited in all, whatever it is.
 func TestPlacesLimit(t *testing.T) {
 	d := newDriver(t)

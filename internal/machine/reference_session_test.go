@@ -109,7 +109,7 @@ func (r *reference) open(inc *refIncarnation, c *wire.OpenSession) *wire.Reply {
 		}
 		return refCode(wire.Code_OK)
 	}
-	if len(r.bound(inc.id)) >= MaxSessions {
+	if len(r.sessions) >= MaxAllSessions || len(r.bound(inc.id)) >= MaxSessions {
 		return refCode(wire.Code_TOO_LARGE)
 	}
 	if bad := r.lookAt(inc.member, c.Checks); bad != nil {
