@@ -213,12 +213,6 @@ func (d *delayWorld) leaderDiesAtTheEnd() {
 	d.killLeader()
 }
 
-func (d *delayWorld) cutOff(n int) {
-	for other := range d.members {
-		d.network.cut[n][other], d.network.cut[other][n] = other != n, other != n
-	}
-}
-
 func (d *delayWorld) makeLeader(n int) {
 	d.await(10*election, "leader of choice", func() bool {
 		l := d.leader()

@@ -45,6 +45,13 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 	return true
 }
 
+// cutOff cuts a member off from all others.
+func (w *world) cutOff(n int) {
+	for other := range w.members {
+		w.network.cut[n][other], w.network.cut[other][n] = other != n, other != n
+	}
+}
+
 func (w *world) diskDelay() time.Duration {
 	switch {
 	case w.disks.slow && w.chance(0.01): // it hangs
