@@ -40,11 +40,27 @@ d "" of A, member 1, ttl=1h0m0s delay=0s left=1h0m0s created=1 DELETE
 s "" of A, member 1, ttl=1h0m0s delay=15s left=1h0m0s created=1 checks=gossip,disk
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1`},
 
-		{"it is invalidated when its node is deregistered", `A deregister
+		{"it is invalidated when its node is deregistered", `A open n ttl=none
+A leave
 ----
 A.5: OK
+A.6: OK
 ended d of A
-ended s of A`},
+ended s of A
+ended n of A`},
+
+		{"it is closed when its process says farewell, unless it has no TTL", `A open n ttl=none
+A deregister
+----
+A.5: OK
+A.6: OK
+ended d of A
+ended s of A
+
+? sessions
+----
+t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1
+n "" of nobody, member 1, ttl=0s delay=0s left=0s created=2`},
 
 		{"it is invalidated when one of its checks is deregistered", `A drop disk
 ----
