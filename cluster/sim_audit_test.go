@@ -27,7 +27,8 @@ type audit struct {
 	queues   map[thing][]place
 	awaited  map[wire.Ticket]thing
 	answered map[wire.Ticket]bool
-	change   uint64 // index of the last change of a key
+	members  map[wire.ID]uint64 // by incarnation
+	change   uint64             // index of the last change of a key
 	changes  []wire.KeyChange
 	entries  map[string]*wire.Entry
 	tenures  map[tenure]bool // of keys, ever
@@ -72,6 +73,7 @@ func newAudit(w *world) *audit {
 		queues:   make(map[thing][]place),
 		awaited:  make(map[wire.Ticket]thing),
 		answered: make(map[wire.Ticket]bool),
+		members:  make(map[wire.ID]uint64),
 		entries:  make(map[string]*wire.Entry),
 		tenures:  make(map[tenure]bool),
 		leaders:  make(map[string]*wire.Leader),
@@ -145,6 +147,7 @@ func (a *audit) command(p part, r wire.Result) {
 	a.leadership(r.Leaders)
 	a.granted()
 	a.permits()
+	a.health(p, r)
 	a.queued(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
 	for _, s := range a.m.Sessions() {

@@ -113,8 +113,8 @@ func (h *history) replay(l *life, index, term uint64, data []byte, changes uint3
 // ended checks that time has not run faster than a holder may count on.
 func (h *history) ended(e wire.Ended, index uint64) {
 	s := h.sessions[e.Session]
-	if s == nil || s.program.over || s.closing || s.incarnation != s.program.incarnation {
-		return // ended by intent: closed, or its process replaced
+	if s == nil || s.program.over || s.closing || len(s.checks) > 0 || s.incarnation != s.program.incarnation {
+		return // ended by intent: closed, by a check, or its process replaced
 	}
 	h.w.say("session %s of %d ends at entry %d", s.id, s.program.n, index)
 	s.ended = h.w.now

@@ -26,6 +26,7 @@ type program struct {
 	cycles      int         // finished since the world is calm
 	over        bool
 	writing     bool
+	checking    bool
 	known       map[string]*wire.KeyMeta // of keys, as far as it has heard
 }
 
@@ -36,6 +37,7 @@ type simSession struct {
 	incarnation wire.ID
 	ttl, delay  time.Duration
 	behavior    wire.Behavior
+	checks      []string
 	deadline    time.Duration // on the holder's clock: he counts on it until then
 	sent        time.Duration // world's time: the last acknowledged renewal went
 	acked       time.Duration // and was heard of
@@ -154,6 +156,7 @@ func (p *program) act() {
 		return
 	}
 	p.renew()
+	p.check()
 	s := p.session
 	switch {
 	case s != nil && (s.lost || s.open && p.clock() >= s.deadline):
@@ -179,6 +182,9 @@ func (p *program) openSession() {
 		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
 	}
 	s.behavior = wire.Behavior(p.w.rng.IntN(2))
+	if p.w.faults.checks {
+		s.checks = checkSets()[p.w.rng.IntN(4)]
+	}
 	if p.w.chance(0.3) {
 		s.delay = time.Second
 	}
@@ -190,13 +196,14 @@ func (p *program) open(s *simSession) {
 	p.w.history.sessions[s.id] = s
 	acknowledged := s.sends()
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.delay), Behavior: s.behavior,
+		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.delay), Behavior: s.behavior, Checks: s.checks,
 	}}}, true, func(r *wire.Reply) {
 		if r.GetCode() == wire.Code_OK && !s.lost {
 			s.open = true
 			acknowledged()
 		} else {
 			s.lost = true
+			p.unhealthy(s, r)
 		}
 	})
 }
