@@ -185,7 +185,7 @@ func (n *Node) clusterConfig(harness cluster.Harness) cluster.Config {
 		},
 		Changed: n.feeds.changed,
 		LeaderChanged: func(leader, term uint64) {
-			n.gossip.leaderChanged(leader)
+			n.gossip.leaderChanged(leader, term)
 			n.events.leaderChanged(leader, term)
 		},
 		PresenceChanged: n.gossip.wake,

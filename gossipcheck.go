@@ -18,6 +18,7 @@ import (
 type gossipCheck struct {
 	node   *Node
 	leader atomic.Uint64
+	term   atomic.Uint64 // not later than leader
 	woken  chan struct{} // holds one token when there is something to look at
 
 	absent map[uint64]absence // of the goroutine; members of whose last start gossip knows nothing
@@ -37,7 +38,9 @@ func newGossipCheck(n *Node) *gossipCheck {
 	return &gossipCheck{node: n, woken: make(chan struct{}, 1)}
 }
 
-func (g *gossipCheck) leaderChanged(leader uint64) {
+func (g *gossipCheck) leaderChanged(leader, term uint64) {
+	g.leader.Store(0) // so that nobody takes the one's term for the other's
+	g.term.Store(term)
 	g.leader.Store(leader)
 	g.wake()
 }
@@ -83,12 +86,14 @@ func (g *gossipCheck) look() (again time.Duration) {
 		return 0
 	}
 	var held []machine.GossipView
+	term := g.term.Load()
 	err := g.node.read(context.Background(), func(m *machine.Machine) { held = m.Gossip() })
 	if err != nil || !g.leads() {
 		return gossipPatience
 	}
 	reports, again := g.judge(held, g.node.member.Presence(), time.Now())
 	for _, r := range reports {
+		r.Term = term
 		if !g.report(r) {
 			again = gossipPatience
 		}

@@ -85,10 +85,16 @@ func (n *Node) endSessions(why error) {
 	}
 }
 
-// sessionEnded is told by the log that a session has ended.
+// sessionEnded is told by the log that a session has ended, or is bound to a
+// process no more.
 func (n *Node) sessionEnded(e wire.Ended) {
-	if s := n.session(e.Session); s != nil {
+	s := n.session(e.Session)
+	switch {
+	case s == nil:
+	case !e.Unbound:
 		s.end(endedByGroup())
+	case s.incarnation == e.Incarnation:
+		s.end(fmt.Errorf("%w: %w", ErrSessionExpired, errParted))
 	}
 }
 

@@ -128,10 +128,11 @@ func (m *Machine) forgetCheck(c *check) {
 }
 
 // reportGossip takes the leader's word for what gossip says of a process. A
-// later start of the member has shown by registering that it is alive.
+// later start of the member has shown by registering that it is alive, and what
+// a former leader saw may be long over.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k := m.members[c.Member]
-	if k == nil || c.Boot < k.boot || k.silent == !c.Alive {
+	if k == nil || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
 	}
 	k.silent = !c.Alive

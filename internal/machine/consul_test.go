@@ -56,6 +56,7 @@ A.5: OK
 A.6: OK
 ended d of A
 ended s of A
+unbound n of A
 
 ? sessions
 ----
@@ -153,6 +154,7 @@ A.7: OK
 A2.1: OK
 ended s of A
 ended d of A
+unbound n of A
 
 at 59m
 B renew

@@ -217,6 +217,7 @@ A.7: UNKNOWN_INCARNATION (the incarnation is not known; register a new one)
 A2.4: OK fence=2 holds=1
 ended d of A
 ended s of A
+unbound n of A
 leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=2 "b"`},
 

@@ -128,7 +128,10 @@ func (g *generator) dropCheck() *wire.Command {
 }
 
 func (g *generator) gossip(r *reference) *wire.Command {
-	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65)}
+	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65), Term: refTerm}
+	if g.chance(5) {
+		c.Term++
+	}
 	c.Boot = g.boots[c.Member]
 	if g.chance(20) {
 		c.Boot += g.rand.Uint64N(3) - 1

@@ -149,6 +149,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	for _, s := range staying {
 		inc.unbind(s)
 		s.incarnation = nil
+		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
 		m.dirty.put(s.key(), s)
 	}
 	var shortened shortened

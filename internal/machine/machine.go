@@ -39,6 +39,7 @@ type Machine struct {
 
 	// Of the entry that is being applied.
 	index    uint64
+	term     uint64
 	dirty    dirty
 	outcomes []wire.Outcome
 	ended    []wire.Ended
@@ -62,7 +63,7 @@ func New() *Machine {
 // term. Data that is no Batch, or one of another version, has no effect; it is
 // for the cluster to let no such entry in.
 func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
-	m.index = index
+	m.index, m.term = index, term
 	if len(data) == 0 {
 		m.startTerm()
 		return m.result()

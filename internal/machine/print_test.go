@@ -36,7 +36,11 @@ func printResult(w io.Writer, r wire.Result) {
 		fmt.Fprintln(w)
 	}
 	for _, e := range r.Ended {
-		fmt.Fprintf(w, "ended %s of %s\n", printID(e.Session), printID(e.Incarnation))
+		what := "ended"
+		if e.Unbound {
+			what = "unbound"
+		}
+		fmt.Fprintf(w, "%s %s of %s\n", what, printID(e.Session), printID(e.Incarnation))
 	}
 	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }

@@ -99,9 +99,12 @@ func (r *reference) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 	return refCode(wire.Code_OK)
 }
 
+// refTerm is the term of all that the reference applies.
+const refTerm = 1
+
 func (r *reference) gossip(c *wire.ReportGossip) *wire.Reply {
 	m := r.member(c.Member)
-	if m == nil || c.Boot < m.boot {
+	if m == nil || c.Boot < m.boot || c.Term != refTerm {
 		return refCode(wire.Code_OK)
 	}
 	was := m.silent

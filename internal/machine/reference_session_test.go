@@ -62,6 +62,7 @@ func (r *reference) forget(id wire.ID, invalidated bool) {
 	r.end(gone, invalidated)
 	for _, s := range r.bound(id) {
 		s.inc = wire.ID{}
+		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.id, Unbound: true})
 	}
 	left := r.leave(r.places(func(p refPlace) bool { return p.ticket.Incarnation == id }), wire.Code_WITHDRAWN)
 	for _, s := range left {

@@ -56,10 +56,12 @@ type Outcome struct {
 	More   bool
 }
 
-// Ended says that a session ended, to the incarnation that it is bound to.
+// Ended says that a session ended, to the incarnation that it is bound to; or,
+// with Unbound, that it lives on and is bound to that incarnation no more.
 type Ended struct {
 	Incarnation ID
 	Session     ID
+	Unbound     bool
 }
 
 // Entry is a key and all that is kept of it. It is never changed: a write makes a

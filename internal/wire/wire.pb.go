@@ -1346,12 +1346,13 @@ func (x *DropCheck) GetName() string {
 }
 
 // ReportGossip is what the leader's gossip says of a member's process. A later
-// start than the one named is not concerned.
+// start than the one named is not concerned, and a later leader sees for itself.
 type ReportGossip struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
 	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
 	Alive         bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`
+	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"` // in which the leader says so; in another it has no effect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1405,6 +1406,13 @@ func (x *ReportGossip) GetAlive() bool {
 		return x.Alive
 	}
 	return false
+}
+
+func (x *ReportGossip) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 type CloseSession struct {
@@ -4141,11 +4149,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x126\n" +
 	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\"\x1f\n" +
 	"\tDropCheck\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"P\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"d\n" +
 	"\fReportGossip\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x14\n" +
-	"\x05alive\x18\x03 \x01(\bR\x05alive\":\n" +
+	"\x05alive\x18\x03 \x01(\bR\x05alive\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
 	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xdc\x01\n" +
