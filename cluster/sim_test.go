@@ -26,8 +26,12 @@ import (
 //
 // The world (this file) is the queue of events, sim_member_test.go drives a
 // core as the loop and the writer do, sim_program_test.go is what a process
-// does with its locks, sim_fault_test.go is what goes wrong, and
-// sim_history_test.go checks all of it against the log.
+// does: with locks, elections and semaphores (handle, space), with keys (write),
+// with checks (check), and with a session that outlives it (keeper).
+// sim_fault_test.go is what goes wrong. sim_history_test.go checks all of it
+// against the log, and sim_audit*_test.go the log against the promises.
+//
+// Directed runs, in scripted worlds (script): ttl, delay, herd, directed.
 var (
 	seeds = flag.Int("seeds", 24, "how many seeds TestSeeds runs")
 	first = flag.Uint64("first", 1, "the first of them")
