@@ -141,7 +141,11 @@ func (a *audit) split(data []byte) []part {
 // command audits the state after a command, or after time alone has passed.
 func (a *audit) command(p part, r wire.Result) {
 	for _, e := range r.Ended {
-		a.ended(p.command, e.Session)
+		if e.Unbound {
+			a.unbound(e.Session)
+		} else {
+			a.ended(p.command, e.Session)
+		}
 	}
 	a.keys(r.Keys)
 	a.leadership(r.Leaders)
@@ -184,6 +188,13 @@ func (a *audit) ended(c *wire.Command, id wire.ID) {
 		if e.Session == id {
 			a.delays[thing{"key", e.Key}] = until
 		}
+	}
+}
+
+// unbound: only a session without TTL lives on without a process.
+func (a *audit) unbound(id wire.ID) {
+	if s, alive := a.m.Session(id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
+		a.w.fail("session %s is said to be left by its process, and is %+v", id, s)
 	}
 }
 

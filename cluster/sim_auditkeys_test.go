@@ -105,7 +105,7 @@ func told(r wire.Result) uint64 {
 	}
 	h := fnv.New64a()
 	for _, e := range r.Ended {
-		fmt.Fprintf(h, "%s %s\n", e.Session, e.Incarnation)
+		fmt.Fprintf(h, "%s %s %t\n", e.Session, e.Incarnation, e.Unbound)
 	}
 	for _, c := range r.Keys {
 		fmt.Fprintf(h, "%d %t %+v\n", c.Index, c.Deleted, *c.Entry)

@@ -59,7 +59,7 @@ func (w *world) gossip(p *program) {
 func (p *program) report(of *simMember, alive bool) {
 	p.w.say("%d reports %d: alive %t", p.n, of.n, alive)
 	command := &wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
-		Member: of.id(), Boot: of.boot, Alive: alive,
+		Member: of.id(), Boot: of.boot, Alive: alive, Term: p.core.term,
 	}}}
 	p.submit(command, true, func(r *wire.Reply) { p.expectCode(command, r, wire.Code_OK) })
 }

@@ -101,7 +101,9 @@ func (h *history) replay(l *life, index, term uint64, data []byte, changes uint3
 		}
 	}
 	for _, e := range r.Ended {
-		h.ended(e, index)
+		if !e.Unbound {
+			h.ended(e, index)
+		}
 	}
 	h.grants()
 	h.audit.entry(index, term, data, r)

@@ -250,6 +250,13 @@ func (p *program) renew() {
 
 // ended is what the log says of a session.
 func (p *program) ended(e wire.Ended) {
+	if e.Unbound {
+		if e.Incarnation == p.incarnation {
+			p.keeper.over()
+			p.keeper = nil // to be attached again
+		}
+		return
+	}
 	for _, s := range []*simSession{p.session, p.keeper} {
 		if s != nil && s.id == e.Session {
 			s.lost = true
