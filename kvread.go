@@ -104,9 +104,12 @@ func (k *KV) Index(ctx context.Context, opts ...ReadOption) (uint64, error) {
 }
 
 // keys takes all keys along, so that the caller can go through them on its own time.
-func (k *KV) keys(ctx context.Context, opts []ReadOption) (keys machine.Keys, err error) {
-	err = k.read(ctx, opts, func(m *machine.Machine) { keys = m.Keys() })
-	return keys, err
+func (k *KV) keys(ctx context.Context, opts []ReadOption) (machine.Keys, error) {
+	var keys machine.Keys
+	if err := k.read(ctx, opts, func(m *machine.Machine) { keys = m.Keys() }); err != nil {
+		return machine.Keys{}, err // the loop may be writing keys at this moment
+	}
+	return keys, nil
 }
 
 func (k *KV) read(ctx context.Context, opts []ReadOption, look func(*machine.Machine)) error {

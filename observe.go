@@ -98,19 +98,22 @@ func (e *Election) changes(ctx context.Context, after uint64, yield func(Leader)
 }
 
 // leader reads who leads, and the feed's position at that time.
-func (e *Election) leader(ctx context.Context) (l Leader, at uint64, err error) {
+func (e *Election) leader(ctx context.Context) (Leader, uint64, error) {
 	if e.lock.bad != nil {
 		return Leader{}, 0, e.lock.bad
 	}
 	n := e.lock.node
-	var leads *wire.Leader
-	err = n.read(ctx, func(m *machine.Machine) {
-		leads, at = m.Leader(e.lock.name), n.feeds.leaders.end()
+	var seen struct { // looked at only without an error: until then the loop may write
+		leader *wire.Leader
+		at     uint64
+	}
+	err := n.read(ctx, func(m *machine.Machine) {
+		seen.leader, seen.at = m.Leader(e.lock.name), n.feeds.leaders.end()
 	})
 	if err != nil {
 		return Leader{}, 0, err
 	}
-	return leaderOf(leads), at, nil
+	return leaderOf(seen.leader), seen.at, nil
 }
 
 func leaderOf(l *wire.Leader) Leader {
