@@ -26,6 +26,9 @@ func (p *program) keep() {
 
 func (p *program) newKeeper(recover bool) *simSession {
 	s := &simSession{program: p, id: p.kept, incarnation: p.incarnation}
+	if before := p.w.history.sessions[s.id]; before != nil {
+		s.closing = before.closing // the command may still be under way
+	}
 	s.addHandle(wire.Space_LOCK, []string{"kept"})
 	s.addHandle(wire.Space_ELECTION, elections[2:])
 	s.addHandle(wire.Space_SEMAPHORE, semaphores[2:])
