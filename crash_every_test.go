@@ -30,7 +30,7 @@ type wreck struct {
 // some of what was not synced, and goes on.
 type blackout struct {
 	disk                *vfs.MemFS
-	keep                bool // some of what was not synced, another part each time
+	kept                int // percent of what was not synced; below 0: another each time
 	acknowledged, begun atomic.Int64
 	fence               atomic.Uint64
 
@@ -39,8 +39,8 @@ type blackout struct {
 	wrecks []wreck
 }
 
-func newBlackout(keep bool) *blackout {
-	return &blackout{disk: vfs.NewCrashableMem(), keep: keep, rng: rand.New(rand.NewPCG(5, 5))}
+func newBlackout(kept int) *blackout {
+	return &blackout{disk: vfs.NewCrashableMem(), kept: kept, rng: rand.New(rand.NewPCG(5, 5))}
 }
 
 func (b *blackout) MaybeError(op errorfs.Op) error {
@@ -49,8 +49,8 @@ func (b *blackout) MaybeError(op errorfs.Op) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cut := vfs.CrashCloneCfg{RNG: b.rng}
-	if b.keep {
+	cut := vfs.CrashCloneCfg{UnsyncedDataPercent: b.kept, RNG: b.rng}
+	if b.kept < 0 {
 		cut.UnsyncedDataPercent = b.rng.IntN(101)
 	}
 	w := wreck{at: fmt.Sprintf("%d, %d %s", len(b.wrecks), op.Kind, op.Path)}
@@ -209,9 +209,9 @@ func lives(t *testing.T, b *blackout) (states []string) {
 // that was acknowledged, and of the deed that was under way all or nothing; and
 // its next fence is larger than any that was given out.
 func TestPowerCutAtEachOperation(t *testing.T) {
-	for name, keep := range map[string]bool{"all unsynced lost": false, "some kept": true} {
+	for name, kept := range map[string]int{"all unsynced lost": 0, "all kept": 100, "some kept": -1} {
 		t.Run(name, func(t *testing.T) {
-			b := newBlackout(keep)
+			b := newBlackout(kept)
 			states := lives(t, b)
 			b.mu.Lock()
 			wrecks := b.wrecks
