@@ -1,0 +1,111 @@
+package main
+
+// clusterBugs are in the core that turns events into effects.
+func clusterBugs() []bug {
+	return []bug{{
+		name: "sent-before-durable",
+		what: "what depends on a write is sent when the write begins",
+		file: "cluster/ready.go",
+		old:  "	w := write{responses: m.GetResponses()}\n",
+		new:  "	w := write{}\n	for _, r := range m.GetResponses() {\n		if r.GetTo() == c.id {\n			w.responses = append(w.responses, r)\n		} else {\n			c.send(r)\n		}\n	}\n",
+		test: test{"./cluster", "TestNothingLeavesBeforeItIsDurable", nil},
+	}, {
+		name: "acknowledged-to-itself-early",
+		what: "a leader counts its own log towards the majority before it is durable",
+		file: "cluster/ready.go",
+		old:  "	w := write{responses: m.GetResponses()}\n",
+		new:  "	w := write{}\n	for _, r := range m.GetResponses() {\n		if r.GetTo() == c.id {\n			c.step(r)\n		} else {\n			w.responses = append(w.responses, r)\n		}\n	}\n",
+		test: test{"./cluster", "TestALeaderCountsItselfWhenDurable", nil},
+	}, {
+		name: "digest-skipped",
+		what: "a member whose state differs from the leader's goes on",
+		file: "cluster/ready.go",
+		old:  "		if !c.digests.agrees(",
+		new:  "		if false && !c.digests.agrees(",
+		test: test{"./cluster", "TestADifferentStateStopsTheMember", nil},
+	}, {
+		name: "digest-of-keys-only",
+		what: "the digest leaves out what was written under the keys",
+		file: "cluster/entry.go",
+		old:  "		sum = crc32.Update(sum, digestTable, c.Value)\n",
+		new:  "",
+		test: test{"./cluster", "TestDigestsTellHistoriesApart", nil},
+	}, {
+		name: "read-without-quorum",
+		what: "a leader answers reads without asking whether it still leads",
+		file: "cluster/core.go",
+		old:  "		c.node.ReadIndex(context)\n",
+		new:  "		if c.role.RaftState == raft.StateLeader {\n			c.reads.confirmed(context, c.applied)\n		} else {\n			c.node.ReadIndex(context)\n		}\n",
+		test: test{"./cluster", "TestALeaderReadsWithAMajority", nil},
+	}, {
+		name: "read-before-applied",
+		what: "a read runs before the state has come to the index that was confirmed",
+		file: "cluster/reads.go",
+		old:  "		if batch.index <= index {",
+		new:  "		if batch.index <= index+1 {",
+		test: test{"./cluster", "TestReadsRideTogetherAndWaitForTheState", nil},
+	}, {
+		name: "read-context-reused",
+		what: "a late answer to an earlier attempt confirms a read",
+		file: "cluster/reads.go",
+		old:  "	r.attempt++\n",
+		new:  "",
+		test: test{"./cluster", "TestReadsIgnoreLateAnswers", nil},
+	}, {
+		name: "time-jumps-on-waking",
+		what: "a leader that was paused moves group time by the whole pause",
+		file: "cluster/groupclock.go",
+		old:  "min(max(now-c.last, 0), c.cap)",
+		new:  "max(now-c.last, 0)",
+		test: test{"./cluster", "TestGroupClock", nil},
+	}, {
+		name: "time-from-before-commands",
+		what: "a batch is stamped with a time from before its commands came: TTLs count from too early",
+		file: "cluster/core.go",
+		old:  "	c.now = now\n	if c.clock.running {\n		c.clock.step(now)\n	}\n",
+		new:  "	c.now = now\n	defer func() {\n		if c.clock.running {\n			c.clock.step(now)\n		}\n	}()\n",
+		test: test{"./cluster", "TestBatchesAreStampedAfterTheirCommands", nil},
+	}, {
+		name: "floor-past-holes",
+		what: "a process acknowledges outcomes that it has not received, and the window is cut too early",
+		file: "cluster/tickets.go",
+		old:  "t.open[gone] == nil {",
+		new:  "(t.open[gone] == nil || gone < i) {",
+		test: test{"./cluster", "TestTicketsFloorStopsAtHoles", nil},
+	}, {
+		name: "outcome-twice",
+		what: "a call hears its outcome again when it comes again",
+		file: "cluster/tickets.go",
+		old:  "	call := t.awaiting[seq]\n	delete(t.awaiting, seq)\n",
+		new:  "	call := t.awaiting[seq]\n",
+		test: test{"./cluster", "TestTicketsOutcomesOnce", nil},
+	}, {
+		name: "no-recheck-after-snapshot",
+		what: "calls whose outcome a snapshot has skipped are not looked after",
+		file: "cluster/install.go",
+		old:  "	c.recheck()\n",
+		new:  "	c.resend()\n",
+		test: test{".", "TestSnapshotSkipsOutcomes", nil},
+	}, {
+		name: "two-proposals-accepted",
+		what: "a founder accepts another proposal after it has accepted one",
+		file: "cluster/forming.go",
+		old:  "	case record.GetAccepted() != nil:\n		reply.Refusal = \"it has accepted another proposal\"\n",
+		new:  "",
+		test: test{"./cluster", "TestFormAnswers", nil},
+	}, {
+		name: "leader-removes-itself",
+		what: "a leader that has left proposes its own removal and does not hand over",
+		file: "cluster/removal.go",
+		old:  "		case id != c.id:\n",
+		new:  "		case true:\n",
+		test: test{"./cluster", "TestALeaderThatHasLeftHandsOver", nil},
+	}, {
+		name: "gap-admitted",
+		what: "entries of a peer that do not follow one another reach raft",
+		file: "cluster/admit.go",
+		old:  "		if e.GetIndex() != index {",
+		new:  "		if e.GetIndex() < index {",
+		test: test{"./cluster", "TestHostileMessagesAreRefused", nil},
+	}}
+}
