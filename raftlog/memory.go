@@ -82,9 +82,12 @@ func (a Append) remember(m *memory) {
 		return
 	}
 	keep := a.Entries[0].GetIndex() - m.first()
-	m.bytes -= size(m.entries[keep:])
-	// Full: raft may still read the entries that are replaced.
-	m.entries = append(m.entries[:keep:keep], a.Entries...)
+	if keep < uint64(len(m.entries)) {
+		m.bytes -= size(m.entries[keep:])
+		// Full: raft may still read the entries that are replaced.
+		m.entries = m.entries[:keep:keep]
+	}
+	m.entries = append(m.entries, a.Entries...)
 	m.bytes += size(a.Entries)
 }
 
