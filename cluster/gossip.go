@@ -25,6 +25,7 @@ import (
 // predecessor dies in its own time.
 type gossip struct {
 	list    *memberlist.Memberlist
+	pace    time.Duration // a factor; see Harness.Slow
 	changed chan struct{} // holds one token after a change
 
 	mu    sync.Mutex
@@ -52,8 +53,9 @@ const (
 	leaveTimeout = 3 * gossipInterval
 )
 
-func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, heard, lost func(*wire.GossipMeta)) (*gossip, error) {
+func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, heard, lost func(*wire.GossipMeta)) (*gossip, error) {
 	g := &gossip{
+		pace:    pace,
 		changed: make(chan struct{}, 1),
 		seen:    make(map[string]*wire.GossipMeta),
 		heard:   heard,
@@ -64,10 +66,12 @@ func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Lo
 	}
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
-	cfg.GossipInterval = gossipInterval
-	cfg.ProbeInterval = probeInterval
-	cfg.ProbeTimeout = probeInterval / 2
+	cfg.GossipInterval = pace * gossipInterval
+	cfg.ProbeInterval = pace * probeInterval
+	cfg.ProbeTimeout = cfg.ProbeInterval / 2
+	cfg.PushPullInterval *= pace
 	cfg.AwarenessMaxMultiplier = 1
+	cfg.EnableCompression = false // packets are tiny, and a compressor is tens of kilobytes for each
 	cfg.Ping = g
 	cfg.Transport = port
 	cfg.Delegate = g
@@ -129,7 +133,7 @@ func (g *gossip) leave() {
 	g.ending.Lock()
 	defer g.ending.Unlock()
 	if !g.ended {
-		_ = g.list.Leave(leaveTimeout)
+		_ = g.list.Leave(g.pace * leaveTimeout)
 	}
 }
 
@@ -146,8 +150,8 @@ func (g *gossip) close() {
 	g.mu.Lock()
 	answered := time.Since(g.answered)
 	g.mu.Unlock()
-	if others && answered > probeInterval*9/10 {
-		<-time.After(probeInterval)
+	if probe := g.pace * probeInterval; others && answered > probe*9/10 {
+		<-time.After(probe)
 	}
 }
 

@@ -67,6 +67,7 @@ type Harness struct {
 	KeepEntries      uint64                 // kept in the log behind the applied one
 	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
 	DuplicateForward func() bool            // send forwarded commands twice
+	Slow             int                    // gossip and signs of life on connections so many times more rarely
 }
 
 // Member is one member of a group, running in this process.

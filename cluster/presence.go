@@ -33,6 +33,7 @@ func (m *Member) openPort() error {
 		Member:     m.members.has,
 		Boots:      m.book.boots(),
 		BootRaised: m.book.raised,
+		Timing:     m.cfg.Harness.timing(),
 	})
 	if err != nil {
 		return err
@@ -41,9 +42,20 @@ func (m *Member) openPort() error {
 	return nil
 }
 
+// pace is how many times more rarely than in production members look after each
+// other, for tests that let days pass.
+func (h Harness) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
+
+func (h Harness) timing() transport.Timing {
+	if h.Slow == 0 {
+		return transport.Timing{} // its defaults
+	}
+	return transport.Timing{Beat: h.pace() * time.Second, Silence: h.pace() * 5 * time.Second}
+}
+
 func (m *Member) openGossip() (err error) {
 	m.port.Start()
-	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.heard, m.lost)
+	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.cfg.Harness.pace(), m.heard, m.lost)
 	if err == nil {
 		m.routine("join", m.join)
 	}
