@@ -4,12 +4,13 @@ import (
 	"math"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // The commands of the random logs: mostly sensible, sometimes nonsense.
 
-func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
+func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 	n := g.rand.IntN(1000)
 	for _, choice := range []struct {
 		weight int
@@ -41,7 +42,7 @@ func (g *generator) command(r *reference, inc wire.ID) *wire.Command {
 	return g.write(r)
 }
 
-func (g *generator) openSession(r *reference, inc wire.ID) *wire.Command {
+func (g *generator) openSession(r *reference.Model, inc wire.ID) *wire.Command {
 	c := &wire.OpenSession{
 		Id: g.newID(), Name: "s", Ttl: (1 + g.rand.Int64N(3)) * second,
 		LockDelay: max(0, g.rand.Int64N(7)-2) * second, Behavior: wire.Behavior(g.rand.Int32N(2)),
@@ -49,10 +50,10 @@ func (g *generator) openSession(r *reference, inc wire.ID) *wire.Command {
 	if g.chance(25) {
 		c.Ttl = 0
 	}
-	if of := r.inc(inc); of != nil && g.chance(40) {
-		for _, check := range r.checks {
-			if check.member == of.member && g.chance(40) {
-				c.Checks = append(c.Checks, check.name)
+	if of := r.Incarnation(inc); of != nil && g.chance(40) {
+		for _, check := range r.Checks {
+			if check.Member == of.Member && g.chance(40) {
+				c.Checks = append(c.Checks, check.Name)
 			}
 		}
 		if g.chance(50) {
@@ -83,17 +84,17 @@ func (g *generator) openSession(r *reference, inc wire.ID) *wire.Command {
 	return &wire.Command{Op: &wire.Command_OpenSession{OpenSession: c}}
 }
 
-func (g *generator) closeSession(r *reference) *wire.Command {
+func (g *generator) closeSession(r *reference.Model) *wire.Command {
 	c := &wire.CloseSession{Id: g.session(r), Graceful: g.chance(50)}
 	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: c}}
 }
 
 // attach asks for a session that may be attached, if there is one.
-func (g *generator) attach(r *reference) *wire.Command {
+func (g *generator) attach(r *reference.Model) *wire.Command {
 	c := &wire.AttachSession{Id: g.session(r)}
-	for _, s := range r.sessions {
-		if s.inc == (wire.ID{}) && g.chance(60) {
-			c.Id = s.id[:]
+	for _, s := range r.Sessions {
+		if s.Incarnation == (wire.ID{}) && g.chance(60) {
+			c.Id = s.ID[:]
 		}
 	}
 	return &wire.Command{Op: &wire.Command_AttachSession{AttachSession: c}}
@@ -127,8 +128,8 @@ func (g *generator) dropCheck() *wire.Command {
 	return &wire.Command{Op: &wire.Command_DropCheck{DropCheck: &wire.DropCheck{Name: g.checkName()}}}
 }
 
-func (g *generator) gossip(r *reference) *wire.Command {
-	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65), Term: refTerm}
+func (g *generator) gossip(r *reference.Model) *wire.Command {
+	c := &wire.ReportGossip{Member: g.member(r), Alive: g.chance(65), Term: term}
 	if g.chance(5) {
 		c.Term++
 	}
@@ -139,30 +140,30 @@ func (g *generator) gossip(r *reference) *wire.Command {
 	return &wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: c}}
 }
 
-func (g *generator) lock(r *reference) *wire.Command {
+func (g *generator) lock(r *reference.Model) *wire.Command {
 	c := &wire.Lock{
 		Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Reentrant: g.chance(60),
 		Limit: g.rand.Uint32N(4), Wait: g.chance(60), Election: g.chance(40),
 	}
 	if l := g.held(r, g.chance(30)); l != nil && g.chance(40) { // enter again, or take over
-		c.Name, c.Election, c.Session, c.Handle = l.name, l.election, l.owner.session[:], l.owner.handle
-		if !l.left && g.chance(70) {
-			c.Fence = l.fence
+		c.Name, c.Election, c.Session, c.Handle = l.Name, l.Election, l.Owner.Session[:], l.Owner.Handle
+		if !l.Left && g.chance(70) {
+			c.Fence = l.Fence
 		}
 	}
 	if c.Election != g.chance(1) {
 		c.Value = g.value(MaxCandidate)
 	}
 	if g.chance(3) {
-		c.Fence = g.rand.Uint64N(r.granted + 1)
+		c.Fence = g.rand.Uint64N(r.Granted + 1)
 	}
 	return &wire.Command{Op: &wire.Command_Lock{Lock: c}}
 }
 
-func (g *generator) unlock(r *reference) *wire.Command {
-	c := &wire.Unlock{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.granted, Election: g.chance(40)}
+func (g *generator) unlock(r *reference.Model) *wire.Command {
+	c := &wire.Unlock{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.Granted, Election: g.chance(40)}
 	if l := g.held(r, g.chance(3)); l != nil && g.chance(90) {
-		c.Name, c.Election, c.Session, c.Handle, c.Fence = l.name, l.election, l.owner.session[:], l.owner.handle, l.fence
+		c.Name, c.Election, c.Session, c.Handle, c.Fence = l.Name, l.Election, l.Owner.Session[:], l.Owner.Handle, l.Fence
 		if g.chance(5) {
 			c.Fence--
 		}
@@ -170,10 +171,10 @@ func (g *generator) unlock(r *reference) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: c}}
 }
 
-func (g *generator) proclaim(r *reference) *wire.Command {
-	c := &wire.Proclaim{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.granted, Value: g.value(MaxCandidate)}
-	if l := g.held(r, g.chance(3)); l != nil && l.election {
-		c.Name, c.Session, c.Handle, c.Fence = l.name, l.owner.session[:], l.owner.handle, l.fence
+func (g *generator) proclaim(r *reference.Model) *wire.Command {
+	c := &wire.Proclaim{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.Granted, Value: g.value(MaxCandidate)}
+	if l := g.held(r, g.chance(3)); l != nil && l.Election {
+		c.Name, c.Session, c.Handle, c.Fence = l.Name, l.Owner.Session[:], l.Owner.Handle, l.Fence
 		if g.chance(5) {
 			c.Fence--
 		}
@@ -181,15 +182,15 @@ func (g *generator) proclaim(r *reference) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Proclaim{Proclaim: c}}
 }
 
-func (g *generator) acquire(r *reference) *wire.Command {
+func (g *generator) acquire(r *reference.Model) *wire.Command {
 	c := &wire.Acquire{
 		Name: g.crowded(), Session: g.session(r), Limit: 2 + g.rand.Uint32N(4),
 		Permits: 1 + g.rand.Uint32N(3), Wait: g.chance(50),
 	}
-	if s := r.sem(c.Name); s != nil && !g.chance(5) {
-		c.Limit = s.limit
-		if p := s.some(g, func(p refPermit) bool { return p.left }); p != nil && g.chance(50) {
-			c.Session, c.Permits = p.session[:], p.permits
+	if s := r.Semaphore(c.Name); s != nil && !g.chance(5) {
+		c.Limit = s.Limit
+		if p := g.some(s, func(p reference.Permit) bool { return p.Left }); p != nil && g.chance(50) {
+			c.Session, c.Permits = p.Session[:], p.Permits
 		}
 	}
 	switch g.rand.IntN(60) {
@@ -212,9 +213,9 @@ func (g *generator) crowded() string {
 }
 
 // some returns one of the semaphore's acquisitions, or nil.
-func (s *refSemaphore) some(g *generator, meant func(refPermit) bool) *refPermit {
-	var all []refPermit
-	for _, p := range s.permits {
+func (g *generator) some(s *reference.Semaphore, meant func(reference.Permit) bool) *reference.Permit {
+	var all []reference.Permit
+	for _, p := range s.Permits {
 		if meant(p) {
 			all = append(all, p)
 		}
@@ -225,13 +226,13 @@ func (s *refSemaphore) some(g *generator, meant func(refPermit) bool) *refPermit
 	return &all[g.rand.IntN(len(all))]
 }
 
-func (g *generator) release(r *reference) *wire.Command {
-	c := &wire.Release{Name: g.name(), Session: g.session(r), Fence: r.granted}
-	if len(r.sems) > 0 && g.chance(90) {
-		s := r.sems[g.rand.IntN(len(r.sems))]
-		c.Name = s.name
-		if p := s.some(g, func(refPermit) bool { return true }); p != nil {
-			c.Session, c.Fence = p.session[:], p.fence
+func (g *generator) release(r *reference.Model) *wire.Command {
+	c := &wire.Release{Name: g.name(), Session: g.session(r), Fence: r.Granted}
+	if len(r.Semaphores) > 0 && g.chance(90) {
+		s := r.Semaphores[g.rand.IntN(len(r.Semaphores))]
+		c.Name = s.Name
+		if p := g.some(s, func(reference.Permit) bool { return true }); p != nil {
+			c.Session, c.Fence = p.Session[:], p.Fence
 		}
 		if g.chance(5) {
 			c.Fence--
@@ -249,7 +250,7 @@ func (g *generator) resize() *wire.Command {
 }
 
 // withdraw takes back what the incarnation asked for, if there is any.
-func (g *generator) withdraw(r *reference, inc wire.ID) *wire.Command {
+func (g *generator) withdraw(r *reference.Model, inc wire.ID) *wire.Command {
 	c := &wire.Withdraw{
 		Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2),
 		Seq: g.rand.Uint64N(g.seqs[inc] + 2), Space: wire.Space(g.rand.Int32N(3)),
@@ -263,27 +264,27 @@ func (g *generator) withdraw(r *reference, inc wire.ID) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: c}}
 }
 
-func (g *generator) asked(r *reference, inc wire.ID) (own []*wire.Withdraw) {
-	add := func(name string, space wire.Space, places ...refPlace) {
+func (g *generator) asked(r *reference.Model, inc wire.ID) (own []*wire.Withdraw) {
+	add := func(name string, space wire.Space, places ...reference.Place) {
 		for _, p := range places {
-			if p.ticket.Incarnation == inc {
-				own = append(own, &wire.Withdraw{Name: name, Space: space, Session: p.session[:], Handle: p.handle, Seq: p.ticket.Seq})
+			if p.Ticket.Incarnation == inc {
+				own = append(own, &wire.Withdraw{Name: name, Space: space, Session: p.Session[:], Handle: p.Handle, Seq: p.Ticket.Seq})
 			}
 		}
 	}
-	for _, l := range r.locks {
+	for _, l := range r.Locks {
 		space := wire.Space_LOCK
-		if l.election {
+		if l.Election {
 			space = wire.Space_ELECTION
 		}
-		if add(l.name, space, l.queue...); l.owner != nil {
-			add(l.name, space, *l.owner)
+		if add(l.Name, space, l.Queue...); l.Owner != nil {
+			add(l.Name, space, *l.Owner)
 		}
 	}
-	for _, s := range r.sems {
-		add(s.name, wire.Space_SEMAPHORE, s.queue...)
-		for _, p := range s.permits {
-			add(s.name, wire.Space_SEMAPHORE, refPlace{session: p.session, ticket: p.ticket})
+	for _, s := range r.Semaphores {
+		add(s.Name, wire.Space_SEMAPHORE, s.Queue...)
+		for _, p := range s.Permits {
+			add(s.Name, wire.Space_SEMAPHORE, reference.Place{Session: p.Session, Ticket: p.Ticket})
 		}
 	}
 	return own
@@ -291,10 +292,10 @@ func (g *generator) asked(r *reference, inc wire.ID) (own []*wire.Withdraw) {
 
 // held returns a lock that is held, preferably as asked: left by a process
 // that is gone, or not.
-func (g *generator) held(r *reference, left bool) *refLock {
-	var all []*refLock
-	for _, l := range r.locks {
-		if l.owner != nil && l.left == left {
+func (g *generator) held(r *reference.Model, left bool) *reference.Lock {
+	var all []*reference.Lock
+	for _, l := range r.Locks {
+		if l.Owner != nil && l.Left == left {
 			all = append(all, l)
 		}
 	}
@@ -304,7 +305,7 @@ func (g *generator) held(r *reference, left bool) *refLock {
 	return all[g.rand.IntN(len(all))]
 }
 
-func (g *generator) write(r *reference) *wire.Command {
+func (g *generator) write(r *reference.Model) *wire.Command {
 	c := &wire.Write{}
 	for more := true; more; more = g.chance(35) {
 		c.Ops = append(c.Ops, g.keyOp(r))
@@ -318,15 +319,15 @@ func (g *generator) write(r *reference) *wire.Command {
 	return &wire.Command{Op: &wire.Command_Write{Write: c}}
 }
 
-func (g *generator) keyOp(r *reference) *wire.KeyOp {
+func (g *generator) keyOp(r *reference.Model) *wire.KeyOp {
 	op := &wire.KeyOp{
 		Kind: wire.KeyOp_Kind(1 + g.rand.Int32N(10)), Key: g.keyName(), Value: g.value(MaxValue),
-		Flags: g.rand.Uint64N(2), Session: g.session(r), Fence: g.rand.Uint64N(r.granted/100 + 3),
+		Flags: g.rand.Uint64N(2), Session: g.session(r), Fence: g.rand.Uint64N(r.Granted/100 + 3),
 	}
 	if g.chance(35) {
 		op.Kind = wire.KeyOp_ACQUIRE
 	}
-	if e, there := r.keys.get(op.Key); there && g.chance(70) {
+	if e, there := r.Key(op.Key); there && g.chance(70) {
 		op.Index = e.ModifyIndex
 		if e.Session != (wire.ID{}) && g.chance(60) {
 			op.Session = e.Session[:]

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func newGenerator(seed uint64) *generator {
 func (g *generator) chance(percent int) bool { return g.rand.IntN(100) < percent }
 
 // entry makes the data of one entry.
-func (g *generator) entry(r *reference) []byte {
+func (g *generator) entry(r *reference.Model) []byte {
 	switch {
 	case g.chance(1):
 		return nil
@@ -65,12 +66,12 @@ func (g *generator) step() int64 {
 	return g.time
 }
 
-func (g *generator) submission(r *reference) *wire.Submission {
-	if len(r.incs) < 2 || g.chance(2) {
+func (g *generator) submission(r *reference.Model) *wire.Submission {
+	if len(r.Incarnations) < 2 || g.chance(2) {
 		return g.registration(r)
 	}
-	inc := r.incs[g.rand.IntN(len(r.incs))]
-	id, floor := inc.id, inc.floor
+	inc := r.Incarnations[g.rand.IntN(len(r.Incarnations))]
+	id, floor := inc.ID, inc.Floor
 	switch {
 	case g.chance(2): // one that is dead, perhaps
 		id = g.ids[g.rand.IntN(len(g.ids))]
@@ -85,19 +86,19 @@ func (g *generator) submission(r *reference) *wire.Submission {
 }
 
 // member is one of the group, or sometimes one that may have left.
-func (g *generator) member(r *reference) uint64 {
+func (g *generator) member(r *reference.Model) uint64 {
 	if g.chance(5) {
 		return g.rand.Uint64N(g.last + 2)
 	}
 	i := g.rand.IntN(len(g.group))
-	if m := r.member(g.group[i]); m != nil && m.left {
+	if m := r.Member(g.group[i]); m != nil && m.Left {
 		g.last++
 		g.group[i] = g.last
 	}
 	return g.group[i]
 }
 
-func (g *generator) registration(r *reference) *wire.Submission {
+func (g *generator) registration(r *reference.Model) *wire.Submission {
 	member := g.member(r)
 	if !g.chance(10) {
 		g.boots[member]++
@@ -123,7 +124,7 @@ func (g *generator) registration(r *reference) *wire.Submission {
 	return s
 }
 
-func (g *generator) call(r *reference, id wire.ID) *wire.Call {
+func (g *generator) call(r *reference.Model, id wire.ID) *wire.Call {
 	if old := g.calls[id]; len(old) > 0 && g.chance(10) {
 		return old[len(old)-1-g.rand.IntN(min(len(old), 10))]
 	}
@@ -149,11 +150,11 @@ func (g *generator) newCall(id wire.ID, c *wire.Command) *wire.Call {
 }
 
 // session names one that lives, mostly.
-func (g *generator) session(r *reference) []byte {
-	if len(r.sessions) == 0 || g.chance(2) {
+func (g *generator) session(r *reference.Model) []byte {
+	if len(r.Sessions) == 0 || g.chance(2) {
 		return g.newID()
 	}
-	id := r.sessions[g.rand.IntN(len(r.sessions))].id
+	id := r.Sessions[g.rand.IntN(len(r.Sessions))].ID
 	return id[:]
 }
 

@@ -183,7 +183,7 @@ func parseSession(a *arguments, c *wire.Command) {
 		c.Op = &wire.Command_DropCheck{DropCheck: &wire.DropCheck{Name: a.name(1)}}
 	case "gossip":
 		c.Op = &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
-			Member: a.number("member"), Boot: a.number("boot"), Alive: a.flag("alive"), Term: refTerm + a.number("later"),
+			Member: a.number("member"), Boot: a.number("boot"), Alive: a.flag("alive"), Term: term + a.number("later"),
 		}}
 	}
 }

@@ -13,8 +13,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
+
+const term = 1 // of all entries
 
 var (
 	commands = flag.Int("commands", 300_000, "how many random commands to compare with the reference")
@@ -60,7 +63,7 @@ type rig struct {
 	straight *Machine
 	loaded   *Machine
 	disk     disk
-	twin     reference
+	twin     reference.Model
 	fence    uint64          // the largest seen
 	held     map[uint64]bool // fences
 	last     wire.Result
@@ -97,8 +100,8 @@ func (r *rig) reload() (err error) {
 func (r *rig) apply(data []byte) error {
 	r.index++
 	due, pending := r.straight.NextDeadline()
-	r.last = r.straight.Apply(r.index, 1, data)
-	other := r.loaded.Apply(r.index, 1, data)
+	r.last = r.straight.Apply(r.index, term, data)
+	other := r.loaded.Apply(r.index, term, data)
 	if err := differ(other, r.last); err != nil || !reflect.DeepEqual(other.Changes, r.last.Changes) {
 		return fmt.Errorf("the loaded machine differs: %w\n%v\n%v", err, other, r.last)
 	}
@@ -132,15 +135,15 @@ func fired(r wire.Result) bool {
 }
 
 func (r *rig) compare(batch *wire.Batch) error {
-	want := r.twin.apply(r.index, batch)
+	want := r.twin.Apply(r.index, term, batch)
 	if err := differ(r.last, want); err != nil {
 		return fmt.Errorf("%s\n%w", printBatch(batch), err)
 	}
-	if got, want := r.straight.Left(), r.twin.left(); !slices.Equal(got, want) {
+	if got, want := r.straight.Left(), r.twin.Left(); !slices.Equal(got, want) {
 		return fmt.Errorf("%v have left, want %v", got, want)
 	}
-	if r.twin.now != r.straight.Now() {
-		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.twin.now)
+	if r.twin.Now != r.straight.Now() {
+		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.twin.Now)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package machine
+package reference
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Keys, DESIGN 4.7, as the reference reads them.
+// Keys, DESIGN 4.7.
 
-// refKeys is all that a Write can change, so that it is undone by putting back
+// keys is all that a Write can change, so that it is undone by putting back
 // the copy.
-type refKeys struct {
+type keys struct {
 	entries []wire.Entry // by key
 	changes uint64
 	floor   uint64 // the largest lock index that was deleted
@@ -21,18 +21,18 @@ type refKeys struct {
 	changed []wire.KeyChange // by the present entry of the log
 }
 
-type refKeyDelay struct {
+type keyDelay struct {
 	key   string
 	until int64
 }
 
-func (k *refKeys) clone() refKeys {
+func (k *keys) clone() keys {
 	c := *k
 	c.entries, c.changed = slices.Clone(k.entries), slices.Clone(k.changed)
 	return c
 }
 
-func (k *refKeys) get(key string) (wire.Entry, bool) {
+func (k *keys) get(key string) (wire.Entry, bool) {
 	for _, e := range k.entries {
 		if e.Key == key {
 			return e, true
@@ -41,13 +41,16 @@ func (k *refKeys) get(key string) (wire.Entry, bool) {
 	return wire.Entry{Key: key}, false
 }
 
-func (k *refKeys) next(index uint64) uint64 {
+// Key returns a key's entry.
+func (r *Model) Key(key string) (wire.Entry, bool) { return r.keys.get(key) }
+
+func (k *keys) next(index uint64) uint64 {
 	k.changes = max(k.changes+1, index)
 	return k.changes
 }
 
 // put makes e the key's entry, unless it is already.
-func (k *refKeys) put(index uint64, e wire.Entry) *wire.Reply {
+func (k *keys) put(index uint64, e wire.Entry) *wire.Reply {
 	old, there := k.get(e.Key)
 	if there && bytes.Equal(old.Value, e.Value) && old.Flags == e.Flags && old.Session == e.Session &&
 		old.LockIndex == e.LockIndex && old.Fence == e.Fence {
@@ -60,7 +63,7 @@ func (k *refKeys) put(index uint64, e wire.Entry) *wire.Reply {
 		}
 	}
 	if size > MaxKeyBytes || !there && len(k.entries) >= MaxKeys {
-		return refCode(wire.Code_TOO_LARGE)
+		return answer(wire.Code_TOO_LARGE)
 	}
 	e.ModifyIndex = k.next(index)
 	if !there {
@@ -73,7 +76,7 @@ func (k *refKeys) put(index uint64, e wire.Entry) *wire.Reply {
 	return nil
 }
 
-func (k *refKeys) remove(index uint64, key string) {
+func (k *keys) remove(index uint64, key string) {
 	e, there := k.get(key)
 	if !there {
 		return
@@ -85,17 +88,17 @@ func (k *refKeys) remove(index uint64, key string) {
 	}
 }
 
-func (r *reference) write(c *wire.Write) *wire.Reply {
+func (r *Model) write(c *wire.Write) *wire.Reply {
 	switch {
 	case len(c.Ops) == 0:
-		return refCode(wire.Code_INVALID)
+		return answer(wire.Code_INVALID)
 	case len(c.Ops) > MaxOps:
-		return refCode(wire.Code_TOO_LARGE)
+		return answer(wire.Code_TOO_LARGE)
 	}
 	before := r.keys.clone()
-	reply := refCode(wire.Code_OK)
+	reply := answer(wire.Code_OK)
 	for i, op := range c.Ops {
-		bad := refKeyFields(op)
+		bad := checkOp(op)
 		if bad == nil {
 			bad = r.keyOp(op)
 		}
@@ -109,19 +112,19 @@ func (r *reference) write(c *wire.Write) *wire.Reply {
 	return reply
 }
 
-func refKeyFields(op *wire.KeyOp) *wire.Reply {
+func checkOp(op *wire.KeyOp) *wire.Reply {
 	if op.Kind != wire.KeyOp_DELETE_PREFIX || op.Key != "" {
-		if bad := refName(op.Key); bad != nil {
+		if bad := checkName(op.Key); bad != nil {
 			return bad
 		}
 	}
 	if len(op.Value) > MaxValue {
-		return refCode(wire.Code_TOO_LARGE)
+		return answer(wire.Code_TOO_LARGE)
 	}
 	return nil
 }
 
-func (r *reference) meta(op *wire.KeyOp) *wire.KeyMeta {
+func (r *Model) meta(op *wire.KeyOp) *wire.KeyMeta {
 	e, there := r.keys.get(op.Key)
 	if !there || op.Kind == wire.KeyOp_DELETE_PREFIX {
 		return &wire.KeyMeta{}
@@ -133,7 +136,7 @@ func (r *reference) meta(op *wire.KeyOp) *wire.KeyMeta {
 	return m
 }
 
-func (r *reference) keyOp(op *wire.KeyOp) *wire.Reply {
+func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 	e, _ := r.keys.get(op.Key)
 	differs := e.ModifyIndex != op.Index // an absent key's is 0
 	written := e
@@ -143,7 +146,7 @@ func (r *reference) keyOp(op *wire.KeyOp) *wire.Reply {
 		return r.keys.put(r.index, written)
 	case wire.KeyOp_PUT_FENCED:
 		if op.Fence == 0 {
-			return refCode(wire.Code_INVALID)
+			return answer(wire.Code_INVALID)
 		}
 		if op.Fence < e.Fence {
 			return &wire.Reply{Code: wire.Code_STALE_FENCE, Fence: e.Fence}
@@ -152,7 +155,7 @@ func (r *reference) keyOp(op *wire.KeyOp) *wire.Reply {
 		return r.keys.put(r.index, written)
 	case wire.KeyOp_SWAP, wire.KeyOp_DELETE_IF, wire.KeyOp_EXPECT:
 		if differs {
-			return refCode(wire.Code_COMPARE_FAILED)
+			return answer(wire.Code_COMPARE_FAILED)
 		}
 		if op.Kind == wire.KeyOp_SWAP {
 			return r.keys.put(r.index, written)
@@ -168,24 +171,24 @@ func (r *reference) keyOp(op *wire.KeyOp) *wire.Reply {
 		return r.acquireKey(op, written)
 	case wire.KeyOp_RELEASE:
 		if len(op.Session) != 16 {
-			return refCode(wire.Code_INVALID)
+			return answer(wire.Code_INVALID)
 		}
 		if e.Session == (wire.ID{}) || e.Session != wire.ID(op.Session) {
-			return refCode(wire.Code_NOT_HELD)
+			return answer(wire.Code_NOT_HELD)
 		}
 		written.Session = wire.ID{}
 		return r.keys.put(r.index, written)
 	case wire.KeyOp_EXPECT_HOLDER:
 		if e.Session == (wire.ID{}) || !bytes.Equal(e.Session[:], op.Session) || e.LockIndex != op.Index {
-			return refCode(wire.Code_COMPARE_FAILED)
+			return answer(wire.Code_COMPARE_FAILED)
 		}
 	default:
-		return refCode(wire.Code_INVALID)
+		return answer(wire.Code_INVALID)
 	}
 	return nil
 }
 
-func (r *reference) removePrefix(prefix string) *wire.Reply {
+func (r *Model) removePrefix(prefix string) *wire.Reply {
 	var keys []string
 	for _, e := range r.keys.entries {
 		if strings.HasPrefix(e.Key, prefix) {
@@ -193,7 +196,7 @@ func (r *reference) removePrefix(prefix string) *wire.Reply {
 		}
 	}
 	if len(keys) > MaxPrefixKeys {
-		return refCode(wire.Code_TOO_LARGE)
+		return answer(wire.Code_TOO_LARGE)
 	}
 	for _, key := range keys {
 		r.keys.remove(r.index, key)
@@ -201,19 +204,19 @@ func (r *reference) removePrefix(prefix string) *wire.Reply {
 	return nil
 }
 
-func (r *reference) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
+func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	s, bad := r.live(op.Session)
 	switch {
 	case bad != nil:
 		return bad
-	case e.Session == s.id:
+	case e.Session == s.ID:
 		return r.keys.put(r.index, e)
 	case e.Session != (wire.ID{}):
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: e.Session[:]}
 	}
 	for _, d := range r.delays {
 		if d.key == op.Key {
-			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.now}
+			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.Now}
 		}
 	}
 	// The session may have locked the key in a former life of it.
@@ -221,14 +224,14 @@ func (r *reference) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 		e.LockIndex = max(e.LockIndex, r.keys.floor)
 	}
 	e.LockIndex++
-	e.Session = s.id
+	e.Session = s.ID
 	return r.keys.put(r.index, e)
 }
 
 // freeKeys takes the keys that a session locked from it as it ends.
-func (r *reference) freeKeys(s *refSession, delay int64) {
+func (r *Model) freeKeys(s *Session, delay int64) {
 	for _, e := range slices.Clone(r.keys.entries) {
-		if e.Session != s.id {
+		if e.Session != s.ID {
 			continue
 		}
 		if s.behavior == wire.Behavior_DELETE {
@@ -238,7 +241,7 @@ func (r *reference) freeKeys(s *refSession, delay int64) {
 			r.keys.put(r.index, e)
 		}
 		if delay > 0 {
-			r.delays = append(r.delays, refKeyDelay{e.Key, refAdd(r.now, delay)})
+			r.delays = append(r.delays, keyDelay{e.Key, later(r.Now, delay)})
 		}
 	}
 }

@@ -1,0 +1,34 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/reference"
+)
+
+// The reference has written the limits down once more.
+func TestReferenceHasTheSameLimits(t *testing.T) {
+	for name, limit := range map[string][2]int64{
+		"MaxName":          {MaxName, reference.MaxName},
+		"MinTTL":           {MinTTL, reference.MinTTL},
+		"MaxTTL":           {MaxTTL, reference.MaxTTL},
+		"MaxLockDelay":     {MaxLockDelay, reference.MaxLockDelay},
+		"MaxSessions":      {MaxSessions, reference.MaxSessions},
+		"MaxAllSessions":   {MaxAllSessions, reference.MaxAllSessions},
+		"MaxWaiters":       {MaxWaiters, reference.MaxWaiters},
+		"MaxInFlight":      {MaxInFlight, reference.MaxInFlight},
+		"MaxChecks":        {MaxChecks, reference.MaxChecks},
+		"MaxSessionChecks": {MaxSessionChecks, reference.MaxSessionChecks},
+		"MaxCandidate":     {MaxCandidate, reference.MaxCandidate},
+		"MaxPermits":       {MaxPermits, reference.MaxPermits},
+		"MaxValue":         {MaxValue, reference.MaxValue},
+		"MaxOps":           {MaxOps, reference.MaxOps},
+		"MaxPrefixKeys":    {MaxPrefixKeys, reference.MaxPrefixKeys},
+		"MaxKeys":          {MaxKeys, reference.MaxKeys},
+		"MaxKeyBytes":      {MaxKeyBytes, reference.MaxKeyBytes},
+	} {
+		if limit[0] != limit[1] {
+			t.Errorf("%s is %d in the machine and %d in the reference", name, limit[0], limit[1])
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package reference
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Checks, DESIGN 4.4.
+
+// Check is one of a member.
+type Check struct {
+	Member         uint64
+	Name           string
+	state          wire.CheckState
+	ttl, refreshed int64
+}
+
+func (r *Model) check(member uint64, name string) *Check {
+	for _, c := range r.Checks {
+		if c.Member == member && c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// lookAt refuses checks on which no session can be opened or attached.
+func (r *Model) lookAt(member uint64, names []string) *wire.Reply {
+	for _, name := range names {
+		c := r.check(member, name)
+		switch {
+		case name == "gossip" && r.Member(member).silent:
+			return answer(wire.Code_CHECK_CRITICAL)
+		case name == "gossip":
+		case c == nil:
+			return answer(wire.Code_CHECK_UNKNOWN)
+		case c.state == wire.CheckState_CRITICAL:
+			return answer(wire.Code_CHECK_CRITICAL)
+		}
+	}
+	return nil
+}
+
+func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
+	bad := checkName(c.Name)
+	switch {
+	case bad != nil:
+		return bad
+	case c.Name == "gossip" || c.State < 0 || c.State > wire.CheckState_CRITICAL:
+		return answer(wire.Code_INVALID)
+	case c.Register && c.Ttl != 0 && (c.Ttl < MinTTL || c.Ttl > MaxTTL):
+		return answer(wire.Code_INVALID)
+	}
+	old := r.check(member, c.Name)
+	if old == nil {
+		return r.newCheck(member, c)
+	}
+	fell := c.State == wire.CheckState_CRITICAL && old.state != wire.CheckState_CRITICAL
+	old.state, old.refreshed = c.State, r.Now
+	if c.Register {
+		old.ttl = c.Ttl
+	}
+	if fell {
+		r.end(r.depending(nil, []Check{*old}), true)
+	}
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
+	n := 0
+	for _, o := range r.Checks {
+		if o.Member == member {
+			n++
+		}
+	}
+	switch {
+	case !c.Register:
+		return answer(wire.Code_CHECK_UNKNOWN)
+	case n >= MaxChecks:
+		return answer(wire.Code_TOO_LARGE)
+	}
+	r.Checks = append(r.Checks, &Check{Member: member, Name: c.Name, state: c.State, ttl: c.Ttl, refreshed: r.Now})
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
+	if bad := checkName(c.Name); bad != nil {
+		return bad
+	}
+	old := r.check(member, c.Name)
+	switch {
+	case c.Name == "gossip":
+		return answer(wire.Code_INVALID)
+	case old == nil:
+		return answer(wire.Code_CHECK_UNKNOWN)
+	}
+	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
+	r.end(r.depending(nil, []Check{*old}), true)
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
+	m := r.Member(c.Member)
+	if m == nil || c.Boot < m.boot || c.Term != r.term {
+		return answer(wire.Code_OK)
+	}
+	was := m.silent
+	if m.silent = !c.Alive; m.silent && !was {
+		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), true)
+	}
+	return answer(wire.Code_OK)
+}
+
+// staleChecks makes the checks critical that were not refreshed in time.
+func (r *Model) staleChecks() (stale []Check) {
+	for _, c := range r.Checks {
+		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL && later(c.refreshed, c.ttl) <= r.Now {
+			c.state = wire.CheckState_CRITICAL
+			stale = append(stale, *c)
+		}
+	}
+	return stale
+}
+
+// depending returns the sessions on any of the checks, by creation, but for
+// those that are listed already.
+func (r *Model) depending(listed []*Session, checks []Check) []*Session {
+	var on []*Session
+	for _, s := range r.Sessions {
+		named := func(c Check) bool { return c.Member == s.Member && slices.Contains(s.Checks, c.Name) }
+		if slices.ContainsFunc(checks, named) && !slices.Contains(listed, s) {
+			on = append(on, s)
+		}
+	}
+	slices.SortFunc(on, byAge)
+	return on
+}

@@ -1,0 +1,27 @@
+package reference
+
+const second = int64(1_000_000_000)
+
+// The limits, once more: a test of the machine says that its are the same.
+const (
+	MaxName      = 512 // bytes
+	MinTTL       = 1 * second
+	MaxTTL       = 24 * 60 * 60 * second
+	MaxLockDelay = 60 * second
+
+	MaxSessions    = 131_072
+	MaxAllSessions = 1_048_576
+	MaxWaiters     = 16_384
+	MaxInFlight    = 32_768
+
+	MaxChecks        = 256
+	MaxSessionChecks = 16
+	MaxCandidate     = 64 << 10 // bytes
+	MaxPermits       = 1<<31 - 1
+
+	MaxValue      = 512 << 10 // bytes
+	MaxOps        = 128
+	MaxPrefixKeys = 16_384
+	MaxKeys       = 1_048_576
+	MaxKeyBytes   = 1 << 30
+)

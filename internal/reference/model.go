@@ -1,0 +1,320 @@
+// Package reference is the machine's dumb twin: the rules of DESIGN section 4
+// written down once more with slices, copies and linear searches, and nothing
+// shared with the machine but the messages. It is slow on purpose: whatever is
+// clever in the machine is absent here. Only tests may import it.
+package reference
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Model is a group's state. The zero value is that of a new group. What is
+// exported is for those who make up the next command; only Apply changes it.
+type Model struct {
+	Now          int64  // group time
+	Granted      uint64 // fences
+	Checks       []*Check
+	Incarnations []Incarnation
+	Sessions     []*Session
+	Locks        []*Lock // and elections
+	Semaphores   []*Semaphore
+
+	index, term uint64
+	arrivals    int
+	members     []Member
+	keys        keys
+	delays      []keyDelay
+
+	outcomes []wire.Outcome
+	ended    []wire.Ended
+	leaders  []wire.LeaderChange
+}
+
+// Member is what is remembered of a member for ever.
+type Member struct {
+	ID      uint64
+	Left    bool
+	boot    uint64
+	attempt uint32
+	last    wire.ID
+	silent  bool
+}
+
+// Incarnation is one process of a member.
+type Incarnation struct {
+	ID           wire.ID
+	Member       uint64
+	Floor        uint64
+	ttl, renewed int64
+	answered     []wire.Outcome
+}
+
+// Session is one that lives.
+type Session struct {
+	ID          wire.ID
+	Incarnation wire.ID // zero when its process is gone
+	Member      uint64
+	Checks      []string
+	ttl, delay  int64
+	created     uint64
+	behavior    wire.Behavior
+}
+
+// Place is who asks: for a lock, an election or permits.
+type Place struct {
+	Session wire.ID
+	Handle  uint64
+	Ticket  wire.Ticket
+	Permits uint32
+	value   []byte
+	arrival int
+}
+
+// Lock is a lock or an election.
+type Lock struct {
+	Name     string
+	Election bool
+	Owner    *Place // nil: nobody
+	Left     bool   // by an earlier process of the session
+	Fence    uint64
+	Queue    []Place
+	holds    uint32
+	until    int64
+}
+
+// Apply takes a decoded batch; nil is the first entry of a term. The result has
+// no Changes, and its replies say nothing to people.
+func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
+	r.index, r.term = index, term
+	r.outcomes, r.ended, r.leaders, r.keys.changed = nil, nil, nil, nil
+	if b == nil {
+		r.startTerm()
+		return wire.Result{}
+	}
+	r.Now = max(r.Now, b.Time)
+	r.fire()
+	for _, s := range b.Submissions {
+		if len(s.Incarnation) == 16 {
+			r.submission(wire.ID(s.Incarnation), s)
+		}
+	}
+	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders}
+}
+
+func (r *Model) startTerm() {
+	for i := range r.Incarnations {
+		r.Incarnations[i].renewed = r.Now
+	}
+	for _, c := range r.Checks {
+		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL {
+			c.refreshed = r.Now
+		}
+	}
+}
+
+// fire does what is due: sessions first, then lock-delays, then incarnations.
+func (r *Model) fire() {
+	stale := r.staleChecks()
+	due := r.late()
+	r.end(append(due, r.depending(due, stale)...), true)
+	for r.endDelay() {
+	}
+	var silent []wire.ID
+	for _, inc := range r.Incarnations {
+		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 })
+		if !timed && later(inc.renewed, inc.ttl) <= r.Now {
+			silent = append(silent, inc.ID)
+		}
+	}
+	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range silent {
+		r.forget(id, true)
+	}
+}
+
+// late returns the sessions whose own time is over.
+func (r *Model) late() []*Session {
+	deadline := func(s *Session) int64 { return later(r.Incarnation(s.Incarnation).renewed, s.ttl) }
+	var due []*Session
+	for _, s := range r.Sessions {
+		if s.ttl > 0 && deadline(s) <= r.Now {
+			due = append(due, s)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
+	})
+	return due
+}
+
+// endDelay ends the first of the lock-delays that are over, of any kind.
+func (r *Model) endDelay() bool {
+	until, key := int64(math.MaxInt64), ""
+	var end func()
+	consider := func(at int64, k string, f func()) {
+		if at != 0 && at <= r.Now && (end == nil || at < until || at == until && k < key) {
+			until, key, end = at, k, f
+		}
+	}
+	for _, l := range r.Locks {
+		consider(l.until, l.key(), func() { l.until = 0; r.handOn(l) })
+	}
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			consider(p.until, "p"+s.Name+"\x00"+string(binary.BigEndian.AppendUint64(nil, p.Fence)), func() { r.putBack(s, p.Fence, 0) })
+		}
+	}
+	for _, d := range r.delays {
+		consider(d.until, "d"+d.key, func() {
+			r.delays = slices.DeleteFunc(r.delays, func(o keyDelay) bool { return o.key == d.key })
+		})
+	}
+	if end != nil {
+		end()
+	}
+	return end != nil
+}
+
+func (r *Model) submission(id wire.ID, s *wire.Submission) {
+	if inc := r.Incarnation(id); inc != nil && s.Floor > inc.Floor {
+		inc.Floor = s.Floor
+		inc.answered = slices.DeleteFunc(inc.answered, func(o wire.Outcome) bool { return o.Ticket.Seq <= s.Floor })
+	}
+	for _, c := range s.Calls {
+		t := wire.Ticket{Incarnation: id, Seq: c.Seq}
+		floor := s.Floor
+		if inc := r.Incarnation(id); inc != nil {
+			floor = inc.Floor
+		}
+		if c.Seq <= floor {
+			continue
+		}
+		if c.Seq-floor > MaxInFlight {
+			r.say(t, wire.Code_TOO_LARGE)
+			continue
+		}
+		if old := r.answered(t); old != nil {
+			r.outcomes = append(r.outcomes, *old)
+			continue
+		}
+		reply := r.command(t, floor, c.Command)
+		if reply.Index == 0 {
+			reply.Index = r.index
+		}
+		o := wire.Outcome{Ticket: t, Reply: reply, More: reply.Code == wire.Code_QUEUED}
+		r.outcomes = append(r.outcomes, o)
+		if inc := r.Incarnation(id); inc != nil {
+			inc.answered = append(inc.answered, o)
+		}
+	}
+}
+
+func (r *Model) command(t wire.Ticket, floor uint64, data []byte) *wire.Reply {
+	c := new(wire.Command)
+	err := proto.Unmarshal(data, c)
+	if op, ok := c.Op.(*wire.Command_Register); err == nil && ok {
+		return r.register(t.Incarnation, floor, op.Register)
+	}
+	inc := r.Incarnation(t.Incarnation)
+	if inc == nil {
+		return answer(wire.Code_UNKNOWN_INCARNATION)
+	}
+	if err != nil {
+		return answer(wire.Code_INVALID)
+	}
+	return r.known(t, inc, c)
+}
+
+// known carries out a command of an incarnation that is known.
+func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Reply {
+	switch op := c.Op.(type) {
+	case *wire.Command_Renew:
+		inc.renewed = r.Now
+		return answer(wire.Code_OK)
+	case *wire.Command_Deregister:
+		r.forget(t.Incarnation, false)
+		return answer(wire.Code_OK)
+	case *wire.Command_Leave:
+		return r.depart(inc)
+	case *wire.Command_OpenSession:
+		return r.open(inc, op.OpenSession)
+	case *wire.Command_CloseSession:
+		return r.close(op.CloseSession)
+	case *wire.Command_AttachSession:
+		return r.attach(inc, op.AttachSession)
+	case *wire.Command_SetCheck:
+		return r.setCheck(inc.Member, op.SetCheck)
+	case *wire.Command_DropCheck:
+		return r.dropCheck(inc.Member, op.DropCheck)
+	case *wire.Command_ReportGossip:
+		return r.gossip(op.ReportGossip)
+	case *wire.Command_Lock:
+		return r.lock(t, op.Lock)
+	case *wire.Command_Unlock:
+		return r.unlock(op.Unlock)
+	case *wire.Command_Proclaim:
+		return r.proclaim(op.Proclaim)
+	case *wire.Command_Acquire:
+		return r.acquire(t, op.Acquire)
+	case *wire.Command_Release:
+		return r.release(op.Release)
+	case *wire.Command_Resize:
+		return r.resize(op.Resize)
+	case *wire.Command_Withdraw:
+		return r.withdraw(t.Incarnation, op.Withdraw)
+	case *wire.Command_Write:
+		return r.write(op.Write)
+	}
+	return answer(wire.Code_INVALID)
+}
+
+// final is the last outcome of a ticket; it replaces the stored one, if any.
+func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
+	if reply.Index == 0 {
+		reply.Index = r.index
+	}
+	o := wire.Outcome{Ticket: t, Reply: reply}
+	r.outcomes = append(r.outcomes, o)
+	if old := r.answered(t); old != nil {
+		*old = o
+	}
+}
+
+func (r *Model) say(t wire.Ticket, code wire.Code) { r.final(t, answer(code)) }
+
+func (r *Model) answered(t wire.Ticket) *wire.Outcome {
+	if inc := r.Incarnation(t.Incarnation); inc != nil {
+		for i := range inc.answered {
+			if inc.answered[i].Ticket == t {
+				return &inc.answered[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Model) Incarnation(id wire.ID) *Incarnation {
+	for i := range r.Incarnations {
+		if r.Incarnations[i].ID == id {
+			return &r.Incarnations[i]
+		}
+	}
+	return nil
+}
+
+func answer(code wire.Code) *wire.Reply { return &wire.Reply{Code: code} }
+
+func later(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxInt64
+}

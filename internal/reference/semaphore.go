@@ -1,0 +1,249 @@
+package reference
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Semaphores, DESIGN 4.6.
+
+// Semaphore is one that is used or was resized.
+type Semaphore struct {
+	Name    string
+	Limit   uint32
+	Permits []Permit
+	Queue   []Place
+	resized bool
+}
+
+// Permit is an acquisition, or with until a slot that is held back.
+type Permit struct {
+	Session wire.ID
+	Ticket  wire.Ticket
+	Permits uint32
+	Fence   uint64
+	Left    bool
+	until   int64
+}
+
+func (s *Semaphore) free() int64 {
+	free := int64(s.Limit)
+	for _, p := range s.Permits {
+		free -= int64(p.Permits)
+	}
+	return free
+}
+
+func (r *Model) Semaphore(name string) *Semaphore {
+	for _, s := range r.Semaphores {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
+	bad := checkName(c.Name)
+	switch {
+	case bad != nil:
+		return bad
+	case c.Limit == 0 || c.Limit > MaxPermits || c.Permits == 0:
+		return answer(wire.Code_INVALID)
+	}
+	if _, bad := r.live(c.Session); bad != nil {
+		return bad
+	}
+	s := r.Semaphore(c.Name)
+	if s != nil && s.Limit != c.Limit {
+		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: s.Limit}
+	}
+	if c.Permits > c.Limit {
+		return answer(wire.Code_TOO_LARGE)
+	}
+	place := Place{Session: wire.ID(c.Session), Ticket: t, Permits: c.Permits}
+	if s == nil {
+		s = &Semaphore{Name: c.Name, Limit: c.Limit}
+		r.Semaphores = append(r.Semaphores, s)
+	}
+	if i := s.leftBy(place); i >= 0 {
+		s.Permits = slices.Delete(s.Permits, i, i+1)
+		return r.take(s, place)
+	}
+	if len(s.Queue) == 0 && s.free() >= int64(c.Permits) {
+		return r.take(s, place)
+	}
+	if c.Wait {
+		return r.queueUp(s, place)
+	}
+	return &wire.Reply{Code: s.refusal(c.Permits), Delay: s.delay(r.Now, c.Permits)}
+}
+
+// leftBy finds the oldest acquisition that the session's earlier process left.
+func (s *Semaphore) leftBy(by Place) int {
+	found := -1
+	for i, p := range s.Permits {
+		if p.Left && p.Session == by.Session && p.Permits == by.Permits && (found < 0 || p.Fence < s.Permits[found].Fence) {
+			found = i
+		}
+	}
+	return found
+}
+
+func (r *Model) take(s *Semaphore, p Place) *wire.Reply {
+	r.Granted++
+	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.Ticket, Permits: p.Permits, Fence: r.Granted})
+	return &wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits}
+}
+
+func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
+	if len(s.Queue) >= MaxWaiters {
+		return answer(wire.Code_TOO_LARGE)
+	}
+	r.arrivals++
+	p.arrival = r.arrivals
+	s.Queue = append(s.Queue, p)
+	return answer(wire.Code_QUEUED)
+}
+
+// delay is how long it takes until enough slots that are held back come free;
+// 0 when they do not help.
+func (s *Semaphore) delay(now int64, permits uint32) int64 {
+	if len(s.Queue) > 0 {
+		return 0
+	}
+	var slots []Permit
+	for _, p := range s.Permits {
+		if p.until != 0 {
+			slots = append(slots, p)
+		}
+	}
+	slices.SortFunc(slots, func(a, b Permit) int { return cmp.Compare(a.until, b.until) })
+	free := s.free()
+	for _, p := range slots {
+		if free += int64(p.Permits); free >= int64(permits) {
+			return p.until - now
+		}
+	}
+	return 0
+}
+
+func (s *Semaphore) refusal(permits uint32) wire.Code {
+	free := s.free()
+	for _, p := range s.Permits {
+		if p.until != 0 {
+			free += int64(p.Permits)
+		}
+	}
+	if len(s.Queue) == 0 && free >= int64(permits) {
+		return wire.Code_LOCK_DELAY
+	}
+	return wire.Code_LOCKED
+}
+
+func (r *Model) release(c *wire.Release) *wire.Reply {
+	if bad := checkName(c.Name); bad != nil {
+		return bad
+	}
+	if _, bad := r.live(c.Session); bad != nil {
+		return bad
+	}
+	if s := r.Semaphore(c.Name); s != nil {
+		for _, p := range s.Permits {
+			if p.Fence == c.Fence && p.until == 0 && !p.Left && bytes.Equal(p.Session[:], c.Session) {
+				r.putBack(s, p.Fence, 0)
+				return &wire.Reply{Code: wire.Code_OK, Fence: c.Fence}
+			}
+		}
+	}
+	return answer(wire.Code_NOT_HELD)
+}
+
+// putBack ends an acquisition or a slot, or holds an acquisition back.
+func (r *Model) putBack(s *Semaphore, fence uint64, delay int64) {
+	i := slices.IndexFunc(s.Permits, func(p Permit) bool { return p.Fence == fence })
+	p := s.Permits[i]
+	s.Permits = slices.Delete(s.Permits, i, i+1)
+	if delay > 0 {
+		s.Permits = append(s.Permits, Permit{Permits: p.Permits, Fence: fence, until: later(r.Now, delay)})
+	}
+	r.serve(s)
+}
+
+// serve grants to those at the head of the queue whom there is room for.
+func (r *Model) serve(s *Semaphore) {
+	for len(s.Queue) > 0 && int64(s.Queue[0].Permits) <= s.free() {
+		next := s.Queue[0]
+		s.Queue = slices.Clone(s.Queue[1:])
+		r.final(next.Ticket, r.take(s, next))
+	}
+	if len(s.Permits) == 0 && len(s.Queue) == 0 && !s.resized {
+		r.Semaphores = slices.DeleteFunc(r.Semaphores, func(o *Semaphore) bool { return o == s })
+	}
+}
+
+func (r *Model) freePermits(session wire.ID, delay int64) {
+	type held struct {
+		at    *Semaphore
+		Fence uint64
+	}
+	var all []held
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			if p.until == 0 && p.Session == session {
+				all = append(all, held{s, p.Fence})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.Fence, b.Fence) })
+	for _, h := range all {
+		r.putBack(h.at, h.Fence, delay)
+	}
+}
+
+func (r *Model) resize(c *wire.Resize) *wire.Reply {
+	if bad := checkName(c.Name); bad != nil {
+		return bad
+	}
+	if c.Limit == 0 || c.Limit > MaxPermits {
+		return answer(wire.Code_INVALID)
+	}
+	s := r.Semaphore(c.Name)
+	if s == nil {
+		s = &Semaphore{Name: c.Name}
+		r.Semaphores = append(r.Semaphores, s)
+	}
+	s.Limit, s.resized = c.Limit, true
+	for _, p := range slices.Clone(s.Queue) {
+		if p.Permits > c.Limit {
+			s.Queue = slices.DeleteFunc(s.Queue, func(o Place) bool { return o.arrival == p.arrival })
+			r.final(p.Ticket, &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: c.Limit})
+		}
+	}
+	r.serve(s)
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) withdrawPermits(t wire.Ticket, c *wire.Withdraw) *wire.Reply {
+	s := r.Semaphore(c.Name)
+	if s == nil {
+		return answer(wire.Code_NOT_HELD)
+	}
+	for _, p := range s.Queue {
+		if p.Ticket == t && p.Session == wire.ID(c.Session) {
+			r.leave([]Place{p}, wire.Code_WITHDRAWN)
+			r.serve(s)
+			return answer(wire.Code_OK)
+		}
+	}
+	for _, p := range s.Permits {
+		if p.Ticket == t && p.Session == wire.ID(c.Session) {
+			r.putBack(s, p.Fence, 0)
+			return &wire.Reply{Code: wire.Code_OK, Fence: p.Fence}
+		}
+	}
+	return answer(wire.Code_NOT_HELD)
+}

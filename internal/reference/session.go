@@ -1,0 +1,295 @@
+package reference
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Incarnations and sessions, DESIGN 4.2 and 4.3.
+
+func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply {
+	if c.Ttl < MinTTL || c.Ttl > MaxTTL || c.Member == 0 || id == (wire.ID{}) {
+		return answer(wire.Code_INVALID)
+	}
+	if inc := r.Incarnation(id); inc != nil {
+		if inc.Member != c.Member {
+			return answer(wire.Code_INVALID)
+		}
+		return answer(wire.Code_OK)
+	}
+	if m := r.Member(c.Member); m != nil {
+		if m.Left {
+			return answer(wire.Code_LEFT)
+		}
+		if m.last == id {
+			return answer(wire.Code_UNKNOWN_INCARNATION)
+		}
+		if m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt {
+			return answer(wire.Code_STALE_BOOT)
+		}
+		if r.Incarnation(m.last) != nil {
+			r.forget(m.last, true)
+		}
+	}
+	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
+	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id})
+	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: c.Member, ttl: c.Ttl, renewed: r.Now, Floor: floor})
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) Member(id uint64) *Member {
+	for i := range r.members {
+		if r.members[i].ID == id {
+			return &r.members[i]
+		}
+	}
+	return nil
+}
+
+// forget ends an incarnation, its sessions but for those without a TTL, and
+// its places under other sessions.
+func (r *Model) forget(id wire.ID, invalidated bool) {
+	var gone []*Session
+	for _, s := range r.bound(id) {
+		if s.ttl > 0 {
+			gone = append(gone, s)
+		}
+	}
+	r.end(gone, invalidated)
+	for _, s := range r.bound(id) {
+		s.Incarnation = wire.ID{}
+		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
+	}
+	left := r.leave(r.places(func(p Place) bool { return p.Ticket.Incarnation == id }), wire.Code_WITHDRAWN)
+	for _, s := range left {
+		r.serve(s)
+	}
+	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
+}
+
+// depart lets the member of an incarnation go, with all its sessions, those of
+// no process included, and its checks.
+func (r *Model) depart(inc *Incarnation) *wire.Reply {
+	id, member := inc.ID, inc.Member
+	var gone []*Session
+	for _, s := range r.Sessions {
+		if s.Member == member {
+			gone = append(gone, s)
+		}
+	}
+	slices.SortFunc(gone, byAge)
+	r.end(gone, true)
+	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
+	r.Member(member).Left = true
+	r.forget(id, true)
+	return answer(wire.Code_OK)
+}
+
+// left returns the members that have left, ascending.
+func (r *Model) Left() (left []uint64) {
+	for _, m := range r.members {
+		if m.Left {
+			left = append(left, m.ID)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
+	if bad := checkOpening(c); bad != nil {
+		return bad
+	}
+	if s := r.session(c.Id); s != nil {
+		if s.Incarnation != inc.ID {
+			return answer(wire.Code_INVALID)
+		}
+		return answer(wire.Code_OK)
+	}
+	if len(r.Sessions) >= MaxAllSessions || len(r.bound(inc.ID)) >= MaxSessions {
+		return answer(wire.Code_TOO_LARGE)
+	}
+	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {
+		return bad
+	}
+	inc.renewed = r.Now
+	r.Sessions = append(r.Sessions, &Session{
+		ID: wire.ID(c.Id), Incarnation: inc.ID, Member: inc.Member, ttl: c.Ttl, delay: c.LockDelay,
+		created: r.index, behavior: c.Behavior, Checks: c.Checks,
+	})
+	return answer(wire.Code_OK)
+}
+
+func checkOpening(c *wire.OpenSession) *wire.Reply {
+	switch {
+	case len(c.Id) != 16 || wire.ID(c.Id) == (wire.ID{}):
+		return answer(wire.Code_INVALID)
+	case len(c.Name) > MaxName:
+		return answer(wire.Code_TOO_LARGE)
+	case strings.ContainsRune(c.Name, 0):
+		return answer(wire.Code_INVALID)
+	case c.Ttl != 0 && (c.Ttl < MinTTL || c.Ttl > MaxTTL):
+		return answer(wire.Code_INVALID)
+	case c.LockDelay < 0 || c.LockDelay > MaxLockDelay:
+		return answer(wire.Code_INVALID)
+	case c.Behavior != wire.Behavior_RELEASE && c.Behavior != wire.Behavior_DELETE:
+		return answer(wire.Code_INVALID)
+	case len(c.Checks) > MaxSessionChecks:
+		return answer(wire.Code_TOO_LARGE)
+	}
+	for i, name := range c.Checks {
+		if bad := checkName(name); bad != nil {
+			return bad
+		}
+		if slices.Contains(c.Checks[:i], name) {
+			return answer(wire.Code_INVALID)
+		}
+	}
+	return nil
+}
+
+func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
+	s, bad := r.live(c.Id)
+	switch {
+	case bad != nil:
+		return bad
+	case s.ttl != 0:
+		return answer(wire.Code_INVALID)
+	case s.Incarnation == inc.ID:
+		return answer(wire.Code_OK)
+	case s.Incarnation != (wire.ID{}):
+		return answer(wire.Code_LOCKED)
+	case len(r.bound(inc.ID)) >= MaxSessions:
+		return answer(wire.Code_TOO_LARGE)
+	}
+	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {
+		return bad
+	}
+	s.Incarnation, s.Member = inc.ID, inc.Member
+	for _, l := range r.Locks {
+		if l.Owner != nil && l.Owner.Session == s.ID {
+			l.Left, l.Owner.Ticket = true, wire.Ticket{}
+		}
+	}
+	for _, sem := range r.Semaphores {
+		for i := range sem.Permits {
+			if p := &sem.Permits[i]; p.until == 0 && p.Session == s.ID {
+				p.Left, p.Ticket = true, wire.Ticket{}
+			}
+		}
+	}
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) close(c *wire.CloseSession) *wire.Reply {
+	s, bad := r.live(c.Id)
+	if bad != nil {
+		return bad
+	}
+	r.end([]*Session{s}, !c.Graceful)
+	return answer(wire.Code_OK)
+}
+
+// end ends sessions at one moment: first they are dead, then their queue
+// places go, then what they hold, each in order of arrival.
+func (r *Model) end(gone []*Session, invalidated bool) {
+	for _, s := range gone {
+		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
+		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID})
+	}
+	var left []*Semaphore
+	for _, s := range gone {
+		mine := r.places(func(p Place) bool { return p.Session == s.ID })
+		left = append(left, r.leave(mine, wire.Code_SESSION_EXPIRED)...)
+	}
+	for _, s := range gone {
+		delay := int64(0)
+		if invalidated {
+			delay = s.delay
+		}
+		r.freeLocks(s.ID, delay)
+		r.freePermits(s.ID, delay)
+		r.freeKeys(s, delay)
+	}
+	for _, s := range left {
+		r.serve(s)
+	}
+}
+
+// places returns the queue places that are meant, by arrival.
+func (r *Model) places(meant func(Place) bool) []Place {
+	var places []Place
+	add := func(queue []Place) {
+		for _, p := range queue {
+			if meant(p) {
+				places = append(places, p)
+			}
+		}
+	}
+	for _, l := range r.Locks {
+		add(l.Queue)
+	}
+	for _, s := range r.Semaphores {
+		add(s.Queue)
+	}
+	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.arrival, b.arrival) })
+	return places
+}
+
+// leave removes places and returns the semaphores that they were at.
+func (r *Model) leave(places []Place, code wire.Code) (left []*Semaphore) {
+	for _, p := range places {
+		same := func(o Place) bool { return o.arrival == p.arrival }
+		for _, l := range r.Locks {
+			l.Queue = slices.DeleteFunc(l.Queue, same)
+		}
+		for _, s := range r.Semaphores {
+			before := len(s.Queue)
+			if s.Queue = slices.DeleteFunc(s.Queue, same); len(s.Queue) < before {
+				left = append(left, s)
+			}
+		}
+		r.say(p.Ticket, code)
+	}
+	return left
+}
+
+// live finds a session, or the refusal of a command under it.
+func (r *Model) live(id []byte) (*Session, *wire.Reply) {
+	if len(id) != 16 {
+		return nil, answer(wire.Code_INVALID)
+	}
+	if s := r.session(id); s != nil {
+		return s, nil
+	}
+	return nil, answer(wire.Code_SESSION_EXPIRED)
+}
+
+func (r *Model) session(id []byte) *Session {
+	for _, s := range r.Sessions {
+		if bytes.Equal(s.ID[:], id) {
+			return s
+		}
+	}
+	return nil
+}
+
+// bound returns the sessions of an incarnation, by creation.
+func (r *Model) bound(inc wire.ID) []*Session {
+	var bound []*Session
+	for _, s := range r.Sessions {
+		if s.Incarnation == inc {
+			bound = append(bound, s)
+		}
+	}
+	slices.SortFunc(bound, byAge)
+	return bound
+}
+
+func byAge(a, b *Session) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), bytes.Compare(a.ID[:], b.ID[:]))
+}
