@@ -22,6 +22,10 @@ func refuse(format string, args ...any) error {
 // takes at least a heartbeat interval, so a real group never gets there.
 const maxTermStep = 1 << 32
 
+// maxIndex keeps what is counted on from an index from overflowing. No log gets
+// there.
+const maxIndex = 1 << 62
+
 func (c *core) admissible(from uint64, m *raftpb.Message) error {
 	switch {
 	case m.GetFrom() != from:
@@ -72,7 +76,7 @@ func admissibleAppend(m *raftpb.Message) error {
 		return refuse("append without a term")
 	}
 	index, term := m.GetIndex(), m.GetLogTerm()
-	if index > 1<<62 {
+	if index > maxIndex {
 		return refuse("append behind index %d", index)
 	}
 	for _, e := range m.GetEntries() {

@@ -32,8 +32,15 @@ func (c *core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
 	}
-	if m.GetType() != raftpb.MsgSnap || m.GetSnapshot().GetMetadata().GetConfState() == nil {
+	meta := m.GetSnapshot().GetMetadata()
+	if m.GetType() != raftpb.MsgSnap || meta.GetConfState() == nil {
 		return refuse("not a snapshot")
+	}
+	// A leader that has just lost its office sends a state of a later term in
+	// the name of its own. A log must not end in a later term than the
+	// member's, and whoever leads now sends another one.
+	if index, term := meta.GetIndex(), meta.GetTerm(); index > maxIndex || term == 0 || term > m.GetTerm() {
+		return refuse("snapshot of index %d and term %d in term %d", index, term, m.GetTerm())
 	}
 	if c.staged != nil || c.installing != nil {
 		return refuse("a snapshot is being installed")

@@ -46,7 +46,14 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 	}{
 		{"behind what is committed", 2, snapshotMessage(3), errUnwanted},
 		{"of what is in the log", 2, snapshotMessage(6), errUnwanted},
-		{"of an earlier term", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Term = new(uint64(4)); return m }(), errUnwanted},
+		{"of an earlier term", 2, func() *raftpb.Message {
+			m := snapshotMessage(50)
+			m.Term, m.Snapshot.Metadata.Term = new(uint64(4)), new(uint64(4))
+			return m
+		}(), errUnwanted},
+		{"of a state later than its sender's term", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Snapshot.Metadata.Term = new(uint64(6)); return m }(), errInadmissible},
+		{"of a state of no term", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Snapshot.Metadata.Term = nil; return m }(), errInadmissible},
+		{"of an index that nothing can follow", 2, snapshotMessage(1<<64 - 1), errInadmissible},
 		{"for a group without this member", 2, func() *raftpb.Message {
 			m := snapshotMessage(50)
 			m.Snapshot.Metadata.ConfState.Voters = []uint64{2, 3}

@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+
+	"github.com/hashicorp/memberlist"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// rumour is one thing that gossip says: a mark, the length of the meta data,
+// and those. Bits of the mark say what it is about; what it says comes from
+// the input.
+const (
+	aboutDeath  = 1 << iota // and not about life
+	aboutUs                 // the member has our ID
+	aboutOurs               // and our cluster
+	fromAnother             // and the bits above: a process of another name
+)
+
+// spread hands rumours to gossip's delegate as memberlist would.
+func spread(g *gossip, in []byte, member uint64, cluster []byte) {
+	for len(in) >= 2 {
+		mark, n := in[0], min(int(in[1]), len(in)-2)
+		meta := new(wire.GossipMeta)
+		body := in[2 : 2+n]
+		in = in[2+n:]
+		if mark&(aboutUs|aboutOurs) != 0 && proto.Unmarshal(body, meta) == nil {
+			if mark&aboutUs != 0 {
+				meta.Member = member
+			}
+			if mark&aboutOurs != 0 {
+				meta.Cluster = cluster
+			}
+			if altered, err := proto.Marshal(meta); err == nil {
+				body = altered
+			}
+		}
+		node := &memberlist.Node{Name: fmt.Sprint("process-", mark/fromAnother), Meta: body}
+		if mark&aboutDeath != 0 {
+			g.NotifyLeave(node)
+		} else {
+			g.NotifyJoin(node)
+		}
+	}
+}
+
+func rumour(tb testing.TB, mark byte, meta *wire.GossipMeta) []byte {
+	tb.Helper()
+	body, err := proto.Marshal(meta)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return append([]byte{mark, byte(len(body))}, body...)
+}
+
+// FuzzGossip: whatever gossip says, a member of a group speaks of the group's
+// members only, keeps nobody else's address, and forms nothing.
+func FuzzGossip(f *testing.F) {
+	for _, seed := range [][]byte{
+		rumour(f, aboutOurs, &wire.GossipMeta{Version: 1, Member: 7, Boot: 3, Name: "seven", Advertise: "127.0.0.1:7"}),
+		rumour(f, aboutOurs|aboutDeath, &wire.GossipMeta{Version: 1, Member: 7, Boot: 1<<64 - 1}),
+		rumour(f, aboutUs|aboutOurs, &wire.GossipMeta{Version: 1, Boot: 1 << 60, Advertise: "elsewhere:1"}),
+		rumour(f, 0, &wire.GossipMeta{Version: 1, Member: 8, Boot: 1, Expect: 1}),
+		rumour(f, aboutUs, &wire.GossipMeta{Version: 1, Expect: 1}),
+		rumour(f, 0, &wire.GossipMeta{Version: 2, Member: 7}),
+		{0, 3, 0xff, 0xff, 0xff},
+	} {
+		f.Add(seed)
+		f.Add(append(seed, rumour(f, fromAnother|aboutOurs, &wire.GossipMeta{Version: 1, Member: 9, Boot: 2, Advertise: ":0"})...))
+	}
+	var once sync.Once
+	var m *Member
+	f.Cleanup(func() {
+		if m != nil {
+			m.Stop()
+		}
+	})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		once.Do(func() { m = startDeaf(t) })
+		us := m.identity.member
+		group := []uint64{us, 7, 9}
+		spread(m.gossip, in, us, m.identity.get().GetCluster())
+		for _, p := range m.book.all() {
+			if !slices.Contains(group, p.GetMember()) {
+				t.Fatalf("has the address of a stranger: %v", p)
+			}
+		}
+		spoken := m.Presence()
+		for _, p := range spoken {
+			if !slices.Contains(group, p.Member) || p.Alive && p.Dead || p.Member == us && !p.Alive {
+				t.Fatalf("says %+v", p)
+			}
+		}
+		if len(spoken) != len(group) {
+			t.Fatalf("speaks of %d members", len(spoken))
+		}
+		if p := m.propose(); p != nil && !m.Form(&wire.FormRequest{Proposal: p}).GetFinal() {
+			t.Fatalf("would be founder of another group: %v", p)
+		}
+		m.gossip.mu.Lock()
+		clear(m.gossip.seen)
+		m.gossip.mu.Unlock()
+	})
+}
+
+// startDeaf starts a member of a group with 7 and 9 that reaches nobody.
+func startDeaf(t *testing.T) *Member {
+	cfg := alone(t)
+	cfg.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody is to be dialled") }
+	m := start(t, cfg)
+	m.members.set(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
+	return m
+}
+
+// FuzzForm: whatever gossip says, a new member proposes only what it would
+// accept; and whatever it is asked, its answer holds: the second time, and after
+// a power cut.
+func FuzzForm(f *testing.F) {
+	meta := func(process byte, member uint64, expect uint32) []byte {
+		return rumour(f, process*fromAnother, &wire.GossipMeta{Version: 1, Member: member, Boot: 1, Advertise: "a:1", Expect: expect})
+	}
+	us := rumour(f, aboutUs, &wire.GossipMeta{Version: 1, Expect: 3})
+	all := slices.Concat(us, meta(1, 1<<63, 3), meta(2, 1<<63+1, 3))
+	for _, p := range []*wire.Proposal{
+		proposal(1, 3, 0, 1<<63, 1<<63+1), proposal(1, 1, 0, 1<<63, 1<<63+1), proposal(2, 3, 1, 0, 1<<63),
+		proposal(1, 3, 0, 1<<63), proposal(1, 4, 0, 1<<63, 1<<63+1), {}, nil,
+	} {
+		body, err := proto.Marshal(&wire.FormRequest{Proposal: p})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(all, body)
+		f.Add(slices.Concat(all, meta(3, 5, 3)), body)
+		f.Add(us, body)
+	}
+	f.Fuzz(func(t *testing.T, rumours, request []byte) {
+		cryptotest.SetGlobalRandom(t, 3)
+		v := villageOn(t, emptyDisks(1))
+		v.expect = 3
+		founder := v.founders[0]
+		founder.start()
+		founder.gossip.heard = func(*wire.GossipMeta) {}
+		founder.gossip.lost = func(*wire.GossipMeta) {}
+		spread(founder.gossip, rumours, founder.identity.member, nil)
+		if err := founder.whyNot(); err == nil {
+			t.Fatal("waits for nothing")
+		}
+		if p := founder.propose(); p != nil {
+			if why := founder.objection(p); why != "" {
+				t.Fatalf("proposes %v, and objects that %s", p, why)
+			}
+		}
+		r := new(wire.FormRequest)
+		if proto.Unmarshal(request, r) != nil {
+			return
+		}
+		for _, named := range r.GetProposal().GetFounders() {
+			if named.GetMember() == 0 { // stands for us
+				named.Member = founder.identity.member
+			}
+		}
+		answersFirmly(t, founder, r)
+	})
+}
+
+func answersFirmly(t *testing.T, f *founder, r *wire.FormRequest) {
+	t.Helper()
+	objection := f.objection(r.GetProposal())
+	first := f.Form(r)
+	if first.GetAccepted() != (objection == "") || first.GetAccepted() == (first.GetRefusal() != "") {
+		t.Fatalf("%v, and the objection is %q", first, objection)
+	}
+	for range 2 {
+		if again := f.Form(r); again.GetAccepted() != first.GetAccepted() || again.GetFinal() != first.GetFinal() {
+			t.Fatalf("first %v, then %v", first, again)
+		}
+		f.crash()
+		f.start()
+	}
+}
