@@ -95,21 +95,31 @@ func sentinel(err error) error {
 	return ErrInvalid
 }
 
-// opBytes describe one operation in FuzzTxn: kind, length of the key, length of
+// opBytes describe one operation in FuzzTxn: which, length of the key, length of
 // the value in 64 bytes, flags, index or fence.
 const opBytes = 1 + 2 + 2 + 1 + 1
 
-func fuzzedOp(b []byte, session SessionID) Op {
-	o := Op{
-		kind:  wire.KeyOp_Kind(b[0] % 11),
-		key:   strings.Repeat("k", int(binary.BigEndian.Uint16(b[1:])%600)),
-		value: make([]byte, 64*int(binary.BigEndian.Uint16(b[3:])%(9<<10))),
-		flags: uint64(b[5]), index: uint64(b[6]), fence: Fence(b[6]),
+func fuzzedOp(b []byte, mine SessionID) Op {
+	key := strings.Repeat("k", int(binary.BigEndian.Uint16(b[1:])%600))
+	value := make([]byte, 64*int(binary.BigEndian.Uint16(b[3:])%(9<<10)))
+	flags, index := Flags(uint64(b[5])), uint64(b[6])
+	session := mine
+	if b[5]%2 == 1 {
+		session = SessionID{} // nobody's
 	}
-	if b[5]%2 == 0 {
-		o.session = session
-	}
-	return o
+	return []Op{
+		{},
+		OpPut(key, value, flags),
+		OpPutFenced(key, value, Fence(index)),
+		OpCompareAndSwap(key, index, value, flags),
+		OpDelete(key),
+		OpCompareAndDelete(key, index),
+		OpDeletePrefix(key),
+		OpAcquire(key, value, session, flags),
+		OpRelease(key, value, session, flags),
+		OpExpect(key, index),
+		OpCheckSequencer(Sequencer{Key: key, LockIndex: index, Session: session}),
+	}[b[0]%11]
 }
 
 // FuzzTxn: what a Txn lets through, the machine never refuses for its form or
