@@ -100,7 +100,7 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	m.checkups.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
-		m.endSessions(m.dependents(known), invalidated)
+		m.endSessions(m.dependents(known), invalidated, nil)
 	}
 	return m.reply(wire.Code_OK)
 }
@@ -115,7 +115,7 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 		return m.reply(wire.Code_CHECK_UNKNOWN)
 	}
 	m.forgetCheck(known)
-	m.endSessions(m.dependents(known), invalidated)
+	m.endSessions(m.dependents(known), invalidated, nil)
 	return m.reply(wire.Code_OK)
 }
 
@@ -138,7 +138,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k.silent = !c.Alive
 	m.dirty.put(k.key(), k)
 	if k.silent {
-		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), invalidated)
+		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), invalidated, nil)
 	}
 	return m.reply(wire.Code_OK)
 }
@@ -169,7 +169,21 @@ func (m *Machine) refreshChecks() {
 
 // dependents returns the sessions that depend on one of the checks, by creation.
 func (m *Machine) dependents(checks ...*check) []*session {
-	return m.sessionsThat(func(s *session) bool { return slices.ContainsFunc(checks, s.dependsOn) })
+	var found []*session
+	var looked []*memory
+	for _, c := range checks {
+		if slices.Contains(looked, c.member) {
+			continue
+		}
+		looked = append(looked, c.member)
+		for at := c.member.sessions.first; at != nil; at = at.next {
+			if slices.ContainsFunc(checks, at.of.dependsOn) {
+				found = append(found, at.of)
+			}
+		}
+	}
+	slices.SortFunc(found, byCreation)
+	return found
 }
 
 func (s *session) dependsOn(c *check) bool {

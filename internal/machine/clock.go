@@ -8,8 +8,9 @@ import (
 
 // advance moves group time forward, never back, and fires what has become due:
 // first all sessions together, whether by their own time or by a check's, then
-// lock-delays, then incarnations. Sessions go first so that the end of a delay
-// is never a grant to a session that is dead at the same moment.
+// lock-delays, then incarnations. Sessions go first, and before them the places
+// of incarnations that go, so that nothing is granted to a session or a process
+// that is gone at the same moment.
 func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
 	overdue := m.overdueChecks()
@@ -17,9 +18,16 @@ func (m *Machine) advance(time int64) {
 	if len(overdue) > 0 {
 		due = append(due, slices.DeleteFunc(m.dependents(overdue...), m.isDue)...)
 	}
-	m.endSessions(due, invalidated)
+	silent := m.silent(due)
+	var shortened shortened
+	for _, inc := range silent {
+		shortened = append(shortened, m.dropPlaces(inc)...)
+	}
+	m.endSessions(due, invalidated, shortened)
 	m.endDelays()
-	m.forgetSilent()
+	for _, inc := range silent {
+		m.drop(inc, invalidated)
+	}
 }
 
 // startTerm gives every session and every check a full TTL again: while there
@@ -70,18 +78,25 @@ func (m *Machine) dueSessions() []*session {
 	return due
 }
 
-// forgetSilent drops the incarnations that were silent for their TTL and have
-// no session left that ends by time.
-func (m *Machine) forgetSilent() {
+// silent returns the incarnations that were silent for their TTL and have no
+// session left that ends by time, once those that are ending have ended.
+func (m *Machine) silent(ending []*session) []*incarnation {
 	var silent []*incarnation
 	for _, inc := range m.incarnations {
-		if inc.deadline() <= m.now { // its sessions that were due are gone
+		if after(inc.renewed, inc.ttl) > m.now {
+			continue
+		}
+		timed := inc.count - inc.untimed()
+		for _, s := range ending {
+			if s.incarnation == inc && s.ttl != 0 {
+				timed--
+			}
+		}
+		if timed == 0 {
 			silent = append(silent, inc)
 		}
 	}
-	for _, inc := range silent {
-		m.drop(inc, invalidated)
-	}
+	return silent
 }
 
 // after is t + d, and the end of time where that overflows. Both are >= 0.

@@ -16,12 +16,12 @@ const (
 )
 
 // endSessions ends several sessions at one moment. Before anything of theirs is
-// handed on, all of their queue places go: no grant to a dead session.
-func (m *Machine) endSessions(ending []*session, how ending) {
+// handed on, all of their queue places go: no grant to a dead session. shortened
+// are queues from which others have gone at the same moment.
+func (m *Machine) endSessions(ending []*session, how ending, shortened shortened) {
 	for _, s := range ending {
 		m.forgetSession(s)
 	}
-	var shortened shortened
 	for _, s := range ending {
 		for w := s.waiters.head(); w != nil; w = s.waiters.head() {
 			m.dequeue(w)
@@ -63,6 +63,7 @@ func (m *Machine) forgetSession(s *session) {
 		s.incarnation.unbind(s)
 	}
 	delete(m.sessions, s.id)
+	m.members[s.member].sessions.remove(&s.inMember)
 	m.dirty.drop(s.key())
 	m.ended = append(m.ended, ended)
 }

@@ -219,6 +219,7 @@ ended d of A
 ended s of A
 unbound n of A
 leader of e: n of member 1, fence=1 "a"
+leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=2 "b"`},
 
 		{"jetcd, Jepsen 2024: a call that is sent again is not carried out again", `A write put k 1

@@ -32,6 +32,7 @@ type memory struct {
 	silent      bool    // gossip has declared it dead
 	left        bool    // the group, for good
 	checks      map[string]*check
+	sessions    list[session] // of all its processes
 }
 
 // deadline is when something of the incarnation falls due: the first of its
@@ -132,9 +133,11 @@ func (m *Machine) renewed(inc *incarnation) {
 }
 
 // drop ends an incarnation: its sessions, but for those without a TTL, which
-// wait to be attached by another; its places in queues that it joined under
-// sessions of others; its stored outcomes.
+// wait to be attached by another; its places in queues; its stored outcomes.
+// Places that would outlive their sessions go first: nothing may be granted to a
+// process that is gone at the same moment.
 func (m *Machine) drop(inc *incarnation, how ending) {
+	shortened := m.dropPlaces(inc)
 	var ending, staying []*session
 	for _, c := range inc.classes {
 		if c.ttl == never {
@@ -144,7 +147,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 		}
 	}
 	slices.SortFunc(ending, byCreation)
-	m.endSessions(ending, how)
+	m.endSessions(ending, how, shortened)
 	slices.SortFunc(staying, byCreation)
 	for _, s := range staying {
 		inc.unbind(s)
@@ -152,15 +155,22 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
 		m.dirty.put(s.key(), s)
 	}
-	var shortened shortened
-	for _, w := range byPosition(inc.waiting) {
-		m.dequeue(w)
-		m.settle(w, m.reply(wire.Code_WITHDRAWN))
-		shortened.by(w)
-	}
-	m.serveAll(shortened)
 	m.raiseFloor(inc, math.MaxUint64)
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Delete(m.incarnations, i, i+1)
 	m.dirty.drop(inc.key())
+}
+
+// dropPlaces takes the incarnation's places in queues, but for those under
+// sessions of its own that have a TTL, which end with it.
+func (m *Machine) dropPlaces(inc *incarnation) (shortened shortened) {
+	for _, w := range byPosition(inc.waiting) {
+		if w.session.incarnation == inc && w.session.ttl != 0 {
+			continue
+		}
+		m.dequeue(w)
+		m.settle(w, m.reply(wire.Code_WITHDRAWN))
+		shortened.by(w)
+	}
+	return shortened
 }

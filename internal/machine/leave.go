@@ -11,9 +11,12 @@ import (
 // that nobody comes back under it.
 func (m *Machine) leave(inc *incarnation) *wire.Reply {
 	k := m.members[inc.member]
+	if len(m.left)+1 == len(m.members) {
+		return m.refuse(wire.Code_INVALID, "every other member has left; the last one cannot")
+	}
 	m.goes(k)
 	m.dirty.put(k.key(), k)
-	m.endSessions(m.sessionsOf(k), invalidated)
+	m.endSessions(m.sessionsOf(k), invalidated, m.dropPlaces(inc))
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
 		m.forgetCheck(k.checks[name])
 	}
@@ -35,17 +38,5 @@ func (m *Machine) Left() []uint64 { return m.left }
 // sessionsOf returns all sessions of a member, by creation, also those that wait
 // to be attached.
 func (m *Machine) sessionsOf(k *memory) []*session {
-	return m.sessionsThat(func(s *session) bool { return s.member == k.member })
-}
-
-// sessionsThat returns the sessions that are meant, by creation.
-func (m *Machine) sessionsThat(meant func(*session) bool) []*session {
-	var found []*session
-	for _, s := range m.sessions { // order: sorted below
-		if meant(s) {
-			found = append(found, s)
-		}
-	}
-	slices.SortFunc(found, byCreation)
-	return found
+	return slices.SortedFunc(slices.Values(k.sessions.appendTo(nil)), byCreation)
 }

@@ -45,8 +45,13 @@ func (ld *loader) linkChecks() error {
 }
 
 func (ld *loader) linkSessions() error {
+	slices.SortFunc(ld.sessions, func(a, b pending[session, *wire.SessionState]) int { return byCreation(a.of, b.of) })
 	for _, p := range ld.sessions {
-		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 && ld.m.members[p.of.member] != nil {
+		if ld.m.members[p.of.member] == nil {
+			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
+		}
+		ld.m.belong(p.of, p.of.member)
+		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 {
 			continue // its process is gone
 		}
 		id, _ := wire.IDFrom(p.state.Incarnation)

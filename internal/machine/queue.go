@@ -88,13 +88,15 @@ func (m *Machine) dequeue(w *waiter) {
 type shortened []*semaphore
 
 func (s *shortened) by(w *waiter) {
-	if w.semaphore != nil && !slices.Contains(*s, w.semaphore) {
+	if w.semaphore != nil && !w.semaphore.shortened {
+		w.semaphore.shortened = true
 		*s = append(*s, w.semaphore)
 	}
 }
 
 func (m *Machine) serveAll(shortened shortened) {
 	for _, s := range shortened {
+		s.shortened = false
 		m.serve(s)
 	}
 }

@@ -14,11 +14,13 @@ type semaphore struct {
 	key     string // durable; the name follows its first byte
 	limit   uint32
 	resized bool
-	taken   int64              // permits, held or held back
-	delayed int64              // permits, held back
-	permits list[permit]       // by fence
-	byFence map[uint64]*permit // held
-	queue   list[waiter]
+
+	shortened bool               // somebody has gone from the queue; see shortened
+	taken     int64              // permits, held or held back
+	delayed   int64              // permits, held back
+	permits   list[permit]       // by fence
+	byFence   map[uint64]*permit // held
+	queue     list[waiter]
 }
 
 // permit is one acquisition of permits. It is held by a session, or held back

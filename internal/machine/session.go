@@ -23,12 +23,13 @@ type session struct {
 	checks      []string
 	createIndex uint64
 
-	inClass link[session]
-	holds   list[lock]          // by fence: in the order of acquisition
-	permits list[permit]        // by fence
-	left    int                 // of the permits: left behind by a process that is gone
-	waiters list[waiter]        // by position
-	keys    map[string]struct{} // that it has locked; nil while there are none
+	inClass  link[session]
+	inMember link[session]
+	holds    list[lock]          // by fence: in the order of acquisition
+	permits  list[permit]        // by fence
+	left     int                 // of the permits: left behind by a process that is gone
+	waiters  list[waiter]        // by position
+	keys     map[string]struct{} // that it has locked; nil while there are none
 }
 
 // never is the class of the sessions that never end by time.
@@ -85,21 +86,30 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		return r
 	}
 	s := &session{
-		id: id, name: c.Name, member: inc.member, ttl: c.Ttl, lockDelay: c.LockDelay,
+		id: id, name: c.Name, ttl: c.Ttl, lockDelay: c.LockDelay,
 		behavior: c.Behavior, checks: c.Checks, createIndex: m.index,
 	}
 	m.sessions[id] = s
+	m.belong(s, inc.member)
 	inc.bind(s)
 	m.renewed(inc)
 	m.dirty.put(s.key(), s)
 	return m.reply(wire.Code_OK)
 }
 
+// mayBind refuses a member that has too many, also of those that wait to be
+// attached.
 func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
-	if inc.count >= MaxSessions {
+	if m.members[inc.member].sessions.len >= MaxSessions {
 		return m.refuse(wire.Code_TOO_LARGE, "the member has too many sessions; close some")
 	}
 	return nil
+}
+
+// belong makes a session the member's.
+func (m *Machine) belong(s *session, member uint64) {
+	s.member = member
+	m.members[member].sessions.push(&s.inMember, s)
 }
 
 // attachSession binds a session whose process is gone to the calling one. What
@@ -120,7 +130,8 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, s.checks)); r != nil {
 		return r
 	}
-	s.member = inc.member
+	m.members[s.member].sessions.remove(&s.inMember)
+	m.belong(s, inc.member)
 	inc.bind(s)
 	m.dirty.put(s.key(), s)
 	for at := s.holds.first; at != nil; at = at.next {
@@ -128,6 +139,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		l.left, l.ticket = true, wire.Ticket{}
 		if l.isElection() {
 			l.elect(l.leader.Value)
+			m.leads(l) // at another member
 		}
 		m.dirty.put(l.key, l)
 	}
@@ -140,12 +152,17 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	return m.reply(wire.Code_OK)
 }
 
-func (m *Machine) closeSession(c *wire.CloseSession) *wire.Reply {
+// closeSession ends a session by force, whoever asks; gracefully only for the
+// process that it belongs to. One that is bound to nobody has nobody else.
+func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Reply {
 	s, refusal := m.live(c.Id)
-	if s == nil {
+	switch {
+	case s == nil:
 		return refusal
+	case c.Graceful && s.incarnation != nil && s.incarnation != inc:
+		return m.reply(wire.Code_LOCKED)
 	}
-	m.endSessions([]*session{s}, ending(c.Graceful))
+	m.endSessions([]*session{s}, ending(c.Graceful), nil)
 	return m.reply(wire.Code_OK)
 }
 
@@ -178,6 +195,14 @@ func (inc *incarnation) unbind(s *session) {
 		inc.classes = slices.Delete(inc.classes, i, i+1)
 	}
 	inc.count--
+}
+
+// untimed is how many of the sessions never end by time.
+func (inc *incarnation) untimed() int {
+	if i, ok := inc.class(never); ok {
+		return inc.classes[i].sessions.len
+	}
+	return 0
 }
 
 func (inc *incarnation) class(ttl int64) (int, bool) {

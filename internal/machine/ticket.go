@@ -102,7 +102,7 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 	case *wire.Command_OpenSession:
 		return m.openSession(inc, op.OpenSession)
 	case *wire.Command_CloseSession:
-		return m.closeSession(op.CloseSession)
+		return m.closeSession(inc, op.CloseSession)
 	case *wire.Command_Lock:
 		return m.lock(inc, t.Seq, op.Lock)
 	case *wire.Command_Unlock:

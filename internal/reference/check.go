@@ -62,7 +62,7 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 		old.ttl = c.Ttl
 	}
 	if fell {
-		r.end(r.depending(nil, []Check{*old}), true)
+		r.end(r.depending(nil, []Check{*old}), true, nil)
 	}
 	return answer(wire.Code_OK)
 }
@@ -96,7 +96,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 		return answer(wire.Code_CHECK_UNKNOWN)
 	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
-	r.end(r.depending(nil, []Check{*old}), true)
+	r.end(r.depending(nil, []Check{*old}), true, nil)
 	return answer(wire.Code_OK)
 }
 
@@ -107,7 +107,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	was := m.silent
 	if m.silent = !c.Alive; m.silent && !was {
-		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), true)
+		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), true, nil)
 	}
 	return answer(wire.Code_OK)
 }

@@ -124,17 +124,22 @@ func (r *Model) startTerm() {
 func (r *Model) fire() {
 	stale := r.staleChecks()
 	due := r.late()
-	r.end(append(due, r.depending(due, stale)...), true)
-	for r.endDelay() {
-	}
+	due = append(due, r.depending(due, stale)...)
 	var silent []wire.ID
 	for _, inc := range r.Incarnations {
-		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 })
+		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 && !slices.Contains(due, s) })
 		if !timed && later(inc.renewed, inc.ttl) <= r.Now {
 			silent = append(silent, inc.ID)
 		}
 	}
 	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
+	var left []*Semaphore
+	for _, id := range silent {
+		left = append(left, r.abandon(id)...)
+	}
+	r.end(due, true, left)
+	for r.endDelay() {
+	}
 	for _, id := range silent {
 		r.forget(id, true)
 	}
@@ -247,7 +252,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_OpenSession:
 		return r.open(inc, op.OpenSession)
 	case *wire.Command_CloseSession:
-		return r.close(op.CloseSession)
+		return r.close(t.Incarnation, op.CloseSession)
 	case *wire.Command_AttachSession:
 		return r.attach(inc, op.AttachSession)
 	case *wire.Command_SetCheck:

@@ -59,22 +59,30 @@ func (r *Model) forget(id wire.ID, invalidated bool) {
 			gone = append(gone, s)
 		}
 	}
-	r.end(gone, invalidated)
+	r.end(gone, invalidated, r.abandon(id))
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
 	}
-	left := r.leave(r.places(func(p Place) bool { return p.Ticket.Incarnation == id }), wire.Code_WITHDRAWN)
-	for _, s := range left {
-		r.serve(s)
-	}
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
+}
+
+// abandon removes the queue places of an incarnation, but for those under its own
+// sessions with a TTL, which end with it.
+func (r *Model) abandon(id wire.ID) []*Semaphore {
+	return r.leave(r.places(func(p Place) bool {
+		s := r.session(p.Session[:])
+		return p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
+	}), wire.Code_WITHDRAWN)
 }
 
 // depart lets the member of an incarnation go, with all its sessions, those of
 // no process included, and its checks.
 func (r *Model) depart(inc *Incarnation) *wire.Reply {
 	id, member := inc.ID, inc.Member
+	if len(r.Left())+1 == len(r.members) {
+		return answer(wire.Code_INVALID)
+	}
 	var gone []*Session
 	for _, s := range r.Sessions {
 		if s.Member == member {
@@ -82,7 +90,7 @@ func (r *Model) depart(inc *Incarnation) *wire.Reply {
 		}
 	}
 	slices.SortFunc(gone, byAge)
-	r.end(gone, true)
+	r.end(gone, true, r.abandon(id))
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
 	r.Member(member).Left = true
 	r.forget(id, true)
@@ -170,10 +178,16 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 		return bad
 	}
 	s.Incarnation, s.Member = inc.ID, inc.Member
+	var held []*Lock
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == s.ID {
 			l.Left, l.Owner.Ticket = true, wire.Ticket{}
+			held = append(held, l)
 		}
+	}
+	slices.SortFunc(held, func(a, b *Lock) int { return cmp.Compare(a.Fence, b.Fence) })
+	for _, l := range held {
+		r.lead(l) // at another member
 	}
 	for _, sem := range r.Semaphores {
 		for i := range sem.Permits {
@@ -185,23 +199,26 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	return answer(wire.Code_OK)
 }
 
-func (r *Model) close(c *wire.CloseSession) *wire.Reply {
+func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	s, bad := r.live(c.Id)
 	if bad != nil {
 		return bad
 	}
-	r.end([]*Session{s}, !c.Graceful)
+	if c.Graceful && s.Incarnation != inc && s.Incarnation != (wire.ID{}) {
+		return answer(wire.Code_LOCKED)
+	}
+	r.end([]*Session{s}, !c.Graceful, nil)
 	return answer(wire.Code_OK)
 }
 
 // end ends sessions at one moment: first they are dead, then their queue
 // places go, then what they hold, each in order of arrival.
-func (r *Model) end(gone []*Session, invalidated bool) {
+// left are semaphores whose queues others have left at that moment.
+func (r *Model) end(gone []*Session, invalidated bool, left []*Semaphore) {
 	for _, s := range gone {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
 		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID})
 	}
-	var left []*Semaphore
 	for _, s := range gone {
 		mine := r.places(func(p Place) bool { return p.Session == s.ID })
 		left = append(left, r.leave(mine, wire.Code_SESSION_EXPIRED)...)
