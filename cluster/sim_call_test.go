@@ -29,7 +29,7 @@ func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	case r == c.found:
 		p.w.history.rechecked(p.life, t, r)
 	default:
-		p.w.history.vouch(p.life, t, r, !c.queued)
+		p.w.history.vouch(p.life, t, r)
 	}
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		p.forgotten(t.Incarnation)

@@ -29,6 +29,7 @@ type history struct {
 	names    []string
 	each     func() // runs after each entry that is new
 	audit    *audit
+	twin     *twin
 }
 
 type applied struct {
@@ -42,7 +43,7 @@ type applied struct {
 
 func newHistory(w *world) *history {
 	return &history{
-		w: w, oracle: machine.New(), audit: newAudit(w),
+		w: w, oracle: machine.New(), audit: newAudit(w), twin: newTwin(w),
 		outcomes: make(map[wire.Ticket][]*wire.Reply),
 		state:    make(map[string][]byte),
 		sessions: make(map[wire.ID]*simSession),
@@ -74,12 +75,15 @@ func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Resul
 		if want.changes != got.changes || want.told != got.told {
 			h.w.fail("member %d: entry %d has another effect than elsewhere", l.n, index)
 		}
+		h.twin.yielded(l, index, r)
 		return
 	}
 	if index != h.last()+1 {
 		h.w.fail("member %d applies entry %d, and nobody has applied %d", l.n, index, h.last()+1)
 	}
 	h.entries = append(h.entries, got)
+	h.twin.entry(index, term, data)
+	h.twin.yielded(l, index, r)
 	h.replay(l, index, term, data, got.changes)
 }
 
@@ -152,8 +156,9 @@ func fenced(v machine.LockView) string {
 }
 
 // vouch checks that an outcome is what the log says.
-func (h *history) vouch(l *life, t wire.Ticket, r *wire.Reply, first bool) {
+func (h *history) vouch(l *life, t wire.Ticket, r *wire.Reply) {
 	h.answered = max(h.answered, r.GetIndex())
+	h.twin.vouch(l, t, r)
 	for _, known := range h.outcomes[t] {
 		if proto.Equal(known, r) {
 			return
