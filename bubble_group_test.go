@@ -22,8 +22,8 @@ import (
 type bubbleGroup struct {
 	t       *testing.T
 	net     *bubbleNet
-	disks   []*vfs.MemFS
 	configs []Config
+	harness []cluster.Harness
 	nodes   []*Node // nil: not running
 }
 
@@ -40,15 +40,15 @@ const (
 func beatOf(i int) time.Duration { return time.Duration(100+2*i) * time.Millisecond }
 
 // inBubble runs a test with a group of n members in virtual time.
-func inBubble(t *testing.T, n int, edit func(*Config), test func(g *bubbleGroup)) {
+func inBubble(t *testing.T, n int, edit func(*Config, *cluster.Harness), test func(g *bubbleGroup)) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &bubbleGroup{t: t, net: newBubbleNet(), configs: make([]Config, n), nodes: make([]*Node, n)}
+		g := &bubbleGroup{t: t, net: newBubbleNet(), configs: make([]Config, n), harness: make([]cluster.Harness, n), nodes: make([]*Node, n)}
 		var addrs []string
 		for i := range n {
 			addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", 7001+i))
 		}
 		for i := range n {
-			g.disks = append(g.disks, vfs.NewCrashableMem())
+			g.harness[i].FS = vfs.NewCrashableMem()
 			g.configs[i] = Config{
 				Name: fmt.Sprint("member-", i), Dir: "data", Bind: addrs[i], Join: addrs, Expect: n, Voters: n,
 				HeartbeatInterval: beatOf(i), ElectionTimeout: 10 * beatOf(i), SessionTTL: bubbleTTL, Logger: testLogger(t, i),
@@ -58,7 +58,7 @@ func inBubble(t *testing.T, n int, edit func(*Config), test func(g *bubbleGroup)
 				g.configs[i].Join = nil
 			}
 			if edit != nil {
-				edit(&g.configs[i])
+				edit(&g.configs[i], &g.harness[i])
 			}
 		}
 		t.Cleanup(g.closeAll)
@@ -92,7 +92,7 @@ func (g *bubbleGroup) start(i int) {
 	defer cancel()
 	c := g.configs[i]
 	c.Listener = g.net.listen(i, c.Bind)
-	node, err := open(ctx, &c, cluster.Harness{FS: g.disks[i]})
+	node, err := open(ctx, &c, g.harness[i])
 	if err != nil {
 		g.t.Errorf("member %d: %v", i, err)
 		return
@@ -113,7 +113,7 @@ func (g *bubbleGroup) kill(i int) {
 // lost.
 func (g *bubbleGroup) crash(i int) {
 	g.isolate(i, true)
-	g.disks[i] = g.disks[i].CrashClone(vfs.CrashCloneCfg{})
+	g.harness[i].FS = g.harness[i].FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
 	g.kill(i)
 }
 

@@ -147,8 +147,8 @@ func (c *bubbleConn) Read(b []byte) (int, error)  { return c.in.read(b) }
 func (c *bubbleConn) Write(b []byte) (int, error) { return c.out.write(b) }
 
 func (c *bubbleConn) Close() error {
-	last := c.out.close(&c.out.noWriter) && c.in.close(&c.in.noReader)
-	if last {
+	c.out.close(&c.out.noWriter)
+	if last := c.in.close(&c.in.noReader); last {
 		c.net.mu.Lock()
 		defer c.net.mu.Unlock()
 		delete(c.net.conns, c.key)
@@ -279,7 +279,7 @@ func (p *bubblePipe) set(w *patience, t time.Time) {
 	}
 }
 
-// close ends one end; true: the other had ended before.
+// close ends one end; last: the other had ended before.
 func (p *bubblePipe) close(end *bool) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
