@@ -28,6 +28,7 @@ func audit(m *Machine) error {
 	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
+	a.belongings()
 	if a.delayed+len(m.keys.delays) != len(m.delays) {
 		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), len(m.delays))
 	}
@@ -220,4 +221,41 @@ func views(m *Machine) string {
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()
+}
+
+// belongings checks what is counted elsewhere than where it is: the values of
+// candidates, the sessions of members, permits that are held back.
+func (a *auditor) belongings() {
+	values, sessions := 0, 0
+	for _, l := range a.m.elections {
+		values += l.leader.Bytes()
+		for at := l.queue.first; at != nil; at = at.next {
+			values += len(at.of.value)
+		}
+	}
+	if values != a.m.candidates {
+		a.fail("candidates' values have %d bytes, and %d are counted", values, a.m.candidates)
+	}
+	for _, k := range a.m.members {
+		sessions += k.sessions.len
+		for at := k.sessions.first; at != nil; at = at.next {
+			if at.of.member != k.member || a.m.sessions[at.of.id] != at.of {
+				a.fail("session %s is not of member %d", at.of.id, k.member)
+			}
+		}
+	}
+	if sessions != len(a.m.sessions) {
+		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
+	}
+	for name, s := range a.m.semaphores {
+		back := 0
+		for at := s.permits.first; at != nil; at = at.next {
+			if at.of.owner == nil {
+				back++
+			}
+		}
+		if back != len(s.back) || !slices.IsSortedFunc(s.back, byEnd) || s.shortened {
+			a.fail("semaphore %q: held back are %d, and %d are listed", name, back, len(s.back))
+		}
+	}
 }

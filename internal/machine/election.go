@@ -10,7 +10,8 @@ import (
 // something with it: the value.
 
 // elect makes the owner of an election its leader, with that value.
-func (l *lock) elect(value []byte) {
+func (m *Machine) elect(l *lock, value []byte) {
+	m.candidates += len(value) - l.leader.Bytes()
 	l.leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
 }
 
@@ -28,8 +29,11 @@ func (m *Machine) checkCandidate(c *wire.Lock) *wire.Reply {
 }
 
 func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
-	if len(value) > MaxCandidate {
+	switch {
+	case len(value) > MaxCandidate:
 		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 64 KiB")
+	case m.candidates+len(value) > MaxCandidates:
+		return m.refuse(wire.Code_TOO_LARGE, "the values in elections take too much; give shorter ones")
 	}
 	return nil
 }
@@ -50,7 +54,7 @@ func (m *Machine) proclaim(c *wire.Proclaim) *wire.Reply {
 		return refusal
 	}
 	if !bytes.Equal(l.leader.Value, c.Value) {
-		l.elect(c.Value)
+		m.elect(l, c.Value)
 		m.dirty.put(l.key, l)
 		m.leads(l)
 	}

@@ -28,6 +28,7 @@ const (
 	MaxChecks        = 256       // of one member
 	MaxSessionChecks = 16        // that one session depends on
 	MaxCandidate     = 64 << 10  // bytes, of a value in an election
+	MaxCandidates    = 256 << 20 // of all of them
 	MaxPermits       = 1<<31 - 1 // a semaphore's largest limit
 	MaxResized       = 65_536    // semaphores whose limit was set by Resize
 

@@ -216,3 +216,22 @@ func TestFencesRunOutElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The values in elections, of those who lead and those who wait, are limited
+// together.
+func TestCandidateLimits(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=1h")
+	d.line(wire.Code_OK, "lock e s/1 election value=abc")
+	d.line(wire.Code_QUEUED, "lock e s/2 election value=abcd wait")
+	d.m.candidates += MaxCandidates - 8
+	d.line(wire.Code_TOO_LARGE, "lock f s/1 election value=ab")
+	d.line(wire.Code_TOO_LARGE, "lock e s/3 election value=ab wait")
+	d.line(wire.Code_OK, "lock f s/1 election value=a")
+	d.line(wire.Code_OK, "unlock f s/1 fence=2")
+	d.line(wire.Code_OK, "unlock e s/1 fence=1")
+	d.line(wire.Code_OK, "lock f s/1 election value=abcd")
+	if n := d.m.candidates - (MaxCandidates - 8); n != 8 {
+		t.Errorf("%d bytes are counted", n)
+	}
+}

@@ -92,7 +92,7 @@ func (ld *loader) linkLocks() error {
 		l.owner = m.sessions[id]
 		l.owner.holds.push(&l.held, l)
 		if l.isElection() {
-			l.elect(p.state.Value)
+			m.elect(l, p.state.Value)
 		}
 	}
 	return nil
@@ -160,6 +160,7 @@ func (ld *loader) linkWaiters() error {
 		if same || w.position > m.positions || w.incarnation.waiting[w.seq] != nil {
 			return fmt.Errorf("waiter for %q: the place was not given out, or twice", p.at)
 		}
+		m.candidates += len(w.value)
 		w.join()
 	}
 	return nil

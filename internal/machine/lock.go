@@ -149,6 +149,7 @@ func (m *Machine) giveBack(l *lock) *wire.Reply {
 // after the delay.
 func (m *Machine) release(l *lock, delay int64) {
 	l.owner.holds.remove(&l.held)
+	m.candidates -= l.leader.Bytes()
 	l.owner, l.handle, l.holds, l.left, l.fence, l.ticket, l.leader = nil, 0, 0, false, 0, wire.Ticket{}, nil
 	if delay > 0 {
 		l.delayUntil = after(m.now, delay)
@@ -193,7 +194,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	w.session.holds.push(&l.held, l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {
-		l.elect(w.value)
+		m.elect(l, w.value)
 		m.leads(l)
 	}
 	return m.holding(l)

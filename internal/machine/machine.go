@@ -31,6 +31,7 @@ type Machine struct {
 	sessions     map[wire.ID]*session
 	locks        map[string]*lock // held, queued for or delayed; nothing else
 	elections    map[string]*lock // likewise
+	candidates   int              // bytes of values, of those who lead and those who wait
 	semaphores   map[string]*semaphore
 	resized      int // semaphores that are kept because they were resized
 	keys         keys

@@ -64,6 +64,7 @@ func (m *Machine) mayJoin(queue *list[waiter]) *wire.Reply {
 func (m *Machine) enqueue(w *waiter) *wire.Reply {
 	m.positions++
 	w.position = m.positions
+	m.candidates += len(w.value)
 	w.join()
 	m.dirty.put(w.key(), w)
 	return m.reply(wire.Code_QUEUED)
@@ -80,6 +81,7 @@ func (m *Machine) dequeue(w *waiter) {
 	w.queue().remove(&w.inQueue)
 	w.session.waiters.remove(&w.inSession)
 	delete(w.incarnation.waiting, w.seq)
+	m.candidates -= len(w.value)
 	m.dirty.drop(w.key())
 }
 

@@ -20,6 +20,7 @@ type semaphore struct {
 	delayed   int64              // permits, held back
 	permits   list[permit]       // by fence
 	byFence   map[uint64]*permit // held
+	back      []*permit          // held back, the first to be freed first
 	queue     list[waiter]
 }
 
@@ -99,7 +100,7 @@ func (m *Machine) refusePermits(s *semaphore, n uint32) *wire.Reply {
 	if s.queue.len > 0 || free+s.delayed < int64(n) {
 		return m.reply(wire.Code_LOCKED)
 	}
-	for _, p := range s.heldBack() {
+	for _, p := range s.back {
 		if free += int64(p.n); free >= int64(n) {
 			r := m.reply(wire.Code_LOCK_DELAY)
 			r.Delay = p.delayUntil - m.now
@@ -109,19 +110,22 @@ func (m *Machine) refusePermits(s *semaphore, n uint32) *wire.Reply {
 	return m.reply(wire.Code_LOCKED)
 }
 
-// heldBack returns the permits that lock-delays hold back, the first to be freed
-// first.
-func (s *semaphore) heldBack() []*permit {
-	var held []*permit
-	for at := s.permits.first; at != nil; at = at.next {
-		if at.of.owner == nil {
-			held = append(held, at.of)
-		}
-	}
-	slices.SortFunc(held, func(a, b *permit) int {
-		return cmp.Or(cmp.Compare(a.delayUntil, b.delayUntil), cmp.Compare(a.fence, b.fence))
-	})
-	return held
+// byEnd orders permits that are held back.
+func byEnd(a, b *permit) int {
+	return cmp.Or(cmp.Compare(a.delayUntil, b.delayUntil), cmp.Compare(a.fence, b.fence))
+}
+
+// holdBack puts p, which nobody holds, among those that a lock-delay holds back.
+func (s *semaphore) holdBack(p *permit) {
+	s.delayed += int64(p.n)
+	i, _ := slices.BinarySearchFunc(s.back, p, byEnd)
+	s.back = slices.Insert(s.back, i, p)
+}
+
+func (s *semaphore) setFree(p *permit) {
+	s.delayed -= int64(p.n)
+	i, _ := slices.BinarySearchFunc(s.back, p, byEnd)
+	s.back = slices.Delete(s.back, i, i+1)
 }
 
 // leftBy finds what a former process of the session has acquired, and nobody has
@@ -166,7 +170,7 @@ func (s *semaphore) add(p *permit) {
 	s.taken += int64(p.n)
 	s.permits.push(&p.inSemaphore, p)
 	if p.owner == nil {
-		s.delayed += int64(p.n)
+		s.holdBack(p)
 	} else {
 		s.byFence[p.fence] = p
 	}
@@ -224,7 +228,7 @@ func (m *Machine) forgetPermit(p *permit) {
 	s.taken -= int64(p.n)
 	s.permits.remove(&p.inSemaphore)
 	if p.owner == nil {
-		s.delayed -= int64(p.n)
+		s.setFree(p)
 	} else {
 		delete(s.byFence, p.fence)
 		p.owner.permits.remove(&p.inSession)
@@ -241,9 +245,9 @@ func (m *Machine) endPermit(p *permit, delay int64) {
 	} else {
 		p.owner.permits.remove(&p.inSession)
 		delete(p.semaphore.byFence, p.fence)
-		p.semaphore.delayed += int64(p.n)
 		p.owner, p.left, p.ticket = nil, false, wire.Ticket{}
 		p.delayUntil = after(m.now, delay)
+		p.semaphore.holdBack(p)
 		m.delays.push(p)
 		m.dirty.put(p.key(), p)
 	}

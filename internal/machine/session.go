@@ -138,7 +138,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		l := at.of
 		l.left, l.ticket = true, wire.Ticket{}
 		if l.isElection() {
-			l.elect(l.leader.Value)
+			m.elect(l, l.leader.Value)
 			m.leads(l) // at another member
 		}
 		m.dirty.put(l.key, l)

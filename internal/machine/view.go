@@ -205,8 +205,8 @@ func (m *Machine) Semaphore(name string) (v SemaphoreView, ok bool) {
 			v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
 		}
 	}
-	if held := s.heldBack(); len(held) > 0 {
-		v.Delay = held[0].delayUntil - m.now
+	if len(s.back) > 0 {
+		v.Delay = s.back[0].delayUntil - m.now
 	}
 	return v, true
 }

@@ -98,6 +98,14 @@ type Leader struct {
 	Member  uint64
 }
 
+// Bytes is the size of the value; nobody has none.
+func (l *Leader) Bytes() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.Value)
+}
+
 // Result is what applying one entry yields.
 type Result struct {
 	Changes  []Change
