@@ -40,6 +40,38 @@ func TestTheDeadlineCountsFromTheSending(t *testing.T) {
 	}
 }
 
+// Everybody who holds by a session knows that it has ended when its end is known
+// here: it is not left to what the group says later.
+func TestLostIsClosedWithTheSession(t *testing.T) {
+	n := alone(t)
+	s := mustSession(t, n, lasting())
+	l := s.FencedLock("x")
+	mustLock(t, l)
+	lost := l.Lost()
+	s.end(ErrSessionExpired)
+	select {
+	case <-lost:
+	default:
+		t.Error("Lost is open")
+	}
+	_, err := l.Fence()
+	wantError(t, err, ErrLockOwnershipLost)
+}
+
+// A process that was stopped finds its deadline passed before any timer has run.
+func TestAHolderLooksAtTheClockItself(t *testing.T) {
+	n := alone(t)
+	s := mustSession(t, n, &SessionConfig{TTL: time.Hour, LockDelay: NoLockDelay, Checks: NoChecks})
+	l := s.FencedLock("x")
+	mustLock(t, l)
+	s.mu.Lock()
+	s.deadline = n.clock.now() // the timer is an hour away
+	s.mu.Unlock()
+	_, err := l.Fence()
+	wantError(t, err, ErrLockOwnershipLost)
+	wantError(t, s.Err(), ErrSessionExpired)
+}
+
 // A caller that leaves before there was any outcome does not have to unlock: a
 // grant that comes then is given back.
 func TestAGrantAfterItsCallerHasLeft(t *testing.T) {
@@ -53,8 +85,8 @@ func TestAGrantAfterItsCallerHasLeft(t *testing.T) {
 	n.member.Submit(encode(&wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 		Name: l.name, Session: s.id[:], Handle: l.handle, Wait: true,
 	}}}), a, false)
-	if f := mustLock(t, s.FencedLock("x")); f < 2 {
-		t.Fatalf("fence %v: the lock was not granted before", f)
+	if f, err := s.FencedLock("x").Lock(within(t, 10*time.Second)); err != nil || f < 2 {
+		t.Fatalf("fence %v, want the second: %v", f, err)
 	}
 	if l.Holds() != 0 {
 		t.Error("the handle of the caller that has left holds the lock")

@@ -85,7 +85,7 @@ func clusterBugs() []bug {
 		file: "cluster/install.go",
 		old:  "	c.recheck()\n",
 		new:  "	c.resend()\n",
-		test: test{".", "TestSnapshotSkipsOutcomes", nil},
+		test: test{"./cluster", "TestCallsAreLookedAfterWhenASnapshotIsInstalled", nil},
 	}, {
 		name: "two-proposals-accepted",
 		what: "a founder accepts another proposal after it has accepted one",

@@ -57,7 +57,7 @@ func diskBugs() []bug {
 		file: "raftlog/open.go",
 		old:  "		if previous.chain != chain {",
 		new:  "		if false && previous.chain != chain {",
-		test: test{"./raftlog", "TestDamageIsNoticedOrHarmless", nil},
+		test: test{"./raftlog", "TestAnEntryOfAnotherLogIsNoticed", nil},
 	}, {
 		name: "disk-error-trusted",
 		what: "a result is passed on although a write under it has failed",
