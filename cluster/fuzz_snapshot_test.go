@@ -70,7 +70,7 @@ func plausible(conf *raftpb.ConfState) bool {
 	all := slices.Concat(conf.GetVoters(), conf.GetLearners())
 	slices.Sort(all)
 	return len(conf.GetVoters()) > 0 && all[0] != 0 && len(slices.Compact(all)) == len(conf.GetVoters())+len(conf.GetLearners()) &&
-		len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 && !conf.GetAutoLeave()
+		len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 && !conf.GetAutoLeave() && len(conf.ProtoReflect().GetUnknown()) == 0
 }
 
 func (r *rig) stageOf(pairs []*wire.Pair) staged {
