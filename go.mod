@@ -3,6 +3,7 @@ module github.com/conclave-go/conclave
 go 1.26
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/google/btree v1.1.3
 	github.com/hashicorp/memberlist v0.7.0

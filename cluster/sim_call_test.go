@@ -17,6 +17,7 @@ type simCall struct {
 	found   *wire.Reply                              // by Recheck
 	recheck func(*observed, wire.Ticket) *wire.Reply // nil: there is one outcome only
 	unsent  func()
+	op      *operation // nil: nobody asks what came of it
 }
 
 func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
@@ -33,6 +34,9 @@ func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	}
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		p.forgotten(t.Incarnation)
+	}
+	if c.op != nil {
+		p.w.outside.replied(c.op, t, r, more, r == c.found)
 	}
 	c.queued = more
 	if !more {
@@ -53,6 +57,9 @@ func (c *simCall) Fail(err error) {
 	if !errors.Is(err, ErrForgotten) && !errors.Is(err, ErrBusy) {
 		c.program.w.fail("member %d: a call fails: %v", c.program.n, err)
 	}
+	if c.op != nil {
+		c.op.undone = errors.Is(err, ErrBusy)
+	}
 	c.ends()
 	c.on(wire.Ticket{}, nil, false)
 }
@@ -60,6 +67,9 @@ func (c *simCall) Fail(err error) {
 func (c *simCall) Cancelled(sent bool) {
 	if sent || c.over {
 		return
+	}
+	if c.op != nil {
+		c.op.undone = true
 	}
 	c.ends()
 	c.unsent()

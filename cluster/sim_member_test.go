@@ -120,6 +120,7 @@ func (m *simMember) crash(why string) {
 		return
 	}
 	m.w.say("%d crashes: %s", m.n, why)
+	m.w.crashes++
 	m.life = nil
 	old := m.disk
 	m.disk = old.CrashClone(vfs.CrashCloneCfg{})

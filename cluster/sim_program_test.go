@@ -80,6 +80,7 @@ func (p *program) submit(command *wire.Command, urgent bool, on func(*wire.Reply
 // call posts to the core, as callbacks of the loop may.
 func (p *program) call(command *wire.Command, urgent bool, on func(wire.Ticket, *wire.Reply, bool)) *simCall {
 	body, c := p.encoded(command), p.newCall(on)
+	c.op = p.w.outside.calls(p, command)
 	p.at(0, func() { p.event(func(core *core) { core.submit(body, c, urgent) }) })
 	return c
 }
@@ -103,6 +104,7 @@ func (p *program) register() {
 }
 
 func (p *program) registration() ([]byte, Call) {
+	p.w.outside.replaces(p)
 	p.attempt++
 	attempt := p.attempt
 	command := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{

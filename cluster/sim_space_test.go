@@ -9,6 +9,10 @@ import (
 // resizable is the semaphore whose limit is changed now and then.
 const resizable = "sem-1"
 
+func semaphoreLimits() map[string]uint32 {
+	return map[string]uint32{"sem-0": 3, resizable: 5, "sem-kept": 2}
+}
+
 // command takes what the handle is after.
 func (h *handle) command(wait bool) *wire.Command {
 	switch h.space {
