@@ -107,5 +107,33 @@ func clusterBugs() []bug {
 		old:  "		if e.GetIndex() != index {",
 		new:  "		if e.GetIndex() < index {",
 		test: test{"./cluster", "TestHostileMessagesAreRefused", nil},
+	}, {
+		name: "office-from-zero",
+		what: "a new leader's group time begins at 0, and stands still until it has caught up",
+		file: "cluster/ready.go",
+		old:  "c.clock.start(c.machine.Now(), c.now)",
+		new:  "c.clock.start(0, c.now)",
+		test: test{"./cluster", "TestSessionFloor", nil},
+	}, {
+		name: "proposal-stays-under-way",
+		what: "a member that leads again waits for the entry of its former term",
+		file: "cluster/ready.go",
+		old:  "	c.proposed, c.removing = false, false\n",
+		new:  "	c.removing = false\n",
+		test: seeds(20),
+	}, {
+		name: "digest-from-before-snapshot",
+		what: "the digest does not go on from the snapshot's",
+		file: "cluster/install.go",
+		old:  "	c.digests.restore(op.Index, op.Digest)\n",
+		new:  "",
+		test: seeds(20),
+	}, {
+		name: "commands-not-sent-again",
+		what: "a command whose outcome does not come is sent once",
+		file: "cluster/core.go",
+		old:  "		c.hand(c.tickets.overdue(c.ticks))\n",
+		new:  "",
+		test: seeds(20),
 	}}
 }

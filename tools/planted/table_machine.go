@@ -55,8 +55,8 @@ func machineBugs() []bug {
 		name: "delays-before-ends",
 		what: "a lock-delay that ends hands on to a session that ends in the same entry",
 		file: "internal/machine/clock.go",
-		old:  "	m.endSessions(due, invalidated)\n	m.endDelays()\n",
-		new:  "	m.endDelays()\n	m.endSessions(due, invalidated)\n",
+		old:  "	m.endSessions(due, invalidated, shortened)\n	m.endDelays()\n",
+		new:  "	m.endDelays()\n	m.endSessions(due, invalidated, shortened)\n",
 		test: script("together"),
 	}, {
 		name: "dead-waiter-granted",
@@ -111,8 +111,8 @@ func machineBugs() []bug {
 		name: "dropped-check-ends-nobody",
 		what: "sessions outlive a check of theirs that is deregistered",
 		file: "internal/machine/check.go",
-		old:  "	m.forgetCheck(known)\n	m.endSessions(m.dependents(known), invalidated)\n",
-		new:  "	m.forgetCheck(known)\n",
+		old:  "	m.forgetCheck(known)\n	m.endSessions(m.dependents(known), ",
+		new:  "	m.forgetCheck(known)\n	m.endSessions(nil, ",
 		test: script("check"),
 	}, {
 		name: "queue-order-by-map",

@@ -85,7 +85,7 @@ func programBugs() []bug {
 		file: "feed.go",
 		old:  "	f.keys.restart(state.(*machine.Machine).Changes())\n",
 		new:  "	_ = state.(*machine.Machine).Changes()\n",
-		test: test{".", "TestWatchCompacted", nil},
+		test: test{".", "TestASnapshotCompactsWatches", nil},
 	}, {
 		name: "guard-takes-smaller",
 		what: "a Guard takes any fence that it has seen before",
