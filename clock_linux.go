@@ -9,10 +9,32 @@ import (
 // suspended is how long the machine has been suspended since it was started:
 // what the clock that goes on in the meantime is ahead of the one that does not.
 func suspended() time.Duration {
-	var with, without unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &without) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &with) != nil {
+	return ahead(
+		func() time.Duration { return clockTime(unix.CLOCK_BOOTTIME) },
+		func() time.Duration { return clockTime(unix.CLOCK_MONOTONIC) },
+	)
+}
+
+// ahead is by how much one clock is ahead of another, less what is noise, as they
+// can only be read one after the other. A process that was stopped in between
+// reads anew: otherwise that time would count as suspended too, a renewal as sent
+// later than it was, and a holder would believe in its lock for too long.
+func ahead(clock, of func() time.Duration) time.Duration {
+	const noise = time.Millisecond
+	for {
+		before := of()
+		at := clock()
+		if of()-before < noise {
+			return max(at-before, 0).Truncate(noise)
+		}
+	}
+}
+
+// clockTime is 0 of a clock that this kernel does not have.
+func clockTime(clock int32) time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(clock, &t) != nil {
 		return 0
 	}
-	// The two are read one after the other; differences below that are noise.
-	return time.Duration(with.Nano() - without.Nano()).Truncate(time.Millisecond)
+	return time.Duration(t.Nano())
 }
