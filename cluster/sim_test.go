@@ -47,12 +47,14 @@ func TestSeeds(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 5) // one goroutine: the race detector has nothing to find in more
 	}
+	var sum tally
 	for i := range uint64(n) {
 		seed := *first + i
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { runSeed(t, seed) }) {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { sum.add(runSeed(t, seed)) }) {
 			return
 		}
 	}
+	t.Logf("%d seeds: %v", n, sum)
 }
 
 // Seeds that found something once, and what.
@@ -71,14 +73,13 @@ func TestSeedsThatFoundSomething(t *testing.T) {
 
 // The same seed makes the same world, or a failure could not be looked into.
 func TestSeedRepeats(t *testing.T) {
-	if a, b := runSeed(t, 4711), runSeed(t, 4711); a != b {
-		t.Fatalf("two stories from one seed: %x and %x", a, b)
+	if a, b := runSeed(t, 4711), runSeed(t, 4711); a.story.Sum64() != b.story.Sum64() {
+		t.Fatal("two stories from one seed")
 	}
 }
 
-// runSeed runs one world from its beginning to a quiet end, and returns a hash
-// of its story.
-func runSeed(t *testing.T, seed uint64) uint64 {
+// runSeed runs one world from its beginning to a quiet end.
+func runSeed(t *testing.T, seed uint64) *world {
 	cryptotest.SetGlobalRandom(t, seed) // raft's dice
 	w := newWorld(t, seed)
 	w.begin([]int{1, 3, 3, 3, 5}[w.rng.IntN(5)], chooseFaults(w))
@@ -91,8 +92,10 @@ func runSeed(t *testing.T, seed uint64) uint64 {
 		w.history.audit.fedUp(m.life)
 	}
 	w.compareDisks()
+	w.outside.verdict()
 	w.say("end: %d entries, %v", w.history.last(), w.now)
-	return w.story.Sum64()
+	t.Logf("seed %d: %v", seed, new(tally).add(w))
+	return w
 }
 
 const (
@@ -115,11 +118,13 @@ type world struct {
 	disks   struct{ slow bool }
 	faults  faults
 	history *history
+	outside *outside
 	fences  map[string]uint64 // by lock: the last that somebody believed in
 	calm    bool              // the programs wind up
 	limits  map[string]uint32 // of semaphores, as programs take them for agreed
 	swapped map[string]bool   // key@index: was changed by a comparison with this
 	writes  int
+	crashes int
 	traffic traffic
 	script  func(*program)      // what programs do instead of what they else would
 	passing func(time.Duration) // sees the time go by
@@ -132,9 +137,9 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
 	w.traffic.messages = make(map[raftpb.MessageType]int)
-	w.limits = map[string]uint32{"sem-0": 3, resizable: 5, "sem-kept": 2}
+	w.limits = semaphoreLimits()
 	w.swapped = make(map[string]bool)
-	w.history = newHistory(w)
+	w.history, w.outside = newHistory(w), newOutside(w)
 	return w
 }
 
