@@ -28,3 +28,17 @@ func TestAWatchShowsEachChangeOfAnEntry(t *testing.T) {
 		t.Fatalf("saw %q, want %q; %v", seen, want, err)
 	}
 }
+
+// Changes that a snapshot stands for are not remembered. Who would have to see
+// them is told so.
+func TestASnapshotCompactsWatches(t *testing.T) {
+	n := alone(t)
+	k, ctx := n.KV(), within(t, 20*time.Second)
+	before := mustPut(t, k, "a", "1")
+	mustPut(t, k, "a", "2")
+	if err := n.member.Look(ctx, n.feeds.restored); err != nil {
+		t.Fatal(err)
+	}
+	_, err := collect(ctx, k, "", before.ModifyIndex, "none")
+	wantError(t, err, ErrCompacted)
+}

@@ -66,6 +66,13 @@ func machineBugs() []bug {
 		new:  "		m.handOn(s, s.delayAfter(how))\n	}\n",
 		test: script("together"),
 	}, {
+		name: "gone-process-granted",
+		what: "what a session held goes to a process that is forgotten at the same moment (a bug we had)",
+		file: "internal/machine/clock.go",
+		old:  "	for _, inc := range silent {\n		shortened = append(shortened, m.dropPlaces(inc)...)\n	}\n",
+		new:  "",
+		test: script("gone"),
+	}, {
 		name: "waiter-outlives-session",
 		what: "the queue places of a session that ends stay",
 		file: "internal/machine/ending.go",
