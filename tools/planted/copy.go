@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// copyRepository copies what git knows of, as it is in the working tree. One copy
+// copyRepository copies the working tree, but for what git ignores. One copy
 // serves all bugs, so that what none of them touches is built once, and nobody
 // who goes on working in the tree is in the way.
 func copyRepository(to string) error {
@@ -19,7 +19,7 @@ func copyRepository(to string) error {
 		return err
 	}
 	root = strings.TrimSpace(root)
-	files, err := git(root, "ls-files", "-z")
+	files, err := git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
 		return err
 	}

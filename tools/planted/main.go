@@ -10,8 +10,8 @@
 //	go -C tools run ./planted -list       what there is
 //	go -C tools run ./planted -only vote-not-synced
 //
-// The copy holds what git knows of, as it is in the working tree: a new test
-// counts once it was added. The exit status is 1 unless all were killed.
+// The copy is of the working tree as it is, with what is not committed yet. The
+// exit status is 1 unless all were killed.
 package main
 
 import (
