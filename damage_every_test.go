@@ -94,7 +94,7 @@ func damages(bytes, before []byte) []damage {
 	if before != nil && !slices.Equal(before, bytes) {
 		all = append(all, damage{"as it was earlier", before})
 	}
-	const places = 24
+	const places = 16
 	for i := range places {
 		at := len(bytes) * i / places
 		if at == len(bytes) || i > 0 && at == len(bytes)*(i-1)/places {
@@ -106,8 +106,11 @@ func damages(bytes, before []byte) []damage {
 			damage{fmt.Sprintf("bit flipped at %d of %d", at, len(bytes)), flipped},
 			damage{fmt.Sprintf("cut off at %d of %d", at, len(bytes)), bytes[:at:at]})
 		for _, block := range []int{16, 512, 4096} {
-			zeroed := slices.Clone(bytes)
 			from := at / block * block
+			if i > 0 && len(bytes)*(i-1)/places/block*block == from {
+				continue // has been
+			}
+			zeroed := slices.Clone(bytes)
 			clear(zeroed[from:min(from+block, len(zeroed))])
 			all = append(all, damage{fmt.Sprintf("zeroed from %d to %d of %d", from, from+block, len(bytes)), zeroed})
 		}
@@ -130,12 +133,15 @@ func TestDamageToEachFile(t *testing.T) {
 				disk := later.with(name, d.bytes).disk(t)
 				for attempt := range 2 {
 					got, err := heldOn(t, disk)
+					if err == nil && got == acknowledged {
+						break
+					}
 					switch {
 					case err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, storage.ErrNewer) && !errors.Is(err, storage.ErrForeign):
 						t.Errorf("%s, attempt %d: %v", d.how, attempt, err)
-					case err == nil && got != acknowledged:
+					case err == nil:
 						t.Errorf("%s, attempt %d: started with\n%s\nwant\n%s", d.how, attempt, got, acknowledged)
-					case err != nil && attempt == 0:
+					case attempt == 0:
 						refused++
 					}
 				}
