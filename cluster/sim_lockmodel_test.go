@@ -250,7 +250,7 @@ func (op *operation) names() (wire.Space, string) {
 
 func (op *operation) ineffective() bool {
 	switch op.reply.GetCode() {
-	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_WITHDRAWN:
+	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
 		return true
 	}
 	return op.undone

@@ -137,6 +137,8 @@ func (o *outside) replied(op *operation, t wire.Ticket, r *wire.Reply, more, gue
 	op.reply, op.guessed = r, guessed
 	ended := r.GetCode() == wire.Code_SESSION_EXPIRED
 	switch s := op.session; {
+	case r.GetCode() == wire.Code_UNKNOWN_INCARNATION: // it may have been done, and the outcome was lost
+		op.reply = nil
 	case guessed && r.GetCode() != wire.Code_OK:
 		op.reply, op.returned, op.returnedAt = nil, never, forever
 	case s != nil && ended:
