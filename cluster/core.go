@@ -134,7 +134,7 @@ func newCore(cfg coreConfig) (*core, error) {
 	}
 	c.term, c.conf = hard.GetTerm(), conf
 	c.tickets.gated = true
-	c.node, err = raft.NewRawNode(&raft.Config{
+	c.node, err = newRawNode(&raft.Config{
 		ID:                        cfg.id,
 		ElectionTick:              cfg.electionTicks,
 		HeartbeatTick:             1,
