@@ -37,6 +37,7 @@ type Node struct {
 	opening  *ownOpening          // guarded by mu; of the node's own
 	installs uint64               // guarded by mu; states that have replaced what was applied here
 	closing  bool                 // guarded by mu
+	leaving  context.CancelFunc   // guarded by mu; ends a Leave that is under way
 
 	closeOnce sync.Once
 	routines  sync.WaitGroup
@@ -147,6 +148,14 @@ func (n *Node) register(ctx context.Context) error {
 		reply, err = n.exec(ctx, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
 	}
 	switch {
+	case err == nil && reply.GetCode() == wire.Code_LEFT:
+		// This member has left, and not heard yet that it is out. Its vote may
+		// be needed for that, so it stays until then.
+		select {
+		case <-n.member.Done():
+		case <-ctx.Done():
+		}
+		return refusal(reply)
 	case err == nil:
 		return refusal(reply)
 	case ctx.Err() != nil:
@@ -226,6 +235,8 @@ func (n *Node) watch() {
 // once, and by many.
 // It returns nil, or the context's error when the farewell was cut short.
 func (n *Node) Close(ctx context.Context) error {
+	// ctx bounds the farewell, also that of a Leave that is under way.
+	defer context.AfterFunc(ctx, n.hurry)()
 	var err error
 	n.stop(func() { err = n.farewell(ctx) })
 	return fault("close", n.cfg.Dir, err)

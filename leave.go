@@ -2,8 +2,8 @@ package conclave
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -17,47 +17,83 @@ import (
 //
 // It blocks until the group has taken the member out, or ctx ends; give ctx
 // enough time for a change of leader. Whatever it returns, the node is closed
-// then, as by Close, but for the first of these errors.
+// then, as by Close, but for the first two of these errors.
 //
-// Errors: ErrInvalid for the only voter of a group, which cannot leave it: nothing
-// was done, and the node runs on. ErrClosed: the node is closed or being closed.
-// ErrUnavailable or ErrUnknown, with ctx's error: the member may still belong to
-// the group. Open it again with its directory: it is told if it has left, and
-// otherwise can Leave once more.
+// Errors: ErrInvalid for the only voter of a group, which cannot leave it, and
+// ErrUnavailable if those who stay would not have a majority now: nothing was
+// done, and the node runs on. ErrClosed: the node is closed or being closed.
+// ErrUnknown, with ctx's error: the member may still belong to the group, and
+// count in its majority. Open it again with its directory: if it has left, Open
+// stays until the group has taken it out, and says so with ErrInvalid; if not, it
+// can Leave once more.
 func (n *Node) Leave(ctx context.Context) error {
 	err := n.usable()
-	if err == nil && n.member.OnlyVoter() {
-		err = fmt.Errorf("%w: %w, and cannot leave it", ErrInvalid, cluster.ErrOnlyVoter)
+	if err == nil {
+		err = ours(n.member.MayRetire())
 	}
 	if err != nil {
 		return fault("leave", n.cfg.Dir, err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	err = ErrClosed // unless this call is the one that closes
-	n.stop(func() { err = n.retire(ctx) })
+	n.stop(func() { err = n.retire(ctx, cancel) })
 	return fault("leave", n.cfg.Dir, err)
 }
 
-func (n *Node) retire(ctx context.Context) error {
+func (n *Node) retire(ctx context.Context, cancel context.CancelFunc) error {
+	n.mu.Lock()
+	n.leaving = cancel
+	n.mu.Unlock()
 	n.endSessions(ErrClosed)
 	err := n.member.Retire(ctx, n.tellLeft)
 	n.renewal.stop()
-	n.member.Leave()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && !errors.Is(err, ErrUnavailable):
-		return because(ErrUnknown, ctx)
+	if err != nil && ctx.Err() != nil {
+		err = because(ErrUnknown, ctx)
 	}
-	return ours(err)
+	if err != nil {
+		_ = n.farewell(ctx) // what can be given back is
+		return ours(err)
+	}
+	n.member.Leave()
+	return nil
 }
 
-// tellLeft makes it a fact that this member has left. A group that does not know
-// this process when the command comes may have heard it before; the membership
-// will show.
+// hurry ends a Leave that is under way: a Close does not want to wait for it any
+// longer.
+func (n *Node) hurry() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leaving != nil {
+		n.leaving()
+	}
+}
+
+// tellLeft makes it a fact that this member has left.
 func (n *Node) tellLeft(ctx context.Context) error {
-	reply, err := n.send(ctx, &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{}}}, forget)
-	if err != nil || (answer{reply: reply}).unregistered() {
+	answered := make(chan answer, 1)
+	n.pursue(&wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{}}}, func(a answer) { answered <- a })
+	select {
+	case a := <-answered:
+		if a.err == nil && a.unregistered() {
+			return n.knownToHaveLeft(ctx)
+		}
+		return a.fault()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// knownToHaveLeft looks why the group does not know this process: because it has
+// left, as a command that came twice finds out, or because it was forgotten
+// before.
+func (n *Node) knownToHaveLeft(ctx context.Context) error {
+	var left []uint64
+	if err := n.member.Read(ctx, func(m cluster.Machine) { left = m.Left() }); err != nil {
 		return err
 	}
-	return refusal(reply)
+	if !slices.Contains(left, uint64(n.id)) {
+		return fmt.Errorf("%w: the group had forgotten this process; open the member again, and leave", ErrUnavailable)
+	}
+	return nil
 }

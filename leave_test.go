@@ -2,6 +2,7 @@ package conclave
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -45,6 +46,97 @@ func TestLeave(t *testing.T) {
 	g.start(last)
 	mustLock(t, g.nodes[last].FencedLock("alone"))
 	g.wantMembers(t, 1)
+}
+
+// A member that would take the majority along with it does not leave, and runs on.
+func TestLeaveNeedsAMajorityToStay(t *testing.T) {
+	g := group(t, 3, nil)
+	leader := g.leader()
+	g.kill((leader + 1) % 3)
+	n := g.nodes[(leader+2)%3]
+	mustLock(t, n.FencedLock("x")) // the connection to the dead one has broken, or that would take a while
+	err := n.Leave(within(t, 20*time.Second))
+	wantError(t, err, ErrUnavailable)
+	mustLock(t, n.FencedLock("y"))
+	g.start((leader + 1) % 3)
+	g.leave(t, (leader+2)%3)
+	g.wantMembers(t, 2)
+}
+
+// A member that is stopped after it has left, and before it has heard that it is
+// out, is told when it is opened again; with two voters its vote is needed for
+// that first.
+func TestLeaveInterrupted(t *testing.T) {
+	for _, members := range []int{2, 3} {
+		g := group(t, members, nil)
+		x := (g.leader() + 1) % members
+		if err := g.nodes[x].tellLeft(within(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		g.kill(x)
+		c := g.configs[x]
+		for range 2 {
+			_, err := open(within(t, 20*time.Second), &c, g.harness[x])
+			wantError(t, err, ErrInvalid)
+		}
+		g.wantMembers(t, members-1)
+		mustLock(t, g.nodes[g.leader()].FencedLock("x"))
+	}
+}
+
+// All want to leave at once: not all can, and who stays goes on.
+func TestAllLeave(t *testing.T) {
+	g := group(t, 3, nil)
+	g.leader()
+	ctx := within(t, 3*time.Second)
+	var left sync.WaitGroup
+	outcomes := make([]error, 3)
+	for i, n := range g.nodes {
+		left.Go(func() { outcomes[i] = n.Leave(ctx) })
+	}
+	left.Wait()
+	stayed := 0
+	for i, err := range outcomes {
+		t.Log(i, err)
+		if err == nil {
+			g.nodes[i] = nil
+		} else {
+			stayed++
+		}
+	}
+	if stayed == 0 {
+		t.Fatal("nobody is left")
+	}
+}
+
+// Close does not wait for a Leave longer than its own context says.
+func TestCloseHurriesLeave(t *testing.T) {
+	g := group(t, 2, nil)
+	leader := g.leader()
+	n := g.nodes[leader]
+	began := make(chan struct{})
+	left := make(chan error, 1)
+	n.member.Transfer(t.Context(), 0)
+	go func() {
+		close(began)
+		left <- n.Leave(t.Context())
+	}()
+	<-began
+	n.Close(expired)
+	if err := <-left; err != nil {
+		wantOneOf(t, err, ErrUnknown, ErrClosed, ErrUnavailable)
+	}
+	g.nodes[leader] = nil
+}
+
+func wantOneOf(t *testing.T, err error, wanted ...error) {
+	t.Helper()
+	for _, want := range wanted {
+		if errors.Is(err, want) {
+			return
+		}
+	}
+	t.Errorf("%v is none of %v", err, wanted)
 }
 
 // leave lets a member leave, and wants its directory to be refused.

@@ -21,12 +21,10 @@ func (m *Member) Submit(command []byte, call Call, urgent bool) {
 }
 
 // Cancel asks to take a command back that nobody has been handed yet. The call
-// is told what came of it.
+// is told what came of it; when the member stops, it hears of that as a call
+// that was submitted, and not once more.
 func (m *Member) Cancel(call Call) {
-	m.mailbox.post(event{
-		run:  func(c *core) { c.cancel(call) },
-		lost: func() { call.Fail(m.stopped()) },
-	})
+	m.mailbox.post(event{run: func(c *core) { c.cancel(call) }})
 }
 
 // Read runs run on the loop's goroutine, at a state at least as new as all that

@@ -79,6 +79,7 @@ type effects struct {
 	restored  bool // a snapshot has replaced the state
 
 	membership bool     // it has changed
+	deposed    bool     // by the change: we led, and are no member any more
 	parted     []uint64 // whose connections are to be closed
 }
 

@@ -85,8 +85,7 @@ type Member struct {
 	forming  forming
 	first    bool // the first founder of a group that has just been formed
 
-	removed     chan struct{} // closed when this member is not in the membership any more
-	removedOnce sync.Once
+	removal removal
 
 	// Owned by the loop's goroutine.
 	core   *core
@@ -117,9 +116,9 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		log:     cfg.Logger,
 		inbound: make(chan func(*core), 256),
 		done:    make(chan struct{}),
-		removed: make(chan struct{}),
 		began:   time.Now(),
 	}
+	m.removal.done = make(chan struct{})
 	m.forming.woken = make(chan struct{}, 1)
 	m.mailbox.signal = make(chan struct{}, 1)
 	m.lifetime, m.end = context.WithCancelCause(context.Background())

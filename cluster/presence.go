@@ -31,6 +31,8 @@ func (m *Member) openPort() error {
 		Handler:    m,
 		Logger:     m.log,
 		Member:     m.members.has,
+		Left:       m.hasLeft,
+		ToldLeft:   m.gone,
 		Boots:      m.book.boots(),
 		BootRaised: m.book.raised,
 		Timing:     m.cfg.Harness.timing(),

@@ -1,15 +1,10 @@
 package cluster
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // How a member leaves the group for good. That it has left is a fact of the
@@ -33,6 +28,7 @@ func (c *core) remove() {
 	for _, id := range c.machine.Left() {
 		switch {
 		case !slices.Contains(c.conf.GetVoters(), id) && !slices.Contains(c.conf.GetLearners(), id):
+		case id != c.id && !c.survives(id):
 		case id != c.id:
 			c.proposeRemoval(id)
 			return
@@ -56,11 +52,36 @@ func (c *core) proposeRemoval(id uint64) {
 	c.removing = true
 }
 
+// survives says whether those who stay can decide without the member: whether
+// most of the voters that are left have been heard of lately. raft forgets once
+// in each election timeout whom it has heard, so a no is only for now.
+func (c *core) survives(leaver uint64) bool {
+	if !slices.Contains(c.conf.GetVoters(), leaver) {
+		return true
+	}
+	active, left := 0, 0
+	progress := c.node.Status().Progress
+	for _, id := range c.conf.GetVoters() {
+		if id == leaver {
+			continue
+		}
+		left++
+		if id == c.id || progress[id].RecentActive {
+			active++
+		}
+	}
+	return active > left/2
+}
+
 // membership takes note of another membership.
 func (c *core) membership(conf *raftpb.ConfState) {
 	for _, id := range slices.Concat(c.conf.GetVoters(), c.conf.GetLearners()) {
-		if !slices.Contains(conf.GetVoters(), id) && !slices.Contains(conf.GetLearners(), id) {
-			c.parting = append(c.parting, parting{id, c.ticks})
+		if slices.Contains(conf.GetVoters(), id) || slices.Contains(conf.GetLearners(), id) {
+			continue
+		}
+		c.parting = append(c.parting, parting{id, c.ticks})
+		if id == c.id && c.role.RaftState == raft.StateLeader {
+			c.out.deposed = true
 		}
 	}
 	c.conf, c.removing = conf, false
@@ -72,63 +93,5 @@ func (c *core) part() {
 	for len(c.parting) > 0 && c.ticks >= c.parting[0].since+uint64(c.electionTicks) {
 		c.out.parted = append(c.out.parted, c.parting[0].member)
 		c.parting = c.parting[1:]
-	}
-}
-
-// ErrOnlyVoter says that a group would have nobody left to decide.
-var ErrOnlyVoter = errors.New("this is the only voter of the group")
-
-// OnlyVoter reports whether this member is the only one that votes.
-func (m *Member) OnlyVoter() bool {
-	voters := m.status.Load().conf.GetVoters()
-	return len(voters) == 1 && voters[0] == m.identity.member
-}
-
-// Retire takes this member out of the group for good: leave is the command by
-// which the machine notes that. It blocks until this member has seen that it is
-// not in the membership any more, or ctx ends; and then the directory is marked,
-// so that nobody opens it again.
-func (m *Member) Retire(ctx context.Context, leave func(context.Context) error) error {
-	if m.OnlyVoter() {
-		return ErrOnlyVoter
-	}
-	if err := m.Transfer(ctx, 0); err != nil && !errors.Is(err, ErrNotLeader) {
-		return err
-	}
-	if err := leave(ctx); err != nil {
-		return err
-	}
-	select {
-	case <-m.removed:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-m.done:
-		return m.stopped()
-	}
-	return m.markLeft()
-}
-
-func (m *Member) markLeft() error {
-	return m.identity.save(func(r *wire.Identity) { r.Left = true })
-}
-
-// retired is for a member that was stopped between leaving and noting it.
-func (m *Member) retired() error {
-	if err := m.markLeft(); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: start with an empty directory, as a new member", ErrLeft)
-}
-
-// regroup acts on another membership, on the loop's goroutine.
-func (m *Member) regroup(out effects) {
-	if out.membership {
-		m.meet(m.core.conf)
-		if !m.members.has(m.identity.member) {
-			m.removedOnce.Do(func() { close(m.removed) })
-		}
-	}
-	for _, id := range out.parted {
-		m.port.RemovePeer(id)
 	}
 }

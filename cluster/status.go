@@ -21,6 +21,7 @@ type Status struct {
 	Installed            uint64 // snapshots since the start
 
 	conf *raftpb.ConfState
+	left []uint64
 }
 
 // Peer is a member of the group as this one sees it.
@@ -39,6 +40,7 @@ func (m *Member) publish() {
 		Commit: c.node.BasicStatus().GetCommit(), Applied: c.applied,
 		Installed: c.installs,
 		conf:      c.conf,
+		left:      c.machine.Left(),
 	})
 }
 

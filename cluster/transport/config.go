@@ -59,6 +59,11 @@ type Config struct {
 	// nil: those of the members in the address book. It must not block, and say
 	// yes to a bounded number of members only: their boots are remembered.
 	Member func(member uint64) bool
+	// Left reports whether the member has left the group for good, so that one
+	// that did not hear of it can be told; ToldLeft is what a peer tells this
+	// member. Neither may block; nil: nobody leaves.
+	Left     func(member uint64) bool
+	ToldLeft func()
 	// Boots are the highest boot counters known of other members. BootRaised
 	// is told of each higher one before the connection that brought it is
 	// accepted, one call at a time; it must not call the transport.

@@ -47,6 +47,7 @@ const (
 	ReasonClone     Reason = "copied data directory"
 	ReasonRollback  Reason = "rolled-back data directory"
 	ReasonStranger  Reason = "not a member"
+	ReasonLeft      Reason = "not a member any more"
 	ReasonBusy      Reason = "too many connections"
 	ReasonKind      Reason = "unknown kind of connection"
 	ReasonOther     Reason = "refused"
@@ -74,7 +75,7 @@ func parseRefusal(addr, text string) *RefusedError {
 	reason, detail, ok := strings.Cut(text, ": ")
 	switch r := Reason(reason); r {
 	case ReasonMalformed, ReasonProtocol, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonSelf,
-		ReasonClone, ReasonRollback, ReasonStranger, ReasonBusy, ReasonKind:
+		ReasonClone, ReasonRollback, ReasonStranger, ReasonLeft, ReasonBusy, ReasonKind:
 		if ok {
 			return &RefusedError{Addr: addr, Reason: r, Detail: detail}
 		}

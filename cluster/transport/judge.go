@@ -44,6 +44,8 @@ func (t *Transport) judge(id *Identity, h *hello, kind wire.Kind, known bool) *R
 		return &RefusedError{Reason: ReasonCluster, Detail: fmt.Sprintf("one member belongs to cluster %v, the other to %v", h.Cluster, id.Cluster)}
 	case ordered && !same:
 		return &RefusedError{Reason: ReasonNoCluster, Detail: "one of the two members belongs to no cluster yet"}
+	case ordered && !known && t.cfg.Left != nil && t.cfg.Left(h.Member):
+		return &RefusedError{Reason: ReasonLeft, Detail: fmt.Sprintf("member %x has left the group for good", h.Member)}
 	case ordered && !known:
 		return &RefusedError{Reason: ReasonStranger, Detail: fmt.Sprintf("member %x is not known here, or was removed", h.Member)}
 	case known && same:

@@ -141,6 +141,9 @@ func (p *peer) fail(err error) {
 	}
 	log := p.t.log().With("peer", fmt.Sprintf("%x", p.member), "addr", addr)
 	var refused *RefusedError
+	if errors.As(err, &refused) && !refused.Here && refused.Reason == ReasonLeft && p.t.cfg.ToldLeft != nil {
+		p.t.cfg.ToldLeft()
+	}
 	switch {
 	case err == nil:
 		log.Info("connected")

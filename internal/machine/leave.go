@@ -28,10 +28,10 @@ func (m *Machine) leave(inc *incarnation) *wire.Reply {
 func (m *Machine) goes(k *memory) {
 	k.left = true
 	i, _ := slices.BinarySearch(m.left, k.member)
-	m.left = slices.Insert(m.left, i, k.member)
+	m.left = slices.Insert(slices.Clone(m.left), i, k.member)
 }
 
-// Left returns the members that have left for good, ascending. It is not to be
+// Left returns the members that have left for good, ascending. It is never
 // changed.
 func (m *Machine) Left() []uint64 { return m.left }
 

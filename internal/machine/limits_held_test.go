@@ -228,8 +228,8 @@ func TestCandidateLimits(t *testing.T) {
 	d.line(wire.Code_TOO_LARGE, "lock f s/1 election value=ab")
 	d.line(wire.Code_TOO_LARGE, "lock e s/3 election value=ab wait")
 	d.line(wire.Code_OK, "lock f s/1 election value=a")
-	d.line(wire.Code_OK, "unlock f s/1 fence=2")
-	d.line(wire.Code_OK, "unlock e s/1 fence=1")
+	d.line(wire.Code_OK, "unlock f s/1 fence=2 election")
+	d.line(wire.Code_OK, "unlock e s/1 fence=1 election")
 	d.line(wire.Code_OK, "lock f s/1 election value=abcd")
 	if n := d.m.candidates - (MaxCandidates - 8); n != 8 {
 		t.Errorf("%d bytes are counted", n)
