@@ -29,7 +29,7 @@ func diskBugs() []bug {
 		file: "raftlog/write.go",
 		old:  "	w.applied = a\n",
 		new:  "	w.applied = a\n	if !w.sync {\n		return nil\n	}\n",
-		test: test{"./raftlog", "TestALogIsFoundAgainAsItWas", nil},
+		test: test{"./raftlog", "TestPowerCutAnywhere", nil},
 	}, {
 		name: "snapshot-not-synced",
 		what: "the switch to a snapshot is not durable",
@@ -64,7 +64,7 @@ func diskBugs() []bug {
 		file: "storage/work.go",
 		old:  "	err := fn(s.db)\n	if s.guard.error() != nil {\n		return\n	}\n",
 		new:  "	err := fn(s.db)\n",
-		test: test{"./raftlog", "TestADyingDisk", nil},
+		test: test{"./storage", "TestNoResultIsTrustedAfterAFailure", nil},
 	}, {
 		name: "boot-not-counted",
 		what: "a start of the member does not raise its boot counter",
