@@ -199,6 +199,12 @@ func (a *acquisition) Recheck(state cluster.Machine, t wire.Ticket) *wire.Reply 
 	case found.Held:
 		return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
 	}
+	m := state.(*machine.Machine)
+	if v, ok := m.Session(a.session.id); ok && v.Incarnation == t.Incarnation && space == wire.Space_SEMAPHORE {
+		// Nothing else sends a waiter of a live session away.
+		resized, _ := m.Semaphore(name)
+		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: resized.Limit}
+	}
 	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
 }
 

@@ -15,6 +15,9 @@ import (
 // the session may have been bound to this process all the same; AttachSession
 // returns it then when it is called again.
 //
+// The session is there to be taken over if it was opened with NoChecks, or its
+// checks have not ended it: gossip, the default, ends it soon after its process.
+//
 // What the session held stays held: nobody else can have it. To use it, do what
 // the earlier process did. The first Lock or TryLock of a lock, Campaign in an
 // election, or Acquire of as many permits, takes over what the session holds, at

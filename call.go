@@ -2,6 +2,7 @@ package conclave
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,9 +34,16 @@ func (a answer) fault() error {
 }
 
 // unregistered reports that the group had forgotten this process when the
-// command came. It had no effect, and whatever is sent next goes out under a new
+// command came. It had no effect then; but if it came before that once, and its
+// outcome was lost, it had one. Whatever is sent next goes out under a new
 // registration.
 func (a answer) unregistered() bool { return a.reply.GetCode() == wire.Code_UNKNOWN_INCARNATION }
+
+// forgotten reports that the group had forgotten this process, before or after
+// the command came.
+func (a answer) forgotten() bool {
+	return errors.Is(a.err, cluster.ErrForgotten) || a.err == nil && a.unregistered()
+}
 
 func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
@@ -58,7 +66,7 @@ func (n *Node) pursue(cmd *wire.Command, on func(answer)) {
 // forget is for commands whose outcome nobody needs.
 func forget(answer) {}
 
-// exec sends a command and waits for its outcome. When ctx ends before anybody
+// exec sends a command that may be carried out twice, and waits for its outcome. When ctx ends before anybody
 // could be handed the command, it has no effect: ErrUnavailable. When it ends
 // later, it may have one: ErrUnknown.
 func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {

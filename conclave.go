@@ -222,8 +222,9 @@ func (n *Node) watch() {
 
 // Close takes leave and stops the node. It closes the node's sessions, so that
 // what they hold is handed on at once, and hands leadership over if this member
-// has it. Sessions with NoTTL live on in the group with all that they hold, for
-// AttachSession or CloseSession; they end only here. ctx bounds this farewell;
+// has it. Sessions with NoTTL end only here and live on in the group with all that
+// they hold, for AttachSession or CloseSession, unless one of their checks ends
+// them: gossip, which they have unless NoChecks was given, knows of the farewell. ctx bounds this farewell;
 // with a ctx that has ended there is none, and the group finds out as if the
 // process had crashed. Without a majority there is nobody to take leave of, so
 // the farewell also ends after three election timeouts, and at once when the

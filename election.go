@@ -117,7 +117,10 @@ func (e *Election) proclaim(ctx context.Context, value []byte) error {
 	reply, err := l.node.exec(guarded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
 		Name: l.name, Session: h.session.id[:], Handle: l.handle, Fence: uint64(h.fence), Value: value,
 	}}})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() == nil && guarded.Err() != nil:
+		return ErrLockOwnershipLost
+	case err != nil:
 		return err
 	}
 	err = refusal(reply)
@@ -190,7 +193,9 @@ func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Cont
 			lost = err == nil || errors.Is(err, ErrLockOwnershipLost) || told && errors.Is(err, context.Canceled)
 			return
 		}
-		err = errors.Join(err, resigned)
+		if !errors.Is(resigned, ErrNotHeld) { // or lead has resigned itself
+			err = errors.Join(err, resigned)
+		}
 	}()
 	return false, lead(guarded, f)
 }

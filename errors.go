@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -65,7 +66,9 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-// Error says what was being done to what, and what was the matter.
+// Error says what was being done to what, and what was the matter. A context
+// that had ended before the call is passed on alone, with neither ErrUnavailable
+// nor ErrUnknown: nobody was asked.
 type Error struct {
 	Op   string // "lock", "open", ...
 	Name string // of the lock, session, key, directory, ...; may be empty
@@ -76,7 +79,15 @@ func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("conclave: %s: %v", e.Op, e.Err)
 	}
-	return fmt.Sprintf("conclave: %s %q: %v", e.Op, e.Name, e.Err)
+	return fmt.Sprintf("conclave: %s %s: %v", e.Op, quote(e.Name), e.Err)
+}
+
+// quote keeps a name that is far over its limit out of logs.
+func quote(name string) string {
+	if len(name) > 2*machine.MaxName {
+		return fmt.Sprintf("%q... (%d bytes)", name[:64], len(name))
+	}
+	return strconv.Quote(name)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

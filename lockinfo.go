@@ -13,7 +13,7 @@ import (
 type LockInfo struct {
 	Name    string
 	Held    bool
-	Session SessionID // of the holder, like Node, Holds and Fence
+	Session SessionID // of the holder, like Node, Holds and Fence; zero if nobody holds it
 	Node    MemberID
 	Holds   int
 	Fence   Fence

@@ -20,7 +20,8 @@ type SessionConfig struct {
 	// Name is for people: at most 512 bytes. Sessions may share one. Default: none.
 	Name string
 	// TTL is how long the session outlives its last renewal, at least: 1 s to
-	// 24 h, or NoTTL. Default 10 s. With less than two election timeouts a change
+	// 24 h, or NoTTL, which goes with NoChecks if the session is to outlive its
+	// process. Default 10 s. With less than two election timeouts a change
 	// of leader may end it.
 	TTL time.Duration
 	// LockDelay is how long nobody else can have what the session held after it
@@ -33,16 +34,17 @@ type SessionConfig struct {
 	// Checks are names of checks of this member, at most 16. The session ends at
 	// once when one of them becomes critical or is deregistered. Default, for
 	// nil: the built-in "gossip", which is critical while the others believe that
-	// this process is dead. NoChecks is safer: a mistake of gossip then ends
-	// nothing.
+	// this process is dead, or know that it was closed. NoChecks is safer: a
+	// mistake of gossip then ends nothing.
 	Checks []string
 }
 
 const (
-	// NoTTL is the TTL of a session that never ends by time, and outlives its
-	// process with all that it holds: Node.Close, a crash and a restart let it
-	// live. It ends with Session.Close, with Node.CloseSession, or with one of
-	// its checks; another process takes it over with Node.AttachSession. A
+	// NoTTL is the TTL of a session that never ends by time. With NoChecks it
+	// outlives its process with all that it holds: Node.Close, a crash and a
+	// restart let it live. It ends with Session.Close, with Node.CloseSession and
+	// Node.Leave, or with one of its checks, and the check that a session has by
+	// default, gossip, becomes critical soon after its process is gone. Another process takes it over with Node.AttachSession. A
 	// process that is cut off goes on believing in such a session for as long as
 	// it is cut off.
 	NoTTL time.Duration = -1
@@ -230,6 +232,7 @@ func (o *opening) answered(a answer) (*Session, error) {
 		o.discard()
 		return nil, errOpenAgain
 	case a.err == nil && a.unregistered():
+		o.discard() // an earlier sending may have opened it
 		return nil, errOpenAgain
 	case a.fault() != nil:
 		return nil, a.fault()
@@ -254,5 +257,12 @@ func (o *opening) overtaken() bool {
 	return o.node.installs != o.installs
 }
 
-// discard closes a session that nobody here has seen.
-func (o *opening) discard() { o.node.pursue(closeCommand(o.id, true), forget) }
+// discard closes a session that nobody here has seen. One without TTL would live
+// for ever, so a group that has forgotten this process meanwhile is told again.
+func (o *opening) discard() {
+	o.node.pursue(closeCommand(o.id, true), func(a answer) {
+		if o.cfg.TTL == NoTTL && a.forgotten() && o.node.usable() == nil {
+			o.discard()
+		}
+	})
+}

@@ -246,11 +246,14 @@ func (s *Session) close(ctx context.Context) error {
 func (s *Session) tellClosed() {
 	s.node.pursue(closeCommand(s.id, true), func(a answer) {
 		err := a.fault()
-		if s.ttl == NoTTL && s.node.usable() == nil && (a.unregistered() || errors.Is(a.err, cluster.ErrForgotten)) {
+		if s.ttl == NoTTL && a.forgotten() && s.node.usable() == nil {
 			s.tellClosed()
 			return
 		}
-		if !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten) {
+		switch {
+		case errors.Is(err, ErrLocked): // another process has attached it meanwhile
+			s.closing.err = fmt.Errorf("%w: %w", ErrSessionExpired, errParted)
+		case !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten):
 			s.closing.err = err
 		}
 		close(s.closing.told)
