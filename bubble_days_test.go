@@ -38,7 +38,7 @@ const (
 func TestBubbleDays(t *testing.T) {
 	hours := 100
 	if testing.Short() {
-		hours = 12
+		hours = 6
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // half of the time goes to collecting otherwise
 	inBubble(t, 3, func(c *Config, h *cluster.Harness) {
