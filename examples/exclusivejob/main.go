@@ -27,6 +27,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -87,6 +88,9 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-store is missing: say where the job is to write; %w", errUsage)
 	case o.every <= 0 || o.takes <= 0:
 		return o, fmt.Errorf("-every is %v and -takes is %v; both have to be more than nothing; %w", o.every, o.takes, errUsage)
+	}
+	if _, err := os.Stat(filepath.Dir(o.store)); err != nil {
+		return o, fmt.Errorf("-store: %w; %w", err, errUsage)
 	}
 	return o, nil // the rest is for Open to judge, which finds all faults at once
 }

@@ -77,6 +77,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-dir is missing: say where this member is to keep its data; %w", errUsage)
 	case o.cfg.Name == "":
 		return o, fmt.Errorf("-name is missing: say what the others are to see when this one leads; %w", errUsage)
+	case o.election == "":
+		return o, fmt.Errorf("-election is empty: say what they are to lead; %w", errUsage)
 	case o.tick <= 0:
 		return o, fmt.Errorf("-tick is %v; it has to be more than nothing; %w", o.tick, errUsage)
 	}

@@ -85,6 +85,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-dir is missing: say where this member is to keep its data; %w", errUsage)
 	case o.cfg.Name == "":
 		return o, fmt.Errorf("-name is missing: say what to call this process; %w", errUsage)
+	case o.limit < 1:
+		return o, fmt.Errorf("-limit is %d; it has to be at least 1; %w", o.limit, errUsage)
 	case o.workers < 1:
 		return o, fmt.Errorf("-workers is %d; it has to be at least 1; %w", o.workers, errUsage)
 	case o.work <= 0:
