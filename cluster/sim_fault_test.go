@@ -14,12 +14,13 @@ type faults struct {
 	cuts, crashes, pauses, transfers, mutes          bool
 	loss, doubles, reorders, slowDisk, broken, drops bool
 	clocks, force, checks                            bool
+	shapes, clogs, ill                               bool
 	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.keep)
 }
 
 func chooseFaults(w *world) faults {
@@ -31,6 +32,9 @@ func chooseFaults(w *world) faults {
 	}
 	f.clocks = w.chance(0.3)
 	f.checks = w.seed%3 == 0 // by no dice, so that what seeds have found before stays found
+	f.shapes = w.seed%2 == 0
+	f.clogs = w.seed%3 == 1
+	f.ill = w.seed%5 == 2
 	return f
 }
 
@@ -67,8 +71,13 @@ func (w *world) strike() {
 	f := &w.faults
 	switch w.rng.IntN(10) {
 	case 0:
-		if f.cuts {
+		if f.shapes && w.later.IntN(2) == 0 {
+			w.reshape()
+		} else if f.cuts {
 			w.partition()
+		}
+		if f.clogs {
+			w.clog()
 		}
 	case 1:
 		w.network.reset()
@@ -79,6 +88,10 @@ func (w *world) strike() {
 			f.restartLater(m)
 		}
 	case 3:
+		if f.ill && m.life != nil {
+			m.sick.after = 1 + w.later.IntN(20)
+			w.say("%d's disk is going to fail", m.n)
+		}
 		if f.crashes && m.life != nil {
 			m.life.doom = 1 + doom(w.rng.IntN(int(doomStaging)))
 		}
@@ -126,42 +139,6 @@ func (f *faults) restartLater(m *simMember) {
 	})
 }
 
-// partition cuts connections: a member from all, two halves from each other, a
-// pair, or any of these in one direction only.
-func (w *world) partition() {
-	n := len(w.members)
-	sides := make([]bool, n)
-	shape := w.rng.IntN(3)
-	for i := range sides {
-		sides[i] = w.chance(0.5)
-	}
-	a, b := w.rng.IntN(n), w.rng.IntN(n)
-	oneWay := w.chance(0.3)
-	for from := range n {
-		for to := range n {
-			cut := false
-			switch shape {
-			case 0:
-				cut = (from == a) != (to == a)
-			case 1:
-				cut = sides[from] != sides[to]
-			case 2:
-				cut = from == a && to == b || from == b && to == a
-			}
-			if cut && !(oneWay && from > to) {
-				w.network.cut[from][to] = true
-			}
-		}
-	}
-	w.say("cut: %v", w.network.cut)
-}
-
-func (n *network) reset() {
-	for _, row := range n.cut {
-		clear(row)
-	}
-}
-
 // heal ends all trouble.
 func (w *world) heal() {
 	w.say("all is healed")
@@ -172,7 +149,7 @@ func (w *world) heal() {
 		if m.life == nil {
 			m.start()
 		}
-		m.life.wakes, m.life.doom = w.now, doomNone
+		m.life.wakes, m.life.doom, m.sick.after = w.now, doomNone, 0
 		m.life.program.muted = 0
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -23,6 +24,7 @@ type simMember struct {
 	n    int // in the world; its ID is n+1
 	rate rate
 	disk *vfs.MemFS
+	sick sickness
 	boot uint64
 	kept wire.ID // the session that outlives the process; zero: none was asked for
 	life *life   // nil: down
@@ -65,7 +67,7 @@ func newSimMember(w *world, n int) *simMember {
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
 func (m *simMember) open() (*storage.Store, *raftlog.Log) {
-	store, err := storage.Open(storage.Options{FS: m.disk, Inline: true, MemTableSize: 64 << 10})
+	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, &m.sick), Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
 		m.w.fail("member %d: opening the disk: %v", m.n, err)
 	}
@@ -265,7 +267,15 @@ func (l *life) write(writes []write) {
 			}
 		}
 		var installed Machine
-		if err := l.log.Write(ops); err != nil {
+		l.sick.armed = true
+		err := l.log.Write(ops)
+		l.sick.armed = false
+		switch {
+		case errors.Is(l.store.Err(), errSick): // as Store.Go: not even a success is passed on
+			l.crash("of its disk")
+			l.w.faults.restartLater(l.simMember)
+			return
+		case err != nil:
 			l.w.fail("member %d: writing: %v", l.n, err)
 		}
 		if installs {

@@ -11,12 +11,14 @@ import (
 type network struct {
 	loss, double      float64
 	quickest, slowest time.Duration
-	cut               [][]bool // from, to
+	cut               [][]bool          // from, to
+	clogged           [][]time.Duration // until when
 }
 
 func wholeNetwork(n int) network {
-	net := network{quickest: 100 * time.Microsecond, slowest: time.Millisecond, cut: make([][]bool, n)}
+	net := network{quickest: 100 * time.Microsecond, slowest: time.Millisecond, cut: make([][]bool, n), clogged: make([][]time.Duration, n)}
 	for i := range net.cut {
+		net.clogged[i] = make([]time.Duration, n)
 		net.cut[i] = make([]bool, n)
 	}
 	return net
@@ -36,7 +38,8 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 		copies = 2
 	}
 	for range copies {
-		w.after(w.between(w.network.quickest, w.network.slowest), func() {
+		held := max(0, w.network.clogged[from][to]-w.now)
+		w.after(held+w.between(w.network.quickest, w.network.slowest), func() {
 			if l := w.members[to].life; l != nil {
 				arrive(l)
 			}

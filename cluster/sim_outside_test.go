@@ -47,7 +47,6 @@ type operation struct {
 	calledAt    time.Duration
 	returnedAt  time.Duration
 	reply       *wire.Reply // nil: unknown
-	queued      bool
 	crowded     bool       // somebody else may have waited for the same
 	guessed     bool       // the reply is what the program made of a snapshot
 	undone      bool       // it is certain that nothing came of it
@@ -130,7 +129,6 @@ func (o *outside) returns(op *operation) {
 // replied notes an outcome. What follows more is the last word.
 func (o *outside) replied(op *operation, t wire.Ticket, r *wire.Reply, more, guessed bool) {
 	if o.byTicket[t] = op; more {
-		op.queued = true
 		return
 	}
 	o.returns(op)

@@ -138,7 +138,7 @@ func (s permitState) gone(op *operation, i int) []permitState {
 
 func (s permitState) acquire(op *operation, c *wire.Acquire) []permitState {
 	var granted []permitState
-	if (c.Limit == s.limit || op.queued || op.reply == nil) && c.Permits <= s.limit {
+	if (c.Limit == s.limit || c.Wait) && c.Permits <= s.limit { // the limit may change while one waits
 		granted = s.grant(op, c)
 	}
 	r := op.reply

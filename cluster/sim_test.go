@@ -109,6 +109,7 @@ type world struct {
 	t       *testing.T
 	seed    uint64
 	rng     *rand.Rand
+	later   *rand.Rand // dice of what was added later, so that old seeds keep their stories
 	now     time.Duration
 	events  events
 	ordinal uint64
@@ -135,7 +136,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), story: fnv.New64a(), fences: make(map[string]uint64)}
+	w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), later: rand.New(rand.NewPCG(seed, 1)), story: fnv.New64a(), fences: make(map[string]uint64)}
 	w.traffic.messages = make(map[raftpb.MessageType]int)
 	w.limits = semaphoreLimits()
 	w.swapped = make(map[string]bool)
