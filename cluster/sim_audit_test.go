@@ -152,6 +152,7 @@ func (a *audit) command(p part, r wire.Result) {
 	a.granted()
 	a.permits()
 	a.health(p, r)
+	a.departed()
 	a.queued(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
 	for _, s := range a.m.Sessions() {
@@ -168,7 +169,7 @@ func (a *audit) ended(c *wire.Command, id wire.ID) {
 	}
 	closing := c.GetCloseSession()
 	closed := closing != nil && bytes.Equal(closing.Id, id[:])
-	if s.TTL == 0 && !closed {
+	if s.TTL == 0 && !closed && c.GetLeave() == nil {
 		a.w.fail("session %s has no TTL and ends though nobody closed it", id)
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {

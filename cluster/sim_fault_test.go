@@ -14,13 +14,13 @@ type faults struct {
 	cuts, crashes, pauses, transfers, mutes          bool
 	loss, doubles, reorders, slowDisk, broken, drops bool
 	clocks, force, checks                            bool
-	shapes, clogs, ill                               bool
+	shapes, clogs, ill, leaves                       bool
 	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t leaves=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.leaves, f.keep)
 }
 
 func chooseFaults(w *world) faults {
@@ -35,6 +35,7 @@ func chooseFaults(w *world) faults {
 	f.shapes = w.seed%2 == 0
 	f.clogs = w.seed%3 == 1
 	f.ill = w.seed%5 == 2
+	f.leaves = w.seed%7 == 3
 	return f
 }
 
@@ -118,6 +119,9 @@ func (w *world) strike() {
 	case 9:
 		if m.life != nil {
 			w.resize(m.life.program)
+			if f.leaves && w.later.IntN(3) == 0 {
+				w.leave(m.life.program)
+			}
 			w.gossip(m.life.program)
 		}
 	}
@@ -133,7 +137,7 @@ func (f *faults) restartLater(m *simMember) {
 		}
 	}
 	f.w.after(f.w.between(0, 3*time.Second), func() {
-		if m.life == nil {
+		if m.life == nil && !m.gone {
 			m.start()
 		}
 	})
@@ -145,7 +149,7 @@ func (w *world) heal() {
 	w.network = wholeNetwork(len(w.members))
 	w.disks.slow = false
 	w.calm = true
-	for _, m := range w.members {
+	for _, m := range w.present() {
 		if m.life == nil {
 			m.start()
 		}

@@ -196,7 +196,7 @@ func (m *simMember) handles() []*handle {
 
 func (h *handle) holding() bool {
 	s := h.session
-	if s.closing || len(s.checks) > 0 || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
+	if s.closing || s.program.quitting || len(s.checks) > 0 || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
 		return false // by force, or by a check, it ends before the holder knows
 	}
 	return h.state == held || h.state == busy && h.holds > 1

@@ -78,6 +78,7 @@ func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Resul
 		h.twin.yielded(l, index, r)
 		return
 	}
+	h.membership(index - 1)
 	if index != h.last()+1 {
 		h.w.fail("member %d applies entry %d, and nobody has applied %d", l.n, index, h.last()+1)
 	}
@@ -85,6 +86,15 @@ func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Resul
 	h.twin.entry(index, term, data)
 	h.twin.yielded(l, index, r)
 	h.replay(l, index, term, data, got.changes)
+}
+
+// membership notes the entries up to index that nobody's machine has seen: they
+// are about the membership, and there are some only where members leave.
+func (h *history) membership(index uint64) {
+	for h.w.faults.leaves && h.last() < index {
+		h.entries = append(h.entries, applied{})
+		h.twin.results = append(h.twin.results, 0)
+	}
 }
 
 func (h *history) replay(l *life, index, term uint64, data []byte, changes uint32) {
@@ -119,7 +129,7 @@ func (h *history) replay(l *life, index, term uint64, data []byte, changes uint3
 // ended checks that time has not run faster than a holder may count on.
 func (h *history) ended(e wire.Ended, index uint64) {
 	s := h.sessions[e.Session]
-	if s == nil || s.program.over || s.closing || len(s.checks) > 0 || s.incarnation != s.program.incarnation {
+	if s == nil || s.program.over || s.closing || len(s.checks) > 0 || s.program.quitting || s.incarnation != s.program.incarnation {
 		return // ended by intent: closed, by a check, or its process replaced
 	}
 	h.w.say("session %s of %d ends at entry %d", s.id, s.program.n, index)
@@ -197,6 +207,7 @@ func (h *history) digest(l *life) {
 	if d.index < 2 {
 		return
 	}
+	h.membership(d.index)
 	e := &h.entries[d.index-2]
 	if e.known && e.digest != d.last {
 		h.w.fail("member %d: digest %x at entry %d, others have %x", l.n, d.last, d.index, e.digest)
@@ -207,7 +218,7 @@ func (h *history) digest(l *life) {
 // compareDisks checks, at the end, that every disk holds the agreed state and
 // that it comes back from there.
 func (w *world) compareDisks() {
-	for _, m := range w.members {
+	for _, m := range w.present() {
 		m.stop()
 		m.start()
 		found := 0

@@ -25,6 +25,7 @@ type simMember struct {
 	rate rate
 	disk *vfs.MemFS
 	sick sickness
+	gone bool // it has left
 	boot uint64
 	kept wire.ID // the session that outlives the process; zero: none was asked for
 	life *life   // nil: down
@@ -226,6 +227,7 @@ func (l *life) step() {
 	for _, m := range out.snapshots {
 		l.sendSnapshot(m)
 	}
+	l.regroup(out)
 	if out.restored {
 		l.w.say("%d is restored at %d", l.n, l.core.applied)
 		l.feed.at = l.core.machine.(*observed).Changes()

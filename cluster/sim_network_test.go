@@ -40,8 +40,12 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 	for range copies {
 		held := max(0, w.network.clogged[from][to]-w.now)
 		w.after(held+w.between(w.network.quickest, w.network.slowest), func() {
-			if l := w.members[to].life; l != nil {
+			switch l := w.members[to].life; {
+			case l == nil:
+			case l.member(from) || !l.member(to):
 				arrive(l)
+			case w.members[from].life != nil: // as the transport does, it tells who has left that it has
+				w.members[from].life.retire()
 			}
 		})
 	}

@@ -47,10 +47,10 @@ type operation struct {
 	calledAt    time.Duration
 	returnedAt  time.Duration
 	reply       *wire.Reply // nil: unknown
-	crowded     bool       // somebody else may have waited for the same
-	guessed     bool       // the reply is what the program made of a snapshot
-	undone      bool       // it is certain that nothing came of it
-	of          *operation // that a Withdraw takes back
+	crowded     bool        // somebody else may have waited for the same
+	guessed     bool        // the reply is what the program made of a snapshot
+	undone      bool        // it is certain that nothing came of it
+	of          *operation  // that a Withdraw takes back
 }
 
 // span is what is known of a session, and when it may end.
@@ -86,6 +86,8 @@ func (o *outside) calls(p *program, c *wire.Command) *operation {
 		returned: never, returnedAt: forever, session: o.span(sessionOf(c)),
 	}
 	switch {
+	case c.GetLeave() != nil:
+		o.leaves(p)
 	case c.GetOpenSession() != nil:
 		o.opens(c.GetOpenSession())
 	case c.GetCloseSession() != nil:
@@ -102,6 +104,16 @@ func (o *outside) opens(c *wire.OpenSession) {
 	s := o.span(c.Id)
 	s.delay, s.behavior, s.lasting, s.frail = time.Duration(c.LockDelay), c.Behavior, c.Ttl == 0, len(c.Checks) > 0
 	s.holder = o.w.history.sessions[wire.ID(c.Id)]
+}
+
+// leaves notes that a member asks to leave, which ends all its sessions.
+func (o *outside) leaves(p *program) {
+	for id, s := range o.w.history.sessions { // order: each is looked at
+		if s.program.n == p.n {
+			known := o.span(id[:])
+			known.asked = min(known.asked, o.w.now)
+		}
+	}
 }
 
 // replaces notes that another process of the member makes itself known, which

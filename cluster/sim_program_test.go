@@ -25,6 +25,7 @@ type program struct {
 	waiting     int         // calls under way, and reads
 	cycles      int         // finished since the world is calm
 	over        bool
+	quitting    bool // it is about to leave
 	writing     bool
 	checking    bool
 	known       map[string]*wire.KeyMeta // of keys, as far as it has heard
@@ -114,10 +115,14 @@ func (p *program) registration() ([]byte, Call) {
 		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 			return // replaced, or to be: it was forgotten before it heard of its registration
 		}
+		if r.GetCode() == wire.Code_LEFT {
+			p.at(0, p.retire)
+			return
+		}
 		if r.GetCode() != wire.Code_OK {
 			p.w.fail("member %d cannot register: %v", p.n, r)
 		}
-		p.registered = true
+		p.registered, p.quitting = true, false
 	})
 }
 
@@ -154,7 +159,7 @@ func (s *simSession) over() {
 func (p *program) act() {
 	pause := p.w.between(time.Millisecond, 50*time.Millisecond)
 	p.at(pause, p.act)
-	if !p.registered {
+	if !p.registered || p.quitting {
 		return
 	}
 	p.renew()
@@ -281,7 +286,7 @@ func (p *program) restored(m Machine) {
 // done says that the program has come to rest: in a calm world it has finished
 // some more cycles of lock and unlock, and nothing is under way but a renewal.
 func (p *program) done() bool {
-	if p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.waiting > 1 || !p.renewing && p.waiting > 0 {
+	if p.quitting || p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.waiting > 1 || !p.renewing && p.waiting > 0 {
 		return false
 	}
 	for _, h := range p.handles() {

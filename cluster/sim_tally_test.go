@@ -31,7 +31,7 @@ func (t *tally) add(w *world) *tally {
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%.1f h, %d messages, %d crashes; %d entries and %d outcomes as in the reference; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes; %d entries and %d outcomes as in the reference; "+
 		"%d operations checked from outside, %d of them without outcome; %d of %d searches given up (unknown)",
-		t.time.Hours(), t.messages, t.crashes, t.entries, t.outcomes, t.operations, t.open, t.tooHard, t.partitions)
+		t.time.Minutes(), t.messages, t.crashes, t.entries, t.outcomes, t.operations, t.open, t.tooHard, t.partitions)
 }

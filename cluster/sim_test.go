@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"testing/cryptotest"
 	"time"
@@ -27,9 +28,14 @@ import (
 // The world (this file) is the queue of events, sim_member_test.go drives a
 // core as the loop and the writer do, sim_program_test.go is what a process
 // does: with locks, elections and semaphores (handle, space), with keys (write),
-// with checks (check), and with a session that outlives it (keeper).
-// sim_fault_test.go is what goes wrong. sim_history_test.go checks all of it
-// against the log, and sim_audit*_test.go the log against the promises.
+// with checks (check), with a session that outlives it (keeper), and at last it
+// may leave (leave). sim_fault_test.go and sim_link_test.go are what goes wrong.
+//
+// Three kinds of checks know nothing of each other: sim_history_test.go and
+// sim_reference_test.go hold all that is said against the log, replayed by a
+// machine and by the reference; sim_audit*_test.go hold the log against the
+// promises; sim_outside_test.go and its models look at what programs were told,
+// without the log.
 //
 // Directed runs, in scripted worlds (script): ttl, delay, herd, directed.
 var (
@@ -88,7 +94,7 @@ func runSeed(t *testing.T, seed uint64) *world {
 	w.run("the troubles", func() bool { return w.now >= troubled })
 	w.heal()
 	w.await(peace, "rest after all was healed", w.settled)
-	for _, m := range w.members {
+	for _, m := range w.present() {
 		w.history.audit.fedUp(m.life)
 	}
 	w.compareDisks()
@@ -265,11 +271,16 @@ func (w *world) id() (id wire.ID) {
 // same place, with nothing under way, and every program has locked and unlocked
 // once more.
 func (w *world) settled() bool {
-	for _, m := range w.members {
+	for _, m := range w.present() {
 		l := m.life
 		if l == nil || l.busy || l.core.applied != w.history.last() || !l.program.done() {
 			return false
 		}
 	}
 	return true
+}
+
+// present are the members that have not left.
+func (w *world) present() []*simMember {
+	return slices.DeleteFunc(slices.Clone(w.members), func(m *simMember) bool { return m.gone })
 }
