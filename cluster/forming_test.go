@@ -42,9 +42,9 @@ type village struct {
 	troubled  bool
 	depth     int // of troubles that happen while others go on
 	sent      []*wire.FormRequest
-	proposals map[string]*wire.Proposal        // by cluster
-	clusters  map[uint64][]byte                // by member
-	touched   func(*founder, errorfs.Op) error // nil, or told of what is done to the disks
+	proposals map[string]*wire.Proposal // by cluster
+	clusters  map[uint64][]byte         // by member
+	touched   func(errorfs.Op) error    // nil, or told of what is done to the disks, on any goroutine
 }
 
 func newVillage(t *testing.T, seed uint64, n, expect int) *village {
@@ -72,7 +72,7 @@ func (f *founder) addr() string { return fmt.Sprint("founder-", f.n) }
 // died is the error of a disk that is gone after a save.
 func (f *founder) died(op errorfs.Op) error {
 	if f.village.touched != nil {
-		return f.village.touched(f, op)
+		return f.village.touched(op)
 	}
 	// Each synced write of the log ends with one to the watermark.
 	if op.Kind != errorfs.OpFileWriteAt || filepath.Base(op.Path) != "WATERMARK" || f.saves == 0 {
