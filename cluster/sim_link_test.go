@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -77,24 +78,32 @@ func (w *world) clog() {
 	w.say("the link from %d to %d is clogged until %v", from, to, w.network.clogged[from][to])
 }
 
-// sickness is a disk that fails at one of the next operations that change it.
-// The process dies of it, as the store in production refuses everything from
-// then on; what it had not synced is gone.
+// sickness is a disk that fails: every operation that would change it, from the
+// beginning of some write on. The process dies of it, as in production the store
+// passes nothing on any more, and what it had not synced is gone. Which operation
+// is the first to fail is up to Pebble's goroutines, so all that follows is the
+// same, whichever it is.
 type sickness struct {
-	after int // operations from now on; 0: it is well
-	armed bool
+	after   int // writes from now on; 0: it is well
+	failing atomic.Bool
 }
 
 var errSick = errors.New("the disk fails")
 
 func (s *sickness) MaybeError(op errorfs.Op) error {
-	if !s.armed || s.after == 0 || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
-		return nil
+	if s.failing.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
+		return errSick
 	}
-	if s.after--; s.after > 0 {
-		return nil
-	}
-	return errSick
+	return nil
 }
 
 func (s *sickness) String() string { return "sickness" }
+
+// breaks says that the disk fails during the write that begins now.
+func (s *sickness) breaks() bool {
+	if s.after > 0 {
+		s.after--
+		s.failing.Store(s.after == 0)
+	}
+	return s.failing.Load()
+}

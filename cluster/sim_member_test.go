@@ -24,7 +24,7 @@ type simMember struct {
 	n    int // in the world; its ID is n+1
 	rate rate
 	disk *vfs.MemFS
-	sick sickness
+	sick *sickness
 	gone bool // it has left
 	boot uint64
 	kept wire.ID // the session that outlives the process; zero: none was asked for
@@ -62,13 +62,13 @@ const (
 )
 
 func newSimMember(w *world, n int) *simMember {
-	return &simMember{w: w, n: n, disk: vfs.NewCrashableMem()}
+	return &simMember{w: w, n: n, disk: vfs.NewCrashableMem(), sick: new(sickness)}
 }
 
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
 func (m *simMember) open() (*storage.Store, *raftlog.Log) {
-	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, &m.sick), Inline: true, MemTableSize: 64 << 10})
+	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, m.sick), Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
 		m.w.fail("member %d: opening the disk: %v", m.n, err)
 	}
@@ -127,7 +127,8 @@ func (m *simMember) crash(why string) {
 	m.life = nil
 	old := m.disk
 	m.disk = old.CrashClone(vfs.CrashCloneCfg{})
-	_ = l.store.Close() // on the old disk, which nobody looks at any more
+	m.sick = &sickness{} // a new life has a disk that is well
+	_ = l.store.Close()  // on the old disk, which nobody looks at any more
 	l.program.dies()
 }
 
@@ -269,11 +270,10 @@ func (l *life) write(writes []write) {
 			}
 		}
 		var installed Machine
-		l.sick.armed = true
+		breaks := l.sick.breaks()
 		err := l.log.Write(ops)
-		l.sick.armed = false
 		switch {
-		case errors.Is(l.store.Err(), errSick): // as Store.Go: not even a success is passed on
+		case breaks: // as Store.Go: not even a success is passed on
 			l.crash("of its disk")
 			l.w.faults.restartLater(l.simMember)
 			return
