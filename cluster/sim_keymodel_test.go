@@ -59,11 +59,8 @@ func (s keyState) partings(op *operation) []keyState {
 			if !k.by.over(op.called) {
 				next = append(next, st)
 			}
-			if k.by.mayEnd(op.returnedAt) {
-				next = append(next, st.without(k.by, 0))
-				if k.by.delay > 0 {
-					next = append(next, st.without(k.by, k.by.delayed()))
-				}
+			for _, until := range k.by.delays(op.returnedAt) {
+				next = append(next, st.without(k.by, until))
 			}
 		}
 		states = next

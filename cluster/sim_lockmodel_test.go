@@ -48,11 +48,8 @@ func (s lockState) partings(op *operation) []lockState {
 	if !s.owner.over(op.called) {
 		states = append(states, s)
 	}
-	if s.owner.mayEnd(op.returnedAt) {
-		states = append(states, s.free(0))
-		if s.owner.delay > 0 {
-			states = append(states, s.free(s.owner.delayed()))
-		}
+	for _, until := range s.owner.delays(op.returnedAt) {
+		states = append(states, s.free(until))
 	}
 	return states
 }

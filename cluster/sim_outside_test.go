@@ -62,6 +62,7 @@ type span struct {
 	frail    bool          // it depends on checks, and may end at any time
 	holder   *simSession   // who counts on it; nil: nobody has asked for it
 	asked    time.Duration // somebody asks for its end; forever: nobody did
+	gently   time.Duration // and wants no lock-delay
 	told     int64         // the first moment at which somebody was told of its end
 }
 
@@ -93,6 +94,9 @@ func (o *outside) calls(p *program, c *wire.Command) *operation {
 	case c.GetCloseSession() != nil:
 		s := o.span(c.GetCloseSession().Id)
 		s.asked = min(s.asked, o.w.now)
+		if c.GetCloseSession().Graceful {
+			s.gently = min(s.gently, o.w.now)
+		}
 	case c.GetWithdraw() != nil:
 		op.of = o.byTicket[wire.Ticket{Incarnation: p.incarnation, Seq: c.GetWithdraw().Seq}]
 	}
@@ -165,7 +169,7 @@ func (o *outside) span(id []byte) *span {
 		return nil
 	}
 	if o.sessions[sid] == nil {
-		o.sessions[sid] = &span{id: sid, asked: forever, told: never}
+		o.sessions[sid] = &span{id: sid, asked: forever, gently: forever, told: never}
 	}
 	return o.sessions[sid]
 }
@@ -205,6 +209,21 @@ func (s *span) mayEnd(by time.Duration) bool {
 	}
 	p := s.holder.program
 	return p.began+p.lasts(s.holder.deadline) <= by
+}
+
+// delays are the lock-delays that may follow when it ends by then: 0 is none, and
+// others are until when at least it lasts.
+func (s *span) delays(by time.Duration) (until []time.Duration) {
+	if !s.mayEnd(by) {
+		return nil
+	}
+	if s.delay == 0 || s.gently <= by {
+		until = append(until, 0)
+	}
+	if s.delay > 0 {
+		until = append(until, s.delayed())
+	}
+	return until
 }
 
 // over says that it is by then.

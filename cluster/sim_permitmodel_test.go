@@ -65,11 +65,8 @@ func (s permitState) partings(op *operation) []permitState {
 			if !t.by.over(op.called) {
 				next = append(next, st)
 			}
-			if t.by.mayEnd(op.returnedAt) {
-				next = append(next, st.without(t.by, 0))
-				if t.by.delay > 0 {
-					next = append(next, st.without(t.by, t.by.delayed()))
-				}
+			for _, until := range t.by.delays(op.returnedAt) {
+				next = append(next, st.without(t.by, until))
 			}
 		}
 		states = next
