@@ -271,7 +271,7 @@ func (s *keyState) refuses(c *wire.KeyOp, r *wire.Reply) bool {
 // aboutKeys are the reads and writes.
 func (o *outside) aboutKeys() (ops []porcupine.Operation) {
 	for _, op := range o.operations {
-		read := op.read != "" && op.returned != never
+		read := number(op.read) >= 0 && op.returned != never // a prefix is looked up as well
 		if read || op.command.GetWrite() != nil && !op.ineffective() {
 			ops = append(ops, op.forPorcupine())
 		}
