@@ -36,7 +36,7 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	for _, s := range load(t) {
 		files = append(files, s.path)
 	}
-	for _, document := range []string{"README.md", "docs/ARCHITECTURE.md"} {
+	for _, document := range []string{"README.md", "docs/ARCHITECTURE.md", "docs/TESTING.md", "docs/PERFORMANCE.md"} {
 		for _, quoted := range strings.Split(read(t, root+"/"+document), "`") {
 			// A file may be named by the end of its path, where the folder is clear.
 			isIt := func(file string) bool { return file == quoted || strings.HasSuffix(file, "/"+quoted) }
