@@ -151,7 +151,7 @@ func (n *Node) registration() *wire.Command {
 		Member:  uint64(n.id),
 		Boot:    n.boot,
 		Attempt: n.attempt,
-		Ttl:     int64(incarnationTTL),
+		Ttl:     int64(n.memory),
 	}}}
 }
 

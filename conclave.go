@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -28,7 +30,8 @@ type Node struct {
 	gossip  *gossipCheck
 	handles atomic.Uint64 // numbers given to lock handles
 
-	attempt uint32 // of registering; the loop's, after Open
+	attempt uint32        // of registering; the loop's, after Open
+	memory  time.Duration // incarnationTTL, but in a test
 	renewal renewal
 
 	mu       sync.Mutex
@@ -77,6 +80,7 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		events:   newEvents(checked.Events, checked.Logger),
 		feeds:    newFeeds(),
 		sessions: make(map[wire.ID]*Session),
+		memory:   cmp.Or(harness.Memory, incarnationTTL),
 		done:     make(chan struct{}),
 	}
 	n.renewal.node = n

@@ -24,7 +24,7 @@ func (r *renewal) begin() { r.next(r.node.clock.now()) }
 
 // interval is a third of the smallest TTL that there is.
 func (r *renewal) interval() instant {
-	smallest := incarnationTTL
+	smallest := r.node.memory
 	for _, s := range r.node.aliveSessions() {
 		if s.ttl != NoTTL {
 			smallest = min(smallest, s.ttl)

@@ -67,6 +67,7 @@ type Harness struct {
 	KeepEntries      uint64                 // kept in the log behind the applied one
 	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
 	DuplicateForward func() bool            // send forwarded commands twice
+	Memory           time.Duration          // how long the group remembers a silent process
 	Slow             int                    // gossip and signs of life on connections so many times more rarely
 }
 

@@ -80,7 +80,7 @@ func TestFlags(t *testing.T) {
 		{"leaderelection", here, "-name is missing"},
 		{"leaderelection", with(named, "-tick", "0s"), "-tick is 0s"},
 		{"leaderelection", with(named, "-ttl", "1ms"), "SessionTTL is 1ms"},
-		{"ratelimit", with(named, "-limit", "0"), "a limit of 0"},
+		{"ratelimit", with(named, "-limit", "0"), "-limit is 0"},
 		{"ratelimit", with(named, "-workers", "0"), "-workers is 0"},
 		{"configwatch", with(named, "now"), `"now" is not a flag`},
 		{"configwatch", with(named, "-join", "here"), `Join "here" has to be host:port`},

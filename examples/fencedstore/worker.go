@@ -39,7 +39,12 @@ func (w *worker) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	say("listens on %s", l.Addr())
-	cfg := &conclave.Config{Name: w.name, Dir: w.dir, Listener: l, Expect: 3, SessionTTL: sessionTTL}
+	cfg := &conclave.Config{
+		Name: w.name, Dir: w.dir, Listener: l, Expect: 3,
+		// The one that is paused may lead the group. The others' sessions have
+		// to outlive the election of another leader.
+		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 6, HeartbeatInterval: sessionTTL / 60,
+	}
 	if w.join != "" {
 		cfg.Join = []string{w.join}
 	}
