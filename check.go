@@ -18,8 +18,8 @@ import (
 //
 // A check belongs to the member and outlives the process. All methods block until
 // the group has agreed, and are safe for concurrent use. Their errors: ErrInvalid
-// when the check was deregistered, ErrClosed, and ctx's with ErrUnavailable or
-// ErrUnknown.
+// when the check was deregistered, ErrTooLarge with too many calls under way,
+// ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
 type Check struct {
 	node *Node
 	name string

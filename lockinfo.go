@@ -23,7 +23,9 @@ type LockInfo struct {
 
 // Info says who holds the lock, from anywhere in the group. It is linearizable
 // and blocks until a majority has confirmed that this node is up to date.
-// Between Info and what is done about it, everything may change.
+// Between Info and what is done about it, everything may change. Errors:
+// ErrUnavailable with ctx's, ErrTooLarge with too many reads under way, ErrInvalid
+// for the name, ErrClosed.
 func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 	info := LockInfo{Name: l.name}
 	err := l.bad
@@ -51,8 +53,9 @@ func lockInfo(v machine.LockView) LockInfo {
 const maxLocks = 100_000
 
 // Locks lists the locks whose names begin with prefix and that are held, queued
-// for or delayed, by name. It is linearizable and blocks like Info. ErrTooLarge:
-// there are more than 100,000; ask with a longer prefix.
+// for or delayed, by name. It is linearizable, blocks like Info and has
+// its errors. ErrTooLarge also when there are more than 100,000; ask with a longer
+// prefix.
 func (n *Node) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	var list []LockInfo
 	err := n.read(ctx, func(m *machine.Machine) {

@@ -191,8 +191,8 @@ func (s *Session) release(h *hold) {
 // not when it is due. The node does so by itself; Renew is for a program that
 // wants to know that the session was alive at some time after the call began. It
 // blocks until the group has acknowledged it, and moves the deadline that Done
-// goes by. Errors: ErrSessionExpired, ErrClosed, and ctx's with ErrUnavailable or
-// ErrUnknown.
+// goes by. Errors: ErrSessionExpired, ErrClosed, ErrTooLarge with too many calls under
+// way, and ctx's with ErrUnavailable or ErrUnknown.
 func (s *Session) Renew(ctx context.Context) error {
 	err := s.alive()
 	if err == nil {

@@ -130,7 +130,8 @@ func (n *Node) restored(state cluster.Machine) {
 }
 
 // Sessions lists the sessions of the whole group, by age. It is linearizable
-// and blocks until a majority has confirmed that this node is up to date.
+// and blocks until a majority has confirmed that this node is up to date. Errors:
+// ErrUnavailable with ctx's, ErrTooLarge with too many reads under way, ErrClosed.
 func (n *Node) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	var list []SessionInfo
 	err := n.read(ctx, func(m *machine.Machine) {
@@ -162,8 +163,10 @@ func sessionInfo(s machine.SessionView) SessionInfo {
 // its own deadline passes, and may until then believe that it holds what others
 // have been granted: fences and lock-delay are for that.
 //
-// It blocks until the group has done so. Errors: ErrSessionNotFound,
-// ErrUnavailable, ErrUnknown.
+// It blocks until the group has done so. Errors: ErrSessionNotFound; ErrTooLarge
+// with too many calls under way; ErrClosed; ErrUnavailable or ErrUnknown with
+// ctx's, and ErrUnknown alone if the group forgot this process meanwhile. It may be
+// called again.
 func (n *Node) CloseSession(ctx context.Context, id SessionID) error {
 	err := n.usable()
 	if err == nil {
