@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -66,17 +67,27 @@ func (n *Node) pursue(cmd *wire.Command, on func(answer)) {
 // forget is for commands whose outcome nobody needs.
 func forget(answer) {}
 
-// exec sends a command that may be carried out twice, and waits for its outcome. When ctx ends before anybody
+// exec sends a command and waits for its outcome. When ctx ends before anybody
 // could be handed the command, it has no effect: ErrUnavailable. When it ends
 // later, it may have one: ErrUnknown.
+//
+// Where the group has forgotten this process, the command is sent again under a
+// new registration. Had it been applied before, that would have been heard of
+// first, as both come through the log; and what comes later under the old
+// registration is refused. Only a snapshot may have skipped an outcome: ErrUnknown.
 func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
 	for {
+		restores := n.restores.Load()
 		reply, err := n.send(ctx, cmd, forget)
-		if err != nil || !(answer{reply: reply}).unregistered() {
+		refused := err == nil && (answer{reply: reply}).unregistered()
+		if !refused && !errors.Is(err, cluster.ErrForgotten) {
 			return reply, err
 		}
 		if err := n.usable(); err != nil {
 			return nil, err // it was this process that took leave
+		}
+		if n.restores.Load() != restores {
+			return nil, fmt.Errorf("%w: the group had forgotten this process meanwhile", ErrUnknown)
 		}
 	}
 }

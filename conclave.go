@@ -29,6 +29,9 @@ type Node struct {
 	feeds   *feeds
 	gossip  *gossipCheck
 	handles atomic.Uint64 // numbers given to lock handles
+	// restores counts how often the state was replaced, and outcomes may have
+	// been skipped.
+	restores atomic.Uint64
 
 	attempt uint32        // of registering; the loop's, after Open
 	memory  time.Duration // incarnationTTL, but in a test
@@ -38,9 +41,10 @@ type Node struct {
 	sessions map[wire.ID]*Session // guarded by mu; alive
 	own      *Session             // guarded by mu; the node's own, if it has one
 	opening  *ownOpening          // guarded by mu; of the node's own
-	installs uint64               // guarded by mu; states that have replaced what was applied here
 	closing  bool                 // guarded by mu
-	leaving  context.CancelFunc   // guarded by mu; ends a Leave that is under way
+
+	hurried context.Context // ended by a Close that does not want to wait for a Leave any longer
+	hurry   context.CancelFunc
 
 	closeOnce sync.Once
 	routines  sync.WaitGroup
@@ -83,6 +87,7 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		memory:   cmp.Or(harness.Memory, incarnationTTL),
 		done:     make(chan struct{}),
 	}
+	n.hurried, n.hurry = context.WithCancel(context.Background())
 	n.renewal.node = n
 	n.gossip = newGossipCheck(n)
 	if checked.SessionTTL < 2*checked.ElectionTimeout {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -113,9 +112,8 @@ func (f *feed[T]) next(after uint64) (items []item[T], grown <-chan struct{}, er
 // afterwards: the end of a feed and the state that a read sees are always at the
 // same place in the log.
 type feeds struct {
-	keys     feed[wire.KeyChange]
-	leaders  feed[wire.LeaderChange]
-	restores atomic.Uint64 // how often the state was replaced, and outcomes skipped
+	keys    feed[wire.KeyChange]
+	leaders feed[wire.LeaderChange]
 }
 
 const (
@@ -138,7 +136,6 @@ func newFeeds() *feeds {
 }
 
 func (f *feeds) restored(state cluster.Machine) {
-	f.restores.Add(1)
 	f.keys.restart(state.(*machine.Machine).Changes())
 	f.leaders.skip()
 }

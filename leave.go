@@ -34,17 +34,20 @@ func (n *Node) Leave(ctx context.Context) error {
 	if err != nil {
 		return fault("leave", n.cfg.Dir, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err = ErrClosed // unless this call is the one that closes
-	n.stop(func() { err = n.retire(ctx, cancel) })
-	return fault("leave", n.cfg.Dir, err)
+	return fault("leave", n.cfg.Dir, n.leave(ctx))
 }
 
-func (n *Node) retire(ctx context.Context, cancel context.CancelFunc) error {
-	n.mu.Lock()
-	n.leaving = cancel
-	n.mu.Unlock()
+// leave is Leave without the question whether the others can do without.
+func (n *Node) leave(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.hurried, cancel)()
+	err := ErrClosed // unless this call is the one that closes
+	n.stop(func() { err = n.retire(ctx) })
+	return err
+}
+
+func (n *Node) retire(ctx context.Context) error {
 	n.endSessions(ErrClosed)
 	err := n.member.Retire(ctx, n.tellLeft)
 	n.renewal.stop()
@@ -57,16 +60,6 @@ func (n *Node) retire(ctx context.Context, cancel context.CancelFunc) error {
 	}
 	n.member.Leave()
 	return nil
-}
-
-// hurry ends a Leave that is under way: a Close does not want to wait for it any
-// longer.
-func (n *Node) hurry() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.leaving != nil {
-		n.leaving()
-	}
 }
 
 // tellLeft makes it a fact that this member has left.

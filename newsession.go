@@ -173,13 +173,11 @@ type opening struct {
 	id       wire.ID
 	cfg      SessionConfig
 	sent     instant
-	installs uint64 // of the node, then
+	restores uint64 // of the node, then
 }
 
 func (n *Node) newOpening(cfg SessionConfig) *opening {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return &opening{node: n, id: wire.ID(newSessionID()), cfg: cfg, sent: n.clock.now(), installs: n.installs}
+	return &opening{node: n, id: wire.ID(newSessionID()), cfg: cfg, sent: n.clock.now(), restores: n.restores.Load()}
 }
 
 func newSessionID() (id SessionID) {
@@ -252,9 +250,7 @@ func (o *opening) answered(a answer) (*Session, error) {
 // overtaken reports that a snapshot has come between: it may be that the session
 // was opened and ended again in what was skipped, and that nobody will say so.
 func (o *opening) overtaken() bool {
-	o.node.mu.Lock()
-	defer o.node.mu.Unlock()
-	return o.node.installs != o.installs
+	return o.node.restores.Load() != o.restores
 }
 
 // discard closes a session that nobody here has seen. One without TTL would live

@@ -2,12 +2,10 @@ package conclave
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -138,7 +136,7 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 	if size := proto.Size(w); size > maxWrite {
 		return nil, nil, fmt.Errorf("%w: %d bytes of at most %d in one write", ErrTooLarge, size, maxWrite)
 	}
-	reply, err := k.node.execOnce(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
+	reply, err := k.node.exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,28 +148,6 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 		entries[i] = o.entry(reply.GetKeys()[i])
 	}
 	return entries, nil, nil
-}
-
-// execOnce is exec for commands that must not take effect twice. Where the group
-// has forgotten this process, the command is sent again under a new
-// registration. Had it been applied before, that would have been heard of first,
-// as both come through the log; and what comes later under the old registration
-// is refused. Only a snapshot may have skipped an outcome.
-func (n *Node) execOnce(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
-	for {
-		restores := n.feeds.restores.Load()
-		reply, err := n.send(ctx, cmd, forget)
-		refused := err == nil && (answer{reply: reply}).unregistered()
-		if !refused && !errors.Is(err, cluster.ErrForgotten) {
-			return reply, err
-		}
-		if err := n.usable(); err != nil {
-			return nil, err // it was this process that took leave
-		}
-		if n.feeds.restores.Load() != restores {
-			return nil, fmt.Errorf("%w: the group had forgotten this process meanwhile", ErrUnknown)
-		}
-	}
 }
 
 // keyRefusal is refusal for what only keys have.

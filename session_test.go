@@ -260,9 +260,7 @@ func TestSessionOvertakenByASnapshot(t *testing.T) {
 	if err != nil || reply.GetCode() != wire.Code_OK {
 		t.Fatal(reply, err)
 	}
-	n.mu.Lock()
-	n.installs++
-	n.mu.Unlock()
+	n.restores.Add(1)
 	if s, err := o.answered(answer{reply: reply, incarnation: n.member.Status().Incarnation}); s != nil || !errors.Is(err, errOpenAgain) {
 		t.Fatal(s, err)
 	}

@@ -116,9 +116,7 @@ func (n *Node) part(incarnation wire.ID) {
 // entries that it stands for may have ended some, or taken them from here.
 func (n *Node) restored(state cluster.Machine) {
 	m := state.(*machine.Machine)
-	n.mu.Lock()
-	n.installs++
-	n.mu.Unlock()
+	n.restores.Add(1)
 	for _, s := range n.aliveSessions() {
 		switch view, alive := m.Session(s.id); {
 		case !alive:
