@@ -86,6 +86,7 @@ func (m *Member) carryOut(out effects) {
 	for _, message := range out.snapshots {
 		m.routine("snapshot", func() { m.sendSnapshot(message) })
 	}
+	m.publish() // whoever is told of something finds a status that knows of it
 	if out.restored {
 		m.cfg.Restored(m.core.machine)
 	}
@@ -102,7 +103,6 @@ func (m *Member) carryOut(out effects) {
 	if out.leader {
 		m.cfg.LeaderChanged(m.core.role.Lead, m.core.term)
 	}
-	m.publish()
 }
 
 func (m *Member) deliver(n news) {
