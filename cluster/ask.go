@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
-	"errors"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -15,7 +15,7 @@ import (
 // first and are not counted against the limit.
 func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	m.mailbox.post(event{
-		run:  func(c *core) { c.submit(command, call, urgent) },
+		run:  func(c *core.Core) { c.Submit(command, call, urgent) },
 		lost: func() { call.Fail(m.stopped()) },
 	})
 }
@@ -24,25 +24,25 @@ func (m *Member) Submit(command []byte, call Call, urgent bool) {
 // is told what came of it; when the member stops, it hears of that as a call
 // that was submitted, and not once more.
 func (m *Member) Cancel(call Call) {
-	m.mailbox.post(event{run: func(c *core) { c.cancel(call) }})
+	m.mailbox.post(event{run: func(c *core.Core) { c.Cancel(call) }})
 }
 
 // Read runs run on the loop's goroutine, at a state at least as new as all that
 // was acknowledged before. It blocks until then. After an error run may still
 // be running, so what it writes to must not be looked at.
 func (m *Member) Read(ctx context.Context, run func(Machine)) error {
-	return m.look(ctx, run, (*core).read)
+	return m.look(ctx, run, (*core.Core).Read)
 }
 
 // Look is Read at the state that this member has, however old it is. No other
 // member is asked.
 func (m *Member) Look(ctx context.Context, run func(Machine)) error {
-	return m.look(ctx, run, (*core).readHere)
+	return m.look(ctx, run, (*core.Core).Look)
 }
 
-func (m *Member) look(ctx context.Context, run func(Machine), read func(*core, Read) error) error {
+func (m *Member) look(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
 	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
-	m.mailbox.post(event{run: func(c *core) {
+	m.mailbox.post(event{run: func(c *core.Core) {
 		if err := read(c, r); err != nil {
 			r.done <- err
 		}
@@ -76,26 +76,20 @@ func (r *pendingRead) Run(machine Machine) {
 // incarnation. register makes the command that registers it, on the loop's
 // goroutine, and is not called when this has been done already.
 func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
-	m.mailbox.post(event{run: func(c *core) {
-		if c.incarnation != old {
+	m.mailbox.post(event{run: func(c *core.Core) {
+		if c.Incarnation() != old {
 			return // many calls find out; the first has seen to it
 		}
 		command, call := register()
-		c.reincarnate(randomID(), command, call)
+		c.Reincarnate(randomID(), command, call)
 	}})
 }
-
-// ErrNotLeader says that leadership cannot be handed over from here.
-var ErrNotLeader = errors.New("this member does not lead the group")
-
-// ErrNoSuccessor says that there is nobody to hand leadership to.
-var ErrNoSuccessor = errors.New("no other voter is up to date")
 
 // Transfer hands leadership to a member, or to the one that is furthest when
 // to is 0. It blocks until another leader is known or ctx ends.
 func (m *Member) Transfer(ctx context.Context, to uint64) error {
 	done := make(chan error, 1)
-	m.mailbox.post(event{run: func(c *core) { c.transfer(&transfer{to, done}) }})
+	m.mailbox.post(event{run: func(c *core.Core) { c.Transfer(to, done) }})
 	select {
 	case err := <-done:
 		return err

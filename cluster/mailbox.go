@@ -1,6 +1,10 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
 
 // mailbox brings events of this process to the loop. Posting never blocks, so
 // the loop's own callbacks may post. It has no bound of its own: callers wait for
@@ -16,7 +20,7 @@ type mailbox struct {
 
 // event is something for the loop to do.
 type event struct {
-	run  func(*core)
+	run  func(*core.Core)
 	lost func() // called instead when the loop has ended; nil: nobody waits
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/conclave-go/conclave/cluster/core"
 )
 
 // What is posted is either fetched, in order, or lost; never both, never
@@ -24,7 +26,7 @@ func TestMailboxDeliversOrLoses(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				b.post(event{
-					run: func(*core) {
+					run: func(*core.Core) {
 						if i < last[p] {
 							t.Errorf("poster %d: %d after %d", p, i, last[p])
 						}
@@ -60,11 +62,11 @@ func TestMailboxDeliversOrLoses(t *testing.T) {
 func TestMailboxTakesPostsFromItsOwnEvents(t *testing.T) {
 	b := mailbox{signal: make(chan struct{}, 1)}
 	var order []int
-	b.post(event{run: func(*core) {
+	b.post(event{run: func(*core.Core) {
 		order = append(order, 1)
-		b.post(event{run: func(*core) { order = append(order, 3) }})
+		b.post(event{run: func(*core.Core) { order = append(order, 3) }})
 	}})
-	b.post(event{run: func(*core) { order = append(order, 2) }})
+	b.post(event{run: func(*core.Core) { order = append(order, 2) }})
 	for range 2 {
 		<-b.signal
 		for _, e := range b.fetch() {
@@ -76,5 +78,5 @@ func TestMailboxTakesPostsFromItsOwnEvents(t *testing.T) {
 	}
 	b.close()
 	b.close()
-	b.post(event{run: func(*core) { t.Error("run after the end") }})
+	b.post(event{run: func(*core.Core) { t.Error("run after the end") }})
 }

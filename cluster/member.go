@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -89,16 +89,12 @@ type Member struct {
 	removal removal
 
 	// Owned by the loop's goroutine.
-	core   *core
-	writer writer
-	began  time.Time
-	// What the loop has in hand. Whoever waits for it is told when the loop
-	// ends in the middle.
-	fetched []event
-	news    []news
+	core    *core.Core
+	began   time.Time
+	fetched []event // that the loop has in hand: whoever waits is told when it ends in the middle
 
 	mailbox  mailbox
-	inbound  chan func(*core) // from peers: full means that they wait
+	inbound  chan func(*core.Core) // from peers: full means that they wait
 	status   atomic.Pointer[Status]
 	staging  sync.Mutex // one snapshot comes in at a time
 	lifetime context.Context
@@ -115,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
 		log:     cfg.Logger,
-		inbound: make(chan func(*core), 256),
+		inbound: make(chan func(*core.Core), 256),
 		done:    make(chan struct{}),
 		began:   time.Now(),
 	}
@@ -234,37 +230,37 @@ const groupNumber = 0
 
 // openCore brings the machine back from the disk and starts the loop.
 func (m *Member) openCore() error {
-	machine, err := m.loadMachine()
+	machine, err := raftlog.Load(m.raftLog, m.cfg.LoadMachine)
 	if err != nil {
 		return err
 	}
-	if m.core, err = newCore(m.coreConfig(machine)); err != nil {
+	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
 		return err
 	}
-	m.meet(m.core.conf)
+	m.meet(m.core.Status().Membership)
 	if !m.members.has(m.identity.member) {
 		return m.retired()
 	}
-	m.core.stand(m.first)
+	m.core.Stand(m.first)
 	m.publish()
 	m.routine("loop", m.loop)
 	return nil
 }
 
-func (m *Member) coreConfig(machine Machine) coreConfig {
-	return coreConfig{
-		id:            m.identity.member,
-		incarnation:   m.identity.incarnation,
-		log:           m.raftLog,
-		machine:       machine,
-		tick:          m.cfg.Heartbeat,
-		electionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
-		rand:          newRand(m.identity.incarnation),
-		logger:        m.log,
-		keep:          cmp.Or(m.cfg.Harness.KeepEntries, keepEntries),
-		keepBytes:     keepBytes,
-		maxCalls:      m.cfg.MaxCalls,
-		dropOutcome:   m.cfg.Harness.DropOutcome,
+func (m *Member) coreConfig(machine Machine) core.Config {
+	return core.Config{
+		ID:            m.identity.member,
+		Incarnation:   m.identity.incarnation,
+		Log:           m.raftLog,
+		Machine:       machine,
+		Tick:          m.cfg.Heartbeat,
+		ElectionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
+		Rand:          newRand(m.identity.incarnation),
+		Logger:        m.log,
+		Keep:          cmp.Or(m.cfg.Harness.KeepEntries, keepEntries),
+		KeepBytes:     keepBytes,
+		MaxCalls:      m.cfg.MaxCalls,
+		DropOutcome:   m.cfg.Harness.DropOutcome,
 	}
 }
 
@@ -281,18 +277,9 @@ const (
 func (m *Member) failCalls() {
 	m.mailbox.close()
 	lose(m.fetched)
-	if m.core == nil {
-		return
+	if m.core != nil {
+		m.core.Abandon(m.stopped())
 	}
-	for _, n := range slices.Concat(m.news, m.core.out.news) {
-		if n.call != nil {
-			n.call.Fail(m.stopped())
-		}
-	}
-	for _, call := range m.core.tickets.drain() {
-		call.Fail(m.stopped())
-	}
-	m.core.transferred(m.stopped())
 }
 
 // stopped explains why nothing can be asked of the member any more.

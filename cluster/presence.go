@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -114,7 +115,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 
 // PeerLost is told by the port that a member's connection has broken.
 func (m *Member) PeerLost(member uint64) {
-	m.mailbox.post(event{run: func(c *core) { c.lost(member) }})
+	m.mailbox.post(event{run: func(c *core.Core) { c.Lost(member) }})
 }
 
 // meet opens the port to the members of the group.

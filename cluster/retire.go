@@ -142,15 +142,10 @@ func (m *Member) hasLeft(id uint64) bool {
 }
 
 // regroup acts on another membership, on the loop's goroutine.
-func (m *Member) regroup(out effects) {
-	if out.membership {
-		m.meet(m.core.conf)
-		if !m.members.has(m.identity.member) {
-			m.removal.deposed.Store(out.deposed)
-			m.gone()
-		}
-	}
-	for _, id := range out.parted {
-		m.port.RemovePeer(id)
+func (m *Member) regroup(deposed bool) {
+	m.meet(m.core.Status().Membership)
+	if !m.members.has(m.identity.member) {
+		m.removal.deposed.Store(deposed)
+		m.gone()
 	}
 }

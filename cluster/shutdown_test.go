@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -201,8 +202,8 @@ func TestStartIsGivenUp(t *testing.T) {
 func TestPanicOnTheLoopStopsTheMember(t *testing.T) {
 	m := start(t, alone(t))
 	stuck := newEnding()
-	m.mailbox.post(event{run: func(c *core) {
-		c.submit(renewal, stuck, true)
+	m.mailbox.post(event{run: func(c *core.Core) {
+		c.Submit(renewal, stuck, true)
 		panic("a bug")
 	}})
 	<-m.Done()

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -21,7 +22,7 @@ func (m *Member) sendSnapshot(message *raftpb.Message) {
 	if err != nil {
 		m.log.Warn("sending a snapshot", "to", to, "error", err)
 	}
-	m.mailbox.post(event{run: func(c *core) { c.snapshotSent(to, err == nil) }})
+	m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotSent(to, err == nil) }})
 }
 
 func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
@@ -30,11 +31,7 @@ func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
 		return err
 	}
 	defer state.Close()
-	// What is sent is the state as it is on disk now, which may be newer than
-	// when raft asked.
-	message = proto.CloneOf(message)
-	message.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &state.Index, Term: &state.Term, ConfState: state.ConfState}
-	body, err := proto.Marshal(message)
+	body, err := proto.Marshal(core.Snapshot(message, state))
 	if err != nil {
 		return err
 	}
@@ -74,7 +71,7 @@ func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if err != nil {
 		return errors.Join(err, stage.Discard())
 	}
-	return m.offer(from, message, staged{generation: generation, digest: header.GetDigest()})
+	return m.offer(from, message, core.Staged{Generation: generation, Digest: header.GetDigest()})
 }
 
 func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
@@ -95,10 +92,10 @@ func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
 }
 
 // offer hands a staged snapshot to raft and waits for what becomes of it.
-func (m *Member) offer(from uint64, message *raftpb.Message, s staged) error {
+func (m *Member) offer(from uint64, message *raftpb.Message, s core.Staged) error {
 	answer := make(chan error, 1)
-	s.done = func(err error) { answer <- err }
-	m.mailbox.post(event{run: func(c *core) { c.receivedSnapshot(from, message, s) }})
+	s.Done = func(err error) { answer <- err }
+	m.mailbox.post(event{run: func(c *core.Core) { c.ReceiveSnapshot(from, message, s) }})
 	select {
 	case err := <-answer:
 		return err

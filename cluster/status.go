@@ -34,13 +34,13 @@ type Peer struct {
 
 // publish lets the world see how far the loop is.
 func (m *Member) publish() {
-	c := m.core
+	c := m.core.Status()
 	m.status.Store(&Status{
-		Leader: c.role.Lead, Term: c.term,
-		Commit: c.node.BasicStatus().GetCommit(), Applied: c.applied,
-		Installed: c.installs,
-		conf:      c.conf,
-		left:      c.machine.Left(),
+		Leader: c.Leader, Term: c.Term,
+		Commit: c.Commit, Applied: c.Applied,
+		Installed: c.Installed,
+		conf:      c.Membership,
+		left:      m.core.Machine().Left(),
 	})
 }
 

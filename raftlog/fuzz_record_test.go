@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"testing"
@@ -71,7 +72,8 @@ func FuzzRecord(f *testing.F) {
 func mustWrite(t *testing.T, log *Log, last mark) {
 	t.Helper()
 	term := max(last.term, log.disk.hard.GetTerm())
-	if err := log.Write([]Op{Append{Entries: entries(last.index+1, last.index+1, term), HardState: hardState(term, 1, log.disk.hard.GetCommit())}}); err != nil {
+	vote := cmp.Or(log.disk.hard.GetVote(), 1) // nobody votes twice in a term
+	if err := log.Write([]Op{Append{Entries: entries(last.index+1, last.index+1, term), HardState: hardState(term, vote, log.disk.hard.GetCommit())}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,6 +2,8 @@ package raftlog
 
 import (
 	"errors"
+	"fmt"
+	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
 	"go.etcd.io/raft/v3/raftpb"
@@ -53,4 +55,25 @@ func (l *Log) State(fn func(key, value []byte) error) error {
 		return err
 	}
 	return errors.Join(v.Each(fn), v.Close())
+}
+
+// Load has a machine made from the state as it is written at the moment.
+func Load[M any](l *Log, load func(state iter.Seq2[[]byte, []byte]) (M, error)) (M, error) {
+	var failed error
+	enough := errors.New("enough")
+	machine, err := load(func(yield func(key, value []byte) bool) {
+		failed = l.State(func(key, value []byte) error {
+			if !yield(key, value) {
+				return enough
+			}
+			return nil
+		})
+		if errors.Is(failed, enough) {
+			failed = nil
+		}
+	})
+	if err := errors.Join(failed, err); err != nil {
+		return machine, fmt.Errorf("reading the state: %w", err)
+	}
+	return machine, nil
 }

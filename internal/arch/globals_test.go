@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -76,8 +77,11 @@ func (s *source) variables(d *ast.GenDecl, used map[string]bool) []string {
 	return faults
 }
 
-// isMade recognises sentinel errors and compiled tables.
+// isMade recognises sentinel errors, of another package too, and compiled tables.
 func (s *source) isMade(x ast.Expr) bool {
+	if other, ok := x.(*ast.SelectorExpr); ok && strings.HasPrefix(other.Sel.Name, "Err") {
+		return true
+	}
 	call, ok := x.(*ast.CallExpr)
 	if !ok {
 		return false

@@ -121,10 +121,10 @@ func (s *source) bareAfters() []token.Pos {
 
 // panics are the functions that may panic, and why.
 var panics = map[string]string{
-	"cluster/raftlogger.go: raftLogger.Panic":  "raft counts on it not to return; the loop recovers and stops the node",
-	"cluster/raftlogger.go: raftLogger.Panicf": "raft counts on it not to return; the loop recovers and stops the node",
-	"locker.go: locker.Lock":                   "documented: sync.Locker has no error to return",
-	"locker.go: locker.Unlock":                 "documented: sync.Locker has no error to return",
+	"cluster/core/raftlogger.go: raftLogger.Panic":  "raft counts on it not to return; the loop recovers and stops the node",
+	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft counts on it not to return; the loop recovers and stops the node",
+	"locker.go: locker.Lock":                        "documented: sync.Locker has no error to return",
+	"locker.go: locker.Unlock":                      "documented: sync.Locker has no error to return",
 }
 
 func TestNobodyPanics(t *testing.T) {

@@ -11,20 +11,22 @@ import (
 // ours that it may import. All of them stand below it.
 //
 //	floor 3   conclave
-//	floor 2   cluster            cluster/transport serves cluster only
+//	floor 2   cluster            cluster/core, cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/wire
 //	for tests internal/reference
 var floors = map[string][]string{
 	".":                  {"cluster", "storage", "internal/machine", "internal/wire"},
-	"cluster":            {"cluster/transport", "raftlog", "storage", "internal/wire"},
+	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/wire"},
+	"cluster/core":       {"raftlog", "storage", "internal/wire"},
 	"cluster/transport":  {"internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
 	"storage":            {},
 	"internal/machine":   {"internal/wire"},
 	"internal/wire":      {},
 	"internal/reference": {"internal/wire"}, // and nobody imports it but tests
+	"internal/sim":       {},                // its tests import what they run
 	"internal/arch":      {},
 	"conclavetest":       {"."},
 	"examples":           {"."}, // and each folder below it
@@ -35,10 +37,11 @@ var floors = map[string][]string{
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
-	"go.etcd.io/raft/v3":                   {"raftlog", "cluster"},
+	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
+	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // memberlist brings it anyway
-	"google.golang.org/protobuf":           {".", "cluster", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
+	"google.golang.org/protobuf":           {".", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
 	"golang.org/x/sys/unix":                {"."}, // the clock that suspend does not stop; Pebble brings the module anyway
 	"go.uber.org/goleak":                   {"conclavetest"},
 }

@@ -48,9 +48,17 @@ func TestRulesSee(t *testing.T) {
 		{"a documented panic", "locker.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 		{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 
+		{"a clock in the core", "cluster/core/x.go", `import "time"; func f() { time.Now() }`, driven, "time.Now in the core"},
+		{"a timer in the core", "cluster/core/x.go", `import "time"; func f() { time.AfterFunc(1, f) }`, driven, "time.AfterFunc in the core"},
+		{"dice in the core", "cluster/core/x.go", `import "math/rand/v2"; func f() { rand.N(6) }`, driven, "rand/v2.N in the core"},
+		{"dice that are handed in", "cluster/core/x.go", `import "math/rand/v2"; func f(r *rand.Rand) { r.IntN(6) }`, driven, ""},
+		{"a goroutine in the core", "cluster/core/x.go", `func f() { go f() }`, driven, "a goroutine or a select"},
+		{"a goroutine around the core", "cluster/x.go", `func f() { go f() }`, driven, ""},
+
 		{"a variable", "x.go", `var count int`, lasting, "variable count"},
 		{"a map", "x.go", `var table = map[int]int{}`, lasting, "variable table"},
 		{"a sentinel", "x.go", `import "errors"; var ErrX = errors.New("x")`, lasting, ""},
+		{"another's sentinel", "x.go", `import "io/fs"; var ErrX = fs.ErrNotExist`, lasting, ""},
 		{"an assertion", "x.go", `var _ interface{} = 1`, lasting, ""},
 		{"init", "x.go", `func init() {}`, lasting, "init"},
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,9 @@ func (s *source) imports() map[string]string {
 		}
 		elements := strings.Split(path, "/")
 		name := elements[len(elements)-1]
+		if major.MatchString(name) && len(elements) > 1 {
+			name = elements[len(elements)-2] // rand, of math/rand/v2
+		}
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
@@ -99,6 +103,9 @@ func (s *source) imports() map[string]string {
 	}
 	return names
 }
+
+// major is the last part of an import path that tells of a major version.
+var major = regexp.MustCompile(`^v[0-9]+$`)
 
 // comments are the lines with a comment that begins like this and goes on.
 func (s *source) comments(prefix string) map[int]bool {

@@ -28,7 +28,7 @@ type test struct {
 // seeds are the simulator's first runs, for what no directed test kills. One seed
 // would do, until the simulator changes and its story with it.
 func seeds(n int) test {
-	return test{"./cluster", "TestSeeds", []string{"-seeds", fmt.Sprint(n)}}
+	return test{"./internal/sim", "TestSeeds", []string{"-seeds", fmt.Sprint(n)}}
 }
 
 func (t test) String() string {

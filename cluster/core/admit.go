@@ -1,0 +1,111 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// raft trusts its input: about thirty kinds of wrong message make it panic.
+// What a peer sends is therefore checked here first, against what a correct
+// peer can send.
+
+// ErrInadmissible is the error of a message that no correct peer sends.
+var ErrInadmissible = errors.New("inadmissible raft message")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInadmissible, fmt.Sprintf(format, args...))
+}
+
+// maxTermStep bounds how far ahead of ours a peer's term may be. An election
+// takes at least a heartbeat interval, so a real group never gets there.
+const maxTermStep = 1 << 32
+
+// maxIndex keeps what is counted on from an index from overflowing. No log gets
+// there.
+const maxIndex = 1 << 62
+
+func (c *Core) admissible(from uint64, m *raftpb.Message) error {
+	switch {
+	case m.GetFrom() != from:
+		return refuse("member %x speaks for member %x", from, m.GetFrom())
+	case m.GetTo() != c.id:
+		return refuse("meant for member %x", m.GetTo())
+	case m.GetTerm() > c.term+maxTermStep:
+		return refuse("term %d is out of reach of ours, %d", m.GetTerm(), c.term)
+	case len(m.GetResponses()) > 0:
+		return refuse("carries responses")
+	case m.GetType() != raftpb.MsgSnap && m.GetSnapshot() != nil && m.GetSnapshot().GetMetadata().GetIndex() != 0:
+		return refuse("%v carries a snapshot", m.GetType())
+	}
+	switch m.GetType() {
+	case raftpb.MsgApp:
+		return admissibleAppend(m)
+	case raftpb.MsgHeartbeat:
+		// A leader tells a follower no commit index beyond what the follower
+		// acknowledged. More means that this log is shorter than it was.
+		if last, _ := c.log.LastIndex(); m.GetCommit() > last {
+			return refuse("commit index %d is beyond the log's end, %d", m.GetCommit(), last)
+		}
+	case raftpb.MsgAppResp:
+		if m.GetIndex() > c.last {
+			return refuse("acknowledges index %d, the log ends at %d", m.GetIndex(), c.last)
+		}
+	case raftpb.MsgReadIndex:
+		if m.GetTerm() != 0 || len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
+			return refuse("read with a term or without a context")
+		}
+	case raftpb.MsgReadIndexResp:
+		if len(m.GetEntries()) != 1 {
+			return refuse("answer to a read without a context")
+		}
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
+	default:
+		return refuse("a peer may not send %v", m.GetType())
+	}
+	if m.GetType() != raftpb.MsgReadIndex && m.GetTerm() == 0 {
+		return refuse("%v without a term", m.GetType())
+	}
+	return nil
+}
+
+func admissibleAppend(m *raftpb.Message) error {
+	if m.GetTerm() == 0 {
+		return refuse("append without a term")
+	}
+	index, term := m.GetIndex(), m.GetLogTerm()
+	if index > maxIndex {
+		return refuse("append behind index %d", index)
+	}
+	for _, e := range m.GetEntries() {
+		index++
+		if e.GetIndex() != index {
+			return refuse("entry %d where %d is due", e.GetIndex(), index)
+		}
+		if e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return refuse("entry %d of term %d behind term %d in term %d", index, e.GetTerm(), term, m.GetTerm())
+		}
+		term = e.GetTerm()
+		if e.GetType() != raftpb.EntryNormal {
+			if _, err := confChange(e); err != nil {
+				return refuse("entry %d: %v", index, err)
+			}
+		}
+	}
+	return nil
+}
+
+func confChange(e *raftpb.Entry) (raftpb.ConfChangeI, error) {
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		change := new(raftpb.ConfChange)
+		return change, proto.Unmarshal(e.GetData(), change)
+	case raftpb.EntryConfChangeV2:
+		change := new(raftpb.ConfChangeV2)
+		return change, proto.Unmarshal(e.GetData(), change)
+	}
+	return nil, fmt.Errorf("entry of unknown type %d", e.GetType())
+}

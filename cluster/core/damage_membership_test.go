@@ -1,0 +1,47 @@
+package core
+
+import (
+	"errors"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// raft panics at a membership that makes no sense. Where it is on the disk, a
+// member does not start, and its host goes on.
+func TestAMembershipThatMakesNoSense(t *testing.T) {
+	for name, conf := range map[string]*raftpb.ConfState{
+		"nobody by name":                  {Voters: []uint64{1, 0}},
+		"a voter that is a learner":       {Voters: []uint64{1, 2}, Learners: []uint64{2}},
+		"a voter twice":                   {Voters: []uint64{1, 2, 2}},
+		"a former voter twice":            {Voters: []uint64{1}, VotersOutgoing: []uint64{2, 2}},
+		"on its way, and nowhere to come": {Voters: []uint64{1}, LearnersNext: []uint64{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := storage.Open(storage.Options{Inline: true, MemTableSize: 64 << 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			log, err := raftlog.Open(store, group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.Bootstrap(conf); err != nil {
+				t.Fatal(err)
+			}
+			_, err = New(Config{
+				ID: 1, Incarnation: wire.ID{1}, Log: log, Machine: machine.New(),
+				Tick: tick, ElectionTicks: electionTicks, Logger: quiet,
+			})
+			if !errors.Is(err, storage.ErrCorrupt) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What a member promises to others leaves when it is durable, and not before.
+func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
+	for name, test := range map[string]struct {
+		begin   func(*rig)
+		request *raftpb.Message
+		promise raftpb.MessageType
+	}{
+		"entries": {
+			func(r *rig) { r.follow() },
+			message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5))),
+			raftpb.MsgAppResp,
+		},
+		"a vote": {
+			func(r *rig) { r.settle() },
+			message(raftpb.MsgVote, 2, 2, behind(1, 1)),
+			raftpb.MsgVoteResp,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			test.begin(r)
+			r.mustReceive(test.request)
+			promised := func(m *raftpb.Message) bool { return m.GetType() == test.promise && !m.GetReject() }
+			out, err := r.Take(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.ContainsFunc(out.messages, promised) {
+				t.Error("promised before it was written")
+			}
+			r.carry(out.writes)
+			if !slices.ContainsFunc(r.settle(), promised) {
+				t.Error("not promised after it was written")
+			}
+		})
+	}
+}
+
+// A leader's own log counts towards the majority when it is durable, and not
+// before.
+func TestALeaderCountsItselfWhenDurable(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := r.last
+	if index == r.applied {
+		t.Fatal("nothing was proposed")
+	}
+	committed := func() bool { return r.node.BasicStatus().GetCommit() >= index }
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(index, 0)))
+	if committed() {
+		t.Error("committed with one log of three")
+	}
+	r.carry(out.writes)
+	if r.settle(); !committed() {
+		t.Error("not committed with two logs of three")
+	}
+}
+
+// Entries carry a digest of the leader's state. A member whose own state at that
+// index is another one stops rather than answer from it.
+func TestADifferentStateStopsTheMember(t *testing.T) {
+	batch, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, difference := range map[string]uint64{"the same": 0, "another": 1} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).follow()
+			e := empty(7, 5)
+			e.Data = append(appendEntryHeader(nil, r.digests.index, r.digests.last^difference), batch...)
+			r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, e), commit(7)))
+			var err error
+			for err == nil && r.applied < 7 {
+				var out Effects
+				if out, err = r.Take(0); err == nil {
+					r.carry(out.writes)
+				}
+			}
+			if errors.Is(err, ErrCorrupt) != (difference != 0) {
+				t.Fatalf("applied %d, %v", r.applied, err)
+			}
+		})
+	}
+}
+
+// A leader may have been deposed without knowing it. It reads when a majority has
+// confirmed that it leads.
+func TestALeaderReadsWithAMajority(t *testing.T) {
+	r := newRig(t).follow().lead()
+	if err := r.Read(numberedRead(1)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.reads) > 0 {
+		t.Fatal("read without a word from the others")
+	}
+	asked := slices.IndexFunc(out.messages, func(m *raftpb.Message) bool {
+		return m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 && len(m.GetContext()) > 0
+	})
+	if asked < 0 {
+		t.Fatal("the others are not asked")
+	}
+	r.carry(out.writes)
+	r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(m *raftpb.Message) { m.Context = out.messages[asked].GetContext() }))
+	if out, err = r.Take(0); err != nil || len(out.reads) != 1 {
+		t.Fatalf("%d reads with a majority, %v", len(out.reads), err)
+	}
+}
+
+// departed is a machine that says who has left the group.
+type departed struct {
+	Machine
+	left []uint64
+}
+
+func (l departed) Left() []uint64 { return l.left }
+
+// A leader removes others that have left, and never itself: as the last to know
+// that the change was agreed on it hands over, and its successor removes it.
+func TestALeaderThatHasLeftHandsOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		left       uint64
+		transferee uint64
+		removals   int
+	}{
+		"another": {3, raft.None, 1},
+		"itself":  {1, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).follow().lead()
+			r.machine = departed{r.machine, []uint64{test.left}}
+			out, err := r.Take(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			removals := 0
+			for _, m := range out.messages {
+				if m.GetTo() != 2 {
+					continue
+				}
+				for _, e := range m.GetEntries() {
+					if e.GetType() == raftpb.EntryConfChangeV2 {
+						removals++
+					}
+				}
+			}
+			if got := r.node.BasicStatus().LeadTransferee; got != test.transferee || removals != test.removals {
+				t.Errorf("%d removals, and hands over to %d; want %d and %d", removals, got, test.removals, test.transferee)
+			}
+		})
+	}
+}

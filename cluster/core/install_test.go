@@ -1,0 +1,122 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// stage takes in a snapshot of an empty state, as Member.Snapshot does.
+func (r *rig) stage(answer *error) Staged {
+	r.t.Helper()
+	s, err := r.log.Stage()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	generation, err := s.Finish()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return Staged{Generation: generation, Digest: 7, Done: func(err error) { *answer = err }}
+}
+
+var errUnanswered = errors.New("not answered")
+
+// discards reports whether a stage is let go: by the effects, or as soon as the
+// disk has done what it is at.
+func (r *rig) discards(out Effects, generation uint64) bool {
+	for _, w := range slices.Concat(out.writes, r.disk.queue) {
+		if d, ok := w.op.(raftlog.Discard); ok && d.Generation == generation {
+			return true
+		}
+	}
+	return false
+}
+
+// A snapshot that is not installed is answered, and what was staged goes.
+func TestSnapshotsThatAreNotInstalled(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		from uint64
+		m    *raftpb.Message
+		want error
+	}{
+		{"behind what is committed", 2, snapshotMessage(3), ErrUnwanted},
+		{"of what is in the log", 2, snapshotMessage(6), ErrUnwanted},
+		{"of an earlier term", 2, func() *raftpb.Message {
+			m := snapshotMessage(50)
+			m.Term, m.Snapshot.Metadata.Term = new(uint64(4)), new(uint64(4))
+			return m
+		}(), ErrUnwanted},
+		{"of a state later than its sender's term", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Snapshot.Metadata.Term = new(uint64(6)); return m }(), ErrInadmissible},
+		{"of a state of no term", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Snapshot.Metadata.Term = nil; return m }(), ErrInadmissible},
+		{"of an index that nothing can follow", 2, snapshotMessage(1<<64 - 1), ErrInadmissible},
+		{"for a group without this member", 2, func() *raftpb.Message {
+			m := snapshotMessage(50)
+			m.Snapshot.Metadata.ConfState.Voters = []uint64{2, 3}
+			return m
+		}(), ErrUnwanted},
+		{"in another's name", 3, snapshotMessage(50), ErrInadmissible},
+		{"without a membership", 2, func() *raftpb.Message { m := snapshotMessage(50); m.Snapshot.Metadata.ConfState = nil; return m }(), ErrInadmissible},
+		{"that is a heartbeat", 2, message(raftpb.MsgHeartbeat, 2, 5), ErrInadmissible},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t).follow()
+			got := errUnanswered
+			s := r.stage(&got)
+			r.ReceiveSnapshot(test.from, test.m, s)
+			out, err := r.Take(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !errors.Is(got, test.want) || !r.discards(out, s.Generation) {
+				t.Errorf("answered %v, and does %+v", got, out.writes)
+			}
+			if r.staged != nil || r.installing != nil || r.applied > 6 {
+				t.Errorf("applied to %d, staged %v, installing %v", r.applied, r.staged, r.installing)
+			}
+		})
+	}
+}
+
+// While one snapshot is being installed, another one is refused; and then the
+// state is the snapshot's.
+func TestOneSnapshotAtATime(t *testing.T) {
+	r := newRig(t).follow()
+	first, second := errUnanswered, errUnanswered
+	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&first))
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.stage(&second)
+	r.ReceiveSnapshot(2, snapshotMessage(60), s)
+	later, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(second, ErrInadmissible) || !r.discards(later, s.Generation) || first != errUnanswered {
+		t.Errorf("the second is answered %v, the first %v", second, first)
+	}
+	for _, w := range out.writes {
+		if w.op == nil {
+			continue
+		}
+		if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := machine.New()
+	r.Stored(fresh)
+	if first != nil || r.applied != 50 || r.last != 50 || r.machine != Machine(fresh) || r.digests.last != 7 {
+		t.Errorf("answered %v; applied %d of %d", first, r.applied, r.last)
+	}
+	if out, err = r.Take(0); err != nil || !out.restored {
+		t.Errorf("nobody is told: %v", err)
+	}
+}

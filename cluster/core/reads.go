@@ -1,0 +1,97 @@
+package core
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// maxReads bounds the reads that wait for the leader's word.
+const maxReads = 16384
+
+// Read is a linearizable read: it runs on the loop's goroutine once the state
+// is at least as new as everything that was acknowledged before it was asked
+// for.
+type Read interface {
+	Run(Machine)
+	Ended() bool // nobody waits for it any more; it need not run
+}
+
+// reads batches linearizable reads behind ReadIndex requests, one at a time.
+// A request's context is used once and never again: a late answer to an
+// earlier attempt would let a read see a state older than its own beginning
+// (etcd#20418).
+type reads struct {
+	incarnation wire.ID // leads the context: the leader keeps those of all members in one table
+	attempt     uint64
+	asked       []Read // ride on the request that is out
+	askedAt     uint64 // tick at which it went out
+	waiting     []Read // came later, so they need a later request
+	ready       []read // confirmed; run when applied
+}
+
+type read struct {
+	index uint64
+	reads []Read
+}
+
+func (r *reads) len() int { return len(r.asked) + len(r.waiting) }
+
+// next returns the context of a request to send now, or nil. A request that
+// has been out for too long is given up, as raft drops them silently.
+func (r *reads) next(tick, patience uint64) []byte {
+	lost := len(r.asked) > 0 && tick >= r.askedAt+patience
+	if len(r.asked) > 0 && !lost || r.len() == 0 {
+		return nil
+	}
+	r.prune()
+	if r.len() == 0 {
+		return nil
+	}
+	r.asked, r.waiting = append(r.asked, r.waiting...), nil
+	r.attempt++
+	r.askedAt = tick
+	return r.context()
+}
+
+func (r *reads) context() []byte {
+	return binary.BigEndian.AppendUint64(r.incarnation[:len(r.incarnation):len(r.incarnation)], r.attempt)
+}
+
+// prune lets the reads go that nobody waits for any more.
+func (r *reads) prune() {
+	r.asked = slices.DeleteFunc(r.asked, Read.Ended)
+	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
+}
+
+// retry makes the request that is out count as lost: its leader is gone.
+func (r *reads) retry() {
+	r.waiting, r.asked = append(r.asked, r.waiting...), nil
+}
+
+// confirmed takes raft's answer.
+func (r *reads) confirmed(context []byte, index uint64) {
+	if len(r.asked) == 0 || !bytes.Equal(context, r.context()) {
+		return
+	}
+	r.ready = append(r.ready, read{index, r.asked})
+	r.asked = nil
+}
+
+// applied takes the reads that may run at the applied index.
+func (r *reads) applied(index uint64) []Read {
+	var run []Read
+	keep := r.ready[:0]
+	for _, batch := range r.ready {
+		if batch.index <= index {
+			run = append(run, slices.DeleteFunc(batch.reads, Read.Ended)...)
+		} else {
+			keep = append(keep, batch)
+		}
+	}
+	clear(r.ready[len(keep):])
+	r.ready = keep
+	return run
+}

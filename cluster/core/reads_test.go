@@ -1,0 +1,106 @@
+package core
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+type numberedRead int
+
+func (numberedRead) Run(Machine)   {}
+func (n numberedRead) Ended() bool { return n < 0 }
+
+const patience = 10
+
+func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
+	r := reads{incarnation: wire.ID{1}}
+	r.waiting = []Read{numberedRead(1), numberedRead(2)}
+	request := r.next(0, patience)
+	r.waiting = append(r.waiting, numberedRead(3)) // later than the request
+	if again := r.next(1, patience); again != nil {
+		t.Fatal("a second request while one is out")
+	}
+	r.confirmed(request, 7)
+	if got := r.applied(6); len(got) != 0 {
+		t.Errorf("%v run at 6, and the leader said 7", got)
+	}
+	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(1), numberedRead(2)}) {
+		t.Errorf("%v run at 7, want 1 and 2", got)
+	}
+	r.confirmed(r.next(2, patience), 7)
+	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(3)}) {
+		t.Errorf("%v run then, want 3", got)
+	}
+	if r.next(3, patience) != nil || r.len() != 0 {
+		t.Error("a request for nothing")
+	}
+}
+
+// No context is ever used twice, and an answer to an earlier one is none.
+func TestReadsIgnoreLateAnswers(t *testing.T) {
+	for name, lose := range map[string]func(*reads) []byte{
+		"no answer for too long": func(r *reads) []byte { return r.next(patience, patience) },
+		"another leader":         func(r *reads) []byte { r.retry(); return r.next(1, patience) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(1)}}
+			early := r.next(0, patience)
+			if r.next(patience-1, patience) != nil {
+				t.Fatal("given up too soon")
+			}
+			again := lose(&r)
+			if again == nil || bytes.Equal(early, again) {
+				t.Fatalf("asks with %x after %x", again, early)
+			}
+			r.confirmed(early, 1)
+			if got := r.applied(100); len(got) != 0 {
+				t.Errorf("%v run on a late answer", got)
+			}
+			r.confirmed(again, 2)
+			r.confirmed(again, 3) // doubled by the network
+			if got := r.applied(100); len(got) != 1 {
+				t.Errorf("%v run, want 1", got)
+			}
+		})
+	}
+}
+
+func TestReadsOfMembersDoNotMix(t *testing.T) {
+	a := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(1)}}
+	b := reads{incarnation: wire.ID{2}, waiting: []Read{numberedRead(1)}}
+	if bytes.Equal(a.next(0, patience), b.next(0, patience)) {
+		t.Error("two members ask with one context")
+	}
+}
+
+func TestReadsAreLimited(t *testing.T) {
+	c := &Core{}
+	for i := range maxReads {
+		if err := c.Read(numberedRead(i)); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if err := c.Read(numberedRead(0)); err != ErrBusy {
+		t.Errorf("one too many: %v", err)
+	}
+	c.reads.waiting[7] = numberedRead(-1)
+	if err := c.Read(numberedRead(0)); err != nil {
+		t.Errorf("in the place of one that nobody waits for: %v", err)
+	}
+}
+
+// A read that nobody waits for takes no room and does not run.
+func TestReadsOfTheGone(t *testing.T) {
+	r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(-1)}}
+	if r.next(0, patience) != nil || r.len() != 0 {
+		t.Error("a request for nobody")
+	}
+	r.waiting = []Read{numberedRead(-1), numberedRead(2)}
+	r.confirmed(r.next(0, patience), 7)
+	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(2)}) {
+		t.Errorf("%v run, want 2", got)
+	}
+}

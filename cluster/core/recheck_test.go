@@ -1,0 +1,49 @@
+package core
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// findingCall is a call that finds its outcome in the state, or does not.
+type findingCall struct {
+	quietCall
+	reply *wire.Reply
+}
+
+func (c *findingCall) Recheck(Machine, wire.Ticket) *wire.Reply { return c.reply }
+
+// The entries that a snapshot stands for are never seen here. Calls that await a
+// grant look for it in the new state, and what was not answered yet is sent
+// again.
+func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
+	r := newRig(t).follow()
+	granted, waiting := &findingCall{reply: &wire.Reply{Fence: 7}}, new(findingCall)
+	r.tickets.gated = false
+	r.tickets.awaiting[1], r.tickets.awaiting[2] = granted, waiting
+	r.tickets.floor = 2
+	r.Submit([]byte{1}, new(quietCall), false)
+	if out, err := r.Take(0); err != nil || len(out.forward) != 1 {
+		t.Fatalf("%d submissions, %v", len(out.forward), err)
+	}
+	r.installing = &Staged{Done: func(error) {}}
+	r.installed(machine.New(), raftlog.Install{Index: 9, Term: 5, ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}})
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.news) != 1 || out.news[0].call != Call(granted) || out.news[0].reply.GetFence() != 7 {
+		t.Errorf("the news are %+v; want the grant alone", out.news)
+	}
+	if len(r.tickets.awaiting) != 1 || r.tickets.awaiting[2] != Call(waiting) {
+		t.Errorf("awaited: %v", r.tickets.awaiting)
+	}
+	if len(out.forward) != 1 || !out.restored {
+		t.Errorf("%d submissions, restored %v", len(out.forward), out.restored)
+	}
+}

@@ -1,0 +1,144 @@
+package core
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// rig is one core, member 1 of 3, with its disk and nobody else: the test is the
+// rest of the group.
+type rig struct {
+	t *testing.T
+	*Core
+	log *raftlog.Log
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	store, err := storage.Open(storage.Options{Inline: true, MemTableSize: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	log, err := raftlog.Open(store, group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Bootstrap(&raftpb.ConfState{Voters: []uint64{1, 2, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{
+		ID: 1, Incarnation: wire.ID{1}, Log: log, Machine: machine.New(),
+		Tick: tick, ElectionTicks: electionTicks, Rand: rand.New(rand.NewPCG(1, 1)),
+		Logger: quiet, Keep: 1000, KeepBytes: 8 << 20, MaxCalls: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{t, c, log}
+}
+
+// settle carries out what there is to do, and returns what goes to the others.
+func (r *rig) settle() (messages []*raftpb.Message) {
+	r.t.Helper()
+	for {
+		out, err := r.Take(0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		messages = append(messages, out.messages...)
+		if len(out.writes) == 0 {
+			return messages
+		}
+		r.carry(out.writes)
+	}
+}
+
+// carry does what the disk's writer does.
+func (r *rig) carry(writes []write) {
+	r.t.Helper()
+	for _, w := range writes {
+		if w.op == nil {
+			continue
+		}
+		if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.Stored(nil)
+}
+
+func message(kind raftpb.MessageType, from, term uint64, more ...func(*raftpb.Message)) *raftpb.Message {
+	m := &raftpb.Message{Type: kind.Enum(), To: new(uint64(1)), From: new(from), Term: new(term)}
+	for _, change := range more {
+		change(m)
+	}
+	return m
+}
+
+func empty(index, term uint64) *raftpb.Entry {
+	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Index: new(index), Term: new(term)}
+}
+
+// behind says where an append goes on.
+func behind(index, term uint64, entries ...*raftpb.Entry) func(*raftpb.Message) {
+	return func(m *raftpb.Message) { m.Index, m.LogTerm, m.Entries = new(index), new(term), entries }
+}
+
+func commit(index uint64) func(*raftpb.Message) {
+	return func(m *raftpb.Message) { m.Commit = new(index) }
+}
+
+// follow makes the core a follower of member 2 in term 5, whose log ends at
+// index 6 and is committed to 4.
+func (r *rig) follow() *rig {
+	r.t.Helper()
+	entries := []*raftpb.Entry{empty(2, 5), empty(3, 5), empty(4, 5), empty(5, 5), empty(6, 5)}
+	if err := r.Receive(2, message(raftpb.MsgApp, 2, 5, behind(1, 1, entries...), commit(4))); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settle()
+	if r.applied != 4 || r.last != 6 || r.role.Lead != 2 {
+		r.t.Fatalf("applied %d of %d, led by %d", r.applied, r.last, r.role.Lead)
+	}
+	return r
+}
+
+// lead makes the core the leader, with everything committed.
+func (r *rig) lead() *rig {
+	r.t.Helper()
+	r.ignore(r.node.Campaign())
+	for r.role.RaftState != raft.StateLeader {
+		for _, m := range r.settle() {
+			kind := raftpb.MsgVoteResp
+			if m.GetType() == raftpb.MsgPreVote {
+				kind = raftpb.MsgPreVoteResp
+			}
+			if m.GetTo() == 2 {
+				r.mustReceive(message(kind, 2, m.GetTerm()))
+			}
+		}
+	}
+	r.settle()
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	r.settle()
+	if r.applied != r.last {
+		r.t.Fatalf("applied %d of %d", r.applied, r.last)
+	}
+	return r
+}
+
+func (r *rig) mustReceive(m *raftpb.Message) {
+	r.t.Helper()
+	if err := r.Receive(m.GetFrom(), m); err != nil {
+		r.t.Fatal(err)
+	}
+}

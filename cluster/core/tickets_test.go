@@ -1,0 +1,203 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// quietCall is told apart by its address.
+type quietCall struct {
+	failed    error
+	fails     int
+	cancelled []bool // sent?
+}
+
+func (c *quietCall) Deliver(wire.Ticket, *wire.Reply, bool)   {}
+func (c *quietCall) Cancelled(sent bool)                      { c.cancelled = append(c.cancelled, sent) }
+func (c *quietCall) Recheck(Machine, wire.Ticket) *wire.Reply { return nil }
+func (c *quietCall) Fail(err error)                           { c.failed, c.fails = err, c.fails+1 }
+
+func newCalls(t *tickets, n int) []*quietCall {
+	calls := make([]*quietCall, n)
+	for i := range calls {
+		calls[i] = new(quietCall)
+		t.add(fmt.Append(nil, i+1), calls[i], false)
+	}
+	return calls
+}
+
+func seqs(calls []*wire.Call) (list []uint64) {
+	for _, c := range calls {
+		list = append(list, c.GetSeq())
+	}
+	return list
+}
+
+func wantSeqs(t *testing.T, what string, got []*wire.Call, want ...uint64) {
+	t.Helper()
+	if !slices.Equal(seqs(got), want) {
+		t.Errorf("%s: sent %v, want %v", what, seqs(got), want)
+	}
+}
+
+func TestTicketsFloorStopsAtHoles(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	newCalls(k, 5)
+	wantSeqs(t, "fresh", k.fresh(0), 1, 2, 3, 4, 5)
+	for _, step := range []struct {
+		answered, floor uint64
+	}{{2, 0}, {4, 0}, {1, 2}, {5, 2}, {3, 5}} {
+		if k.outcome(step.answered, false) == nil {
+			t.Errorf("the outcome of %d finds no call", step.answered)
+		}
+		if k.floor != step.floor {
+			t.Errorf("after %d the floor is %d, want %d", step.answered, k.floor, step.floor)
+		}
+	}
+	if k.calls != 0 || k.open != nil {
+		t.Errorf("%d calls are open after all were answered", k.calls)
+	}
+}
+
+// Each outcome reaches its call once, however often the log brings it.
+func TestTicketsOutcomesOnce(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	calls := newCalls(k, 2)
+	k.fresh(0)
+	for _, step := range []struct {
+		name string
+		seq  uint64
+		more bool
+		want Call
+	}{
+		{"a ticket never given out", 9, false, nil},
+		{"queued", 1, true, calls[0]},
+		{"queued, once more", 1, true, nil},
+		{"granted", 1, false, calls[0]},
+		{"granted, once more", 1, false, nil},
+		{"a grant that overtook its first outcome", 2, false, calls[1]},
+		{"the first outcome behind it", 2, true, nil},
+		{"zero", 0, false, nil},
+	} {
+		if got := k.outcome(step.seq, step.more); got != step.want {
+			t.Errorf("%s: %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestTicketsWindow(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	newCalls(k, ordinaryWindow+3)
+	if n := len(k.fresh(0)); n != ordinaryWindow {
+		t.Fatalf("%d were handed on, want %d", n, ordinaryWindow)
+	}
+	wantSeqs(t, "a full window", k.fresh(0))
+	k.outcome(2, false)
+	wantSeqs(t, "a hole", k.fresh(0))
+	k.outcome(1, false)
+	wantSeqs(t, "two behind the floor", k.fresh(0), ordinaryWindow+1, ordinaryWindow+2)
+}
+
+func TestTicketsCancel(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	calls := newCalls(k, 2)
+	k.fresh(0)
+	later := newCalls(k, 3)
+	if k.cancel(calls[0]) {
+		t.Error("a command was taken back after it was handed on")
+	}
+	if !k.cancel(later[1]) {
+		t.Error("a command that nobody has could not be taken back")
+	}
+	if k.cancel(later[1]) {
+		t.Error("a command was taken back twice")
+	}
+	wantSeqs(t, "what is left", k.fresh(0), 3, 4)
+	for seq := range uint64(4) {
+		k.outcome(seq+1, false)
+	}
+	if k.floor != 4 || k.calls != 0 {
+		t.Errorf("the floor is %d, want 4: a cancelled call has no ticket; %d calls", k.floor, k.calls)
+	}
+}
+
+// Urgent commands overtake those that wait, and have places of their own.
+func TestTicketsUrgentFirst(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	newCalls(k, ordinaryWindow+1)
+	k.fresh(0)
+	renewal := new(quietCall)
+	k.add([]byte("renewal"), renewal, true)
+	wantSeqs(t, "a full house", k.fresh(0), ordinaryWindow+1)
+	if k.outcome(ordinaryWindow+1, false) != Call(renewal) {
+		t.Error("the ticket is not the renewal's")
+	}
+}
+
+// Nothing may reach the group before the command that makes this process known.
+func TestTicketsGate(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	k.gated = true
+	newCalls(k, 3)
+	wantSeqs(t, "the registration", k.fresh(0), 1)
+	wantSeqs(t, "before its outcome", k.fresh(1))
+	wantSeqs(t, "once more", k.overdue(3), 1)
+	k.outcome(1, false)
+	wantSeqs(t, "then", k.fresh(4), 2, 3)
+}
+
+// What is cancelled in a full house makes room at once.
+func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	calls := newCalls(k, 3)
+	for _, c := range calls {
+		if !k.cancel(c) {
+			t.Error("not taken back")
+		}
+	}
+	newCalls(k, 1)
+	wantSeqs(t, "the next", k.fresh(0), 1)
+	if k.floor != 0 || k.calls != 1 {
+		t.Errorf("floor %d, %d calls", k.floor, k.calls)
+	}
+}
+
+// A command is sent again after 3, 6, 12, 24 and then each 48 ticks.
+func TestTicketsResend(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	newCalls(k, 1)
+	k.fresh(0)
+	var at []uint64
+	for tick := range uint64(200) {
+		if len(k.overdue(tick)) > 0 {
+			at = append(at, tick)
+		}
+	}
+	if want := []uint64{3, 9, 21, 45, 93, 141, 189}; !slices.Equal(at, want) {
+		t.Errorf("sent again at %v, want %v", at, want)
+	}
+	newCalls(k, 1)
+	wantSeqs(t, "to a new leader", k.handed(200), 1)
+	wantSeqs(t, "2 ticks later", k.overdue(202))
+	wantSeqs(t, "3 ticks later", k.overdue(203), 1)
+}
+
+func TestTicketsDrain(t *testing.T) {
+	k := newTickets(wire.ID{1})
+	calls := newCalls(k, 4)
+	k.fresh(0)
+	k.outcome(3, true)
+	k.outcome(1, true)
+	k.outcome(2, false)
+	got := k.drain()
+	want := []Call{calls[3], calls[0], calls[2]}
+	if !slices.Equal(got, want) {
+		t.Errorf("drained %v, want %v", got, want)
+	}
+	if k.calls != 0 || len(k.awaiting) != 0 || k.drain() != nil || k.outcome(4, false) != nil {
+		t.Error("something is left")
+	}
+}
