@@ -42,7 +42,7 @@ func mustAttach(t *testing.T, n *Node, id SessionID) *Session {
 // A process is killed and its session goes on in another one: nobody can come
 // between, and whoever takes over does so under new fences.
 func TestAttachAfterItsProcessWasKilled(t *testing.T) {
-	g := group(t, 3, nil)
+	g := group(t, 3, func(_ int, c *Config, _ *cluster.Harness) { c.SessionTTL = time.Minute })
 	id := mustSession(t, g.nodes[0], lasting()).ID()
 	earlier := mustHold(t, g.nodes[0].session(wire.ID(id)))
 	_, err := g.nodes[1].AttachSession(t.Context(), id)

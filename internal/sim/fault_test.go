@@ -16,12 +16,13 @@ type faults struct {
 	loss, doubles, reorders, slowDisk, broken, drops bool
 	clocks, force, checks                            bool
 	shapes, clogs, ill, leaves                       bool
+	coarse, busy, keeps                              bool
 	keep                                             uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t leaves=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.leaves, f.keep)
+	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t leaves=%t coarse=%t busy=%t keeps=%t keep=%d",
+		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.leaves, f.coarse, f.busy, f.keeps, f.keep)
 }
 
 func chooseFaults(w *world) faults {
@@ -37,6 +38,9 @@ func chooseFaults(w *world) faults {
 	f.clogs = w.seed%3 == 1
 	f.ill = w.seed%5 == 2
 	f.leaves = w.seed%7 == 3
+	f.coarse = w.seed%6 == 5
+	f.busy = w.seed%4 == 2
+	f.keeps = w.seed%2 == 1
 	return f
 }
 
@@ -155,6 +159,9 @@ func (w *world) heal() {
 			m.start()
 		}
 		m.life.wakes, m.life.doom, m.sick.after = w.now, doomNone, 0
+		if w.faults.coarse {
+			m.life.setRate(0)
+		}
 		m.life.program.muted = 0
 	}
 }

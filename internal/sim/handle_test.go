@@ -158,7 +158,7 @@ func (h *handle) refused(r *wire.Reply) {
 }
 
 // believes is called when a handle begins to hold: nobody else may believe
-// that he does, by his own clock.
+// that he does, by his own clock, unless that is a coarse one.
 func (w *world) believes(h *handle) {
 	if !h.holding() {
 		return
@@ -197,7 +197,7 @@ func (m *simMember) handles() []*handle {
 
 func (h *handle) holding() bool {
 	s := h.session
-	if s.closing || s.program.quitting || len(s.checks) > 0 || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
+	if s.program.w.faults.coarse || s.closing || s.program.quitting || len(s.checks) > 0 || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
 		return false // by force, or by a check, it ends before the holder knows
 	}
 	return h.state == held || h.state == busy && h.holds > 1

@@ -2,9 +2,13 @@ package sim
 
 import (
 	"errors"
+	"io/fs"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
@@ -76,6 +80,61 @@ func (w *world) clog() {
 	from, to := w.later.IntN(n), w.later.IntN(n)
 	w.network.clogged[from][to] = w.now + time.Duration(1+w.later.IntN(5_000))*time.Millisecond
 	w.say("the link from %d to %d is clogged until %v", from, to, w.network.clogged[from][to])
+}
+
+// slowApply is how long a process is at nothing else when it applies n entries.
+func (w *world) slowApply(n uint64) time.Duration {
+	return time.Duration(w.later.Int64N(int64(min(n, 20) * uint64(10*time.Millisecond))))
+}
+
+// survives is the disk as a crash leaves it. All that was synced is there. Of what
+// was only written, nothing is (a power cut), or everything (a kill), or what is in
+// some kinds of files: Pebble's goroutines are not of this world, so dice for single
+// files would not repeat.
+func (m *simMember) survives(old *vfs.MemFS) *vfs.MemFS {
+	if !m.w.faults.keeps {
+		return old.CrashClone(vfs.CrashCloneCfg{})
+	}
+	kept := m.w.later.IntN(8)
+	switch m.w.later.IntN(3) {
+	case 0:
+		kept = 0
+	case 1:
+		kept = 7
+	}
+	m.w.say("%d's disk keeps of what was not synced: %03b", m.n, kept)
+	names, err := old.List("")
+	if err != nil {
+		m.w.fail("member %d: listing its disk: %v", m.n, err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		m.keep(old, name, kept)
+	}
+	if kept&4 != 0 {
+		m.sync(old.OpenDir(""))
+	}
+	return old.CrashClone(vfs.CrashCloneCfg{})
+}
+
+// keep syncs a file, if it is of a kind that is kept: the log, or anything else.
+func (m *simMember) keep(disk *vfs.MemFS, name string, kept int) {
+	kind := 2
+	if strings.HasSuffix(name, ".log") {
+		kind = 1
+	}
+	if kept&kind != 0 {
+		m.sync(disk.Open(name))
+	}
+}
+
+func (m *simMember) sync(f vfs.File, err error) {
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Pebble may have removed it meanwhile
+		m.w.fail("member %d: keeping what is on its disk: %v", m.n, err)
+	}
 }
 
 // sickness is a disk that fails: every operation that would change it, from the

@@ -59,7 +59,7 @@ func (s lockState) partings(op *operation) []lockState {
 func (s *span) delayed() time.Duration {
 	earliest := s.asked
 	switch {
-	case s.frail:
+	case s.frail, s.adrift:
 		earliest = 0
 	case !s.lasting && s.holder != nil:
 		p := s.holder.program

@@ -38,6 +38,8 @@ type life struct {
 	log     *raftlog.Log
 	core    *core.Core
 	began   time.Duration
+	read    time.Duration // its clock
+	readAt  time.Duration // when it was set to that
 	wakes   time.Duration // paused until then
 	busy    bool          // a batch is on its way to the disk
 	staging bool
@@ -90,7 +92,7 @@ func (m *simMember) bootstrap(n int) {
 
 func (m *simMember) start() {
 	m.boot++
-	l := &life{simMember: m, began: m.w.now}
+	l := &life{simMember: m, began: m.w.now, readAt: m.w.now}
 	l.store, l.log = m.open()
 	incarnation := m.w.id()
 	var err error
@@ -114,7 +116,7 @@ func (m *simMember) start() {
 	l.step()
 }
 
-// crash ends the process; what it had not synced is gone.
+// crash ends the process; what it had not synced is gone, or part of it.
 func (m *simMember) crash(why string) {
 	l := m.life
 	if l == nil {
@@ -124,7 +126,7 @@ func (m *simMember) crash(why string) {
 	m.w.crashes++
 	m.life = nil
 	old := m.disk
-	m.disk = old.CrashClone(vfs.CrashCloneCfg{})
+	m.disk = m.survives(old)
 	m.sick = &sickness{} // a new life has a disk that is well
 	_ = l.store.Close()  // on the old disk, which nobody looks at any more
 	l.program.dies()
@@ -214,7 +216,11 @@ func (l *life) step() {
 	if l.doomed(doomTake, "before anything was carried out") {
 		return
 	}
+	before := l.seen.applied
 	l.core.CarryOut(out, driver{l})
+	if n := l.core.Status().Applied - before; n > 0 && l.w.faults.busy && !l.w.calm {
+		l.wakes = max(l.wakes, l.w.now+l.w.slowApply(n))
+	}
 	if l.doom == doomWrite && l.busy {
 		l.doomed(doomWrite, "before the write")
 	}

@@ -60,6 +60,7 @@ type span struct {
 	behavior wire.Behavior
 	lasting  bool          // it has no TTL
 	frail    bool          // it depends on checks, and may end at any time
+	adrift   bool          // clocks are coarse: so may any with a TTL, and its lock-delay
 	holder   *simSession   // who counts on it; nil: nobody has asked for it
 	asked    time.Duration // somebody asks for its end; forever: nobody did
 	gently   time.Duration // and wants no lock-delay
@@ -107,6 +108,7 @@ func (o *outside) calls(p *program, c *wire.Command) *operation {
 func (o *outside) opens(c *wire.OpenSession) {
 	s := o.span(c.Id)
 	s.delay, s.behavior, s.lasting, s.frail = time.Duration(c.LockDelay), c.Behavior, c.Ttl == 0, len(c.Checks) > 0
+	s.adrift = o.w.faults.coarse
 	s.holder = o.w.history.sessions[wire.ID(c.Id)]
 }
 
@@ -202,7 +204,7 @@ func sessionOf(c *wire.Command) []byte {
 // mayEnd says whether the session may be over by then.
 func (s *span) mayEnd(by time.Duration) bool {
 	switch {
-	case s.asked <= by, s.frail:
+	case s.asked <= by, s.frail, s.adrift && !s.lasting:
 		return true
 	case s.lasting || s.holder == nil:
 		return false
