@@ -2,12 +2,16 @@ package sim
 
 import (
 	"log/slog"
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // a world makes much garbage, and is small
+	goleak.VerifyTestMain(m)
+}
 
 // group is the number of the only group.
 const group = 0
