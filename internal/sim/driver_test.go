@@ -29,6 +29,7 @@ func (d driver) Write(b core.Batch) {
 		case err != nil:
 			l.w.fail("member %d: writing: %v", l.n, err)
 		}
+		l.durable.wrote(b)
 		if b.Installs() {
 			installed = l.load()
 		}
@@ -44,6 +45,7 @@ func (d driver) Write(b core.Batch) {
 }
 
 func (d driver) Send(m *raftpb.Message) {
+	d.covers(m)
 	body, err := proto.Marshal(m)
 	if err != nil {
 		d.w.fail("encoding a message: %v", err)

@@ -46,6 +46,7 @@ type life struct {
 	pending bool // events are in the core whose effects were not taken yet
 	doom    doom
 	program *program
+	durable durable
 	seen    marks
 	feed    feed
 }
@@ -94,6 +95,7 @@ func (m *simMember) start() {
 	m.boot++
 	l := &life{simMember: m, began: m.w.now, readAt: m.w.now}
 	l.store, l.log = m.open()
+	l.durable = l.found()
 	incarnation := m.w.id()
 	var err error
 	l.core, err = core.New(core.Config{
