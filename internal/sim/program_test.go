@@ -50,7 +50,10 @@ type simSession struct {
 	handles     []*handle
 }
 
-const incarnationTTL = 5 * time.Second
+const (
+	incarnationTTL = 5 * time.Second
+	longestTTL     = 4 * time.Second // of sessions
+)
 
 func newProgram(l *life) *program {
 	p := &program{life: l, incarnation: l.core.Incarnation(), known: make(map[string]*wire.KeyMeta)}
@@ -160,7 +163,7 @@ func (s *simSession) over() {
 func (p *program) act() {
 	pause := p.w.between(time.Millisecond, 50*time.Millisecond)
 	p.at(pause, p.act)
-	if !p.registered || p.quitting {
+	if !p.registered || p.quitting || p.w.silent {
 		return
 	}
 	p.renew()
@@ -181,7 +184,7 @@ func (p *program) act() {
 }
 
 func (p *program) openSession() {
-	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: p.w.between(1500*time.Millisecond, 4*time.Second)}
+	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: p.w.between(1500*time.Millisecond, longestTTL)}
 	for i := range 4 {
 		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), names: locks, reentrant: i%2 == 0})
 	}

@@ -96,6 +96,7 @@ func runSeed(t *testing.T, seed uint64) *world {
 	w.run("the troubles", func() bool { return w.now >= troubled })
 	w.heal()
 	w.await(peace, "rest after all was healed", w.settled)
+	w.fallSilent()
 	for _, m := range w.present() {
 		w.history.audit.fedUp(m.life)
 	}
@@ -104,6 +105,18 @@ func runSeed(t *testing.T, seed uint64) *world {
 	w.say("end: %d entries, %v", w.history.last(), w.now)
 	t.Logf("seed %d: %v", seed, new(tally).add(w))
 	return w
+}
+
+// fallSilent checks that a session ends soon after its TTL when nobody renews it and
+// the leader stays: none of those that have one is left.
+func (w *world) fallSilent() {
+	w.silent = true
+	w.pass(longestTTL + 2*election)
+	for _, s := range w.history.oracle.Sessions() {
+		if s.TTL != 0 {
+			w.fail("session %s with a TTL of %v still lives, though nobody renews it", s.ID, time.Duration(s.TTL))
+		}
+	}
 }
 
 const (
@@ -130,6 +143,7 @@ type world struct {
 	outside *outside
 	fences  map[string]uint64 // by lock: the last that somebody believed in
 	calm    bool              // the programs wind up
+	silent  bool              // and then do nothing any more
 	limits  map[string]uint32 // of semaphores, as programs take them for agreed
 	swapped map[string]bool   // key@index: was changed by a comparison with this
 	writes  int
