@@ -36,6 +36,7 @@ type gossip struct {
 	lost  func(*wire.GossipMeta)      // of one that is dead or has left; called without mu
 
 	answered time.Time // guarded by mu; when a probe of ours was last answered
+	parted   time.Time // guarded by mu; when one of the others was last seen to go
 
 	ending sync.Mutex // held while leaving and closing: memberlist panics when asked to leave later
 	ended  bool       // guarded by ending
@@ -140,7 +141,7 @@ func (g *gossip) leave() {
 // close ends gossip. memberlist does not wait for a probe that is out, and says
 // nowhere when one ends; so where one may be out, close waits as long as a
 // probe can last. There is none when the last was answered less than an
-// interval ago, which is the ordinary case.
+// interval ago, which is the ordinary case, or when nobody else was there.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
 	g.ending.Lock()
@@ -148,9 +149,9 @@ func (g *gossip) close() {
 	_ = g.list.Shutdown()
 	g.ending.Unlock()
 	g.mu.Lock()
-	answered := time.Since(g.answered)
+	answered, parted := time.Since(g.answered), time.Since(g.parted)
 	g.mu.Unlock()
-	if probe := g.pace * probeInterval; others && answered > probe*9/10 {
+	if probe := g.pace * probeInterval; (others || parted <= probe) && answered > probe*9/10 {
 		<-time.After(probe)
 	}
 }
@@ -208,6 +209,7 @@ func (g *gossip) note(n *memberlist.Node, alive bool) {
 		g.seen[n.Name] = meta
 	} else {
 		delete(g.seen, n.Name)
+		g.parted = time.Now()
 	}
 	g.mu.Unlock()
 	if alive {
