@@ -135,6 +135,10 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 			return
 		}
 	}
+	if !t.known(h.Member) {
+		t.lostBy(h.Member, in) // removed since its hello, before RemovePeer could find it here
+		return
+	}
 	t.Redial(h.Member) // it is there, so it can be dialled
 	t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
 	err := t.readFrames(c, h.Member)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -268,6 +269,30 @@ func TestRemovePeer(t *testing.T) {
 	}
 	await(t, func() error {
 		b.Redial(1)
+		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonStranger {
+			return fmt.Errorf("not refused as a stranger: %v", b.PeerError(1))
+		}
+		return nil
+	})
+}
+
+// A member may be removed when its hello has been judged and its connection is
+// not known yet. It does not stay connected.
+func TestRemovePeerWhileItConnects(t *testing.T) {
+	var a *node
+	var removed atomic.Bool
+	a = start(t, identity(1), listenTCP(t), func(c *Config) {
+		c.Member = func(uint64) bool {
+			if removed.Swap(true) {
+				return false
+			}
+			a.RemovePeer(2)
+			return true
+		}
+	})
+	b := start(t, identity(2), listenTCP(t), nil)
+	b.SetPeer(1, a.addr)
+	await(t, func() error {
 		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonStranger {
 			return fmt.Errorf("not refused as a stranger: %v", b.PeerError(1))
 		}
