@@ -162,9 +162,10 @@ func (n *Node) register(ctx context.Context) error {
 		// be needed for that, so it stays until then.
 		select {
 		case <-n.member.Done():
+			return refusal(reply)
 		case <-ctx.Done():
+			return fmt.Errorf("%w; this member has left the group, which still needs its vote to take it out", because(ErrUnavailable, ctx))
 		}
-		return refusal(reply)
 	case err == nil:
 		return refusal(reply)
 	case ctx.Err() != nil:
