@@ -49,6 +49,9 @@ func (m *Member) MayRetire() error {
 	return nil
 }
 
+// Voters are those who decide, as far as this member knows.
+func (m *Member) Voters() []uint64 { return m.status.Load().conf.GetVoters() }
+
 // Retire takes this member out of the group for good: leave is the command by
 // which the machine notes that. It blocks until this member has heard that it is
 // a member no more, or ctx ends; and then the directory is marked, so that nobody

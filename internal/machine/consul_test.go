@@ -41,7 +41,7 @@ s "" of A, member 1, ttl=1h0m0s delay=15s left=1h0m0s created=1 checks=gossip,di
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1`},
 
 		{"it is invalidated when its node is deregistered", `A open n ttl=none
-A leave
+A leave voters=2
 ----
 A.5: OK
 A.6: OK

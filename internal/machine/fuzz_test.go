@@ -59,7 +59,7 @@ var fuzzCommands = []string{
 	"open s ttl=none delay=5s delete checks=disk,gossip",
 	"renew",
 	"deregister",
-	"leave",
+	"leave voters=1,2",
 	"close s",
 	"attach s",
 	"check disk critical",

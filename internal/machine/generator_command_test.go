@@ -20,7 +20,9 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{5, func() *wire.Command {
 			return &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
 		}},
-		{3, func() *wire.Command { return &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{}}} }},
+		{3, func() *wire.Command {
+			return &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: g.group[g.rand.IntN(len(g.group)+1):]}}}
+		}},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
 		{35, func() *wire.Command { return g.closeSession(r) }},
 		{20, func() *wire.Command { return g.attach(r) }},

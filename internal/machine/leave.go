@@ -8,11 +8,13 @@ import (
 )
 
 // leave lets the member of an incarnation go for good. Its ID is remembered, so
-// that nobody comes back under it.
-func (m *Machine) leave(inc *incarnation) *wire.Reply {
+// that nobody comes back under it. One voter has to stay: without one nothing
+// could ever be agreed on again.
+func (m *Machine) leave(inc *incarnation, c *wire.Leave) *wire.Reply {
 	k := m.members[inc.member]
-	if len(m.left)+1 == len(m.members) {
-		return m.refuse(wire.Code_INVALID, "every other member has left; the last one cannot")
+	stays := func(voter uint64) bool { return voter != k.member && !slices.Contains(m.left, voter) }
+	if !slices.ContainsFunc(c.Voters, stays) {
+		return m.refuse(wire.Code_INVALID, "every other voter has left; the last one cannot")
 	}
 	m.goes(k)
 	m.dirty.put(k.key(), k)

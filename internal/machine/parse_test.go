@@ -156,7 +156,12 @@ func parseSession(a *arguments, c *wire.Command) {
 	case "deregister":
 		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
 	case "leave":
-		c.Op = &wire.Command_Leave{Leave: &wire.Leave{}}
+		op := new(wire.Leave)
+		voters, _ := a.value("voters")
+		for _, voter := range strings.FieldsFunc(voters, func(r rune) bool { return r == ',' }) {
+			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
+		}
+		c.Op = &wire.Command_Leave{Leave: op}
 	case "open":
 		op := &wire.OpenSession{
 			Id: a.id(a.at(1)), Name: string(a.text("name")), Behavior: wire.Behavior(a.number("behavior")),

@@ -127,7 +127,7 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
 	case *wire.Command_Leave:
-		return m.leave(inc)
+		return m.leave(inc, op.Leave)
 	case *wire.Command_AttachSession:
 		return m.attachSession(inc, op.AttachSession)
 	case *wire.Command_SetCheck:

@@ -248,7 +248,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		r.forget(t.Incarnation, false)
 		return answer(wire.Code_OK)
 	case *wire.Command_Leave:
-		return r.depart(inc)
+		return r.depart(inc, op.Leave)
 	case *wire.Command_OpenSession:
 		return r.open(inc, op.OpenSession)
 	case *wire.Command_CloseSession:

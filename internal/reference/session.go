@@ -78,9 +78,15 @@ func (r *Model) abandon(id wire.ID) []*Semaphore {
 
 // depart lets the member of an incarnation go, with all its sessions, those of
 // no process included, and its checks.
-func (r *Model) depart(inc *Incarnation) *wire.Reply {
+func (r *Model) depart(inc *Incarnation, c *wire.Leave) *wire.Reply {
 	id, member := inc.ID, inc.Member
-	if len(r.Left())+1 == len(r.members) {
+	stay := 0
+	for _, voter := range c.Voters {
+		if voter != member && !slices.Contains(r.Left(), voter) {
+			stay++
+		}
+	}
+	if stay == 0 {
 		return answer(wire.Code_INVALID)
 	}
 	var gone []*Session

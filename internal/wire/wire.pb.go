@@ -1066,7 +1066,9 @@ func (*Deregister) Descriptor() ([]byte, []int) {
 // Leave takes the incarnation's member out of the group for good: all its
 // sessions end, and it cannot register again.
 type Leave struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who votes, as far as the member knows. Those who have left may be among them.
+	Voters        []uint64 `protobuf:"fixed64,1,rep,packed,name=voters,proto3" json:"voters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1101,13 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Leave) GetVoters() []uint64 {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
 }
 
 type OpenSession struct {
@@ -4131,8 +4140,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
-	"Deregister\"\a\n" +
-	"\x05Leave\"\xb6\x01\n" +
+	"Deregister\"\x1f\n" +
+	"\x05Leave\x12\x16\n" +
+	"\x06voters\x18\x01 \x03(\x06R\x06voters\"\xb6\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
