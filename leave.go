@@ -22,10 +22,11 @@ import (
 // Errors: ErrInvalid for the only voter of a group, which cannot leave it, and
 // ErrUnavailable if those who stay would not have a majority now: nothing was
 // done, and the node runs on. ErrClosed: the node is closed or being closed.
-// ErrUnknown, with ctx's error: the member may still belong to the group, and
-// count in its majority. Open it again with its directory: if it has left, Open
-// stays until the group has taken it out, and says so with ErrInvalid; if not, it
-// can Leave once more.
+// ErrUnknown, with ctx's error if that was the reason: the member may still belong
+// to the group, and count in its majority, as does the last voter where all leave
+// at once. Open it again with its directory: if it has left, Open stays until the
+// group has taken it out, and says so with ErrInvalid; if not, it can Leave once
+// more.
 func (n *Node) Leave(ctx context.Context) error {
 	err := n.usable()
 	if err == nil {
@@ -51,15 +52,18 @@ func (n *Node) retire(ctx context.Context) error {
 	n.endSessions(ErrClosed)
 	err := n.member.Retire(ctx, n.tellLeft)
 	n.renewal.stop()
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		n.member.Leave()
+		return nil
+	case ctx.Err() != nil:
 		err = because(ErrUnknown, ctx)
+	default:
+		// The error alone would say that the node runs on.
+		err = fmt.Errorf("%w: %v", ErrUnknown, ours(err))
 	}
-	if err != nil {
-		_ = n.farewell(ctx) // what can be given back is
-		return ours(err)
-	}
-	n.member.Leave()
-	return nil
+	_ = n.farewell(ctx) // what can be given back is
+	return err
 }
 
 // tellLeft makes it a fact that this member has left.
@@ -70,6 +74,12 @@ func (n *Node) tellLeft(ctx context.Context) error {
 	case a := <-answered:
 		if a.err == nil && a.unregistered() {
 			return n.knownToHaveLeft(ctx)
+		}
+		if a.reply.GetCode() == wire.Code_INVALID {
+			// Every other voter leaves too, and waits for this one to agree.
+			if err := n.member.SeeOff(ctx); err != nil {
+				return err
+			}
 		}
 		return a.fault()
 	case <-ctx.Done():

@@ -66,9 +66,7 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 
 func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
 
-func (d driver) Regrouped(deposed bool) { d.regroup(deposed) }
-
-func (d driver) Parted(member uint64) { d.port.RemovePeer(member) }
+func (d driver) Regrouped(conf *raftpb.ConfState) { d.regroup(conf) }
 
 func (d driver) LeaderChanged() {
 	s := d.core.Status()

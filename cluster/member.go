@@ -115,7 +115,8 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		done:    make(chan struct{}),
 		began:   time.Now(),
 	}
-	m.removal.done = make(chan struct{})
+	m.removal.told, m.removal.tell = context.WithCancel(context.Background())
+	m.removal.regrouped = make(chan struct{}, 1)
 	m.forming.woken = make(chan struct{}, 1)
 	m.mailbox.signal = make(chan struct{}, 1)
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
@@ -238,9 +239,6 @@ func (m *Member) openCore() error {
 		return err
 	}
 	m.meet(m.core.Status().Membership)
-	if !m.members.has(m.identity.member) {
-		return m.retired()
-	}
 	m.core.Stand(m.first)
 	m.publish()
 	m.routine("loop", m.loop)

@@ -9,15 +9,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// removal is what this member knows of its own removal from the group.
+// removal is what this member knows of who is taken out of the group.
 type removal struct {
-	done    chan struct{} // closed when this member is a member no more
-	once    sync.Once
-	asked   atomic.Bool // by Retire, which sees to the rest
-	deposed atomic.Bool // it led when it was removed
+	told      context.Context // ends when another has told this member that it is out
+	tell      context.CancelFunc
+	once      sync.Once
+	asked     atomic.Bool   // by Retire, which sees to the rest
+	regrouped chan struct{} // holds a token after a change of the membership
 }
 
 var (
@@ -49,37 +52,56 @@ func (m *Member) MayRetire() error {
 	return nil
 }
 
-// Voters are those who decide, as far as this member knows.
-func (m *Member) Voters() []uint64 { return m.status.Load().conf.GetVoters() }
-
 // Retire takes this member out of the group for good: leave is the command by
-// which the machine notes that. It blocks until this member has heard that it is
-// a member no more, or ctx ends; and then the directory is marked, so that nobody
+// which the machine notes that. It blocks until another member has told this one
+// that it is out, or ctx ends; and then the directory is marked, so that nobody
 // opens it again.
 func (m *Member) Retire(ctx context.Context, leave func(context.Context) error) error {
 	m.removal.asked.Store(true)
 	if err := m.handOver(ctx); err != nil {
 		return err
 	}
-	if err := leave(ctx); err != nil {
+	// Who is behind may be told that he is out and never hear of his command.
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.removal.told, cancel)()
+	if err := leave(asking); err != nil && m.removal.told.Err() == nil {
 		return err
 	}
 	select {
-	case <-m.removal.done:
+	case <-m.removal.told.Done():
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-m.done:
 		return m.stopped()
 	}
-	m.outlast(ctx)
 	return m.markLeft()
 }
 
-// handOver gives leadership away if this member has it, however often it takes.
+// SeeOff blocks until all who have left are members no more, or ctx ends. Where
+// all but this member leave, nobody else can take them out.
+func (m *Member) SeeOff(ctx context.Context) error {
+	for slices.ContainsFunc(m.status.Load().left, m.members.has) {
+		select {
+		case <-m.removal.regrouped:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.done:
+			return m.stopped()
+		}
+	}
+	return nil
+}
+
+// Voters are those who decide, as far as this member knows.
+func (m *Member) Voters() []uint64 { return m.status.Load().conf.GetVoters() }
+
+// handOver gives leadership away if this member has it, however often it takes,
+// and as long as there is another voter.
 func (m *Member) handOver(ctx context.Context) error {
 	for {
 		err := m.Transfer(ctx, 0)
-		if errors.Is(err, ErrNotLeader) {
+		if errors.Is(err, ErrNotLeader) || errors.Is(m.MayRetire(), ErrOnlyVoter) {
 			return nil
 		}
 		if !errors.Is(err, ErrNoSuccessor) {
@@ -95,22 +117,6 @@ func (m *Member) handOver(ctx context.Context) error {
 	}
 }
 
-// outlast stays for two elections if this member led when it was removed: the
-// others may not know yet that the removal was agreed on, and need its vote to
-// find out.
-func (m *Member) outlast(ctx context.Context) {
-	if !m.removal.deposed.Load() {
-		return
-	}
-	timer := time.NewTimer(2 * m.cfg.Election)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-m.done:
-	}
-}
-
 func (m *Member) markLeft() error {
 	return m.identity.save(func(r *wire.Identity) { r.Left = true })
 }
@@ -119,22 +125,19 @@ func errLeft() error {
 	return fmt.Errorf("%w: start with an empty directory, as a new member", ErrLeft)
 }
 
-// retired is for a member that was stopped between leaving and noting it.
-func (m *Member) retired() error {
-	if err := m.markLeft(); err != nil {
-		return err
-	}
-	return errLeft()
-}
-
-// gone is called when this member is a member no more, by its own log or by the
-// word of another. If nobody waits for it here, it left in an earlier life, and
-// was stopped before it heard.
+// gone is called when another member has told this one that it is a member no
+// more. If nobody waits for it here, it left in an earlier life, and was stopped
+// before it was told.
 func (m *Member) gone() {
 	m.removal.once.Do(func() {
-		close(m.removal.done)
+		m.removal.tell()
 		if !m.removal.asked.Load() {
-			m.routine("retire", func() { m.fail(m.retired()) })
+			m.routine("retire", func() {
+				if err := m.markLeft(); err != nil {
+					m.fail(err)
+				}
+				m.fail(errLeft())
+			})
 		}
 	})
 }
@@ -144,11 +147,18 @@ func (m *Member) hasLeft(id uint64) bool {
 	return s != nil && slices.Contains(s.left, id)
 }
 
-// regroup acts on another membership, on the loop's goroutine.
-func (m *Member) regroup(deposed bool) {
-	m.meet(m.core.Status().Membership)
-	if !m.members.has(m.identity.member) {
-		m.removal.deposed.Store(deposed)
-		m.gone()
+// regroup acts on another membership, on the loop's goroutine. Who is out finds
+// his connections closed, and is told why when he comes back.
+func (m *Member) regroup(conf *raftpb.ConfState) {
+	before := m.members.all()
+	m.meet(conf)
+	for _, id := range before {
+		if !m.members.has(id) {
+			m.port.RemovePeer(id)
+		}
+	}
+	select {
+	case m.removal.regrouped <- struct{}{}:
+	default:
 	}
 }

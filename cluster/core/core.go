@@ -49,7 +49,6 @@ type Core struct {
 	installing *Staged // being switched to
 	conf       *raftpb.ConfState
 	removing   bool // a change of the membership is under way
-	parting    []parting
 
 	out     Effects
 	telling []news // what CarryOut has not come to yet
@@ -140,7 +139,6 @@ func (c *Core) Tick() {
 		c.transferred(ErrNoSuccessor)
 	}
 	c.watchDisk()
-	c.part()
 }
 
 // Receive steps a message of an authenticated peer. An error says why it was

@@ -67,8 +67,13 @@ func (c *Core) Stored(installed Machine) {
 		if w.op != nil {
 			c.log.Wrote(w.op)
 		}
-		if op, ok := w.op.(raftlog.Install); ok {
+		switch op := w.op.(type) {
+		case raftlog.Install:
 			c.installed(installed, op)
+		case raftlog.Apply:
+			if op.ConfState != nil {
+				c.out.membership = op.ConfState
+			}
 		}
 		for _, m := range w.responses {
 			if m.GetTo() == c.id {

@@ -17,9 +17,7 @@ type Effects struct {
 	leader    bool // the leader or our role has changed
 	restored  bool // a snapshot has replaced the state
 
-	membership bool     // it has changed
-	deposed    bool     // by the change: we led, and are no member any more
-	parted     []uint64 // whose connections are to be closed
+	membership *raftpb.ConfState // it has changed, and that is durable; nil: it has not
 }
 
 // forward is a submission on its way to the leader.
@@ -65,11 +63,8 @@ type Driver interface {
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
 	// Ended says that a session has ended.
 	Ended(wire.Ended)
-	// Regrouped says that the membership has changed; deposed, that this member
-	// led until the change took it out.
-	Regrouped(deposed bool)
-	// Parted names a former member that has had the time to hear that it is none.
-	Parted(member uint64)
+	// Regrouped says that the membership has changed, and that this is durable.
+	Regrouped(*raftpb.ConfState)
 	// LeaderChanged says that the leader, the term or this member's role has
 	// changed.
 	LeaderChanged()
@@ -110,11 +105,8 @@ func (c *Core) CarryOut(out Effects, d Driver) {
 	for _, r := range out.reads {
 		r.Run(c.machine)
 	}
-	if out.membership {
-		d.Regrouped(out.deposed)
-	}
-	for _, member := range out.parted {
-		d.Parted(member)
+	if out.membership != nil {
+		d.Regrouped(out.membership)
 	}
 	if out.leader {
 		d.LeaderChanged()

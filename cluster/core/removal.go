@@ -12,13 +12,11 @@ import (
 // time, however often leaders change meanwhile. A leader that is to go itself
 // hands leadership over: as the last to know that the change was agreed on, it
 // must not be the one to go.
-
-// parting is a member that is not in the membership any more. Its connection
-// stays for a while, so that it hears of that.
-type parting struct {
-	member uint64
-	since  uint64 // tick
-}
+//
+// Who is taken out stays until one of those who stay has told him that he is:
+// they do so when they have that on their disks. His own log does not count. He
+// may have heard that the change is agreed on from a leader who forgets that when
+// the power fails, and who finds it out again only with his vote.
 
 // remove proposes the next change of the membership that is due.
 func (c *Core) remove() {
@@ -75,23 +73,5 @@ func (c *Core) survives(leaver uint64) bool {
 
 // membership takes note of another membership.
 func (c *Core) membership(conf *raftpb.ConfState) {
-	for _, id := range slices.Concat(c.conf.GetVoters(), c.conf.GetLearners()) {
-		if slices.Contains(conf.GetVoters(), id) || slices.Contains(conf.GetLearners(), id) {
-			continue
-		}
-		c.parting = append(c.parting, parting{id, c.ticks})
-		if id == c.id && c.role.RaftState == raft.StateLeader {
-			c.out.deposed = true
-		}
-	}
 	c.conf, c.removing = conf, false
-	c.out.membership = true
-}
-
-// part lets those go who have had the time to hear that they are not members.
-func (c *Core) part() {
-	for len(c.parting) > 0 && c.ticks >= c.parting[0].since+uint64(c.cfg.ElectionTicks) {
-		c.out.parted = append(c.out.parted, c.parting[0].member)
-		c.parting = c.parting[1:]
-	}
 }

@@ -100,20 +100,7 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 
 func (d driver) Ended(e wire.Ended) { d.program.ended(e) }
 
-// Regrouped: who is a member no more stops for good, and whoever led at that
-// moment stays for two elections.
-func (d driver) Regrouped(deposed bool) {
-	l := d.life
-	switch {
-	case l.member(l.n):
-	case deposed:
-		l.at(l.lasts(election), l.retire)
-	default:
-		l.at(0, l.retire)
-	}
-}
-
-// Parted closes connections, of which this world has none.
-func (d driver) Parted(uint64) {}
+// Regrouped closes no connections: this world has none, see dial.
+func (d driver) Regrouped(conf *raftpb.ConfState) { d.conf = conf }
 
 func (d driver) LeaderChanged() {}

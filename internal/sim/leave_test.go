@@ -17,7 +17,7 @@ func (w *world) leave(p *program) {
 			stay++
 		}
 	}
-	if stay < 3 || !p.registered || p.quitting {
+	if stay < 2 || !p.registered || p.quitting {
 		return
 	}
 	w.say("%d is to leave", p.n)
@@ -35,10 +35,21 @@ func (w *world) leave(p *program) {
 	})
 }
 
-// member says whether the group's log, as far as this process has it, counts
-// another as a member still.
+// member says whether the group's log, as far as it is on this member's disk,
+// counts another as a member still.
 func (l *life) member(n int) bool {
-	return slices.Contains(l.core.Status().Membership.GetVoters(), l.w.members[n].id())
+	return slices.Contains(l.conf.GetVoters(), l.w.members[n].id())
+}
+
+// dial is what the transport does all the time: it connects to the others, of
+// whom one may say that this member has left. That is the end of it.
+func (l *life) dial() {
+	for _, other := range l.w.members {
+		if to := other.life; to != nil && !to.member(l.n) && !l.w.network.cut[l.n][to.n] && !l.w.network.cut[to.n][l.n] {
+			l.at(0, l.retire)
+			return
+		}
+	}
 }
 
 // retire is the end of a member.

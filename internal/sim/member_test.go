@@ -37,6 +37,7 @@ type life struct {
 	store   *storage.Store
 	log     *raftlog.Log
 	core    *core.Core
+	conf    *raftpb.ConfState // on the disk
 	began   time.Duration
 	read    time.Duration // its clock
 	readAt  time.Duration // when it was set to that
@@ -109,6 +110,7 @@ func (m *simMember) start() {
 		m.w.fail("member %d: %v", m.n, err)
 	}
 	m.life = l
+	l.conf = l.core.Status().Membership
 	l.seen = marks{term: l.core.Status().Term, applied: l.core.Status().Applied}
 	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.Status().Applied)
 	l.core.Stand(m.boot == 1 && m.n == 0)
@@ -185,6 +187,7 @@ func (l *life) event(run func(*core.Core)) {
 func (l *life) tick() {
 	l.core.Tick()
 	l.step()
+	l.dial()
 	if l.life == l {
 		l.at(l.lasts(tick), l.tick)
 	}

@@ -44,10 +44,8 @@ func (w *world) carry(from, to int, arrive func(*life)) bool {
 		w.after(held+w.between(w.network.quickest, w.network.slowest), func() {
 			switch l := w.members[to].life; {
 			case l == nil:
-			case l.member(from) || !l.member(to):
+			case l.member(from):
 				arrive(l)
-			case w.members[from].life != nil: // as the transport does, it tells who has left that it has
-				w.members[from].life.retire()
 			}
 		})
 	}

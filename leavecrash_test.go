@@ -1,0 +1,250 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Who has left is not needed any more, not even to find out that he has: the
+// power of all who stay fails as soon as Leave has returned.
+func TestAPowerCutAfterLeave(t *testing.T) {
+	for _, members := range []int{2, 3, 4} {
+		for _, leads := range []bool{true, false} {
+			t.Run(fmt.Sprint(members, leads), func(t *testing.T) {
+				inBubble(t, members, oddVoters(members), func(g *bubbleGroup) {
+					x := g.leader(-1)
+					if !leads {
+						x = (x + 1) % members
+					}
+					g.leave(x)
+					g.restartAfterPowerCut(g.running()...)
+					g.wantLock()
+				})
+			})
+		}
+	}
+}
+
+// The power fails everywhere when the one who leaves has found out that he is
+// out, and before he has noted it: those who stay need him to find out as well.
+func TestAPowerCutDuringLeave(t *testing.T) {
+	inBubble(t, 2, oddVoters(2), func(g *bubbleGroup) {
+		x := 1 - g.leader(-1)
+		if err := g.nodes[x].tellLeft(within(g.t, time.Minute)); err != nil {
+			g.t.Fatal(err)
+		}
+		for len(g.nodes[x].Status().Members) > 1 && g.nodes[x].Err() == nil {
+			<-time.After(time.Millisecond) // Status is a view; virtual time
+		}
+		g.crash(x)
+		g.crash(1 - x)
+		g.isolate(x, false)
+		var refused sync.WaitGroup
+		refused.Go(func() { g.wantLeft(x) })
+		g.startAll(1 - x)
+		g.wantLock()
+		refused.Wait()
+	})
+}
+
+// The one who leaves is behind: he hears that he is out from those who stay, and
+// of his own command never.
+func TestLeaveWithoutAnAnswer(t *testing.T) {
+	deaf := make([]bool, 3)
+	i := 0
+	inBubble(t, 3, func(_ *Config, h *cluster.Harness) {
+		member := i
+		i++
+		h.DropOutcome = func(wire.Ticket) bool { return deaf[member] }
+	}, func(g *bubbleGroup) {
+		x := (g.leader(-1) + 1) % 3
+		deaf[x] = true
+		g.leave(x)
+		g.wantLeft(x)
+		g.wantLock()
+	})
+}
+
+// All leave in the same moment. All but one are out, whoever that is; the last
+// stays a member, and is a group of one when it is opened again.
+func TestAllLeaveAtOnce(t *testing.T) {
+	for _, members := range []int{2, 3, 5} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			inBubble(t, members, oddVoters(members), func(g *bubbleGroup) {
+				g.leader(-1)
+				outcomes := g.leaveAtOnce(allOf(members)...)
+				var last []int // to be closed without having left
+				for i, err := range outcomes {
+					runsOn := errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnavailable)
+					switch {
+					case runsOn != (g.nodes[i] != nil):
+						t.Errorf("%d runs on: %t; it was told: %v", i, !runsOn, err)
+					case err != nil && !runsOn:
+						wantError(t, err, ErrUnknown)
+						last = append(last, i)
+					}
+				}
+				if len(last)+len(g.running()) == 0 {
+					t.Fatal("nobody is left")
+				}
+				g.startAll(last...)
+				g.wantLock()
+				for i, err := range outcomes {
+					if err == nil {
+						g.wantLeft(i)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Standbys do not decide. Of the voters one stays, though all leave in the same
+// moment.
+func TestTheLastVoterStays(t *testing.T) {
+	inBubble(t, 5, func(c *Config, _ *cluster.Harness) { c.Voters = 3 }, func(g *bubbleGroup) {
+		g.leader(-1)
+		var voters, standbys []int
+		for i, n := range g.nodes {
+			if n.Status().Role == Voter {
+				voters = append(voters, i)
+			} else {
+				standbys = append(standbys, i)
+			}
+		}
+		stays := -1
+		for i, err := range g.leaveAtOnce(voters...) {
+			if err != nil {
+				stays = voters[i]
+			}
+			if err != nil && g.nodes[voters[i]] == nil {
+				g.start(voters[i])
+			}
+		}
+		if stays < 0 {
+			t.Fatal("no voter is left")
+		}
+		ctx := within(g.t, time.Minute)
+		if _, err := g.nodes[standbys[0]].FencedLock("x").Lock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A member that has left and whose vote is still needed is not told that it is
+// out.
+func TestLeftAndStillNeeded(t *testing.T) {
+	inBubble(t, 3, nil, func(g *bubbleGroup) {
+		leader := g.leader(-1)
+		x, other := (leader+1)%3, (leader+2)%3
+		g.isolate(other, true)
+		<-time.After(2 * bubbleElection) // until the leader has not heard of it lately
+		if err := g.nodes[x].tellLeft(within(g.t, time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		g.kill(x)
+		_, err := g.open(x, 20*time.Second)
+		wantError(t, err, ErrUnavailable)
+		wantError(t, err, context.DeadlineExceeded)
+		g.isolate(other, false)
+		g.wantLeft(x)
+		g.wantLock()
+	})
+}
+
+func oddVoters(members int) func(*Config, *cluster.Harness) {
+	return func(c *Config, _ *cluster.Harness) { c.Voters = members | 1 }
+}
+
+func (g *bubbleGroup) leave(i int) {
+	g.t.Helper()
+	if err := g.leaveAtOnce(i)[0]; err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// leaveAtOnce has members leave, and returns what each of them is told.
+func (g *bubbleGroup) leaveAtOnce(members ...int) []error {
+	g.t.Helper()
+	ctx := within(g.t, time.Minute)
+	outcomes := make([]error, len(members))
+	var leaving sync.WaitGroup
+	for k, i := range members {
+		n := g.nodes[i]
+		leaving.Go(func() { outcomes[k] = n.Leave(ctx) })
+	}
+	leaving.Wait()
+	for _, i := range members {
+		if g.nodes[i].Err() != nil {
+			g.nodes[i] = nil
+		}
+	}
+	return outcomes
+}
+
+func (g *bubbleGroup) open(i int, patience time.Duration) (*Node, error) {
+	c := g.configs[i]
+	c.Listener = g.net.listen(i, c.Bind)
+	return open(within(g.t, patience), &c, g.harness[i])
+}
+
+// wantLeft wants a member's directory to be refused, as it has left.
+func (g *bubbleGroup) wantLeft(i int) {
+	g.t.Helper()
+	_, err := g.open(i, time.Minute)
+	wantError(g.t, err, ErrInvalid)
+}
+
+func (g *bubbleGroup) running() (members []int) {
+	for i, n := range g.nodes {
+		if n != nil {
+			members = append(members, i)
+		}
+	}
+	return members
+}
+
+func (g *bubbleGroup) restartAfterPowerCut(members ...int) {
+	g.t.Helper()
+	for _, i := range members {
+		g.crash(i)
+	}
+	for _, i := range members {
+		g.isolate(i, false)
+	}
+	g.startAll(members...)
+}
+
+// wantLock wants a member that runs to get a lock.
+func (g *bubbleGroup) wantLock() {
+	g.t.Helper()
+	if _, err := g.nodes[g.running()[0]].FencedLock("x").Lock(within(g.t, time.Minute)); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// The last of the others says farewell while a question whether it is alive is on
+// its way. Close does not leave behind who waits for the answer.
+func TestCloseWhenTheOtherHasGone(t *testing.T) {
+	inBubble(t, 2, oddVoters(2), func(g *bubbleGroup) {
+		g.leader(-1)
+		g.isolate(1, true)
+		<-time.After(time.Second) // virtual: it is asked twice a second
+		g.nodes[1].member.Leave()
+		g.kill(1)
+		g.isolate(1, false)
+		isAlive := func(m Member) bool { return m.Alive && m.ID != g.nodes[0].id }
+		for slices.ContainsFunc(g.nodes[0].Status().Members, isAlive) {
+			<-time.After(time.Millisecond) // Status is a view; virtual time
+		}
+		g.kill(0)
+	})
+}
