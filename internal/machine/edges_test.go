@@ -1,0 +1,132 @@
+package machine
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The last fence of an epoch is given out as any other, in each of the ways in
+// which one is given out.
+func TestTheLastFence(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		before []string // after what is left behind below, as fences 1 to 3
+		grant  string
+	}{
+		{"a free lock", nil, "lock free s/1"},
+		{"a free election", nil, "lock free s/1 election"},
+		{"a lock that is handed on", []string{"lock x s/1", "lock x s/2 wait"}, "unlock x s/1 fence=4"},
+		{"a lock that was left", nil, "lock left n/1"},
+		{"an election that was left", nil, "lock left n/1 election value=v"},
+		{"free permits", nil, "acquire free s limit=1 permits=1"},
+		{"permits that are handed on", []string{"acquire p s limit=1 permits=1", "acquire p s limit=1 permits=1 wait"}, "release p s fence=4"},
+		{"permits that were left", nil, "acquire left n limit=1 permits=1"},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			d := newDriver(t)
+			d.line(wire.Code_OK, "open n ttl=none")
+			d.line(wire.Code_OK, "lock left n/1")
+			d.line(wire.Code_OK, "lock left n/1 election")
+			d.line(wire.Code_OK, "acquire left n limit=1 permits=1")
+			d.inc, d.seq = wire.ID{2}, 0
+			d.line(wire.Code_OK, "register member=1 boot=2 ttl=1h")
+			d.line(wire.Code_OK, "attach n")
+			d.line(wire.Code_OK, "open s ttl=1h")
+			for _, line := range way.before {
+				d.do(read(t, "%s", line))
+			}
+			d.m.fences = maxFences - 1
+			outcomes := d.do(read(t, "%s", way.grant))
+			for _, o := range outcomes {
+				d.want(wire.Code_OK, []wire.Outcome{o})
+			}
+			// Who gives something back is told its own fence, after the others.
+			if last := outcomes[0].Reply.Fence; last != maxFences || d.m.fences != maxFences {
+				t.Errorf("the fence %x was given out, and %x are counted", last, d.m.fences)
+			}
+			if err := audit(d.m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The epoch is in each fence, and stays there when the machine is loaded from
+// what it has written since.
+func TestTheEpochStays(t *testing.T) {
+	d := newDriver(t)
+	state := d.m.state().(*wire.MachineState)
+	state.Epoch = 3
+	d.disk[machineKey] = must(proto.Marshal(state))
+	for n := range uint64(3) {
+		d.m = must(Load(d.disk.pairs()))
+		d.line(wire.Code_OK, "open s%d ttl=1h", n)
+		if r := d.line(wire.Code_OK, "lock x%d s%d/1", n, n); r.Fence != 3<<48|(n+1) {
+			t.Errorf("loaded %d times: fence %x", n+1, r.Fence)
+		}
+	}
+}
+
+// A lock is held no more often than can be counted, whatever limit comes with
+// the call.
+func TestHoldsLimit(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=1h")
+	d.line(wire.Code_OK, "lock x s/1 reentrant")
+	d.m.locks["x"].holds = MaxHolds - 1
+	if r := d.line(wire.Code_OK, "lock x s/1 reentrant"); r.Holds != MaxHolds {
+		t.Errorf("%d holds", r.Holds)
+	}
+	d.line(wire.Code_LIMIT_REACHED, "lock x s/1 reentrant")
+	d.line(wire.Code_LIMIT_REACHED, "lock x s/1 reentrant limit=%d", uint32(1<<32-1))
+	if v, _ := d.m.Lock("x"); v.Holds != MaxHolds {
+		t.Errorf("%d holds", v.Holds)
+	}
+}
+
+// Who reads takes along what there is at that moment, and the machine goes on.
+func TestReadsStayAsTheyWere(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "write put a 1 ; put b 1")
+	keys := d.m.Keys()
+	d.line(wire.Code_OK, "write put a 2 ; delete b ; put c 2")
+	var read string
+	for e := range keys.Prefix("") {
+		read += e.Key + string(e.Value)
+	}
+	if read != "a1b1" {
+		t.Errorf("read %q after a write", read)
+	}
+
+	var was [][]uint64
+	for member := uint64(9); member > 1; member-- { // each goes to the front
+		d.inc, d.seq = wire.ID{byte(member)}, 0
+		d.line(wire.Code_OK, "register member=%d boot=1", member)
+		d.line(wire.Code_OK, "leave")
+		was = append(was, d.m.Left())
+	}
+	for i, left := range was {
+		if want := []uint64{2, 3, 4, 5, 6, 7, 8, 9}[7-i:]; !slices.Equal(left, want) {
+			t.Errorf("after %d had left: %v", i+1, left)
+		}
+	}
+}
+
+// A session that is gone is not shown.
+func TestADeadSessionIsNotRead(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=1h")
+	if _, ok := d.m.Session(makeID("s")); !ok {
+		t.Error("a live session is not shown")
+	}
+	d.line(wire.Code_OK, "close s")
+	for _, id := range []wire.ID{makeID("s"), makeID("never"), {}} {
+		if v, ok := d.m.Session(id); ok || !v.ID.IsZero() {
+			t.Errorf("%s is shown: %v", id, v)
+		}
+	}
+}
