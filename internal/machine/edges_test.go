@@ -130,3 +130,29 @@ func TestADeadSessionIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+// A member with as many sessions as there may be opens and takes no other, and
+// still attaches its own: it has no more of them by that.
+func TestSessionLimitOfAttach(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open own ttl=none")
+	d.inc, d.seq = wire.ID{2}, 0
+	d.line(wire.Code_OK, "register member=2 boot=1 ttl=1h")
+	d.line(wire.Code_OK, "open other ttl=none")
+	d.line(wire.Code_OK, "deregister")
+	d.inc, d.seq = wire.ID{3}, 0
+	d.line(wire.Code_OK, "register member=1 boot=2 ttl=1h")
+
+	sessions := &d.m.members[1].sessions.len
+	*sessions += MaxSessions - 1 // as if it had so many more
+	d.line(wire.Code_TOO_LARGE, "open new ttl=none")
+	d.line(wire.Code_TOO_LARGE, "attach other")
+	d.line(wire.Code_OK, "attach own")
+	*sessions--
+	d.line(wire.Code_OK, "attach other")
+	d.line(wire.Code_TOO_LARGE, "open new ttl=none")
+	*sessions -= MaxSessions - 2
+	if err := audit(d.m); err != nil {
+		t.Error(err)
+	}
+}

@@ -18,7 +18,7 @@ const (
 	MaxLockDelay = 60 * second
 
 	MaxIncarnations = 1024      // known at once
-	MaxSessions     = 131_072   // of one incarnation
+	MaxSessions     = 131_072   // of one member, also those that wait to be attached
 	MaxAllSessions  = 1_048_576 // of all, also of processes that are gone
 	MaxPlaces       = 1_048_576 // held and queued for by one session
 	MaxWaiters      = 16_384    // of one lock

@@ -127,7 +127,12 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	case s.incarnation != nil:
 		return m.reply(wire.Code_LOCKED)
 	}
-	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, s.checks)); r != nil {
+	if s.member != inc.member { // else it is among the member's already
+		if r := m.mayBind(inc); r != nil {
+			return r
+		}
+	}
+	if r := m.healthy(inc.member, s.checks); r != nil {
 		return r
 	}
 	m.members[s.member].sessions.remove(&s.inMember)

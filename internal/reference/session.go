@@ -89,14 +89,7 @@ func (r *Model) depart(inc *Incarnation, c *wire.Leave) *wire.Reply {
 	if stay == 0 {
 		return answer(wire.Code_INVALID)
 	}
-	var gone []*Session
-	for _, s := range r.Sessions {
-		if s.Member == member {
-			gone = append(gone, s)
-		}
-	}
-	slices.SortFunc(gone, byAge)
-	r.end(gone, true, r.abandon(id))
+	r.end(r.ofMember(member), true, r.abandon(id))
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
 	r.Member(member).Left = true
 	r.forget(id, true)
@@ -124,7 +117,7 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 		}
 		return answer(wire.Code_OK)
 	}
-	if len(r.Sessions) >= MaxAllSessions || len(r.bound(inc.ID)) >= MaxSessions {
+	if len(r.Sessions) >= MaxAllSessions || len(r.ofMember(inc.Member)) >= MaxSessions {
 		return answer(wire.Code_TOO_LARGE)
 	}
 	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {
@@ -177,7 +170,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 		return answer(wire.Code_OK)
 	case s.Incarnation != (wire.ID{}):
 		return answer(wire.Code_LOCKED)
-	case len(r.bound(inc.ID)) >= MaxSessions:
+	case s.Member != inc.Member && len(r.ofMember(inc.Member)) >= MaxSessions:
 		return answer(wire.Code_TOO_LARGE)
 	}
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {
@@ -311,6 +304,19 @@ func (r *Model) bound(inc wire.ID) []*Session {
 	}
 	slices.SortFunc(bound, byAge)
 	return bound
+}
+
+// ofMember returns the sessions of a member's processes, also of those that are
+// gone, by creation.
+func (r *Model) ofMember(member uint64) []*Session {
+	var all []*Session
+	for _, s := range r.Sessions {
+		if s.Member == member {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, byAge)
+	return all
 }
 
 func byAge(a, b *Session) int {
