@@ -23,6 +23,7 @@ func roomyDisk() disk {
 	d["m"] = marshalled(&wire.MachineState{Version: 1, Now: 1, Fences: 6, Positions: 5, Changes: 9})
 	d["M"+be(2)] = marshalled(&wire.MemberState{Incarnation: []byte(roomyOther)})
 	d["i"+roomyOther] = marshalled(&wire.IncarnationState{Member: 2, Ttl: second})
+	d["ky"] = marshalled(&wire.KeyState{CreateIndex: 5, ModifyIndex: 5})
 	return d
 }
 
