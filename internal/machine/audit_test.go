@@ -77,12 +77,13 @@ func (a *auditor) lock(name string, l *lock) {
 }
 
 func (a *auditor) semaphore(name string, s *semaphore) {
-	taken, delayed := int64(0), int64(0)
+	taken, delayed, held := int64(0), int64(0), 0
 	for _, p := range s.permits.appendTo(nil) {
 		a.fence(p.fence)
 		taken += int64(p.n)
 		if p.owner != nil {
 			a.permits++
+			held++
 		} else {
 			delayed += int64(p.n)
 			a.delayed++
@@ -95,6 +96,8 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 	switch {
 	case s.name() != name || s.taken != taken || s.delayed != delayed:
 		a.fail("semaphore %q counts %d taken and %d delayed, and has %d and %d", name, s.taken, s.delayed, taken, delayed)
+	case len(s.byFence) != held:
+		a.fail("semaphore %q finds %d acquisitions by fence, and %d are held", name, len(s.byFence), held)
 	case taken > int64(s.limit) && !s.resized:
 		a.fail("semaphore %q: %d permits of %d", name, taken, s.limit)
 	case head != nil && int64(head.permits) <= int64(s.limit)-taken:

@@ -88,6 +88,35 @@ func TestHoldsLimit(t *testing.T) {
 	}
 }
 
+// A candidate's value may be as long as the limit, and its leader's next too.
+func TestTheLongestCandidate(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=1h")
+	d.line(wire.Code_TOO_LARGE, "lock e s/1 election value=long:%d", MaxCandidate+1)
+	d.line(wire.Code_OK, "lock e s/1 election value=long:%d", MaxCandidate)
+	d.line(wire.Code_QUEUED, "lock e s/2 election wait value=long:%d", MaxCandidate)
+	d.line(wire.Code_OK, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate-1)
+	d.line(wire.Code_OK, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate)
+	d.line(wire.Code_TOO_LARGE, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate+1)
+	if v := d.m.Leader("e"); len(v.Value) != MaxCandidate {
+		t.Errorf("the leader's value has %d bytes", len(v.Value))
+	}
+}
+
+// A NUL byte separates a name from what follows it on disk, so no name has one,
+// wherever in it.
+func TestNoNameHasNUL(t *testing.T) {
+	d := newDriver(t)
+	s := makeID("s")
+	d.do(openCommand(s, MaxTTL, 0))
+	for _, name := range []string{"\x00", "\x00a", "a\x00", "a\x00b"} {
+		d.want(wire.Code_INVALID, d.do(lockCommand(name, s, 1)))
+		d.want(wire.Code_INVALID, d.do(&wire.Command{Op: &wire.Command_Write{Write: &wire.Write{
+			Ops: []*wire.KeyOp{{Kind: wire.KeyOp_DELETE_PREFIX, Key: name}},
+		}}}))
+	}
+}
+
 // Who reads takes along what there is at that moment, and the machine goes on.
 func TestReadsStayAsTheyWere(t *testing.T) {
 	d := newDriver(t)

@@ -119,6 +119,7 @@ func TestLoadRefusesByEachRule(t *testing.T) {
 		{"a waiter of an unknown process", "wlx\x00" + be(4), waiter(&wire.WaiterState{Incarnation: []byte(nobody)})},
 		{"a waiter for no permits", "wSx\x00" + be(4), waiter(&wire.WaiterState{})},
 		{"a waiter for more than the limit", "wSx\x00" + be(4), waiter(&wire.WaiterState{Permits: 4})},
+		{"a waiter for what is free", "Sx", value(&wire.SemaphoreState{Limit: 5, Resized: true})},
 		{"a waiter at a place not given out", "wlx\x00" + be(6), waiter(&wire.WaiterState{})},
 		{"a waiter at the place of another", "wly\x00" + be(2), waiter(&wire.WaiterState{})},
 		{"a waiter with the ticket of another", "wlx\x00" + be(4), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 4})},
@@ -131,6 +132,9 @@ func TestLoadRefusesByEachRule(t *testing.T) {
 		{"a key locked under a delay", "ky", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte(session)})},
 		{"a key with half a session", "kz", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte("s")})},
 		{"a key with the index of another", "kz", value(&wire.KeyState{CreateIndex: 7, ModifyIndex: 7})},
+
+		{"a key-delay without an end", "dz", value(&wire.KeyDelayState{})},
+		{"a key-delay that ended before the beginning", "dz", value(&wire.KeyDelayState{Until: -1})},
 
 		{"a ticket of nobody", "t" + nobody + be(5), value(&wire.Reply{})},
 		{"a ticket at the floor", "t" + inc + be(1), value(&wire.Reply{})},
