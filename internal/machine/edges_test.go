@@ -63,7 +63,11 @@ func TestTheEpochStays(t *testing.T) {
 	state.Epoch = 3
 	d.disk[machineKey] = must(proto.Marshal(state))
 	for n := range uint64(3) {
-		d.m = must(Load(d.disk.pairs()))
+		m, err := Load(d.disk.pairs())
+		if err != nil {
+			t.Fatalf("loaded %d times: %v", n, err)
+		}
+		d.m = m
 		d.line(wire.Code_OK, "open s%d ttl=1h", n)
 		if r := d.line(wire.Code_OK, "lock x%d s%d/1", n, n); r.Fence != 3<<48|(n+1) {
 			t.Errorf("loaded %d times: fence %x", n+1, r.Fence)
@@ -114,6 +118,25 @@ func TestNoNameHasNUL(t *testing.T) {
 		d.want(wire.Code_INVALID, d.do(&wire.Command{Op: &wire.Command_Write{Write: &wire.Write{
 			Ops: []*wire.KeyOp{{Kind: wire.KeyOp_DELETE_PREFIX, Key: name}},
 		}}}))
+	}
+}
+
+// A submission that does not say whose it is is answered to nobody and changes
+// nothing.
+func TestASubmissionOfNobody(t *testing.T) {
+	d := newDriver(t)
+	before := views(d.m)
+	for _, id := range [][]byte{nil, d.inc[:15], append(d.inc[:16:16], 0)} {
+		s := &wire.Submission{Incarnation: id, Floor: 7}
+		for i, line := range []string{"renew", "register member=2 boot=1", "open s", "leave"} {
+			s.Calls = append(s.Calls, &wire.Call{Seq: uint64(8 + i), Command: must(proto.Marshal(read(t, "%s", line)))})
+		}
+		if r := d.submit(s); len(r.Outcomes)+len(r.Ended) > 0 || len(r.Changes) != 1 {
+			t.Errorf("an incarnation of %d bytes: %v", len(id), r)
+		}
+	}
+	if after := views(d.m); after != before {
+		t.Errorf("%s\nbecame\n%s", before, after)
 	}
 }
 
