@@ -46,6 +46,19 @@ func (n *bubbleNet) set(a, b int, cut bool) {
 	}
 }
 
+// forget takes back what a member whose machine has lost power had still under
+// way when it was cut off: nobody sends that a second time. Its process is gone.
+func (n *bubbleNet) forget(member int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		if c.from == member || c.to == member {
+			c.in.drain()
+			c.out.drain()
+		}
+	}
+}
+
 func (n *bubbleNet) listen(member int, addr string) net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,6 +99,7 @@ func (n *bubbleNet) connect(from, to int, addr string) (ours, theirs *bubbleConn
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.conns[ours] = struct{}{}
+	there.stalled, back.stalled = n.cut[link(from, to)], n.cut[link(from, to)] // it may have been cut since the dialling
 	return ours, theirs
 }
 
@@ -293,4 +307,10 @@ func (p *bubblePipe) stall(stalled bool) {
 	defer p.mu.Unlock()
 	p.stalled = stalled
 	p.changed.Broadcast()
+}
+
+func (p *bubblePipe) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.data = nil
 }
