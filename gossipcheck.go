@@ -14,14 +14,19 @@ import (
 // gossipCheck keeps the group's gossip checks in step with gossip, on the leader
 // only: what it sees differently from the group it reports to the group. That
 // the leader has a majority is confirmed before each report, so a member that
-// was cut off from the others does not report all of them.
+// is cut off from the others does not report all of them. Nor does one that was:
+// its gossip takes longer than raft to find the others again, and until then
+// shows dead who is not.
 type gossipCheck struct {
 	node   *Node
 	leader atomic.Uint64
 	term   atomic.Uint64 // not later than leader
 	woken  chan struct{} // holds one token when there is something to look at
 
-	absent map[uint64]absence // of the goroutine; members of whose last start gossip knows nothing
+	// Of the goroutine.
+	absent map[uint64]absence // members of whose last start gossip knows nothing
+	astray bool               // gossip has shown most voters dead when it was looked at last
+	mended time.Time          // when this member was found not to be cut off any more
 }
 
 type absence struct {
@@ -30,8 +35,9 @@ type absence struct {
 }
 
 // gossipPatience is how long gossip may take to show a start of a member that
-// the group knows, before the process counts as dead. One that gossip has seen
-// is declared dead by gossip itself, and much sooner.
+// the group knows, before the process counts as dead, and to find the others
+// again after this member was cut off. One that gossip has seen is declared dead
+// by gossip itself, and much sooner.
 const gossipPatience = 30 * time.Second
 
 func newGossipCheck(n *Node) *gossipCheck {
@@ -81,24 +87,49 @@ func (g *gossipCheck) leads() bool { return MemberID(g.leader.Load()) == g.node.
 // look compares what the group holds with what gossip says, and sees to it that
 // they agree. again is when to look next if nothing happens; 0 is never.
 func (g *gossipCheck) look() (again time.Duration) {
+	g.noteContact(g.node.member.Majority(), 0, time.Now())
 	if !g.leads() {
 		g.absent = nil
 		return 0
 	}
 	var held []machine.GossipView
-	term := g.term.Load()
+	term, asked := g.term.Load(), time.Now()
 	err := g.node.read(context.Background(), func(m *machine.Machine) { held = m.Gossip() })
 	if err != nil || !g.leads() {
 		return gossipPatience
 	}
-	reports, again := g.judge(held, g.node.member.Presence(), time.Now())
+	now := time.Now()
+	g.noteContact(g.node.member.Majority(), now.Sub(asked), now)
+	reports, again := g.judge(held, g.node.member.Presence(), now)
 	for _, r := range reports {
+		if left := g.untrusted(now); left > 0 && !r.GetAlive() {
+			again = min(again, left)
+			continue
+		}
 		r.Term = term
 		if !g.report(r) {
 			again = gossipPatience
 		}
 	}
 	return again
+}
+
+// noteContact notes whether this member has been cut off: gossip does not show a
+// majority, or it took long to confirm one.
+func (g *gossipCheck) noteContact(majority bool, confirmed time.Duration, now time.Time) {
+	if g.astray && majority || confirmed >= g.node.cfg.ElectionTimeout {
+		g.mended = now
+	}
+	g.astray = !majority
+}
+
+// untrusted is for how long deaths that gossip shows are not to be believed. Most
+// voters cannot be dead where this member leads.
+func (g *gossipCheck) untrusted(now time.Time) time.Duration {
+	if g.astray {
+		return gossipPatience
+	}
+	return g.mended.Add(gossipPatience).Sub(now)
 }
 
 // report tells the group, and reports whether it has heard.
