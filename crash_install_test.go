@@ -91,10 +91,10 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 	if testing.Short() {
 		step = 14
 	}
-	for i, needed := range []bool{false, true} {
-		t.Run([]string{"beside the others", "needed by the leader"}[i], func(t *testing.T) {
+	for i, name := range []string{"needed by the leader", "beside the others"} {
+		ok := t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(c *Config, h *cluster.Harness) { h.KeepEntries = 8 }, func(g *bubbleGroup) {
-				c := newComeback(g, needed)
+				c := newComeback(g, i == 0)
 				for n := 1 + i; c.round(n, []int{0, 100, 50}[c.cut%3]); n += step {
 				}
 				t.Logf("%d power cuts, %d of them before the snapshot was installed", c.cut, c.before)
@@ -103,6 +103,9 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 				}
 			})
 		})
+		if !ok {
+			return // a member that has lost something need not ever catch up beside a leader
+		}
 	}
 }
 
@@ -120,8 +123,8 @@ func newComeback(g *bubbleGroup, needed bool) *comeback {
 			g.t.Fatalf("deed %d: %v", i, err)
 		}
 	}
-	for i := range 3 {
-		mustPut(g.t, e.node.KV(), fmt.Sprint("large/", i), strings.Repeat("v", 400<<10))
+	for _, key := range []string{"large/1", "large/2", "large/3", "last"} {
+		mustPut(g.t, e.node.KV(), key, strings.Repeat("v", 400<<10))
 	}
 	g.kill(away)
 	return c
@@ -177,9 +180,15 @@ func (c *comeback) round(n, kept int) bool {
 		c.leader(leads)
 		c.wantWritten(follows)
 		c.wantWritten(away)
+		if c.t.Failed() {
+			c.t.FailNow()
+		}
 		c.isolate(leads, false)
 		c.lead(leads)
 	case wreck != nil:
+		for range 10 { // the others go on, and what was half installed is out of date
+			must(c.t, c.write(within(c.t, bubbleElection)))
+		}
 		c.wantUndisturbed(term)
 		c.again(wreck)
 		c.wantUndisturbed(term)
