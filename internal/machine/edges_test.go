@@ -128,7 +128,7 @@ func TestASubmissionOfNobody(t *testing.T) {
 	before := views(d.m)
 	for _, id := range [][]byte{nil, d.inc[:15], append(d.inc[:16:16], 0)} {
 		s := &wire.Submission{Incarnation: id, Floor: 7}
-		for i, line := range []string{"renew", "register member=2 boot=1", "open s", "leave"} {
+		for i, line := range []string{"renew", "register member=2 boot=1", "open s", "leave voters=1,2"} {
 			s.Calls = append(s.Calls, &wire.Call{Seq: uint64(8 + i), Command: must(proto.Marshal(read(t, "%s", line)))})
 		}
 		if r := d.submit(s); len(r.Outcomes)+len(r.Ended) > 0 || len(r.Changes) != 1 {
@@ -158,7 +158,7 @@ func TestReadsStayAsTheyWere(t *testing.T) {
 	for member := uint64(9); member > 1; member-- { // each goes to the front
 		d.inc, d.seq = wire.ID{byte(member)}, 0
 		d.line(wire.Code_OK, "register member=%d boot=1", member)
-		d.line(wire.Code_OK, "leave")
+		d.line(wire.Code_OK, "leave voters=1,2,3,4,5,6,7,8,9")
 		was = append(was, d.m.Left())
 	}
 	for i, left := range was {
