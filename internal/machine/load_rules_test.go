@@ -222,10 +222,12 @@ func TestLoadWantsTheMachinesRecord(t *testing.T) {
 }
 
 // What comes twice would be counted twice, or have two of what there is one.
+// Storage yields no key twice; of the machine's record, checks and tickets Load
+// does not look.
 func TestLoadRefusesKeysTwice(t *testing.T) {
 	for twice := range roomyDisk() {
 		if strings.ContainsRune("mct", rune(twice[0])) {
-			continue // the second takes the place of the first
+			continue
 		}
 		var pairs iter.Seq2[[]byte, []byte] = func(yield func(k, v []byte) bool) {
 			for k, v := range roomyDisk().pairs() {

@@ -95,6 +95,9 @@ func (r *rig) reload() (err error) {
 	if r.loaded, err = Load(r.disk.pairs()); err != nil {
 		return err
 	}
+	if err := audit(r.loaded); err != nil {
+		return fmt.Errorf("the loaded machine's books: %w", err)
+	}
 	if got, want := views(r.loaded), views(r.straight); got != want {
 		return fmt.Errorf("the loaded machine shows\n%swant\n%s", got, want)
 	}
