@@ -5,12 +5,21 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave/cluster"
 )
+
+// leaving is a group in which no session ends by time, however slow the machine
+// is: what goes with a member goes because it leaves.
+func leaving(t *testing.T, members int) *testGroup {
+	t.Helper()
+	return group(t, members, func(_ int, c *Config, _ *cluster.Harness) { c.SessionTTL = time.Minute })
+}
 
 // A member leaves for good, whether it leads or not, and the others go on by a
 // majority of themselves, down to the last.
 func TestLeave(t *testing.T) {
-	g := group(t, 3, nil)
+	g := leaving(t, 3)
 	ctx := within(t, 60*time.Second)
 	leader := g.leader()
 	other := g.nodes[(leader+1)%3]
@@ -22,13 +31,20 @@ func TestLeave(t *testing.T) {
 	f := mustLock(t, s.FencedLock("x"))
 	own := g.nodes[leader].FencedLock("own")
 	mustLock(t, own)
-	waiting := make(chan Fence, 1)
-	go func() { waiting <- mustLock(t, other.FencedLock("x")) }()
+	type grant struct {
+		fence Fence
+		err   error
+	}
+	waiting := make(chan grant, 1)
+	go func() {
+		again, err := other.FencedLock("x").Lock(ctx)
+		waiting <- grant{again, err}
+	}()
 	awaitWaiters(t, other.FencedLock("x"), 1)
 
 	g.leave(t, leader)
-	if again := <-waiting; again <= f {
-		t.Errorf("fence %v after %v", again, f)
+	if got := <-waiting; got.err != nil || got.fence <= f {
+		t.Errorf("fence %v after %v, %v", got.fence, f, got.err)
 	}
 	mustLock(t, other.FencedLock("own"))
 	if _, err := own.Fence(); !errors.Is(err, ErrLockOwnershipLost) {
@@ -50,7 +66,7 @@ func TestLeave(t *testing.T) {
 
 // A member that would take the majority along with it does not leave, and runs on.
 func TestLeaveNeedsAMajorityToStay(t *testing.T) {
-	g := group(t, 3, nil)
+	g := leaving(t, 3)
 	leader := g.leader()
 	g.kill((leader + 1) % 3)
 	n := g.nodes[(leader+2)%3]
@@ -70,7 +86,7 @@ func TestLeaveNeedsAMajorityToStay(t *testing.T) {
 // that first.
 func TestLeaveInterrupted(t *testing.T) {
 	for _, members := range []int{2, 3} {
-		g := group(t, members, nil)
+		g := leaving(t, members)
 		x := (g.leader() + 1) % members
 		if err := g.nodes[x].tellLeft(within(t, 20*time.Second)); err != nil {
 			t.Fatal(err)
@@ -88,7 +104,7 @@ func TestLeaveInterrupted(t *testing.T) {
 
 // All want to leave at once: not all can, and who stays goes on.
 func TestAllLeave(t *testing.T) {
-	g := group(t, 3, nil)
+	g := leaving(t, 3)
 	g.leader()
 	ctx := within(t, 3*time.Second)
 	var left sync.WaitGroup
@@ -114,7 +130,7 @@ func TestAllLeave(t *testing.T) {
 // Close does not wait for a Leave longer than its own context says: not for one
 // that nobody is there to agree to, and that has all the time in the world.
 func TestCloseHurriesLeave(t *testing.T) {
-	g := group(t, 2, nil)
+	g := leaving(t, 2)
 	leader := g.leader()
 	n := g.nodes[leader]
 	g.kill((leader + 1) % 2)
