@@ -113,7 +113,10 @@ func (g *bubbleGroup) kill(i int) {
 // lost.
 func (g *bubbleGroup) crash(i int) {
 	g.isolate(i, true)
-	g.harness[i].FS = g.harness[i].FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
+	disk := g.harness[i].FS.(interface {
+		CrashClone(vfs.CrashCloneCfg) *vfs.MemFS
+	})
+	g.harness[i].FS = disk.CrashClone(vfs.CrashCloneCfg{})
 	g.kill(i)
 }
 
@@ -149,13 +152,22 @@ func (g *bubbleGroup) closeAll() {
 // there is one.
 func (g *bubbleGroup) leader(except int) int {
 	g.t.Helper()
+	i := g.awaitLeader(except)
+	if i < 0 {
+		g.t.Fatal("no leader in a minute")
+	}
+	return i
+}
+
+// awaitLeader is leader for a goroutine that is not the test's: -1 is that there
+// was none in a minute.
+func (g *bubbleGroup) awaitLeader(except int) int {
 	for range 600 {
 		if i := g.followed(except); i >= 0 {
 			return i
 		}
 		<-time.After(bubbleBeat) // virtual: a leader is there after some beats
 	}
-	g.t.Fatal("no leader in a minute")
 	return -1
 }
 
