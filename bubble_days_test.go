@@ -138,6 +138,7 @@ func (d *days) begin() {
 		}
 	}()
 	go func() {
+		defer close(d.watched)
 		for e, err := range n.KV().Watch(d.t.Context(), "hour/", 0) {
 			if err != nil {
 				return
@@ -269,7 +270,10 @@ func (d *days) write() {
 	if err != nil {
 		d.t.Fatalf("hour %d: %v", d.hour, err)
 	}
-	if got := <-d.watched; got != value {
+	switch got, ok := <-d.watched; {
+	case !ok:
+		d.t.Fatalf("hour %d: the watch has ended", d.hour)
+	case got != value:
 		d.t.Errorf("hour %d: the watch shows %q", d.hour, got)
 	}
 }

@@ -199,7 +199,12 @@ func (s *gossipScene) ledSince(since time.Time) <-chan time.Time {
 		led <- since
 		return led
 	}
-	go func() { s.leader(s.owner); led <- time.Now() }()
+	go func() {
+		if s.awaitLeader(s.owner) < 0 {
+			s.t.Error("the others have no leader in a minute")
+		}
+		led <- time.Now()
+	}()
 	return led
 }
 

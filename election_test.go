@@ -42,12 +42,16 @@ func TestElection(t *testing.T) {
 	}
 	wantLeads(t, b, "a3", f)
 	wantError(t, b.Proclaim(t.Context(), []byte("b")), ErrNotHeld)
-	next := make(chan Fence, 1)
-	go func() { next <- mustLead(t, b, "b") }()
+	var second Fence
+	elected := make(chan error, 1)
+	go func() {
+		var err error
+		second, err = b.Campaign(within(t, 20*time.Second), []byte("b"))
+		elected <- err
+	}()
 	must(t, a.Resign(t.Context()))
-	second := <-next
-	if second <= f {
-		t.Fatalf("fence %v after %v", second, f)
+	if err := <-elected; err != nil || second <= f {
+		t.Fatalf("fence %v after %v, %v", second, f, err)
 	}
 	wantLeads(t, a, "b", second)
 	must(t, b.Resign(t.Context()))

@@ -106,6 +106,7 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer n.Close(expired) // wherever this ends: what follows runs until then
 		var wg sync.WaitGroup
 		for i := range 8 {
 			l := n.FencedLock(fmt.Sprint(i % 3))

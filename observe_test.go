@@ -164,7 +164,11 @@ func TestElectionObserverEnds(t *testing.T) {
 			}
 		}
 	}()
-	<-first
+	select {
+	case <-first:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	n.Close(t.Context())
 	wantError(t, <-ended, ErrClosed)
 }

@@ -90,6 +90,7 @@ func TestWatchFromIndex(t *testing.T) {
 		}
 		mustPut(t, k, "z", "")
 	})
+	defer writing.Wait() // wherever this ends: it tells the test when it fails
 	index, err := k.Index(ctx)
 	if err != nil {
 		t.Fatal(err)
