@@ -57,5 +57,5 @@ func (b *bug) plant(root string) ([]byte, error) {
 }
 
 func table() []bug {
-	return slices.Concat(diskBugs(), clusterBugs(), machineBugs(), heldBugs(), programBugs())
+	return slices.Concat(diskBugs(), clusterBugs(), machineBugs(), heldBugs(), checkBugs(), programBugs())
 }

@@ -135,5 +135,47 @@ func clusterBugs() []bug {
 		old:  "		c.hand(c.tickets.overdue(c.ticks))\n",
 		new:  "",
 		test: seeds(20),
+	}, {
+		name: "left-by-own-log",
+		what: "who leaves takes its own log's word that it is out",
+		file: "cluster/retire.go",
+		old:  "	m.meet(conf)\n",
+		new:  "	m.meet(conf)\n	if slices.Contains(before, m.identity.member) && !m.members.has(m.identity.member) {\n		m.gone()\n	}\n",
+		test: test{".", "TestAPowerCutAfterLeaveWithSlowDisks", nil},
+	}, {
+		name: "vote-before-durable",
+		what: "a vote is sent when its write begins, and a crash takes it back",
+		file: "cluster/core/ready.go",
+		old:  "	c.disk.add(w)\n",
+		new:  "	if len(m.GetEntries()) == 0 && hard != nil {\n		for _, r := range w.responses {\n			if r.GetTo() != c.id {\n				c.send(r)\n			}\n		}\n	}\n	c.disk.add(w)\n",
+		test: seeds(6),
+	}, {
+		name: "queue-sent-with-batch",
+		what: "when a batch is durable what depends on the writes queued behind it is sent too",
+		file: "cluster/core/disk.go",
+		old:  "	c.disk.batch, c.disk.since = nil, c.ticks\n",
+		new:  "	c.disk.batch, c.disk.since = nil, c.ticks\n	for _, w := range c.disk.queue {\n		for _, r := range w.responses {\n			if r.GetTo() != c.id {\n				c.send(r)\n			}\n		}\n	}\n",
+		test: seeds(6),
+	}, {
+		name: "queue-joins-batch",
+		what: "what is queued goes to the disk while a batch is under way, and is taken for durable with it",
+		file: "cluster/core/disk.go",
+		old:  "	if len(d.batch) > 0 {\n		return nil\n	}\n	d.since = tick\n	d.batch, d.queue = d.queue, nil\n	return d.batch\n",
+		new:  "	d.since = tick\n	more := d.queue\n	d.batch, d.queue = append(d.batch, more...), nil\n	return more\n",
+		test: seeds(6),
+	}, {
+		name: "applies-overtaken",
+		what: "a write that somebody waits for overtakes those for which nobody does",
+		file: "cluster/core/disk.go",
+		old:  "	d.batch, d.queue = d.queue, nil\n	return d.batch\n",
+		new:  "	queue := d.queue\n	d.queue = nil\n	for _, w := range queue {\n		if len(w.responses) > 0 {\n			d.batch = append(d.batch, w)\n		} else {\n			d.queue = append(d.queue, w)\n		}\n	}\n	if len(d.batch) == 0 {\n		d.batch, d.queue = d.queue, nil\n	}\n	return d.batch\n",
+		test: seeds(6),
+	}, {
+		name: "membership-told-early",
+		what: "who is out is told before it is on the disk that he is",
+		file: "cluster/core/ready.go",
+		old:  "	op.ConfState = c.conf\n",
+		new:  "	op.ConfState, c.out.membership = c.conf, c.conf\n",
+		test: test{".", "TestAPowerCutAfterLeaveWithSlowDisks", nil},
 	}}
 }

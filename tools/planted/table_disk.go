@@ -72,5 +72,26 @@ func diskBugs() []bug {
 		old:  "func(r *wire.Identity) { r.Boot++ }",
 		new:  "func(*wire.Identity) {}",
 		test: test{"./cluster", "TestIdentityCountsEachStart", nil},
+	}, {
+		name: "membership-not-synced",
+		what: "a change of the membership is not durable when it is reported",
+		file: "raftlog/write.go",
+		old:  "	if a.ConfState != nil {\n		w.sync = true\n",
+		new:  "	if a.ConfState != nil {\n",
+		test: test{".", "TestAPowerCutAfterLeave", nil},
+	}, {
+		name: "stages-not-removed",
+		what: "what is left of a snapshot that was not installed stays on the disk",
+		file: "raftlog/open.go",
+		old:  "len(unused) == 0 {",
+		new:  "len(unused) >= 0 {",
+		test: test{".", "TestPowerCutWhileASnapshotIsInstalled", nil},
+	}, {
+		name: "generation-not-switched",
+		what: "the state on the disk stays that from before the snapshot, of which nothing is left",
+		file: "raftlog/install.go",
+		old:  "	return w.batch.Set(w.group.key(kindGeneration), encodeNumbers(generation), nil)",
+		new:  "	return nil",
+		test: test{".", "TestPowerCutWhileASnapshotIsInstalled", nil},
 	}}
 }
