@@ -13,15 +13,21 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// rig is one core, member 1 of 3, with its disk and nobody else: the test is the
-// rest of the group.
+// rig is one core, member 1, with its disk and nobody else: the test is the rest
+// of the group.
 type rig struct {
 	t *testing.T
 	*Core
 	log *raftlog.Log
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, change ...func(*Config)) *rig {
+	t.Helper()
+	return newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}, change...)
+}
+
+// newRigIn is a rig in a group of another membership.
+func newRigIn(t *testing.T, conf *raftpb.ConfState, change ...func(*Config)) *rig {
 	t.Helper()
 	store, err := storage.Open(storage.Options{Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
@@ -32,14 +38,18 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Bootstrap(&raftpb.ConfState{Voters: []uint64{1, 2, 3}}); err != nil {
+	if err := log.Bootstrap(conf); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{
+	cfg := Config{
 		ID: 1, Incarnation: wire.ID{1}, Log: log, Machine: machine.New(),
 		Tick: tick, ElectionTicks: electionTicks, Rand: rand.New(rand.NewPCG(1, 1)),
 		Logger: quiet, Keep: 1000, KeepBytes: 8 << 20, MaxCalls: 10,
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	c, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +70,21 @@ func (r *rig) settle() (messages []*raftpb.Message) {
 		}
 		r.carry(out.writes)
 	}
+}
+
+// pass lets ticks go by. The others are heard in each, and what goes to them
+// comes back.
+func (r *rig) pass(ticks int, heard ...uint64) (messages []*raftpb.Message) {
+	r.t.Helper()
+	for range ticks {
+		r.Tick()
+		messages = append(messages, r.settle()...)
+		for _, id := range heard {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
+		}
+		messages = append(messages, r.settle()...)
+	}
+	return messages
 }
 
 // carry does what the disk's writer does.

@@ -1,0 +1,83 @@
+package core
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// grow appends and commits entries of a size, and returns to where the log was
+// told to let go.
+func (r *rig) grow(n, size int) (truncated []uint64) {
+	r.t.Helper()
+	for range n {
+		e := empty(r.last+1, 5)
+		if size > 0 {
+			e.Type, e.Data = raftpb.EntryNormal.Enum(), nil
+			e.Data = append(appendEntryHeader(nil, 0, 0), make([]byte, size)...)
+		}
+		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(r.last, 5, e), commit(r.last+1)))
+		for {
+			out, err := r.Take(0)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if len(out.writes) == 0 {
+				break
+			}
+			for _, w := range out.writes {
+				if op, ok := w.op.(raftlog.Truncate); ok {
+					truncated = append(truncated, op.Index)
+				}
+			}
+			r.carry(out.writes)
+		}
+	}
+	return truncated
+}
+
+// The log lets go of what is applied once that is worth a write, and keeps what a
+// member needs that was away for a while.
+func TestTruncation(t *testing.T) {
+	const keep = 5
+	t.Run("by number", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Keep = keep }).follow()
+		for range 3 {
+			first, _ := r.log.FirstIndex()
+			for r.applied+1 < first+2*keep {
+				if told := r.grow(1, 0); len(told) > 0 {
+					t.Fatalf("lets go up to %d when %d are applied from %d on", told, r.applied, first)
+				}
+			}
+			told := r.grow(1, 0)
+			if len(told) != 1 || told[0] != r.applied-keep {
+				t.Fatalf("lets go up to %d when %d are applied from %d on; want %d", told, r.applied, first, r.applied-keep)
+			}
+			if first, _ = r.log.FirstIndex(); first != told[0]+1 {
+				t.Fatalf("the log begins at %d, told to let go up to %d", first, told[0])
+			}
+		}
+	})
+	t.Run("by size", func(t *testing.T) {
+		const bytes = 10_000
+		r := newRig(t, func(c *Config) { c.KeepBytes = bytes }).follow()
+		for range 3 {
+			first, _ := r.log.FirstIndex()
+			told := r.grow(1, bytes/10)
+			for len(told) == 0 {
+				if r.log.Bytes() > 5*bytes/2 {
+					t.Fatalf("keeps %d bytes", r.log.Bytes())
+				}
+				told = r.grow(1, bytes/10)
+			}
+			if len(told) != 1 || told[0] != r.applied-(r.applied-first)/2 {
+				t.Fatalf("lets go up to %d of %d to %d", told, first, r.applied)
+			}
+			if kept := r.log.Bytes(); kept < bytes/2 {
+				t.Fatalf("%d bytes are left of %d that are to be kept", kept, bytes)
+			}
+		}
+	})
+}
