@@ -346,7 +346,7 @@ func (c *Core) ignore(err error) {
 // something hears the error.
 func (c *Core) Abandon(err error) {
 	for _, n := range slices.Concat(c.telling, c.out.news) {
-		if n.call != nil {
+		if n.call != nil && !n.more { // who awaits more is among the tickets, or further on in the news
 			n.call.Fail(err)
 		}
 	}

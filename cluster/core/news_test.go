@@ -36,7 +36,7 @@ func TestChangesComeBeforeOutcomes(t *testing.T) {
 	}
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7)))
 	var got []string
-	for _, n := range r.settleNews() {
+	for _, n := range r.effects().news {
 		switch {
 		case len(n.keys) == 2 && n.keys[0].Index == 5 && n.keys[1].Index == 6:
 			got = append(got, "keys")
@@ -50,22 +50,6 @@ func TestChangesComeBeforeOutcomes(t *testing.T) {
 	}
 	if want := []string{"keys", "outcome", "leaders", "outcome", "ended"}; !slices.Equal(got, want) {
 		t.Fatalf("the news are %q, not %q", got, want)
-	}
-}
-
-// settleNews carries out what there is to do, and returns the news.
-func (r *rig) settleNews() (all []news) {
-	r.t.Helper()
-	for {
-		out, err := r.Take(0)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		all = append(all, out.news...)
-		if len(out.writes) == 0 {
-			return all
-		}
-		r.carry(out.writes)
 	}
 }
 

@@ -56,20 +56,28 @@ func newRigIn(t *testing.T, conf *raftpb.ConfState, change ...func(*Config)) *ri
 	return &rig{t, c, log}
 }
 
-// settle carries out what there is to do, and returns what goes to the others.
-func (r *rig) settle() (messages []*raftpb.Message) {
+// effects carries out what there is to do, and returns what it was.
+func (r *rig) effects() (all Effects) {
 	r.t.Helper()
 	for {
 		out, err := r.Take(0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		messages = append(messages, out.messages...)
+		all.messages = append(all.messages, out.messages...)
+		all.forward = append(all.forward, out.forward...)
+		all.news = append(all.news, out.news...)
 		if len(out.writes) == 0 {
-			return messages
+			return all
 		}
 		r.carry(out.writes)
 	}
+}
+
+// settle carries out what there is to do, and returns what goes to the others.
+func (r *rig) settle() []*raftpb.Message {
+	r.t.Helper()
+	return r.effects().messages
 }
 
 // pass lets ticks go by. The others are heard in each, and what goes to them

@@ -1,0 +1,345 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// forwarded are the commands that go to the leader, by their numbers.
+func (r *rig) forwarded() (to, seqs []uint64) {
+	r.t.Helper()
+	return forwarded(r.effects())
+}
+
+func forwarded(out Effects) (to, seqs []uint64) {
+	for _, f := range out.forward {
+		to = append(to, f.to)
+		for _, c := range f.submission.GetCalls() {
+			seqs = append(seqs, c.GetSeq())
+		}
+	}
+	return to, seqs
+}
+
+// registered lets the first command of a process have its outcome.
+func (r *rig) registered() *rig {
+	r.t.Helper()
+	r.Submit([]byte("registration"), new(quietCall), true)
+	r.settle()
+	r.answer(1, false)
+	return r
+}
+
+// answer has the log bring an outcome.
+func (r *rig) answer(seq uint64, more bool) Effects {
+	r.t.Helper()
+	return r.yield(wire.Result{Outcomes: []wire.Outcome{{
+		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Reply: &wire.Reply{}, More: more,
+	}}})
+}
+
+// yield has the machine yield something for one more entry, and returns what
+// comes of it.
+func (r *rig) yield(result wire.Result) Effects {
+	r.t.Helper()
+	index := r.last + 1
+	whole := r.machine
+	r.machine = scripted{whole, map[uint64]wire.Result{index: result}}
+	r.mustReceive(message(raftpb.MsgApp, 2, r.term, behind(r.last, r.term, empty(index, r.term)), commit(index)))
+	out := r.effects()
+	r.machine = whole
+	if r.applied != index {
+		r.t.Fatalf("applied %d of %d", r.applied, index)
+	}
+	return out
+}
+
+// A command goes to the leader as soon as one is known, again when its outcome
+// does not come, and at once to a leader who is new.
+func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
+	r := newRig(t)
+	r.Submit([]byte{1}, new(quietCall), false)
+	r.Tick()
+	if to, _ := r.forwarded(); len(to) > 0 {
+		t.Fatalf("sent to %d when nobody leads", to)
+	}
+	r.follow()
+	r.Submit([]byte{2}, new(quietCall), false) // waits behind the registration
+	want := func(when string, leader uint64, want ...uint64) {
+		t.Helper()
+		to, seqs := r.forwarded()
+		if !slices.Equal(seqs, want) || len(to) != min(1, len(want)) || len(to) == 1 && to[0] != leader {
+			t.Errorf("%s: %d are sent to %d, want %d to %d", when, seqs, to, want, leader)
+		}
+	}
+	for tick := 1; tick < firstResend; tick++ {
+		r.Tick()
+		want(fmt.Sprintf("tick %d", tick), 2)
+	}
+	r.Tick()
+	want("in time", 2, 1)
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	want("another leader", 3, 1)
+	r.Lost(3)
+	want("the leader is gone", 3)
+	for range electionTicks - 1 {
+		r.node.Tick()
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	want("it is back", 3, 1)
+}
+
+// A process may have so many calls under way. Renewals and releases are taken
+// beyond that.
+func TestCallsAreLimited(t *testing.T) {
+	r := newRig(t)
+	for i := range r.cfg.MaxCalls {
+		c := new(quietCall)
+		if r.Submit([]byte{1}, c, false); c.fails > 0 {
+			t.Fatalf("call %d: %v", i, c.failed)
+		}
+	}
+	c := new(quietCall)
+	if r.Submit([]byte{1}, c, false); c.failed != ErrBusy || c.fails != 1 {
+		t.Errorf("one too many: %v", c.failed)
+	}
+	c = new(quietCall)
+	if r.Submit([]byte{1}, c, true); c.fails > 0 {
+		t.Errorf("an urgent one: %v", c.failed)
+	}
+}
+
+// A call hears whether it was taken back before anybody had it.
+func TestCancelTellsWhetherItWasSent(t *testing.T) {
+	r := newRig(t).follow().registered()
+	sent, waits := new(quietCall), new(quietCall)
+	r.Submit([]byte{1}, sent, false)
+	r.settle()
+	r.Submit([]byte{2}, waits, false)
+	r.Cancel(sent)
+	r.Cancel(waits)
+	if !slices.Equal(sent.cancelled, []bool{true}) || !slices.Equal(waits.cancelled, []bool{false}) {
+		t.Errorf("told %v and %v", sent.cancelled, waits.cancelled)
+	}
+	if _, seqs := r.forwarded(); len(seqs) > 0 {
+		t.Errorf("sent %d after it was taken back", seqs)
+	}
+}
+
+// Under a new incarnation everything begins anew: with the registration, alone,
+// and without the calls of the former one.
+func TestReincarnation(t *testing.T) {
+	r := newRig(t).follow().registered()
+	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
+	r.Submit([]byte{1}, queued, false)
+	r.Submit([]byte{2}, sent, false)
+	r.settle()
+	r.answer(2, true)
+	r.settle()
+	r.Submit([]byte{3}, waits, false)
+	registration, next := new(quietCall), new(quietCall)
+	r.Reincarnate(wire.ID{7}, []byte("again"), registration)
+	r.Submit([]byte{4}, next, false)
+	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
+		if c.failed != ErrForgotten || c.fails != 1 {
+			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
+		}
+	}
+	if r.Incarnation() != (wire.ID{7}) {
+		t.Errorf("goes on as %v", r.Incarnation())
+	}
+	out, err := r.Take(0)
+	if err != nil || len(out.forward) != 1 {
+		t.Fatalf("%d submissions, %v", len(out.forward), err)
+	}
+	id := wire.ID{7}
+	want := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: []byte("again")}}}
+	if got := out.forward[0].submission; !proto.Equal(got, want) {
+		t.Errorf("sends %v, want %v", got, want)
+	}
+	r.carry(out.writes)
+	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
+		t.Errorf("sends %d then", seqs)
+	}
+}
+
+// At the end of a process everybody who waits for something hears of it once,
+// whatever he had been told before, and nobody who waits for nothing.
+func TestEverybodyHearsOfTheEndOnce(t *testing.T) {
+	r := newRig(t).follow().registered()
+	names := []string{"answered", "queued", "granted", "its answer is not told", "its place is not told", "sent", "waits"}
+	calls := make([]*quietCall, len(names))
+	waits := len(calls) - 1
+	for i := range calls {
+		if calls[i] = new(quietCall); i < waits {
+			r.Submit([]byte{1}, calls[i], false)
+		}
+	}
+	r.settle()
+	r.answer(2, false)
+	r.answer(3, true)
+	r.answer(4, true)
+	r.answer(4, false)
+	told := slices.Concat(r.answer(5, false).news, r.answer(6, true).news)
+	r.Submit([]byte{1}, calls[waits], false)
+	if len(told) != 2 {
+		t.Fatalf("%d news", len(told))
+	}
+	r.telling = told
+	r.Abandon(errUnanswered)
+	for i, c := range calls {
+		want := 1
+		if names[i] == "answered" || names[i] == "granted" {
+			want = 0
+		}
+		if c.fails != want || want > 0 && c.failed != errUnanswered {
+			t.Errorf("%s: failed %d times, %v; want %d", names[i], c.fails, c.failed, want)
+		}
+	}
+	r.Abandon(errors.New("again"))
+	if slices.ContainsFunc(calls, func(c *quietCall) bool { return c.fails > 1 }) {
+		t.Error("told again")
+	}
+}
+
+// recorder writes down what it is told to do.
+type recorder struct{ did []string }
+
+func (d *recorder) note(format string, args ...any) {
+	d.did = append(d.did, fmt.Sprintf(format, args...))
+}
+
+func (d *recorder) Write(b Batch)                         { d.note("write %d", len(b.writes)) }
+func (d *recorder) Send(m *raftpb.Message)                { d.note("send to %d", m.GetTo()) }
+func (d *recorder) Forward(to uint64, s *wire.Submission) { d.note("forward to %d", to) }
+func (d *recorder) SendSnapshot(m *raftpb.Message)        { d.note("snapshot to %d", m.GetTo()) }
+func (d *recorder) Moved()                                { d.note("moved") }
+func (d *recorder) Restored(m Machine)                    { d.note("restored %t", m != nil) }
+func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
+	d.note("%d keys, %d leaders", len(k), len(l))
+}
+func (d *recorder) Ended(e wire.Ended)               { d.note("ended %d", e.Session[0]) }
+func (d *recorder) Regrouped(conf *raftpb.ConfState) { d.note("regrouped %d", conf.GetVoters()) }
+func (d *recorder) LeaderChanged()                   { d.note("leader changed") }
+
+// recordedCall and recordedRead are what a process waits for.
+type recordedCall struct {
+	quietCall
+	*recorder
+}
+
+func (c *recordedCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+	c.note("outcome %d, fence %d, more %t", t.Seq, r.GetFence(), more)
+}
+
+type recordedRead struct{ *recorder }
+
+func (r recordedRead) Run(m Machine) { r.note("read %t", m != nil) }
+func (r recordedRead) Ended() bool   { return false }
+
+// What others wait for is done first. Then this process is told: that the state
+// is another one, before what has happened to it since, and this in its order;
+// and it reads what it was told of.
+func TestEffectsAreCarriedOutInOrder(t *testing.T) {
+	r, d := newRig(t), new(recorder)
+	call := &recordedCall{recorder: d}
+	r.CarryOut(Effects{
+		writes:    []write{{}, {}},
+		messages:  []*raftpb.Message{{To: new(uint64(2))}, {To: new(uint64(3))}},
+		snapshots: []*raftpb.Message{{To: new(uint64(4))}},
+		forward:   []forward{{to: 5}},
+		news: []news{
+			{call: call, ticket: wire.Ticket{Seq: 1}, reply: &wire.Reply{Fence: 8}, more: true},
+			{keys: make([]wire.KeyChange, 2)},
+			{leaders: make([]wire.LeaderChange, 1)},
+			{ended: wire.Ended{Session: wire.ID{9}}},
+			{call: call, ticket: wire.Ticket{Seq: 2}, reply: &wire.Reply{Fence: 7}},
+		},
+		reads: []Read{recordedRead{d}}, leader: true, restored: true,
+		membership: &raftpb.ConfState{Voters: []uint64{1, 2}},
+	}, d)
+	want := []string{
+		"write 2", "send to 2", "send to 3", "forward to 5", "snapshot to 4", "moved", "restored true",
+		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "ended 9", "outcome 2, fence 7, more false",
+		"read true", "regrouped [1 2]", "leader changed",
+	}
+	if !slices.Equal(d.did, want) {
+		t.Errorf("did\n%s\nwant\n%s", strings.Join(d.did, "\n"), strings.Join(want, "\n"))
+	}
+	d.did = nil
+	r.CarryOut(Effects{}, d)
+	if !slices.Equal(d.did, []string{"moved"}) {
+		t.Errorf("did %q, and there was nothing to do", d.did)
+	}
+}
+
+// The digest is of what the machine has changed: two members whose machines make
+// different things of one log have different ones from there on.
+func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
+	digest := func(value string) uint64 {
+		r := newRig(t).follow()
+		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
+		r.settle()
+		r.yield(wire.Result{Changes: []wire.Change{change("k", value)}})
+		r.yield(wire.Result{})
+		index, digest := r.Digest()
+		if index != r.Status().Applied {
+			t.Fatalf("the digest is of index %d, %d are applied", index, r.Status().Applied)
+		}
+		if on := r.log.Applied(); on.Digest != digest || on.Index != index {
+			t.Errorf("on the disk: %+v; here: %x at %d", on, digest, index)
+		}
+		return digest
+	}
+	if a, b := digest("1"), digest("1"); a != b {
+		t.Errorf("one history has the digests %x and %x", a, b)
+	}
+	if a, b := digest("1"), digest("2"); a == b {
+		t.Error("two histories have one digest")
+	}
+}
+
+// Status tells how far a member is, and whether it is in office.
+func TestStatus(t *testing.T) {
+	r := newRig(t).follow()
+	got := r.Status()
+	if got.Leader != 2 || got.Term != 5 || got.Leads || got.InOffice || got.Commit != 4 || got.Applied != 4 || len(got.Membership.GetVoters()) != 3 {
+		t.Errorf("as a follower: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
+	r.settle()
+	r.ignore(r.node.Campaign())
+	for !r.Status().Leads {
+		for _, m := range r.settle() {
+			switch {
+			case m.GetTo() != 2:
+			case m.GetType() == raftpb.MsgPreVote:
+				r.mustReceive(message(raftpb.MsgPreVoteResp, 2, m.GetTerm()))
+			case m.GetType() == raftpb.MsgVote:
+				r.mustReceive(message(raftpb.MsgVoteResp, 2, m.GetTerm()))
+			}
+		}
+	}
+	r.settle()
+	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.InOffice || got.Commit != 6 || got.Applied != 6 {
+		t.Errorf("elected: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, behind(7, 0)))
+	r.settle()
+	if got := r.Status(); !got.Leads || !got.InOffice || got.Commit != 7 || got.Applied != 7 {
+		t.Errorf("in office: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7))
+	r.settle()
+	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.InOffice {
+		t.Errorf("out of office: %+v", got)
+	}
+}

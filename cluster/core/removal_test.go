@@ -1,0 +1,180 @@
+package core
+
+import (
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// removals are the members that the log's new entries take out.
+func (r *rig) removals(messages []*raftpb.Message) (ids []uint64) {
+	r.t.Helper()
+	for _, m := range messages {
+		if m.GetTo() != 2 {
+			continue
+		}
+		for _, e := range m.GetEntries() {
+			if e.GetType() == raftpb.EntryNormal {
+				continue
+			}
+			change, err := confChange(e)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			for _, c := range change.AsV2().GetChanges() {
+				if c.GetType() != raftpb.ConfChangeRemoveNode {
+					r.t.Fatalf("a change that is no removal: %v", c)
+				}
+				ids = append(ids, c.GetNodeId())
+			}
+		}
+	}
+	return ids
+}
+
+// have says which members have the log to its end.
+func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
+	r.t.Helper()
+	for _, id := range ids {
+		r.mustReceive(message(raftpb.MsgAppResp, id, r.term, behind(r.last, 0)))
+	}
+	return r.settle()
+}
+
+// Those who have left are taken out one after the other, each when the change
+// before is applied, and each once.
+func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
+	r.have(2, 3)
+	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was taken out before
+	sent := r.settle()
+	for _, want := range []uint64{3, 4, 5} {
+		if got := r.removals(sent); !slices.Equal(got, []uint64{want}) {
+			t.Fatalf("takes out %d, want %d", got, want)
+		}
+		if more := r.removals(r.pass(2, 2)); len(more) > 0 {
+			t.Fatalf("takes out %d before %d is gone", more, want)
+		}
+		sent = r.have(2)
+		if conf := r.Status().Membership; slices.Contains(slices.Concat(conf.GetVoters(), conf.GetLearners()), want) {
+			t.Fatalf("%d is still of %v", want, conf)
+		}
+	}
+	if more := r.removals(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
+		t.Errorf("takes out %d when nobody is left to take out", more)
+	}
+}
+
+// A voter is taken out when most of the voters who stay were heard of lately, or
+// the group would stand still without him. A standby is not needed.
+func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
+	all := []uint64{1, 2, 3, 4, 5}
+	for name, test := range map[string]struct {
+		voters, learners []uint64
+		leaver           uint64
+		heard            []uint64
+		want             bool
+	}{
+		"of three, the other is there":        {all[:3], nil, 3, []uint64{2}, true},
+		"of three, only the leaver is":        {all[:3], nil, 3, []uint64{3}, false},
+		"of four, one other is":               {all[:4], nil, 4, []uint64{2, 4}, true},
+		"of four, no other is":                {all[:4], nil, 4, []uint64{4}, false},
+		"of five, one other is":               {all[:5], nil, 5, []uint64{2, 5}, false},
+		"of five, two others are":             {all[:5], nil, 5, []uint64{2, 3}, true},
+		"a standby, and no other":             {all[:3], []uint64{4}, 4, nil, true},
+		"of two, and nobody is heard":         {all[:2], nil, 2, nil, true},
+		"of three, and a standby is no voter": {all[:3], []uint64{4}, 3, []uint64{3, 4}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigIn(t, &raftpb.ConfState{Voters: test.voters, Learners: test.learners}).follow()
+			r.ignore(r.node.Campaign())
+			for !r.Status().InOffice {
+				sent := r.settle()
+				for _, m := range sent {
+					switch m.GetType() {
+					case raftpb.MsgPreVote:
+						r.mustReceive(message(raftpb.MsgPreVoteResp, m.GetTo(), m.GetTerm()))
+					case raftpb.MsgVote:
+						r.mustReceive(message(raftpb.MsgVoteResp, m.GetTo(), m.GetTerm()))
+					case raftpb.MsgApp:
+						r.mustReceive(message(raftpb.MsgAppResp, m.GetTo(), r.term, behind(r.last, 0)))
+					}
+				}
+			}
+			active := func() bool {
+				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.node.Status().Progress[id].RecentActive })
+			}
+			for active() { // raft forgets whom it has heard, once in each election timeout
+				r.pass(1)
+			}
+			for _, id := range test.heard {
+				r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
+			}
+			if got := r.survives(test.leaver); got != test.want {
+				t.Fatalf("the others decide without %d: %v, want %v", test.leaver, got, test.want)
+			}
+			r.machine = departed{r.machine, []uint64{test.leaver}}
+			last := r.last
+			r.settle()
+			if proposed := r.last > last; proposed != test.want {
+				t.Errorf("%d is taken out: %v, want %v", test.leaver, proposed, test.want)
+			}
+		})
+	}
+}
+
+// While leadership is being handed over nothing can be proposed. What was to be
+// taken out is taken out when that has come to nothing.
+func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.have(2, 3)
+	r.Transfer(3, make(chan error, 1))
+	r.machine = departed{r.machine, []uint64{3}}
+	for r.node.BasicStatus().LeadTransferee != raft.None {
+		if got := r.removals(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
+			t.Fatalf("takes out %d in the middle of a transfer", got)
+		}
+	}
+	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
+		t.Fatalf("voters %d", got)
+	}
+	if !r.removing {
+		r.pass(1, 2)
+	}
+	r.have(2)
+	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("voters %d", got)
+	}
+}
+
+// A change of the membership is told when it is on the disk. Those who have heard
+// it from here may count on it.
+func TestAMembershipIsToldWhenItIsDurable(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.have(2, 3)
+	r.machine = departed{r.machine, []uint64{3}}
+	r.settle()
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Status().Membership.GetVoters()) != 2 {
+		t.Fatal("not applied")
+	}
+	if out.membership != nil {
+		t.Error("told before it is durable")
+	}
+	r.carry(out.writes)
+	if out, err = r.Take(0); err != nil || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2}) {
+		t.Errorf("told %v, %v", out.membership, err)
+	}
+	if _, conf, err := r.log.InitialState(); err != nil || !slices.Equal(conf.GetVoters(), []uint64{1, 2}) {
+		t.Errorf("on the disk: %v, %v", conf, err)
+	}
+	if out, err = r.Take(0); err != nil || out.membership != nil {
+		t.Errorf("told again: %v, %v", out.membership, err)
+	}
+}
