@@ -101,6 +101,26 @@ func TestADifferentStateStopsTheMember(t *testing.T) {
 	}
 }
 
+// An entry of a newer version is not guessed at: this member would make another
+// state of it than those who can read it.
+func TestAnEntryOfANewerVersionStopsTheMember(t *testing.T) {
+	r := newRig(t).follow()
+	e := empty(7, 5)
+	e.Data = append(appendEntryHeader(nil, 0, 0), 1)
+	e.Data[0] = entryVersion + 1
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, e), commit(7)))
+	var err error
+	for err == nil && r.applied < 7 {
+		var out Effects
+		if out, err = r.Take(0); err == nil {
+			r.carry(out.writes)
+		}
+	}
+	if !errors.Is(err, errEntry) {
+		t.Errorf("applied %d, %v", r.applied, err)
+	}
+}
+
 // A leader may have been deposed without knowing it. It reads when a majority has
 // confirmed that it leads.
 func TestALeaderReadsWithAMajority(t *testing.T) {

@@ -40,14 +40,17 @@ func TestDigestsTellHistoriesApart(t *testing.T) {
 	ordinary := []step{{2, []wire.Change{change("a", "1"), change("b", "2")}}, {3, nil}, {4, []wire.Change{change("a", "")}}}
 	seen := make(map[uint64]string)
 	for name, history := range map[string][]step{
-		"ordinary":                 ordinary,
-		"another value":            {{2, []wire.Change{change("a", "1"), change("b", "3")}}, ordinary[1], ordinary[2]},
-		"another key":              {{2, []wire.Change{change("a", "1"), change("c", "2")}}, ordinary[1], ordinary[2]},
-		"another order":            {{2, []wire.Change{change("b", "2"), change("a", "1")}}, ordinary[1], ordinary[2]},
-		"a byte moved":             {{2, []wire.Change{change("a1", ""), change("b", "2")}}, ordinary[1], ordinary[2]},
-		"an entry moved":           {ordinary[0], {5, nil}, ordinary[2]},
-		"an entry missing":         {ordinary[0], ordinary[2]},
-		"changes of another entry": {{2, nil}, {3, ordinary[0].changes}, ordinary[2]},
+		"ordinary":      ordinary,
+		"another value": {{2, []wire.Change{change("a", "1"), change("b", "3")}}, ordinary[1], ordinary[2]},
+		"another key":   {{2, []wire.Change{change("a", "1"), change("c", "2")}}, ordinary[1], ordinary[2]},
+		"another order": {{2, []wire.Change{change("b", "2"), change("a", "1")}}, ordinary[1], ordinary[2]},
+		"a byte moved":  {{2, []wire.Change{change("a1", ""), change("b", "2")}}, ordinary[1], ordinary[2]},
+		// What stands between them are the lengths of b and 2.
+		"the second in the first's key":   {{2, []wire.Change{change("a1\x00\x00\x00\x01\x00\x00\x00\x01b", "2")}}, ordinary[1], ordinary[2]},
+		"the second in the first's value": {{2, []wire.Change{change("a", "1\x00\x00\x00\x01\x00\x00\x00\x01b2")}}, ordinary[1], ordinary[2]},
+		"an entry moved":                  {ordinary[0], {5, nil}, ordinary[2]},
+		"an entry missing":                {ordinary[0], ordinary[2]},
+		"changes of another entry":        {{2, nil}, {3, ordinary[0].changes}, ordinary[2]},
 	} {
 		var d digests
 		d.restore(1, 0)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
@@ -307,6 +308,40 @@ func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
 	}
 }
 
+// Another leader, term or role is told, and nothing else as such.
+func TestAnotherLeaderIsTold(t *testing.T) {
+	r := newRig(t).follow()
+	for _, test := range []struct {
+		name  string
+		event func()
+		want  bool
+	}{
+		{"a heartbeat", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) }, false},
+		{"entries", func() { r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7))) }, false},
+		{"another leader", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, true},
+		{"the same one in another term", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7)) }, true},
+		{"no leader", func() { r.Lost(3) }, true},
+		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, behind(7, 8))) }, true},
+	} {
+		test.event()
+		told := false
+		for {
+			out, err := r.Take(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = told || out.leader
+			if len(out.writes) == 0 {
+				break
+			}
+			r.carry(out.writes)
+		}
+		if told != test.want {
+			t.Errorf("%s: told %t", test.name, told)
+		}
+	}
+}
+
 // Status tells how far a member is, and whether it is in office.
 func TestStatus(t *testing.T) {
 	r := newRig(t).follow()
@@ -341,5 +376,12 @@ func TestStatus(t *testing.T) {
 	r.settle()
 	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.InOffice {
 		t.Errorf("out of office: %+v", got)
+	}
+	r.Lost(3)
+	r.settle()
+	r.mustReceive(message(raftpb.MsgVote, 2, 9, behind(r.last, 9)))
+	r.settle()
+	if got := r.Status(); got.Leader != raft.None || got.Term != 9 {
+		t.Errorf("between two leaders: %+v", got)
 	}
 }

@@ -89,7 +89,9 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 func TestOneSnapshotAtATime(t *testing.T) {
 	r := newRig(t).follow()
 	first, second := errUnanswered, errUnanswered
-	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&first))
+	regrouped := snapshotMessage(50)
+	regrouped.Snapshot.Metadata.ConfState.Voters = []uint64{1, 2, 4}
+	r.ReceiveSnapshot(2, regrouped, r.stage(&first))
 	out, err := r.Take(0)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +118,32 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	if first != nil || r.applied != 50 || r.last != 50 || r.machine != Machine(fresh) || r.digests.last != 7 {
 		t.Errorf("answered %v; applied %d of %d", first, r.applied, r.last)
 	}
-	if out, err = r.Take(0); err != nil || !out.restored {
-		t.Errorf("nobody is told: %v", err)
+	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2, 4}) {
+		t.Errorf("voters %d", got)
+	}
+	if out, err = r.Take(0); err != nil || !out.restored || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2, 4}) {
+		t.Errorf("told %+v: %v", out, err)
+	}
+	r.carry(out.writes)
+	third := errUnanswered
+	r.ReceiveSnapshot(2, snapshotMessage(60), r.stage(&third))
+	if _, err := r.Take(0); err != nil || r.installing == nil || third != errUnanswered {
+		t.Errorf("the next one is answered %v; %v", third, err)
+	}
+}
+
+// Two snapshots may come before any consequence is drawn.
+func TestTwoSnapshotsAtOnce(t *testing.T) {
+	r := newRig(t).follow()
+	first, second := errUnanswered, errUnanswered
+	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&first))
+	s := r.stage(&second)
+	r.ReceiveSnapshot(2, snapshotMessage(60), s)
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(second, ErrInadmissible) || !r.discards(out, s.Generation) || first != errUnanswered || r.installing == nil {
+		t.Errorf("the first is answered %v, the second %v", first, second)
 	}
 }

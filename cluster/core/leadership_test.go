@@ -121,6 +121,9 @@ func TestSuccessor(t *testing.T) {
 // each further one. A follower has nothing to hand over.
 func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
 	r := newRig(t).follow().lead()
+	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
+		t.Fatalf("hands over to %d when there is nothing to write", asked)
+	}
 	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
 	if err != nil || len(out.writes) == 0 {

@@ -41,14 +41,15 @@ func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
 
 // No context is ever used twice, and an answer to an earlier one is none.
 func TestReadsIgnoreLateAnswers(t *testing.T) {
+	const asked = 3 // tick
 	for name, lose := range map[string]func(*reads) []byte{
-		"no answer for too long": func(r *reads) []byte { return r.next(patience, patience) },
+		"no answer for too long": func(r *reads) []byte { return r.next(asked+patience, patience) },
 		"another leader":         func(r *reads) []byte { r.retry(); return r.next(1, patience) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(1)}}
-			early := r.next(0, patience)
-			if r.next(patience-1, patience) != nil {
+			early := r.next(asked, patience)
+			if r.next(asked+patience-1, patience) != nil {
 				t.Fatal("given up too soon")
 			}
 			again := lose(&r)

@@ -13,10 +13,14 @@ import (
 // findingCall is a call that finds its outcome in the state, or does not.
 type findingCall struct {
 	quietCall
-	reply *wire.Reply
+	reply  *wire.Reply
+	ticket wire.Ticket // that it looked for
 }
 
-func (c *findingCall) Recheck(Machine, wire.Ticket) *wire.Reply { return c.reply }
+func (c *findingCall) Recheck(_ Machine, t wire.Ticket) *wire.Reply {
+	c.ticket = t
+	return c.reply
+}
 
 // The entries that a snapshot stands for are never seen here. Calls that await a
 // grant look for it in the new state, and what was not answered yet is sent
@@ -39,6 +43,11 @@ func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
 	}
 	if len(out.news) != 1 || out.news[0].call != Call(granted) || out.news[0].reply.GetFence() != 7 {
 		t.Errorf("the news are %+v; want the grant alone", out.news)
+	}
+	for seq, c := range map[uint64]*findingCall{1: granted, 2: waiting} {
+		if want := (wire.Ticket{Incarnation: r.incarnation, Seq: seq}); c.ticket != want {
+			t.Errorf("looks for %v, not %v", c.ticket, want)
+		}
 	}
 	if len(r.tickets.awaiting) != 1 || r.tickets.awaiting[2] != Call(waiting) {
 		t.Errorf("awaited: %v", r.tickets.awaiting)

@@ -61,6 +61,9 @@ func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
 		if conf := r.Status().Membership; slices.Contains(slices.Concat(conf.GetVoters(), conf.GetLearners()), want) {
 			t.Fatalf("%d is still of %v", want, conf)
 		}
+		if index, _ := r.Digest(); index != r.applied {
+			t.Fatalf("the digest is of index %d, %d are applied", index, r.applied)
+		}
 	}
 	if more := r.removals(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
 		t.Errorf("takes out %d when nobody is left to take out", more)

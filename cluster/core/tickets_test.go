@@ -65,7 +65,7 @@ func TestTicketsFloorStopsAtHoles(t *testing.T) {
 // Each outcome reaches its call once, however often the log brings it.
 func TestTicketsOutcomesOnce(t *testing.T) {
 	k := newTickets(wire.ID{1})
-	calls := newCalls(k, 2)
+	calls := newCalls(k, 4)
 	k.fresh(0)
 	for _, step := range []struct {
 		name string
@@ -73,7 +73,7 @@ func TestTicketsOutcomesOnce(t *testing.T) {
 		more bool
 		want Call
 	}{
-		{"a ticket never given out", 9, false, nil},
+		{"a ticket never given out", 5, false, nil},
 		{"queued", 1, true, calls[0]},
 		{"queued, once more", 1, true, nil},
 		{"granted", 1, false, calls[0]},
@@ -81,6 +81,10 @@ func TestTicketsOutcomesOnce(t *testing.T) {
 		{"a grant that overtook its first outcome", 2, false, calls[1]},
 		{"the first outcome behind it", 2, true, nil},
 		{"zero", 0, false, nil},
+		{"ahead of its turn", 4, false, calls[3]},
+		{"ahead of its turn, once more", 4, false, nil},
+		{"ahead of its turn, as if queued", 4, true, nil},
+		{"in its turn", 3, false, calls[2]},
 	} {
 		if got := k.outcome(step.seq, step.more); got != step.want {
 			t.Errorf("%s: %v, want %v", step.name, got, step.want)
