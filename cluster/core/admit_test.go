@@ -62,6 +62,9 @@ var hostile = []struct {
 	{"the last term of all", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgHeartbeat, 2, math.MaxUint64)
 	}},
+	{"a term out of reach", false, false, func() *raftpb.Message {
+		return message(raftpb.MsgHeartbeat, 2, 5+maxTermStep+1)
+	}},
 	{"a vote for the last term of all", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgVote, 2, math.MaxUint64, behind(100, 100))
 	}},
@@ -192,6 +195,21 @@ func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
 			r.mustReceive(test.m)
 			r.settle()
 		})
+	}
+}
+
+// A leader answers a follower's read when a majority has confirmed that it leads.
+func TestALeaderAnswersReads(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.mustReceive(message(raftpb.MsgReadIndex, 3, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))))
+	for _, m := range r.settle() {
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(a *raftpb.Message) { a.Context = m.GetContext() }))
+		}
+	}
+	sent := r.settle()
+	if to := kinds(sent, raftpb.MsgReadIndexResp); len(to) != 1 || to[0] != 3 || sent[0].GetIndex() != r.applied {
+		t.Errorf("sends %v", sent)
 	}
 }
 

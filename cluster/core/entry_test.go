@@ -64,6 +64,17 @@ func TestDigestsTellHistoriesApart(t *testing.T) {
 	}
 }
 
+// Members of different builds compare their digests.
+func TestTheDigestStaysWhatItIs(t *testing.T) {
+	var d digests
+	d.restore(1, 0)
+	d.add(2, []wire.Change{change("a", "1"), change("b", "")})
+	d.add(3, nil)
+	if want := uint64(0xea0142f32a70bad1); d.last != want {
+		t.Errorf("the digest of this history has become %#x, was %#x", d.last, want)
+	}
+}
+
 func TestDigestsAgree(t *testing.T) {
 	var d digests
 	d.restore(10, 99)
@@ -77,7 +88,7 @@ func TestDigestsAgree(t *testing.T) {
 		t.Error("an index long forgotten cannot disagree")
 	}
 	d.restore(500, 7)
-	if !d.agrees(500, 7) || d.agrees(500, 8) || !d.agrees(499, 1) {
+	if !d.agrees(500, 7) || d.agrees(500, 8) || !d.agrees(499, 1) || !d.agrees(199, 1) {
 		t.Error("after a snapshot only its own index is known")
 	}
 }

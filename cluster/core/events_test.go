@@ -92,7 +92,8 @@ func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
 	r.Lost(3)
 	want("the leader is gone", 3)
 	for range electionTicks - 1 {
-		r.node.Tick()
+		r.Tick()
+		want("no leader", 0)
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	want("it is back", 3, 1)
@@ -123,7 +124,9 @@ func TestCancelTellsWhetherItWasSent(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, waits := new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, sent, false)
-	r.settle()
+	if out := r.effects(); len(out.forward) != 1 || out.forward[0].submission.GetFloor() != 1 {
+		t.Errorf("sends %v; what was answered is acknowledged up to 1", out.forward)
+	}
 	r.Submit([]byte{2}, waits, false)
 	r.Cancel(sent)
 	r.Cancel(waits)
@@ -148,7 +151,7 @@ func TestReincarnation(t *testing.T) {
 	r.Submit([]byte{3}, waits, false)
 	registration, next := new(quietCall), new(quietCall)
 	r.Reincarnate(wire.ID{7}, []byte("again"), registration)
-	r.Submit([]byte{4}, next, false)
+	r.Submit([]byte{4}, next, true)
 	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
 		if c.failed != ErrForgotten || c.fails != 1 {
 			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
@@ -167,6 +170,11 @@ func TestReincarnation(t *testing.T) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
 	r.carry(out.writes)
+	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
+	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
+	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.news) > 0 || len(out.forward) > 0 {
+		t.Errorf("an outcome of the former one, and one for nobody: %+v", out)
+	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
 		t.Errorf("sends %d then", seqs)
 	}
@@ -351,18 +359,7 @@ func TestStatus(t *testing.T) {
 	}
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
 	r.settle()
-	r.ignore(r.node.Campaign())
-	for !r.Status().Leads {
-		for _, m := range r.settle() {
-			switch {
-			case m.GetTo() != 2:
-			case m.GetType() == raftpb.MsgPreVote:
-				r.mustReceive(message(raftpb.MsgPreVoteResp, 2, m.GetTerm()))
-			case m.GetType() == raftpb.MsgVote:
-				r.mustReceive(message(raftpb.MsgVoteResp, 2, m.GetTerm()))
-			}
-		}
-	}
+	r.elect()
 	r.settle()
 	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.InOffice || got.Commit != 6 || got.Applied != 6 {
 		t.Errorf("elected: %+v", got)

@@ -75,6 +75,13 @@ func TestInboxFillsBatchesInOrder(t *testing.T) {
 			floors = append(floors, s.GetFloor())
 		}
 		got = append(got, floors)
+		left := 0
+		for _, s := range b.submissions {
+			left += proto.Size(s)
+		}
+		if b.bytes != left {
+			t.Errorf("counts %d bytes of %d that are left", b.bytes, left)
+		}
 	}
 	want := [][]uint64{{0, 1}, {2}, {3}, {4, 5}}
 	if len(got) != len(want) {

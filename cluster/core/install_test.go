@@ -84,6 +84,35 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 	}
 }
 
+// A snapshot may bring a term. It is on the disk with the state, or a vote could be
+// given twice in it.
+func TestASnapshotBringsItsTermToTheDisk(t *testing.T) {
+	r := newRig(t).follow()
+	answer := errUnanswered
+	m := snapshotMessage(50)
+	m.Term = new(uint64(8))
+	r.ReceiveSnapshot(2, m, r.stage(&answer))
+	out, err := r.Take(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range out.writes {
+		if w.op != nil {
+			if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.Stored(machine.New())
+	if term, err := r.log.Term(50); err != nil || term != 5 {
+		t.Errorf("the state is of term %d, %v", term, err)
+	}
+	hard, _, err := r.log.InitialState()
+	if err != nil || hard.GetTerm() != 8 || hard.GetCommit() != 50 || answer != nil {
+		t.Errorf("on the disk: %v, %v; answered %v", hard, err, answer)
+	}
+}
+
 // While one snapshot is being installed, another one is refused; and then the
 // state is the snapshot's.
 func TestOneSnapshotAtATime(t *testing.T) {
@@ -117,6 +146,9 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	r.Stored(fresh)
 	if first != nil || r.applied != 50 || r.last != 50 || r.machine != Machine(fresh) || r.digests.last != 7 {
 		t.Errorf("answered %v; applied %d of %d", first, r.applied, r.last)
+	}
+	if got := r.Status().Installed; got != 1 {
+		t.Errorf("counts %d installations", got)
 	}
 	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2, 4}) {
 		t.Errorf("voters %d", got)

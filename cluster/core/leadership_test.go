@@ -43,11 +43,15 @@ func TestTransfersAreAnswered(t *testing.T) {
 		"to whoever is furthest":  {asked: 2, want: pending},
 		"done":                    {to: 3, asked: 3, then: leads(3)},
 		"another was elected":     {to: 3, asked: 3, then: leads(2)},
-		"no leader yet":           {to: 3, asked: 3, then: func(r *rig) { r.mustReceive(message(raftpb.MsgVote, 2, r.term+1, behind(r.last, r.term))) }, want: pending},
+		"no leader yet":           {to: 3, asked: 3, then: func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1)); r.settle(); r.pass(2) }, want: pending},
 		"one tick before the end": {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks-1, 2) }, want: pending},
 		"no answer":               {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks, 2) }, want: ErrNoSuccessor},
-		"elected anew meanwhile":  {to: 3, asked: 3, then: func(r *rig) { r.pass(2 * electionTicks); r.lead().pass(1, 2) }, want: ErrNoSuccessor},
-		"the end of the process":  {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
+		"elected anew meanwhile": {to: 3, asked: 3, then: func(r *rig) {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1))
+			r.settle()
+			r.lead().pass(1, 2)
+		}, want: ErrNoSuccessor},
+		"the end of the process": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).as(!test.follows)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
 // batches are those that a leader proposes in messages.
@@ -39,17 +40,8 @@ func (r *rig) batches(messages []*raftpb.Message) (list []*wire.Batch) {
 // takeAt carries out what there is to do at a time.
 func (r *rig) takeAt(now time.Duration) (messages []*raftpb.Message) {
 	r.t.Helper()
-	for {
-		out, err := r.Take(now)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		messages = append(messages, out.messages...)
-		if len(out.writes) == 0 {
-			return messages
-		}
-		r.carry(out.writes)
-	}
+	r.at = now
+	return r.settle()
 }
 
 func command(seq uint64) *wire.Submission {
@@ -168,5 +160,149 @@ func TestGroupTimeRunsOnBetweenBatches(t *testing.T) {
 		r.takeAt(now + 60*ms)
 		r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
 		r.takeAt(now + 70*ms)
+	}
+}
+
+// Group time goes on from the machine's, whatever the leader's own clock says when
+// it takes office.
+func TestOfficeBeginsNow(t *testing.T) {
+	r := newRig(t).follow()
+	r.at = time.Hour
+	r.lead().ReceiveSubmission(command(1))
+	if got := r.batches(r.settle()); len(got) != 1 || got[0].GetTime() != r.machine.Now() {
+		t.Errorf("proposes %v where group time is %d", got, r.machine.Now())
+	}
+}
+
+// A leader whose batch was under way when it lost its office does not wait for it
+// in the next.
+func TestABatchOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.ReceiveSubmission(command(1))
+	r.settle()
+	last, term := r.last-1, r.term
+	r.mustReceive(message(raftpb.MsgApp, 3, term+1, behind(last, term, empty(last+1, term+1)), commit(last+1)))
+	r.settle()
+	r.lead().ReceiveSubmission(command(2))
+	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("proposes %d", got)
+	}
+}
+
+// And a removal that was under way begins anew.
+func TestARemovalOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.machine = departed{r.machine, []uint64{3}}
+	if got := r.removals(r.settle()); !slices.Equal(got, []uint64{3}) {
+		t.Fatalf("takes out %d", got)
+	}
+	last, term := r.last-1, r.term
+	r.mustReceive(message(raftpb.MsgApp, 2, term+1, behind(last, term, empty(last+1, term+1)), commit(last+1)))
+	r.settle()
+	r.elect()
+	r.settle()
+	if got := r.removals(r.have(2)); !slices.Equal(got, []uint64{3}) {
+		t.Errorf("takes out %d then", got)
+	}
+}
+
+// Nothing is proposed before the first entry of the office is applied: until then
+// the state may be older than what the group has agreed on.
+func TestNothingIsProposedBeforeTheOfficeBegins(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term+1))
+	r.settle()
+	r.machine = due{r.machine, 1}
+	r.at = time.Second
+	r.elect()
+	r.ReceiveSubmission(command(1))
+	if got := r.batches(r.settle()); len(got) > 0 {
+		t.Errorf("proposes %v", got)
+	}
+	if got := r.batches(r.have(2)); !slices.Equal(commands(got), []uint64{1}) {
+		t.Errorf("proposes %v in office", got)
+	}
+}
+
+// Commands go to the leader in pieces that leave room for others in an entry, and
+// a large one alone.
+func TestSubmissionsAreCutIntoPieces(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxCalls = 100 }).follow().registered()
+	const piece = maxBatchBytes / 4
+	for _, size := range []int{piece / 2, piece / 2, 1, 3 * piece, 1, piece - 1, 1} {
+		r.Submit(make([]byte, size), new(quietCall), false)
+	}
+	out := r.effects()
+	var got [][]uint64
+	for _, f := range out.forward {
+		_, seqs := forwarded(Effects{forward: []forward{f}})
+		got = append(got, seqs)
+	}
+	want := [][]uint64{{2, 3}, {4}, {5}, {6, 7}, {8}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("sent as %d, want %d", got, want)
+	}
+}
+
+// What does not fit into an entry is not taken in.
+func TestASubmissionThatIsTooLarge(t *testing.T) {
+	r := newRig(t).follow().lead()
+	s := command(1)
+	s.Calls[0].Command = make([]byte, maxBatchBytes)
+	if r.ReceiveSubmission(s); !r.inbox.empty() {
+		t.Error("taken in")
+	}
+}
+
+// A member that is too far behind gets the state. It gets it again when it did not
+// arrive, and not while it is on its way.
+func TestASnapshotIsSentUntilItArrives(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Keep = 1 }).follow()
+	r.grow(10, 0)
+	r.lead()
+	sent := func(event func()) (to []uint64) {
+		event()
+		out := r.effects()
+		r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
+		for _, m := range slices.Concat(out.snapshots, r.effects().snapshots) {
+			to = append(to, m.GetTo())
+		}
+		return to
+	}
+	lost := func() {
+		m := message(raftpb.MsgAppResp, 3, r.term, behind(r.last-1, 0))
+		m.Reject, m.RejectHint = new(true), new(uint64(1))
+		r.mustReceive(m)
+	}
+	for _, test := range []struct {
+		name  string
+		event func()
+		want  []uint64
+	}{
+		{"it has next to nothing", lost, []uint64{3}},
+		{"on its way", func() { r.Tick() }, nil},
+		{"not arrived", func() { r.SnapshotSent(3, false) }, []uint64{3}},
+		{"on its way again", func() { r.Tick() }, nil},
+		{"arrived", func() { r.SnapshotSent(3, true) }, nil},
+	} {
+		if got := sent(test.event); !slices.Equal(got, test.want) {
+			t.Fatalf("%s: sent to %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// The message that a state goes with tells of the state as it is on the disk, and
+// raft's own is as it was.
+func TestTheMessageOfAState(t *testing.T) {
+	asked := snapshotMessage(50)
+	before := proto.CloneOf(asked)
+	conf := &raftpb.ConfState{Voters: []uint64{1, 2}}
+	got := Snapshot(asked, &raftlog.View{Applied: raftlog.Applied{Index: 60, Term: 4}, ConfState: conf})
+	meta := got.GetSnapshot().GetMetadata()
+	if meta.GetIndex() != 60 || meta.GetTerm() != 4 || !proto.Equal(meta.GetConfState(), conf) || got.GetTo() != asked.GetTo() || got.GetTerm() != asked.GetTerm() {
+		t.Errorf("sends %v", got)
+	}
+	if !proto.Equal(asked, before) {
+		t.Errorf("raft's message has become %v", asked)
 	}
 }

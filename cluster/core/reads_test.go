@@ -5,8 +5,16 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
+
+// left is a read that nobody waits for any more, from some point on.
+type left struct{ ended bool }
+
+func (*left) Run(Machine)   {}
+func (l *left) Ended() bool { return l.ended }
 
 type numberedRead int
 
@@ -70,10 +78,20 @@ func TestReadsIgnoreLateAnswers(t *testing.T) {
 }
 
 func TestReadsOfMembersDoNotMix(t *testing.T) {
-	a := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(1)}}
-	b := reads{incarnation: wire.ID{2}, waiting: []Read{numberedRead(1)}}
-	if bytes.Equal(a.next(0, patience), b.next(0, patience)) {
-		t.Error("two members ask with one context")
+	ask := func(incarnation wire.ID) (context []byte) {
+		r := newRig(t, func(c *Config) { c.Incarnation = incarnation }).follow()
+		if err := r.Read(numberedRead(1)); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range r.settle() {
+			if m.GetType() == raftpb.MsgReadIndex {
+				context = m.GetEntries()[0].GetData()
+			}
+		}
+		return context
+	}
+	if a, b := ask(wire.ID{1}), ask(wire.ID{2}); len(a) == 0 || bytes.Equal(a, b) {
+		t.Errorf("two members ask with %x and %x", a, b)
 	}
 }
 
@@ -103,5 +121,12 @@ func TestReadsOfTheGone(t *testing.T) {
 	r.confirmed(r.next(0, patience), 7)
 	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(2)}) {
 		t.Errorf("%v run, want 2", got)
+	}
+	leaves := new(left)
+	r.waiting = []Read{leaves, numberedRead(3)}
+	r.confirmed(r.next(0, patience), 7)
+	leaves.ended = true
+	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(3)}) {
+		t.Errorf("%v run, want 3", got)
 	}
 }

@@ -135,6 +135,7 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	r.have(2, 3)
 	r.Transfer(3, make(chan error, 1))
 	r.machine = departed{r.machine, []uint64{3}}
+	r.ReceiveSubmission(command(1)) // goes the same way: its owner sends it again
 	for r.node.BasicStatus().LeadTransferee != raft.None {
 		if got := r.removals(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
 			t.Fatalf("takes out %d in the middle of a transfer", got)

@@ -3,6 +3,7 @@ package core
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -19,6 +20,7 @@ type rig struct {
 	t *testing.T
 	*Core
 	log *raftlog.Log
+	at  time.Duration // the reading of its clock
 }
 
 func newRig(t *testing.T, change ...func(*Config)) *rig {
@@ -53,17 +55,18 @@ func newRigIn(t *testing.T, conf *raftpb.ConfState, change ...func(*Config)) *ri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{t, c, log}
+	return &rig{t: t, Core: c, log: log}
 }
 
 // effects carries out what there is to do, and returns what it was.
 func (r *rig) effects() (all Effects) {
 	r.t.Helper()
 	for {
-		out, err := r.Take(0)
+		out, err := r.Take(r.at)
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		all.snapshots = append(all.snapshots, out.snapshots...)
 		all.messages = append(all.messages, out.messages...)
 		all.forward = append(all.forward, out.forward...)
 		all.news = append(all.news, out.news...)
@@ -148,6 +151,19 @@ func (r *rig) follow() *rig {
 // lead makes the core the leader, with everything committed.
 func (r *rig) lead() *rig {
 	r.t.Helper()
+	r.elect()
+	r.settle()
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	r.settle()
+	if r.applied != r.last {
+		r.t.Fatalf("applied %d of %d", r.applied, r.last)
+	}
+	return r
+}
+
+// elect has member 2 vote for the core.
+func (r *rig) elect() {
+	r.t.Helper()
 	r.ignore(r.node.Campaign())
 	for r.role.RaftState != raft.StateLeader {
 		for _, m := range r.settle() {
@@ -160,13 +176,6 @@ func (r *rig) lead() *rig {
 			}
 		}
 	}
-	r.settle()
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
-	r.settle()
-	if r.applied != r.last {
-		r.t.Fatalf("applied %d of %d", r.applied, r.last)
-	}
-	return r
 }
 
 func (r *rig) mustReceive(m *raftpb.Message) {

@@ -187,6 +187,11 @@ func TestTicketsResend(t *testing.T) {
 	wantSeqs(t, "to a new leader", k.handed(200), 1)
 	wantSeqs(t, "2 ticks later", k.overdue(202))
 	wantSeqs(t, "3 ticks later", k.overdue(203), 1)
+	newCalls(k, 2)
+	k.fresh(300)
+	k.outcome(2+1, false)
+	wantSeqs(t, "but what is answered", k.handed(300), 1, 2, 4)
+	wantSeqs(t, "and that not later", k.overdue(303), 1, 2, 4)
 }
 
 func TestTicketsDrain(t *testing.T) {
