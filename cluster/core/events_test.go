@@ -184,7 +184,7 @@ func TestReincarnation(t *testing.T) {
 // whatever he had been told before, and nobody who waits for nothing.
 func TestEverybodyHearsOfTheEndOnce(t *testing.T) {
 	r := newRig(t).follow().registered()
-	names := []string{"answered", "queued", "granted", "its answer is not told", "its place is not told", "sent", "waits"}
+	names := []string{"answered", "queued", "granted", "its answer is not told", "its place is not told", "its answer is not handed out", "sent", "waits"}
 	calls := make([]*quietCall, len(names))
 	waits := len(calls) - 1
 	for i := range calls {
@@ -197,12 +197,13 @@ func TestEverybodyHearsOfTheEndOnce(t *testing.T) {
 	r.answer(3, true)
 	r.answer(4, true)
 	r.answer(4, false)
-	told := slices.Concat(r.answer(5, false).news, r.answer(6, true).news)
+	told := slices.Concat(r.answer(5, false).news, r.answer(6, true).news, r.answer(7, false).news)
 	r.Submit([]byte{1}, calls[waits], false)
-	if len(told) != 2 {
+	if len(told) != 3 {
 		t.Fatalf("%d news", len(told))
 	}
-	r.telling = told
+	r.telling = []news{told[0], {ended: wire.Ended{Session: wire.ID{3}}}} // nobody waits for that
+	r.out.news = told[1:]
 	r.Abandon(errUnanswered)
 	for i, c := range calls {
 		want := 1
