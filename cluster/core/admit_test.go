@@ -180,6 +180,7 @@ func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
 		{"an append", false, message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7))},
 		{"an append that replaces", false, message(raftpb.MsgApp, 3, 7, behind(4, 5, empty(5, 7)), commit(4))},
 		{"an append far ahead", false, message(raftpb.MsgApp, 2, 5, behind(100, 5, empty(101, 5)), commit(100))},
+		{"an append of a change of the membership", false, message(raftpb.MsgApp, 2, 5, behind(6, 5, removal(7, 3)), commit(7))},
 		{"a heartbeat", false, message(raftpb.MsgHeartbeat, 2, 5, commit(6))},
 		{"a late heartbeat", false, message(raftpb.MsgHeartbeat, 3, 4, commit(2))},
 		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, behind(6, 5))},

@@ -45,6 +45,16 @@ func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
 	if r.next(3, patience) != nil || r.len() != 0 {
 		t.Error("a request for nothing")
 	}
+	for n := 4; n <= 6; n++ {
+		r.waiting = []Read{numberedRead(n)}
+		r.confirmed(r.next(4, patience), uint64(4+n))
+	}
+	if got := r.applied(9); !slices.Equal(got, []Read{numberedRead(4), numberedRead(5)}) {
+		t.Errorf("%v run at 9, want 4 and 5", got)
+	}
+	if got := r.applied(10); !slices.Equal(got, []Read{numberedRead(6)}) {
+		t.Errorf("%v run at 10, want 6", got)
+	}
 }
 
 // No context is ever used twice, and an answer to an earlier one is none.

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // removals are the members that the log's new entries take out.
@@ -181,4 +182,41 @@ func TestAMembershipIsToldWhenItIsDurable(t *testing.T) {
 	if out, err = r.Take(0); err != nil || out.membership != nil {
 		t.Errorf("told again: %v, %v", out.membership, err)
 	}
+}
+
+// It is told as well when more was applied behind it in the same batch.
+func TestAMembershipIsToldOutOfTheMiddleOfABatch(t *testing.T) {
+	r := newRig(t).follow()
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, removal(7, 3), empty(8, 5)), commit(6)))
+	r.settle()
+	take := func(event *raftpb.Message) Effects {
+		r.mustReceive(event)
+		out, err := r.Take(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	busy := take(message(raftpb.MsgApp, 2, 5, behind(8, 5, empty(9, 5)), commit(6)))
+	take(message(raftpb.MsgHeartbeat, 2, 5, commit(7)))
+	take(message(raftpb.MsgHeartbeat, 2, 5, commit(8)))
+	r.carry(busy.writes)
+	out, err := r.Take(0)
+	if err != nil || out.membership != nil || r.applied != 8 {
+		t.Fatalf("applied %d, told %v, %v", r.applied, out.membership, err)
+	}
+	r.carry(out.writes)
+	if out, err = r.Take(0); err != nil || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2}) {
+		t.Errorf("told %v, %v", out.membership, err)
+	}
+}
+
+// removal is the entry that takes a member out, of term 5.
+func removal(index, id uint64) *raftpb.Entry {
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: &id}}}
+	body, err := proto.Marshal(change)
+	if err != nil {
+		panic(err)
+	}
+	return data(empty(index, 5), raftpb.EntryConfChangeV2, string(body))
 }

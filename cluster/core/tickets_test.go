@@ -196,17 +196,17 @@ func TestTicketsResend(t *testing.T) {
 
 func TestTicketsDrain(t *testing.T) {
 	k := newTickets(wire.ID{1})
-	calls := newCalls(k, 4)
+	calls := newCalls(k, 5)
 	k.fresh(0)
 	k.outcome(3, true)
 	k.outcome(1, true)
-	k.outcome(2, false)
+	k.outcome(4, false)
 	got := k.drain()
-	want := []Call{calls[3], calls[0], calls[2]}
+	want := []Call{calls[1], calls[4], calls[0], calls[2]}
 	if !slices.Equal(got, want) {
 		t.Errorf("drained %v, want %v", got, want)
 	}
-	if k.calls != 0 || len(k.awaiting) != 0 || k.drain() != nil || k.outcome(4, false) != nil {
+	if k.calls != 0 || len(k.awaiting) != 0 || k.drain() != nil || k.outcome(2, false) != nil {
 		t.Error("something is left")
 	}
 }
