@@ -383,3 +383,28 @@ func TestStatus(t *testing.T) {
 		t.Errorf("between two leaders: %+v", got)
 	}
 }
+
+// A member goes on where its disk says that it was.
+func TestAMemberGoesOnWhereItWas(t *testing.T) {
+	r := newRig(t).follow()
+	r.yield(wire.Result{Changes: []wire.Change{change("k", "v")}})
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	r.settle()
+	before, last := r.Status(), r.last
+	index, digest := r.Digest()
+	r.open()
+	r.start()
+	after := r.Status()
+	if after.Term != before.Term || after.Applied != before.Applied || r.last != last || len(after.Membership.GetVoters()) != 3 {
+		t.Errorf("went on at %+v up to %d, was at %+v up to %d", after, r.last, before, last)
+	}
+	if i, d := r.Digest(); i != index || d != digest {
+		t.Errorf("the digest is %x at %d, was %x at %d", d, i, digest, index)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	r.Submit([]byte{1}, new(quietCall), true)
+	r.Submit([]byte{2}, new(quietCall), true)
+	if _, seqs := r.forwarded(); !slices.Equal(seqs, []uint64{1}) {
+		t.Errorf("sends %d before it is registered", seqs)
+	}
+}

@@ -84,8 +84,8 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 	}
 }
 
-// A snapshot may bring a term. It is on the disk with the state, or a vote could be
-// given twice in it.
+// A snapshot may bring a term. It is on the disk with the state, or after a crash a
+// leader of an earlier term could overwrite what was acknowledged in this one.
 func TestASnapshotBringsItsTermToTheDisk(t *testing.T) {
 	r := newRig(t).follow()
 	answer := errUnanswered

@@ -19,8 +19,9 @@ import (
 type rig struct {
 	t *testing.T
 	*Core
-	log *raftlog.Log
-	at  time.Duration // the reading of its clock
+	log   *raftlog.Log
+	store *storage.Store
+	at    time.Duration // the reading of its clock
 }
 
 func newRig(t *testing.T, change ...func(*Config)) *rig {
@@ -36,26 +37,39 @@ func newRigIn(t *testing.T, conf *raftpb.ConfState, change ...func(*Config)) *ri
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	log, err := raftlog.Open(store, group)
-	if err != nil {
+	r := &rig{t: t, store: store}
+	r.open()
+	if err := r.log.Bootstrap(conf); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Bootstrap(conf); err != nil {
-		t.Fatal(err)
+	r.start(change...)
+	return r
+}
+
+// open reads the log from the disk.
+func (r *rig) open() {
+	r.t.Helper()
+	var err error
+	if r.log, err = raftlog.Open(r.store, group); err != nil {
+		r.t.Fatal(err)
 	}
+}
+
+// start makes a core of what the log has.
+func (r *rig) start(change ...func(*Config)) {
+	r.t.Helper()
 	cfg := Config{
-		ID: 1, Incarnation: wire.ID{1}, Log: log, Machine: machine.New(),
+		ID: 1, Incarnation: wire.ID{1}, Log: r.log, Machine: machine.New(),
 		Tick: tick, ElectionTicks: electionTicks, Rand: rand.New(rand.NewPCG(1, 1)),
 		Logger: quiet, Keep: 1000, KeepBytes: 8 << 20, MaxCalls: 10,
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	c, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	if r.Core, err = New(cfg); err != nil {
+		r.t.Fatal(err)
 	}
-	return &rig{t: t, Core: c, log: log}
 }
 
 // effects carries out what there is to do, and returns what it was.
