@@ -306,3 +306,13 @@ func TestTheMessageOfAState(t *testing.T) {
 		t.Errorf("raft's message has become %v", asked)
 	}
 }
+
+// A leader that was paused moves group time by two ticks, and no more.
+func TestAPauseCountsAsTwoTicks(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.at = time.Hour
+	r.ReceiveSubmission(command(1))
+	if got := r.batches(r.settle()); len(got) != 1 || got[0].GetTime() != r.machine.Now()+int64(2*tick) {
+		t.Errorf("proposes %v where group time was %d", got, r.machine.Now())
+	}
+}
