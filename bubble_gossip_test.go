@@ -100,6 +100,9 @@ const (
 	// dead until the leader knows: gossip is told to members drawn at random, each
 	// 100 ms.
 	hearsay = time.Second
+	// silence is after what time a connection on which nothing comes is down. A
+	// death that gossip shows is not believed of who is still heard on his.
+	silence = 5 * time.Second
 )
 
 func newGossipScene(g *bubbleGroup, r *rumours, leads bool) *gossipScene {
@@ -148,6 +151,7 @@ func TestBubbleGossip(t *testing.T) {
 		{"a member is slow, and suspected", false, false, (*gossipScene).slow},
 		{"the leader is slow, and suspected", true, false, (*gossipScene).slow},
 		{"a member is cut off from the leader only", false, false, (*gossipScene).cutOffFromLeader},
+		{"a member that was cut off brings its rumours back", false, false, (*gossipScene).bringsRumours},
 		{"a member that was cut off leads as soon as it is back", false, false, (*gossipScene).leadsAfterwards},
 		{"all are cut off from each other", true, false, (*gossipScene).allCutOff},
 		{"all are cut off from each other, and one dies", true, false, (*gossipScene).allCutOffAndOneDies},
@@ -180,6 +184,9 @@ func (s *gossipScene) ends(since time.Time) {
 	}
 	wantBetween(s.t, "memberlist's word", d.at, since.Add(suspicion), since.Add(detection+suspicion))
 	latest := d.at.Add(hearsay)
+	if down := since.Add(silence); down.After(d.at) {
+		latest = down.Add(hearsay)
+	}
 	if at := <-led; at.After(d.at) {
 		latest = at.Add(hearsay)
 	}
@@ -330,6 +337,21 @@ func (s *gossipScene) leadsAfterwards() {
 	for s.leader(-1) != s.owner {
 		_ = s.nodes[s.leader(-1)].TransferLeadership(within(s.t, bubbleElection), s.stood.id) // it has to have caught up
 	}
+	s.theirsLive()
+}
+
+// A member that was cut off has seen all others die, and says so when it is back.
+// Those who hear it of a third believe it until that one refutes it, and the third
+// must not lose anything by it.
+func (s *gossipScene) bringsRumours() {
+	other := s.nodes[s.others(s.owner)[0]]
+	dead := fmt.Sprintf(declared, fmt.Sprintf("%v.%d", other.id, other.boot))
+	s.isolate(s.owner, true)
+	for !s.rumours.hasFrom(s.nodes[s.owner], dead) {
+		pass(10 * time.Millisecond)
+	}
+	s.isolate(s.owner, false)
+	pass(time.Minute)
 	s.theirsLive()
 }
 

@@ -3,12 +3,13 @@ package cluster
 import "sync"
 
 // Presence is what gossip says of a member of the group. Neither Alive nor Dead:
-// it has not shown the member since this process started.
+// it has not shown the member since this process started, or somebody who was cut
+// off has brought a rumour that the member has not refuted yet.
 type Presence struct {
 	Member uint64
 	Boot   uint64 // the latest start that is alive, or else the latest that is dead
 	Alive  bool   // one of its starts answers
-	Dead   bool   // the last of its starts that answered was declared dead, or has left
+	Dead   bool   // the last of its starts that answered was declared dead, or has left, and no connection of it shows the contrary
 }
 
 // Presence tells it of every member of the group, this one included. It never
@@ -25,10 +26,33 @@ func (m *Member) Presence() []Presence {
 		p := Presence{Member: id}
 		if p.Boot, p.Alive = alive[id]; !p.Alive {
 			p.Boot, p.Dead = m.parted.last(id)
+			p.Dead = p.Dead && !m.linked.has(id)
 		}
 		list = append(list, p)
 	}
 	return list
+}
+
+// linked are the members whose connection to this one is up: they give signs of
+// life on it.
+type linked struct {
+	mu sync.Mutex
+	up map[uint64]bool // guarded by mu
+}
+
+func (l *linked) set(member uint64, up bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up == nil {
+		l.up = make(map[uint64]bool)
+	}
+	l.up[member] = up
+}
+
+func (l *linked) has(member uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up[member]
 }
 
 // parted remembers which starts of the group's members gossip has shown to end.

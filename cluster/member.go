@@ -82,6 +82,7 @@ type Member struct {
 	gossip   *gossip
 	book     *book
 	parted   parted
+	linked   linked
 	members  members
 	forming  forming
 	first    bool // the first founder of a group that has just been formed

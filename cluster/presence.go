@@ -108,6 +108,7 @@ func (m *Member) isPeer(meta *wire.GossipMeta) bool {
 // PeerConnected is told by the port that a member has connected; it has shown
 // that it is the member's latest start.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
+	m.linked.set(member, true)
 	if m.book.met(member, name, advertise) {
 		m.port.SetPeer(member, advertise)
 	}
@@ -115,6 +116,8 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 
 // PeerLost is told by the port that a member's connection has broken.
 func (m *Member) PeerLost(member uint64) {
+	m.linked.set(member, false)
+	m.cfg.PresenceChanged()
 	m.mailbox.post(event{run: func(c *core.Core) { c.Lost(member) }})
 }
 

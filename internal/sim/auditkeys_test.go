@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"sort"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -117,11 +118,20 @@ func told(r wire.Result) uint64 {
 }
 
 // feed is what a process has been told of the keys since it started or took a
-// snapshot: every change, once, in order.
-type feed struct{ at uint64 }
+// snapshot: every change, once, in order. The state that it begins with may be ahead
+// of what is told next.
+type feed struct{ base, at uint64 }
+
+func (f *feed) begins(m core.Machine) {
+	f.base = m.(*observed).Changes()
+	f.at = f.base
+}
 
 func (a *audit) fed(l *life, changes []wire.KeyChange) {
 	for _, c := range changes {
+		if c.Index <= l.feed.base {
+			continue
+		}
 		next := sort.Search(len(a.changes), func(i int) bool { return a.changes[i].Index > l.feed.at })
 		if next == len(a.changes) || told(wire.Result{Keys: []wire.KeyChange{c}}) != told(wire.Result{Keys: a.changes[next:][:1]}) {
 			a.w.fail("member %d is told of %+v after the change at %d", l.n, c, l.feed.at)

@@ -90,7 +90,7 @@ func (d driver) Moved() {}
 
 func (d driver) Restored(m core.Machine) {
 	d.w.say("%d is restored at %d", d.n, d.core.Status().Applied)
-	d.feed.at = m.(*observed).Changes()
+	d.feed.begins(m)
 	d.program.restored(m)
 }
 

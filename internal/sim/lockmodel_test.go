@@ -59,7 +59,9 @@ func (s lockState) partings(op *operation) []lockState {
 func (s *span) delayed() time.Duration {
 	earliest := s.asked
 	switch {
-	case s.frail, s.adrift:
+	case s.adrift:
+		return 1
+	case s.frail:
 		earliest = 0
 	case !s.lasting && s.holder != nil:
 		p := s.holder.program

@@ -114,7 +114,7 @@ func (m *simMember) start() {
 	l.seen = marks{term: l.core.Status().Term, applied: l.core.Status().Applied}
 	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.Status().Applied)
 	l.core.Stand(m.boot == 1 && m.n == 0)
-	l.feed.at = l.core.Machine().(*observed).Changes()
+	l.feed.begins(l.core.Machine())
 	l.program = newProgram(l)
 	l.at(m.w.between(0, tick), l.tick)
 	l.step()

@@ -10,6 +10,13 @@ func checkBugs() []bug {
 		new:  "",
 		test: test{".", "TestBubbleGossip", nil},
 	}, {
+		name: "rumour-believed",
+		what: "a death that gossip shows counts also of who is still heard (a bug we had)",
+		file: "cluster/alive.go",
+		old:  "			p.Dead = p.Dead && !m.linked.has(id)\n",
+		new:  "",
+		test: test{".", "TestBubbleGossip", nil},
+	}, {
 		name: "presence-not-noticed",
 		what: "the leader does not hear that gossip has seen a process die or come",
 		file: "conclave.go",
