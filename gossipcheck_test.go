@@ -91,3 +91,32 @@ func TestGossipCheckEndsSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Deaths that gossip shows are not believed by a leader that is cut off, nor soon
+// after: its gossip needs time to find the others again.
+func TestGossipIsNotBelievedAfterACut(t *testing.T) {
+	began := time.Now()
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	g := newGossipCheck(alone(t))
+	slow := g.node.cfg.ElectionTimeout
+	for _, step := range []struct {
+		name      string
+		majority  bool
+		confirmed time.Duration
+		at, want  time.Duration
+	}{
+		{"all is well", true, 0, 0, 0},
+		{"most seem dead", false, 0, time.Second, gossipPatience},
+		{"still", false, 0, time.Hour, gossipPatience},
+		{"they are back", true, 0, time.Hour + time.Second, gossipPatience},
+		{"all is well meanwhile", true, 0, time.Hour + 11*time.Second, gossipPatience - 10*time.Second},
+		{"and for long enough", true, 0, time.Hour + time.Second + gossipPatience, 0},
+		{"a majority was slow to answer", true, slow, 2 * time.Hour, gossipPatience},
+		{"and quick again", true, slow - 1, 2*time.Hour + gossipPatience, 0},
+	} {
+		g.noteContact(step.majority, step.confirmed, at(step.at))
+		if got := max(0, g.untrusted(at(step.at))); got != step.want {
+			t.Errorf("%s: untrusted for %v, want %v", step.name, got, step.want)
+		}
+	}
+}

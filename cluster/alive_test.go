@@ -75,3 +75,26 @@ func TestPresenceOfStrangers(t *testing.T) {
 		}
 	}
 }
+
+// Who is heard on a connection is not dead, whatever gossip has heard of him; and
+// when the connection breaks, that is told.
+func TestWhoIsHeardIsNotDead(t *testing.T) {
+	changes := make(chan struct{}, 10)
+	cfg := alone(t)
+	cfg.PresenceChanged = func() { changes <- struct{}{} }
+	m := start(t, cfg)
+	t.Cleanup(m.Stop)
+	m.members.set(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7}})
+	m.PeerConnected(7, "", "")
+	m.say(7, 4, true)
+	m.say(7, 4, false)
+	m.wantPresence(t, Presence{Member: 7, Boot: 4})
+	for len(changes) > 0 {
+		<-changes
+	}
+	m.PeerLost(7)
+	if len(changes) != 1 {
+		t.Fatalf("told %d times that the connection has broken", len(changes))
+	}
+	m.wantPresence(t, Presence{Member: 7, Boot: 4, Dead: true})
+}

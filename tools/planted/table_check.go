@@ -8,14 +8,14 @@ func checkBugs() []bug {
 		file: "gossipcheck.go",
 		old:  "	if g.astray && majority || confirmed >= g.node.cfg.ElectionTimeout {\n		g.mended = now\n	}\n",
 		new:  "",
-		test: test{".", "TestBubbleGossip", nil},
+		test: test{".", "TestGossipIsNotBelievedAfterACut", nil},
 	}, {
 		name: "rumour-believed",
 		what: "a death that gossip shows counts also of who is still heard (a bug we had)",
 		file: "cluster/alive.go",
 		old:  "			p.Dead = p.Dead && !m.linked.has(id)\n",
 		new:  "",
-		test: test{".", "TestBubbleGossip", nil},
+		test: test{"./cluster", "TestWhoIsHeardIsNotDead", nil},
 	}, {
 		name: "presence-not-noticed",
 		what: "the leader does not hear that gossip has seen a process die or come",

@@ -134,7 +134,7 @@ func machineBugs() []bug {
 		file: "internal/machine/link.go",
 		old:  "cmp.Compare(a.of.position, b.of.position)",
 		new:  "cmp.Compare(a.of.handle, b.of.handle)",
-		test: test{"./internal/machine", "TestSameLogOtherWays", nil},
+		test: test{"./internal/machine", "TestScripts/lock", nil},
 	}, {
 		name: "epoch-not-kept",
 		what: "the epoch of a recovered group is gone after the next restart",
