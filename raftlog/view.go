@@ -57,11 +57,11 @@ func (l *Log) State(fn func(key, value []byte) error) error {
 	return errors.Join(v.Each(fn), v.Close())
 }
 
-// Load has a machine made from the state as it is written at the moment.
+// Load has something made from the state as it is written at the moment.
 func Load[M any](l *Log, load func(state iter.Seq2[[]byte, []byte]) (M, error)) (M, error) {
 	var failed error
 	enough := errors.New("enough")
-	machine, err := load(func(yield func(key, value []byte) bool) {
+	made, err := load(func(yield func(key, value []byte) bool) {
 		failed = l.State(func(key, value []byte) error {
 			if !yield(key, value) {
 				return enough
@@ -73,7 +73,7 @@ func Load[M any](l *Log, load func(state iter.Seq2[[]byte, []byte]) (M, error)) 
 		}
 	})
 	if err := errors.Join(failed, err); err != nil {
-		return machine, fmt.Errorf("reading the state: %w", err)
+		return made, fmt.Errorf("reading the state: %w", err)
 	}
-	return machine, nil
+	return made, nil
 }
