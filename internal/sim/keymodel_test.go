@@ -54,16 +54,7 @@ func (s keyState) partings(op *operation) []keyState {
 			continue
 		}
 		seen[i] = k.by
-		var next []keyState
-		for _, st := range states {
-			if !k.by.over(op.called) {
-				next = append(next, st)
-			}
-			for _, until := range k.by.delays(op.returnedAt) {
-				next = append(next, st.without(k.by, until))
-			}
-		}
-		states = next
+		states = endings(states, k.by, op, keyState.without)
 	}
 	return states
 }

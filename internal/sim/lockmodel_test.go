@@ -44,14 +44,7 @@ func (s lockState) partings(op *operation) []lockState {
 	if s.owner == nil {
 		return []lockState{s}
 	}
-	var states []lockState
-	if !s.owner.over(op.called) {
-		states = append(states, s)
-	}
-	for _, until := range s.owner.delays(op.returnedAt) {
-		states = append(states, s.free(until))
-	}
-	return states
+	return endings([]lockState{s}, s.owner, op, func(s lockState, _ *span, until time.Duration) lockState { return s.free(until) })
 }
 
 // delayed is until when at least a lock-delay lasts, which is measured on a clock

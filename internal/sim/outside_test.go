@@ -228,6 +228,21 @@ func (s *span) delays(by time.Duration) (until []time.Duration) {
 	return until
 }
 
+// endings are the states that may be when an operation comes, for the session by may
+// have ended: without gives what is left then, and until when a lock-delay lasts.
+func endings[S any](states []S, by *span, op *operation, without func(S, *span, time.Duration) S) []S {
+	var next []S
+	for _, s := range states {
+		if !by.over(op.called) {
+			next = append(next, s)
+		}
+		for _, until := range by.delays(op.returnedAt) {
+			next = append(next, without(s, by, until))
+		}
+	}
+	return next
+}
+
 // over says that it is by then.
 func (s *span) over(moment int64) bool { return s.told < moment }
 

@@ -60,16 +60,7 @@ func (s permitState) partings(op *operation) []permitState {
 			continue
 		}
 		seen = append(seen, t.by)
-		var next []permitState
-		for _, st := range states {
-			if !t.by.over(op.called) {
-				next = append(next, st)
-			}
-			for _, until := range t.by.delays(op.returnedAt) {
-				next = append(next, st.without(t.by, until))
-			}
-		}
-		states = next
+		states = endings(states, t.by, op, permitState.without)
 	}
 	return states
 }
