@@ -88,7 +88,7 @@ func New(cfg Config) (*Core, error) {
 		log:         cfg.Log,
 		machine:     cfg.Machine,
 		clock:       groupClock{cap: 2 * cfg.Tick},
-		tickets:     newTickets(cfg.Incarnation),
+		tickets:     newTickets(),
 		reads:       reads{incarnation: cfg.Incarnation},
 	}
 	applied := cfg.Log.Applied()
@@ -186,7 +186,6 @@ func (c *Core) Cancel(call Call) {
 func (c *Core) Reincarnate(id wire.ID, registration []byte, call Call) {
 	forgotten := c.tickets.drain()
 	c.incarnation = id
-	c.tickets = newTickets(id)
 	c.tickets.gated = true
 	c.tickets.add(registration, call, true)
 	for _, call := range forgotten {

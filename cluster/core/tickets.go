@@ -22,14 +22,13 @@ const (
 // sent again whenever it may have been lost. A call that was answered "more
 // follows" is awaiting: the log will bring the rest by itself.
 type tickets struct {
-	incarnation wire.ID
-	gated       bool // the first ticket registers the incarnation: none follows before its outcome
-	urgent      []*open
-	ordinary    []*open
-	floor       uint64  // every ticket up to here has had its first outcome
-	open        []*open // of floor+1, floor+2, ...; nil where it was answered
-	calls       int     // waiting and open
-	awaiting    map[uint64]Call
+	gated    bool // the first ticket registers the incarnation: none follows before its outcome
+	urgent   []*open
+	ordinary []*open
+	floor    uint64  // every ticket up to here has had its first outcome
+	open     []*open // of floor+1, floor+2, ...; nil where it was answered
+	calls    int     // waiting and open
+	awaiting map[uint64]Call
 }
 
 type open struct {
@@ -48,8 +47,8 @@ const (
 	maxResend   = 48
 )
 
-func newTickets(incarnation wire.ID) *tickets {
-	return &tickets{incarnation: incarnation, awaiting: make(map[uint64]Call)}
+func newTickets() *tickets {
+	return &tickets{awaiting: make(map[uint64]Call)}
 }
 
 func (t *tickets) add(command []byte, call Call, urgent bool) {
@@ -183,6 +182,6 @@ func (t *tickets) drain() []Call {
 	for _, seq := range t.awaitingInOrder() {
 		calls = append(calls, t.awaiting[seq])
 	}
-	*t = *newTickets(t.incarnation)
+	*t = *newTickets()
 	return calls
 }

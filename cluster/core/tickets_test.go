@@ -44,7 +44,7 @@ func wantSeqs(t *testing.T, what string, got []*wire.Call, want ...uint64) {
 }
 
 func TestTicketsFloorStopsAtHoles(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	newCalls(k, 5)
 	wantSeqs(t, "fresh", k.fresh(0), 1, 2, 3, 4, 5)
 	for _, step := range []struct {
@@ -64,7 +64,7 @@ func TestTicketsFloorStopsAtHoles(t *testing.T) {
 
 // Each outcome reaches its call once, however often the log brings it.
 func TestTicketsOutcomesOnce(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	calls := newCalls(k, 4)
 	k.fresh(0)
 	for _, step := range []struct {
@@ -93,7 +93,7 @@ func TestTicketsOutcomesOnce(t *testing.T) {
 }
 
 func TestTicketsWindow(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	newCalls(k, ordinaryWindow+3)
 	if n := len(k.fresh(0)); n != ordinaryWindow {
 		t.Fatalf("%d were handed on, want %d", n, ordinaryWindow)
@@ -106,7 +106,7 @@ func TestTicketsWindow(t *testing.T) {
 }
 
 func TestTicketsCancel(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	calls := newCalls(k, 2)
 	k.fresh(0)
 	later := newCalls(k, 3)
@@ -130,7 +130,7 @@ func TestTicketsCancel(t *testing.T) {
 
 // Urgent commands overtake those that wait, and have places of their own.
 func TestTicketsUrgentFirst(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	newCalls(k, ordinaryWindow+1)
 	k.fresh(0)
 	renewal := new(quietCall)
@@ -143,7 +143,7 @@ func TestTicketsUrgentFirst(t *testing.T) {
 
 // Nothing may reach the group before the command that makes this process known.
 func TestTicketsGate(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	k.gated = true
 	newCalls(k, 3)
 	wantSeqs(t, "the registration", k.fresh(0), 1)
@@ -155,7 +155,7 @@ func TestTicketsGate(t *testing.T) {
 
 // What is cancelled in a full house makes room at once.
 func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	calls := newCalls(k, 3)
 	for _, c := range calls {
 		if !k.cancel(c) {
@@ -171,7 +171,7 @@ func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
 
 // A command is sent again after 3, 6, 12, 24 and then each 48 ticks.
 func TestTicketsResend(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	newCalls(k, 1)
 	k.fresh(0)
 	var at []uint64
@@ -195,7 +195,7 @@ func TestTicketsResend(t *testing.T) {
 }
 
 func TestTicketsDrain(t *testing.T) {
-	k := newTickets(wire.ID{1})
+	k := newTickets()
 	calls := newCalls(k, 5)
 	k.fresh(0)
 	k.outcome(3, true)
