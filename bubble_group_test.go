@@ -108,16 +108,22 @@ func (g *bubbleGroup) kill(i int) {
 	n.Close(expired)
 }
 
-// crash takes the power away from a member's machine: nothing more of it is
-// heard, not even the end of its connections, and what it had not synced is
-// lost.
-func (g *bubbleGroup) crash(i int) {
-	g.isolate(i, true)
-	disk := g.harness[i].FS.(interface {
-		CrashClone(vfs.CrashCloneCfg) *vfs.MemFS
-	})
-	g.harness[i].FS = disk.CrashClone(vfs.CrashCloneCfg{})
-	g.kill(i)
+// crash takes the power away from members' machines, in one moment: nothing more
+// of them is heard, not even the end of their connections, and what they had not
+// synced is lost.
+func (g *bubbleGroup) crash(members ...int) {
+	for _, i := range members {
+		g.isolate(i, true)
+		disk := g.harness[i].FS.(interface {
+			CrashClone(vfs.CrashCloneCfg) *vfs.MemFS
+		})
+		g.harness[i].FS = disk.CrashClone(vfs.CrashCloneCfg{})
+	}
+	var wg sync.WaitGroup
+	for _, i := range members {
+		wg.Go(func() { g.kill(i) })
+	}
+	wg.Wait()
 }
 
 func (g *bubbleGroup) close(i int) {

@@ -44,12 +44,8 @@ func TestAPowerCutAfterLeave(t *testing.T) {
 func TestAPowerCutAfterLeaveWithSlowDisks(t *testing.T) {
 	for _, members := range []int{2, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
-			disks := make([]*slowDisk, 0, members)
-			inBubble(t, members, func(c *Config, h *cluster.Harness) {
-				c.Voters = members | 1
-				disks = append(disks, newSlowDisk(h.FS.(*vfs.MemFS)))
-				h.FS = disks[len(disks)-1]
-			}, func(g *bubbleGroup) {
+			var disks []*slowDisk
+			inBubble(t, members, withSlowDisks(members, &disks), func(g *bubbleGroup) {
 				x := (g.leader(-1) + 1) % members
 				for _, i := range g.others(x) {
 					disks[i].slow.Store(true)
@@ -59,6 +55,57 @@ func TestAPowerCutAfterLeaveWithSlowDisks(t *testing.T) {
 				g.wantLock()
 			})
 		})
+	}
+}
+
+// Of four voters one leaves, and the power of those who stay fails then. Most of
+// them come back, and not the one who was the first to know that he is out: they
+// decide without both.
+func TestAPowerCutAfterLeaveThatNotAllSurvive(t *testing.T) {
+	var disks []*slowDisk
+	inBubble(t, 4, withSlowDisks(4, &disks), func(g *bubbleGroup) {
+		leader := g.leader(-1)
+		x := (leader + 1) % 4
+		rest := []int{(leader + 2) % 4, (leader + 3) % 4}
+		for _, i := range rest {
+			disks[i].slow.Store(true)
+		}
+		g.leave(x)
+		g.crash(g.running()...)
+		for _, i := range rest {
+			g.isolate(i, false)
+		}
+		g.startAll(rest...)
+		g.wantLock()
+	})
+}
+
+// Two voters and a standby: the one who leaves is not to take a standby's word
+// that he is out, as long as the other voter may forget it.
+func TestAPowerCutAfterLeaveWithAStandby(t *testing.T) {
+	var disks []*slowDisk
+	inBubble(t, 4, withSlowDisks(3, &disks), func(g *bubbleGroup) {
+		leader := g.leader(-1)
+		var others []int // voters
+		for i, n := range g.nodes {
+			if i != leader && n.Status().Role == Voter {
+				others = append(others, i)
+			}
+		}
+		g.leave(others[0])
+		disks[leader].slow.Store(true)
+		g.leave(others[1])
+		g.restartAfterPowerCut(g.running()...)
+		g.wantLock()
+	})
+}
+
+// withSlowDisks gives each member a disk that can be made slow.
+func withSlowDisks(voters int, disks *[]*slowDisk) func(*Config, *cluster.Harness) {
+	return func(c *Config, h *cluster.Harness) {
+		c.Voters = voters | 1
+		*disks = append(*disks, newSlowDisk(h.FS.(*vfs.MemFS)))
+		h.FS = (*disks)[len(*disks)-1]
 	}
 }
 
@@ -270,9 +317,7 @@ func (g *bubbleGroup) running() (members []int) {
 
 func (g *bubbleGroup) restartAfterPowerCut(members ...int) {
 	g.t.Helper()
-	for _, i := range members {
-		g.crash(i)
-	}
+	g.crash(members...)
 	for _, i := range members {
 		g.isolate(i, false)
 	}

@@ -193,16 +193,16 @@ func TestABatchOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
 func TestARemovalOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.machine = departed{r.machine, []uint64{3}}
-	if got := r.removals(r.settle()); !slices.Equal(got, []uint64{3}) {
-		t.Fatalf("takes out %d", got)
+	if got := r.changes(r.settle()); !slices.Equal(got, []string{demotes(3)}) {
+		t.Fatalf("%q", got)
 	}
 	last, term := r.last-1, r.term
 	r.mustReceive(message(raftpb.MsgApp, 2, term+1, behind(last, term, empty(last+1, term+1)), commit(last+1)))
 	r.settle()
 	r.elect()
 	r.settle()
-	if got := r.removals(r.have(2)); !slices.Equal(got, []uint64{3}) {
-		t.Errorf("takes out %d then", got)
+	if got := r.changes(r.have(2)); !slices.Equal(got, []string{demotes(3)}) {
+		t.Errorf("%q then", got)
 	}
 }
 

@@ -13,10 +13,15 @@ import (
 // hands leadership over: as the last to know that the change was agreed on, it
 // must not be the one to go.
 //
-// Who is taken out stays until one of those who stay has told him that he is:
-// they do so when they have that on their disks. His own log does not count. He
-// may have heard that the change is agreed on from a leader who forgets that when
-// the power fails, and who finds it out again only with his vote.
+// A voter becomes a standby first, by a change of its own. That it was agreed on
+// may be known to a single one of the others; and where voters were even in number,
+// a majority of those who stay is too few to find it out again without his vote. So
+// he is there until a second change takes him out. Whoever has that in his log
+// knows of the first, since who sent it did; and those who stay agree on it by
+// themselves. From then on none of them can be elected who would still count him.
+//
+// He stays until one of those who stay has told him that he is out, which they do
+// when they have it on their disks: his own log may be behind for ever.
 
 // remove proposes the next change of the membership that is due.
 func (c *Core) remove() {
@@ -24,24 +29,26 @@ func (c *Core) remove() {
 		return
 	}
 	for _, id := range c.machine.Left() {
+		voter := slices.Contains(c.conf.GetVoters(), id)
 		switch {
-		case !slices.Contains(c.conf.GetVoters(), id) && !slices.Contains(c.conf.GetLearners(), id):
-		case id != c.id && !c.survives(id):
-		case id != c.id:
-			c.proposeRemoval(id)
-			return
-		case c.node.BasicStatus().LeadTransferee == raft.None:
-			if to := c.successor(); to != raft.None {
+		case id == c.id:
+			if to := c.successor(); to != raft.None && c.node.BasicStatus().LeadTransferee == raft.None {
 				c.node.TransferLeader(to)
 			}
+			return
+		case voter && c.survives(id):
+			c.change(raftpb.ConfChangeAddLearnerNode, id)
+			return
+		case !voter && slices.Contains(c.conf.GetLearners(), id):
+			c.change(raftpb.ConfChangeRemoveNode, id)
 			return
 		}
 	}
 }
 
-func (c *Core) proposeRemoval(id uint64) {
+func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
 	err := c.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{
-		Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: &id,
+		Type: kind.Enum(), NodeId: &id,
 	}}})
 	if err != nil {
 		c.ignore(err) // leadership is being handed over

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -9,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// removals are the members that the log's new entries take out.
-func (r *rig) removals(messages []*raftpb.Message) (ids []uint64) {
+// changes are those of the membership among the log's new entries.
+func (r *rig) changes(messages []*raftpb.Message) (list []string) {
 	r.t.Helper()
 	for _, m := range messages {
 		if m.GetTo() != 2 {
@@ -25,15 +26,22 @@ func (r *rig) removals(messages []*raftpb.Message) (ids []uint64) {
 				r.t.Fatal(err)
 			}
 			for _, c := range change.AsV2().GetChanges() {
-				if c.GetType() != raftpb.ConfChangeRemoveNode {
-					r.t.Fatalf("a change that is no removal: %v", c)
+				switch c.GetType() {
+				case raftpb.ConfChangeAddLearnerNode:
+					list = append(list, demotes(c.GetNodeId()))
+				case raftpb.ConfChangeRemoveNode:
+					list = append(list, removes(c.GetNodeId()))
+				default:
+					r.t.Fatalf("a change that takes nobody out: %v", c)
 				}
-				ids = append(ids, c.GetNodeId())
 			}
 		}
 	}
-	return ids
+	return list
 }
+
+func demotes(id uint64) string { return fmt.Sprint("demotes ", id) }
+func removes(id uint64) string { return fmt.Sprint("removes ", id) }
 
 // have says which members have the log to its end.
 func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
@@ -44,30 +52,62 @@ func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
 	return r.settle()
 }
 
-// Those who have left are taken out one after the other, each when the change
-// before is applied, and each once.
+// Those who have left are taken out one after the other, a voter after he has
+// become a standby, each change when the one before is applied, and each once.
 func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
 	r.have(2, 3)
 	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was taken out before
 	sent := r.settle()
-	for _, want := range []uint64{3, 4, 5} {
-		if got := r.removals(sent); !slices.Equal(got, []uint64{want}) {
-			t.Fatalf("takes out %d, want %d", got, want)
+	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
+		if got := r.changes(sent); !slices.Equal(got, []string{want}) {
+			t.Fatalf("%q, want %q", got, want)
 		}
-		if more := r.removals(r.pass(2, 2)); len(more) > 0 {
-			t.Fatalf("takes out %d before %d is gone", more, want)
+		if more := r.changes(r.pass(2, 2)); len(more) > 0 {
+			t.Fatalf("%q before it %s", more, want)
 		}
 		sent = r.have(2)
-		if conf := r.Status().Membership; slices.Contains(slices.Concat(conf.GetVoters(), conf.GetLearners()), want) {
-			t.Fatalf("%d is still of %v", want, conf)
-		}
 		if index, _ := r.Digest(); index != r.applied {
 			t.Fatalf("the digest is of index %d, %d are applied", index, r.applied)
 		}
 	}
-	if more := r.removals(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
-		t.Errorf("takes out %d when nobody is left to take out", more)
+	if conf := r.Status().Membership; !slices.Equal(conf.GetVoters(), []uint64{1, 2}) || len(conf.GetLearners()) > 0 {
+		t.Errorf("the members are %v", conf)
+	}
+	if more := r.changes(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
+		t.Errorf("%q when nobody is left to take out", more)
+	}
+}
+
+// That a voter is out, and not a standby only, is agreed on by those who stay:
+// one who leaves and says that he has it does not count.
+func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
+	r.ignore(r.node.Campaign())
+	for !r.Status().InOffice {
+		for _, m := range r.settle() {
+			kind := map[raftpb.MessageType]raftpb.MessageType{raftpb.MsgPreVote: raftpb.MsgPreVoteResp, raftpb.MsgVote: raftpb.MsgVoteResp}
+			if answer, asked := kind[m.GetType()]; asked && m.GetTo() != 4 {
+				r.mustReceive(message(answer, m.GetTo(), m.GetTerm()))
+			}
+		}
+		if r.role.RaftState == raft.StateLeader {
+			r.have(2, 3)
+		}
+	}
+	r.machine = departed{r.machine, []uint64{4}}
+	r.settle()
+	r.have(2, 4)
+	if got := r.Status().Membership; !slices.Equal(got.GetVoters(), []uint64{1, 2, 3}) || !slices.Equal(got.GetLearners(), []uint64{4}) {
+		t.Fatalf("the members are %v", got)
+	}
+	r.have(4)
+	if got := r.Status().Membership.GetLearners(); len(got) == 0 {
+		t.Error("it is out, and of those who stay only the leader has it")
+	}
+	r.have(3)
+	if got := r.Status().Membership.GetLearners(); len(got) > 0 {
+		t.Error("it is not out")
 	}
 }
 
@@ -138,8 +178,8 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	r.machine = departed{r.machine, []uint64{3}}
 	r.ReceiveSubmission(command(1)) // goes the same way: its owner sends it again
 	for r.node.BasicStatus().LeadTransferee != raft.None {
-		if got := r.removals(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
-			t.Fatalf("takes out %d in the middle of a transfer", got)
+		if got := r.changes(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
+			t.Fatalf("%q in the middle of a transfer", got)
 		}
 	}
 	if got := r.Status().Membership.GetVoters(); len(got) != 3 {

@@ -38,7 +38,7 @@ func (w *world) leave(p *program) {
 // member says whether the group's log, as far as it is on this member's disk,
 // counts another as a member still.
 func (l *life) member(n int) bool {
-	return slices.Contains(l.conf.GetVoters(), l.w.members[n].id())
+	return slices.Contains(slices.Concat(l.conf.GetVoters(), l.conf.GetLearners()), l.w.members[n].id())
 }
 
 // dial is what the transport does all the time: it connects to the others, of
