@@ -263,6 +263,36 @@ func TestLeftAndStillNeeded(t *testing.T) {
 	})
 }
 
+// Two of three voters leave, and the third is not to be reached: the two go on, for
+// the standbys, and do not spend their time on handing leadership to each other.
+// When the third is back it goes on alone.
+func TestThoseWhoHaveLeftGoOnUntilTheyCanGo(t *testing.T) {
+	inBubble(t, 4, func(c *Config, _ *cluster.Harness) { c.Voters = 3 }, func(g *bubbleGroup) {
+		g.leader(-1)
+		isVoter := func(i int) bool { return g.nodes[i].Status().Role == Voter }
+		voters := slices.DeleteFunc(allOf(4), func(i int) bool { return !isVoter(i) })
+		standby := g.nodes[slices.IndexFunc(allOf(4), func(i int) bool { return !isVoter(i) })]
+		g.isolate(voters[0], true)
+		<-time.After(2 * bubbleElection) // until no leader has heard of it lately
+		g.leader(voters[0])
+		for _, i := range voters[1:] {
+			if err := g.nodes[i].tellLeft(within(g.t, time.Minute)); err != nil {
+				g.t.Fatal(err)
+			}
+		}
+		if _, err := standby.FencedLock("y").Lock(within(g.t, 10*time.Second)); err != nil {
+			g.t.Error(err)
+		}
+		g.isolate(voters[0], false)
+		for _, i := range voters[1:] {
+			<-g.nodes[i].Done()
+			g.nodes[i] = nil
+		}
+		g.wantLock()
+		<-time.After(probeWait) // gossip may ask once more for somebody who was cut off
+	})
+}
+
 func oddVoters(members int) func(*Config, *cluster.Harness) {
 	return func(c *Config, _ *cluster.Harness) { c.Voters = members | 1 }
 }

@@ -67,7 +67,7 @@ func (c *Core) Transfer(to uint64, done chan<- error) {
 		return
 	}
 	if t.to == raft.None {
-		t.to = c.successor()
+		t.to = c.successor(c.conf.GetVoters())
 	}
 	if t.to == c.id {
 		t.done <- nil
@@ -89,14 +89,15 @@ func (c *Core) transferred(err error) {
 	c.transfers = nil
 }
 
-// successor is the voter that is furthest, among those heard of lately if there
-// are any: raft forgets all of them for a moment once in each election timeout.
-func (c *Core) successor() uint64 {
+// successor is the one of these voters that is furthest, among those heard of lately
+// if there are any: raft forgets all of them for a moment once in each election
+// timeout.
+func (c *Core) successor(voters []uint64) uint64 {
 	var best uint64
 	var active bool
 	var match uint64
 	progress := c.node.Status().Progress
-	for _, id := range c.conf.GetVoters() {
+	for _, id := range voters {
 		p, ok := progress[id]
 		if !ok || id == c.id {
 			continue
@@ -119,7 +120,7 @@ func (c *Core) watchDisk() {
 		return
 	}
 	c.disk.since = c.ticks // the next attempt comes as much later
-	if to := c.successor(); to != raft.None {
+	if to := c.successor(c.conf.GetVoters()); to != raft.None {
 		c.cfg.Logger.Warn("the disk is stuck; handing leadership over", "to", fmt.Sprintf("%016x", to))
 		c.node.TransferLeader(to)
 	}

@@ -114,7 +114,7 @@ func TestSuccessor(t *testing.T) {
 					r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
 				}
 			}
-			if got := r.successor(); got != test.want {
+			if got := r.successor(r.conf.GetVoters()); got != test.want {
 				t.Errorf("%d is to lead, want %d", got, test.want)
 			}
 		})

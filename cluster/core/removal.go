@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 )
 
 // How a member leaves the group for good. That it has left is a fact of the
@@ -32,10 +33,9 @@ func (c *Core) remove() {
 		voter := slices.Contains(c.conf.GetVoters(), id)
 		switch {
 		case id == c.id:
-			if to := c.successor(); to != raft.None && c.node.BasicStatus().LeadTransferee == raft.None {
-				c.node.TransferLeader(to)
+			if c.giveWay() {
+				return
 			}
-			return
 		case voter && c.survives(id):
 			c.change(raftpb.ConfChangeAddLearnerNode, id)
 			return
@@ -44,6 +44,23 @@ func (c *Core) remove() {
 			return
 		}
 	}
+}
+
+// giveWay hands leadership to one who stays, if there is one who is up to date, and
+// reports whether it is under way. Those who are to go as well would hand it back
+// at once, and whoever is behind would hold everybody up: until then the member
+// goes on leading.
+func (c *Core) giveWay() bool {
+	if c.node.BasicStatus().LeadTransferee != raft.None {
+		return true
+	}
+	goes := func(id uint64) bool { return slices.Contains(c.machine.Left(), id) }
+	to := c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), goes))
+	if p := c.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
+		return false
+	}
+	c.node.TransferLeader(to)
+	return true
 }
 
 func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {

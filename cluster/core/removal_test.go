@@ -169,6 +169,29 @@ func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
 	}
 }
 
+// A leader that is to go hands leadership to one who stays, and not to one who is to
+// go as well: he would hand it back. While nobody who stays is up to date, it leads.
+func TestALeaderThatGoesWaitsForOneWhoStays(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.machine = departed{r.machine, []uint64{1, 2}}
+	r.pass(2*electionTicks, 2)
+	if to := r.node.BasicStatus().LeadTransferee; to != raft.None || r.role.RaftState != raft.StateLeader {
+		t.Fatalf("hands over to %d", to)
+	}
+	r.ReceiveSubmission(command(1))
+	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("proposes %d", got)
+	}
+	r.pass(1, 2, 3) // heard, and behind
+	if to := r.node.BasicStatus().LeadTransferee; to != raft.None {
+		t.Errorf("hands over to %d, who is behind", to)
+	}
+	r.have(2, 3)
+	if to := r.node.BasicStatus().LeadTransferee; to != 3 {
+		t.Errorf("hands over to %d", to)
+	}
+}
+
 // While leadership is being handed over nothing can be proposed. What was to be
 // taken out is taken out when that has come to nothing.
 func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {

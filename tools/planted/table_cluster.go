@@ -206,6 +206,13 @@ func clusterBugs() []bug {
 		new:  "c.change(raftpb.ConfChangeRemoveNode, id)",
 		test: test{".", "TestAPowerCutAfterLeaveWithAStandby", nil},
 	}, {
+		name: "leavers-hand-over-to-each-other",
+		what: "a leader that is to go hands leadership to another that is to go, who hands it back: the group does nothing else",
+		file: "cluster/core/removal.go",
+		old:  "c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), goes))",
+		new:  "c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), func(id uint64) bool { return id == 0 && goes(id) }))",
+		test: test{"./cluster/core", "TestALeaderThatGoesWaitsForOneWhoStays", nil},
+	}, {
 		name: "leaver-not-needed",
 		what: "a voter is taken out though most of those who stay are not heard: the group stands still",
 		file: "cluster/core/removal.go",
