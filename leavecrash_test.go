@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -208,6 +209,29 @@ func TestAllLeaveAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two leave in the same moment, and connect slowly. The last one stays until the
+// other has heard that it is out: nobody else could tell it.
+func TestTheLastToLeaveTellsTheOther(t *testing.T) {
+	var slow atomic.Bool
+	inBubble(t, 2, func(c *Config, h *cluster.Harness) {
+		oddVoters(2)(c, h)
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if slow.Load() {
+				<-time.After(2 * bubbleElection) // virtual
+			}
+			return dial(ctx, addr)
+		}
+	}, func(g *bubbleGroup) {
+		g.leader(-1)
+		slow.Store(true)
+		outcomes := g.leaveAtOnce(0, 1)
+		if (outcomes[0] == nil) == (outcomes[1] == nil) {
+			g.t.Errorf("of two one can leave; they are told: %v, %v", outcomes[0], outcomes[1])
+		}
+	})
 }
 
 // Standbys do not decide. Of the voters one stays, though all leave in the same

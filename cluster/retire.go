@@ -20,7 +20,10 @@ type removal struct {
 	tell      context.CancelFunc
 	once      sync.Once
 	asked     atomic.Bool   // by Retire, which sees to the rest
-	regrouped chan struct{} // holds a token after a change of the membership
+	regrouped chan struct{} // holds a token after a change of the membership, or of untold
+
+	mu     sync.Mutex
+	untold []uint64 // guarded by mu; who was taken out in this life, and has not heard it from here
 }
 
 var (
@@ -79,9 +82,25 @@ func (m *Member) Retire(ctx context.Context, leave func(context.Context) error) 
 }
 
 // SeeOff blocks until all who have left are members no more, or ctx ends. Where
-// all but this member leave, nobody else can take them out.
+// all but this member leave, nobody else can take them out, or tell them so: they
+// get a while to hear it.
 func (m *Member) SeeOff(ctx context.Context) error {
-	for slices.ContainsFunc(m.status.Load().left, m.members.has) {
+	err := m.awaitRegrouped(ctx, func() bool { return !slices.ContainsFunc(m.status.Load().left, m.members.has) })
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience*m.cfg.Election)
+	defer cancel()
+	_ = m.awaitRegrouped(bounded, m.removal.allTold) // one may have crashed, or heard it elsewhere
+	return nil
+}
+
+// patience is for how many election timeouts the last to leave waits for those who
+// have gone to hear it.
+const patience = 5
+
+func (m *Member) awaitRegrouped(ctx context.Context, enough func() bool) error {
+	for !enough() {
 		select {
 		case <-m.removal.regrouped:
 		case <-ctx.Done():
@@ -91,6 +110,26 @@ func (m *Member) SeeOff(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (r *removal) allTold() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.untold) == 0
+}
+
+// note changes untold.
+func (r *removal) note(change func(untold []uint64) []uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.untold = change(r.untold)
+}
+
+func (r *removal) wake() {
+	select {
+	case r.regrouped <- struct{}{}:
+	default:
+	}
 }
 
 // Voters are those who decide, as far as this member knows.
@@ -142,23 +181,33 @@ func (m *Member) gone() {
 	})
 }
 
+// hasLeft is asked by the port about somebody who connects and is no member. If he
+// has left, he is told.
 func (m *Member) hasLeft(id uint64) bool {
 	s := m.status.Load()
-	return s != nil && slices.Contains(s.left, id)
+	if s == nil || !slices.Contains(s.left, id) {
+		return false
+	}
+	m.removal.note(func(untold []uint64) []uint64 {
+		return slices.DeleteFunc(untold, func(other uint64) bool { return other == id })
+	})
+	m.removal.wake()
+	return true
 }
 
 // regroup acts on another membership, on the loop's goroutine. Who is out finds
 // his connections closed, and is told why when he comes back.
 func (m *Member) regroup(conf *raftpb.ConfState) {
-	before := m.members.all()
+	stays := func(id uint64) bool {
+		return slices.Contains(conf.GetVoters(), id) || slices.Contains(conf.GetLearners(), id)
+	}
+	out := slices.DeleteFunc(slices.Clone(m.members.all()), stays)
+	m.removal.note(func(untold []uint64) []uint64 {
+		return slices.DeleteFunc(append(untold, out...), func(id uint64) bool { return id == m.identity.member })
+	})
 	m.meet(conf)
-	for _, id := range before {
-		if !m.members.has(id) {
-			m.port.RemovePeer(id)
-		}
+	for _, id := range out {
+		m.port.RemovePeer(id)
 	}
-	select {
-	case m.removal.regrouped <- struct{}{}:
-	default:
-	}
+	m.removal.wake()
 }

@@ -213,6 +213,13 @@ func clusterBugs() []bug {
 		new:  "c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), func(id uint64) bool { return id == 0 && goes(id) }))",
 		test: test{"./cluster/core", "TestALeaderThatGoesWaitsForOneWhoStays", nil},
 	}, {
+		name: "the-last-tells-nobody",
+		what: "of two that leave at once, the last closes before the other has heard that it is out",
+		file: "cluster/retire.go",
+		old:  "m.awaitRegrouped(bounded, m.removal.allTold)",
+		new:  "bounded",
+		test: test{".", "TestTheLastToLeaveTellsTheOther", nil},
+	}, {
 		name: "leaver-not-needed",
 		what: "a voter is taken out though most of those who stay are not heard: the group stands still",
 		file: "cluster/core/removal.go",
