@@ -83,10 +83,23 @@ func (m *Member) heard(meta *wire.GossipMeta) {
 	if !m.isPeer(meta) {
 		return
 	}
-	if id := meta.GetMember(); m.book.heard(id, meta.GetBoot(), meta.GetName(), meta.GetAdvertise()) {
-		m.port.SetPeer(id, meta.GetAdvertise())
-	}
+	m.reach(meta)
 	m.cfg.PresenceChanged()
+}
+
+func (m *Member) reach(meta *wire.GossipMeta) {
+	if id := meta.GetMember(); m.book.heard(id, meta.GetBoot(), meta.GetName(), meta.GetAdvertise()) {
+		m.dial(id, meta.GetAdvertise())
+	}
+}
+
+// dial has the port keep up a connection to a member. That may have been taken out
+// since somebody looked whether it is one, and before the port knew of it.
+func (m *Member) dial(id uint64, addr string) {
+	m.port.SetPeer(id, addr)
+	if !m.members.has(id) {
+		m.port.RemovePeer(id)
+	}
 }
 
 // lost takes note of a process that gossip has declared dead, or that has left.
@@ -110,7 +123,7 @@ func (m *Member) isPeer(meta *wire.GossipMeta) bool {
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	m.linked.set(member, true)
 	if m.book.met(member, name, advertise) {
-		m.port.SetPeer(member, advertise)
+		m.dial(member, advertise)
 	}
 }
 
