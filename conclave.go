@@ -238,7 +238,8 @@ func (n *Node) watch() {
 // with a ctx that has ended there is none, and the group finds out as if the
 // process had crashed. Without a majority there is nobody to take leave of, so
 // the farewell also ends after three election timeouts, and at once when the
-// others have taken leave before.
+// others have taken leave before. A Leave that is under way goes first, for as long
+// as both contexts allow.
 //
 // Then everything stops: when Close returns no goroutine, port or file of the
 // node is left. If its disk has failed, the database ends in the background, on

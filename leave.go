@@ -15,9 +15,10 @@ import (
 // and its checks are forgotten. The directory is of no use afterwards: whoever
 // opens it is told so, and the member's ID never comes back.
 //
-// It blocks until the group has taken the member out, or ctx ends; give ctx
-// enough time for a change of leader. Whatever it returns, the node is closed
-// then, as by Close, but for the first two of these errors.
+// It blocks until the group has taken the member out and has told it so, or ctx
+// ends, or that of a Close; give ctx enough time for a change of leader. Without a
+// majority nothing else ends it. Whatever it returns, the node is closed then, as by
+// Close, but for the first two of these errors; also where ctx had ended before.
 //
 // Errors: ErrInvalid for the only voter of a group, which cannot leave it, and
 // ErrUnavailable if those who stay would not have a majority now: nothing was
