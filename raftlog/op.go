@@ -21,8 +21,8 @@ type Append struct {
 	Entries   []*raftpb.Entry
 }
 
-// Apply makes durable what applying the log up to Index has changed in the state:
-// with the next sync, and when Write returns if the membership is among it.
+// Apply makes durable, with the next sync, what applying the log up to Index has
+// changed in the state.
 type Apply struct {
 	Index, Term, Digest uint64
 	ConfState           *raftpb.ConfState // nil: unchanged

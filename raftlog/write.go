@@ -143,7 +143,6 @@ func (a Apply) write(w *writer) error {
 		return fmt.Errorf("index %d of term %d, in a log that ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
 	}
 	if a.ConfState != nil {
-		w.sync = true
 		if err := w.setMessage(kindConfState, a.ConfState); err != nil {
 			return err
 		}

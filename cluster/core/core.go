@@ -264,6 +264,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	c.discardStaged()
 	c.out.reads = append(c.out.reads, c.reads.applied(c.applied)...)
+	c.withhold(c.out.messages)
 	out := c.out
 	c.out = Effects{}
 	out.writes = c.disk.next(c.ticks)

@@ -67,13 +67,8 @@ func (c *Core) Stored(installed Machine) {
 		if w.op != nil {
 			c.log.Wrote(w.op)
 		}
-		switch op := w.op.(type) {
-		case raftlog.Install:
+		if op, ok := w.op.(raftlog.Install); ok {
 			c.installed(installed, op)
-		case raftlog.Apply:
-			if op.ConfState != nil {
-				c.out.membership = op.ConfState
-			}
 		}
 		for _, m := range w.responses {
 			if m.GetTo() == c.id {

@@ -17,7 +17,7 @@ type Effects struct {
 	leader    bool // the leader or our role has changed
 	restored  bool // a snapshot has replaced the state
 
-	membership *raftpb.ConfState // it has changed, and that is durable; nil: it has not
+	membership *raftpb.ConfState // nil: it has not changed
 }
 
 // forward is a submission on its way to the leader.
@@ -63,7 +63,7 @@ type Driver interface {
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
 	// Ended says that a session has ended.
 	Ended(wire.Ended)
-	// Regrouped says that the membership has changed, and that this is durable.
+	// Regrouped says that the membership has changed.
 	Regrouped(*raftpb.ConfState)
 	// LeaderChanged says that the leader, the term or this member's role has
 	// changed.

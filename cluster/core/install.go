@@ -77,7 +77,6 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.machine, c.applied = machine, op.Index
 	c.membership(op.ConfState)
-	c.out.membership = op.ConfState
 	c.installing.Done(nil)
 	c.installing = nil
 	c.installs++

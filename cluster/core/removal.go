@@ -21,8 +21,10 @@ import (
 // knows of the first, since who sent it did; and those who stay agree on it by
 // themselves. From then on none of them can be elected who would still count him.
 //
-// He stays until one of those who stay has told him that he is out, which they do
-// when they have it on their disks: his own log may be behind for ever.
+// As long as he may be needed he does not hear that the first change is agreed on.
+// raft would have him ask for no votes any more, and as his log may be the longest,
+// nobody else might get his. So he stays until one of those who stay has told him
+// that he is out: his own log will not.
 
 // remove proposes the next change of the membership that is due.
 func (c *Core) remove() {
@@ -74,6 +76,21 @@ func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
 	c.removing = true
 }
 
+// withhold keeps from those who are being taken out what is agreed on. A leader that
+// is not in office yet may have the change from another.
+func (c *Core) withhold(messages []*raftpb.Message) {
+	left := c.machine.Left()
+	if len(left) == 0 {
+		return
+	}
+	for _, m := range messages {
+		to := m.GetTo()
+		if slices.Contains(left, to) && (c.removing || !c.clock.running || slices.Contains(c.conf.GetLearners(), to)) {
+			m.Commit = nil
+		}
+	}
+}
+
 // survives says whether those who stay can decide without the member: whether
 // most of the voters that are left have been heard of lately. raft forgets once
 // in each election timeout whom it has heard, so a no is only for now.
@@ -97,5 +114,5 @@ func (c *Core) survives(leaver uint64) bool {
 
 // membership takes note of another membership.
 func (c *Core) membership(conf *raftpb.ConfState) {
-	c.conf, c.removing = conf, false
+	c.conf, c.out.membership, c.removing = conf, conf, false
 }

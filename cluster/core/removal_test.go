@@ -217,61 +217,51 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	}
 }
 
-// A change of the membership is told when it is on the disk. Those who have heard
-// it from here may count on it.
-func TestAMembershipIsToldWhenItIsDurable(t *testing.T) {
-	r := newRig(t).follow().lead()
-	r.have(2, 3)
-	r.machine = departed{r.machine, []uint64{3}}
-	r.settle()
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
-	out, err := r.Take(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Status().Membership.GetVoters()) != 2 {
-		t.Fatal("not applied")
-	}
-	if out.membership != nil {
-		t.Error("told before it is durable")
-	}
-	r.carry(out.writes)
-	if out, err = r.Take(0); err != nil || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2}) {
-		t.Errorf("told %v, %v", out.membership, err)
-	}
-	if _, conf, err := r.log.InitialState(); err != nil || !slices.Equal(conf.GetVoters(), []uint64{1, 2}) {
-		t.Errorf("on the disk: %v, %v", conf, err)
-	}
-	if out, err = r.Take(0); err != nil || out.membership != nil {
-		t.Errorf("told again: %v, %v", out.membership, err)
-	}
-}
-
-// It is told as well when more was applied behind it in the same batch.
-func TestAMembershipIsToldOutOfTheMiddleOfABatch(t *testing.T) {
-	r := newRig(t).follow()
-	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, removal(7, 3), empty(8, 5)), commit(6)))
-	r.settle()
-	take := func(event *raftpb.Message) Effects {
-		r.mustReceive(event)
-		out, err := r.Take(0)
-		if err != nil {
-			t.Fatal(err)
+// Who is being taken out does not hear that it is agreed on, nor who else may have
+// begun it, until that is over. Before, he is one of the others.
+func TestALeaverDoesNotHearWhatIsAgreedOn(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}).follow()
+	hears := func(want bool, when string) {
+		t.Helper()
+		r.ReceiveSubmission(command(1))
+		heard := make(map[uint64]int)
+		for _, m := range r.pass(2, 2) {
+			switch m.GetType() {
+			case raftpb.MsgApp, raftpb.MsgHeartbeat:
+				if m.GetCommit() > 0 {
+					heard[m.GetTo()]++
+				}
+			}
 		}
-		return out
+		if heard[2] == 0 || heard[3] > 0 != want {
+			t.Errorf("%s: 2 hears of it %d times, and 3, who leaves, %d times", when, heard[2], heard[3])
+		}
 	}
-	busy := take(message(raftpb.MsgApp, 2, 5, behind(8, 5, empty(9, 5)), commit(6)))
-	take(message(raftpb.MsgHeartbeat, 2, 5, commit(7)))
-	take(message(raftpb.MsgHeartbeat, 2, 5, commit(8)))
-	r.carry(busy.writes)
-	out, err := r.Take(0)
-	if err != nil || out.membership != nil || r.applied != 8 {
-		t.Fatalf("applied %d, told %v, %v", r.applied, out.membership, err)
+	r.machine = departed{r.machine, []uint64{3}}
+	r.elect()
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(6, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, behind(6, 0)))
+	hears(false, "before the leader is in office")
+	r.pass(2 * electionTicks) // until nobody has been heard lately, and the leaver is needed
+	r.elect()
+	r.have(3)
+	if !r.Status().InOffice || r.removing {
+		t.Fatal("the leaver is not needed")
 	}
-	r.carry(out.writes)
-	if out, err = r.Take(0); err != nil || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2}) {
-		t.Errorf("told %v, %v", out.membership, err)
+	hears(true, "while he is needed")
+	if !r.removing {
+		t.Fatal("the leaver is needed")
 	}
+	hears(false, "when the change is under way")
+	r.Transfer(2, make(chan error, 1)) // so that the next change has to wait
+	r.have(2)
+	if conf := r.Status().Membership; !slices.Equal(conf.GetLearners(), []uint64{3}) {
+		t.Fatalf("the members are %v", conf)
+	}
+	if r.removing {
+		t.Fatal("the next change does not wait")
+	}
+	hears(false, "when it is agreed on")
 }
 
 // removal is the entry that takes a member out, of term 5.

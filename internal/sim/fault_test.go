@@ -142,7 +142,7 @@ func (f *faults) restartLater(m *simMember) {
 		}
 	}
 	f.w.after(f.w.between(0, 3*time.Second), func() {
-		if m.life == nil && !m.gone {
+		if m.life == nil && !m.gone && !m.dead {
 			m.start()
 		}
 	})

@@ -68,13 +68,31 @@ func (w *world) closeByForce(p *program) {
 	if len(sessions) == 0 || !p.registered {
 		return
 	}
-	id := sessions[w.rng.IntN(len(sessions))].ID
-	if s := w.history.sessions[id]; s != nil {
+	p.force(sessions[w.rng.IntN(len(sessions))].ID, w.chance(0.2), func() {})
+}
+
+func (p *program) force(id wire.ID, graceful bool, done func()) {
+	if s := p.w.history.sessions[id]; s != nil {
 		s.closing = true
 	}
-	w.say("session %s is closed by force", id)
-	command := &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: slices.Clone(id[:]), Graceful: w.chance(0.2)}}}
-	p.submit(command, true, func(*wire.Reply) {})
+	p.w.say("session %s is closed by force", id)
+	command := &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: slices.Clone(id[:]), Graceful: graceful}}}
+	p.submit(command, true, func(*wire.Reply) { done() })
+}
+
+// bequeath is an operator who closes what a dead member leaves: nobody else ends a
+// session that has no TTL.
+func (p *program) bequeath() {
+	if !p.w.calm || p.closing || !p.w.buried() {
+		return
+	}
+	for _, s := range p.w.history.oracle.Sessions() {
+		if s.TTL == 0 && p.w.members[s.Member-1].dead {
+			p.closing = true
+			p.force(s.ID, false, func() { p.closing = false })
+			return
+		}
+	}
 }
 
 func (w *world) resize(p *program) {

@@ -1,7 +1,11 @@
 package sim
 
 import (
+	"math"
 	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -12,14 +16,15 @@ import (
 // leave has a member's program ask for it, if enough stay to lose one more.
 func (w *world) leave(p *program) {
 	stay := 0
-	for _, m := range w.members {
-		if !m.gone && (m.life == nil || !m.life.program.quitting) {
+	for _, m := range w.present() {
+		if m.life == nil || !m.life.program.quitting {
 			stay++
 		}
 	}
-	if stay < 2 || !p.registered || p.quitting {
+	if stay < 2 || !p.registered || p.quitting || w.buried() {
 		return
 	}
+	p.asked = true
 	w.say("%d is to leave", p.n)
 	p.quitting = true
 	p.submit(&wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: p.core.Status().Membership.GetVoters()}}}, true, func(r *wire.Reply) {
@@ -27,7 +32,7 @@ func (w *world) leave(p *program) {
 		case wire.Code_OK:
 			p.w.say("%d has left", p.n)
 		case wire.Code_INVALID: // the others have not shown themselves yet
-			p.quitting = false
+			p.quitting, p.asked = false, false
 		case wire.Code_UNKNOWN_INCARNATION, wire.Code_CODE_UNSPECIFIED: // to be seen when it registers
 		default:
 			p.w.fail("member %d cannot leave: %v", p.n, r)
@@ -46,17 +51,30 @@ func (l *life) member(n int) bool {
 func (l *life) dial() {
 	for _, other := range l.w.members {
 		if to := other.life; to != nil && !to.member(l.n) && !l.w.network.cut[l.n][to.n] && !l.w.network.cut[to.n][l.n] {
-			l.at(0, l.retire)
+			l.at(0, func() { l.retire(to.simMember) })
 			return
 		}
 	}
 }
 
-// retire is the end of a member.
-func (l *life) retire() {
+// retire is the end of a member. At times it is that of the one who told it as
+// well, for good: those who stay have to go on without either.
+func (l *life) retire(teller *simMember) {
 	l.w.say("%d is gone", l.n)
 	l.gone = true
 	l.stop()
+	stay := l.w.present()
+	undecided := slices.ContainsFunc(stay, func(m *simMember) bool { return m.asked })
+	if len(stay) > 2 && !undecided && !l.w.buried() && l.w.later.IntN(2) == 0 {
+		teller.crash("for good")
+		teller.dead = true
+	}
+}
+
+// buried reports whether somebody died for good. Nobody may leave any more: the
+// vote of each may be needed.
+func (w *world) buried() bool {
+	return slices.ContainsFunc(w.members, func(m *simMember) bool { return m.dead })
 }
 
 // departed: nothing of who has left is there, or comes back.
@@ -74,4 +92,51 @@ func (a *audit) departed() {
 			a.w.fail("member %d has left, and its incarnation %s lives", member, id)
 		}
 	}
+}
+
+// A change that takes somebody out is agreed on, and of those who stay only one knows.
+// He is never seen again, and the others go on without him, and with the leaver as
+// long as they need him. (In seed 227 the leaver had gone, and the group was lost.)
+func TestTheOnlyOneToKnowDies(t *testing.T) {
+	for _, changes := range []int{1, 2} { // to a standby, and out
+		w := scriptedWorld(t, 1, 4, faults{leaves: true})
+		teller := w.leader()
+		leaver := w.members[(teller.n+1)%4]
+		w.register(leaver.n)
+		w.leave(leaver.life.program)
+		others := slices.DeleteFunc(w.present(), func(m *simMember) bool { return m == leaver || m == teller.simMember })
+		w.await(election, "change of the membership in another log", func() bool {
+			return slices.ContainsFunc(others, func(m *simMember) bool { return m.life.membershipChanges() == changes })
+		})
+		for _, m := range others {
+			w.network.cut[teller.n][m.n] = true
+		}
+		w.await(election, "end of the change", func() bool {
+			conf := teller.core.Status().Membership
+			standby := slices.Contains(conf.GetLearners(), leaver.id())
+			return !slices.Contains(conf.GetVoters(), leaver.id()) && standby == (changes == 1)
+		})
+		w.pass(3 * tick)
+		teller.crash("for good")
+		teller.dead = true
+		w.network.reset()
+		w.awaitLeader()
+		w.await(2*election, "word to the leaver", func() bool { return leaver.gone })
+	}
+}
+
+// membershipChanges is how many are in the member's log, agreed on or not.
+func (l *life) membershipChanges() (n int) {
+	first, _ := l.log.FirstIndex() // in memory: never fails
+	last, _ := l.log.LastIndex()
+	entries, err := l.log.Entries(first, last+1, math.MaxUint64)
+	if err != nil {
+		l.w.fail("member %d: reading the log: %v", l.n, err)
+	}
+	for _, e := range entries {
+		if e.GetType() != raftpb.EntryNormal {
+			n++
+		}
+	}
+	return n
 }

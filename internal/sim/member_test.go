@@ -19,15 +19,17 @@ import (
 
 // simMember is a member: a disk, and at times a process that runs on it.
 type simMember struct {
-	w    *world
-	n    int // in the world; its ID is n+1
-	rate rate
-	disk *vfs.MemFS
-	sick *sickness
-	gone bool // it has left
-	boot uint64
-	kept wire.ID // the session that outlives the process; zero: none was asked for
-	life *life   // nil: down
+	w     *world
+	n     int // in the world; its ID is n+1
+	rate  rate
+	disk  *vfs.MemFS
+	sick  *sickness
+	asked bool // to leave
+	gone  bool // it has left
+	dead  bool // it will not come back
+	boot  uint64
+	kept  wire.ID // the session that outlives the process; zero: none was asked for
+	life  *life   // nil: down
 }
 
 // life is one run of a member's process. It drives the core as the loop and the

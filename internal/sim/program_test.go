@@ -27,6 +27,7 @@ type program struct {
 	cycles      int         // finished since the world is calm
 	over        bool
 	quitting    bool // it is about to leave
+	closing     bool // a dead member's session, by force
 	writing     bool
 	checking    bool
 	known       map[string]*wire.KeyMeta // of keys, as far as it has heard
@@ -168,6 +169,7 @@ func (p *program) act() {
 	}
 	p.renew()
 	p.check()
+	p.bequeath()
 	s := p.session
 	switch {
 	case s != nil && (s.lost || s.open && p.clock() >= s.deadline):

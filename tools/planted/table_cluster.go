@@ -164,12 +164,12 @@ func clusterBugs() []bug {
 		new:  "	queue := d.queue\n	d.queue = nil\n	for _, w := range queue {\n		if len(w.responses) > 0 {\n			d.batch = append(d.batch, w)\n		} else {\n			d.queue = append(d.queue, w)\n		}\n	}\n	if len(d.batch) == 0 {\n		d.batch, d.queue = d.queue, nil\n	}\n	return d.batch\n",
 		test: seeds(6),
 	}, {
-		name: "membership-told-early",
-		what: "who is out is told before it is on the disk that he is",
-		file: "cluster/core/ready.go",
-		old:  "	op.ConfState = c.conf\n",
-		new:  "	op.ConfState, c.out.membership = c.conf, c.conf\n",
-		test: test{".", "TestAPowerCutAfterLeaveWithSlowDisks", nil},
+		name: "leaver-hears-it",
+		what: "who is taken out hears that it is agreed on while he is needed: he asks for no votes, and gives none to whose log is shorter",
+		file: "cluster/core/core.go",
+		old:  "	c.withhold(c.out.messages)\n",
+		new:  "",
+		test: test{"./internal/sim", "TestTheOnlyOneToKnowDies", nil},
 	}, {
 		name: "submissions-not-cut",
 		what: "all that waits goes to the leader in one piece, which drops it as too large, each time",

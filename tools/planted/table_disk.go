@@ -73,13 +73,6 @@ func diskBugs() []bug {
 		new:  "func(*wire.Identity) {}",
 		test: test{"./cluster", "TestIdentityCountsEachStart", nil},
 	}, {
-		name: "membership-not-synced",
-		what: "a change of the membership is not durable when it is reported",
-		file: "raftlog/write.go",
-		old:  "	if a.ConfState != nil {\n		w.sync = true\n",
-		new:  "	if a.ConfState != nil {\n",
-		test: test{".", "TestAPowerCutAfterLeave", nil},
-	}, {
 		name: "stages-not-removed",
 		what: "what is left of a snapshot that was not installed stays on the disk",
 		file: "raftlog/open.go",
