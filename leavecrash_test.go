@@ -139,9 +139,7 @@ func (d *slowDisk) CrashClone(c vfs.CrashCloneCfg) *vfs.MemFS { return d.memory.
 func TestAPowerCutDuringLeave(t *testing.T) {
 	inBubble(t, 2, oddVoters(2), func(g *bubbleGroup) {
 		x := 1 - g.leader(-1)
-		if err := g.nodes[x].tellLeft(within(g.t, time.Minute)); err != nil {
-			g.t.Fatal(err)
-		}
+		sayLeft(g.t, g.nodes[x])
 		for len(g.nodes[x].Status().Members) > 1 && g.nodes[x].Err() == nil {
 			<-time.After(time.Millisecond) // Status is a view; virtual time
 		}
@@ -274,9 +272,7 @@ func TestLeftAndStillNeeded(t *testing.T) {
 		x, other := (leader+1)%3, (leader+2)%3
 		g.isolate(other, true)
 		<-time.After(2 * bubbleElection) // until the leader has not heard of it lately
-		if err := g.nodes[x].tellLeft(within(g.t, time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		sayLeft(g.t, g.nodes[x])
 		g.kill(x)
 		_, err := g.open(x, 20*time.Second)
 		wantError(t, err, ErrUnavailable)
@@ -300,9 +296,7 @@ func TestThoseWhoHaveLeftGoOnUntilTheyCanGo(t *testing.T) {
 		<-time.After(2 * bubbleElection) // until no leader has heard of it lately
 		g.leader(voters[0])
 		for _, i := range voters[1:] {
-			if err := g.nodes[i].tellLeft(within(g.t, time.Minute)); err != nil {
-				g.t.Fatal(err)
-			}
+			sayLeft(g.t, g.nodes[i])
 		}
 		if _, err := standby.FencedLock("y").Lock(within(g.t, 10*time.Second)); err != nil {
 			g.t.Error(err)

@@ -48,7 +48,7 @@ type Core struct {
 	installs   uint64
 	installing *Staged // being switched to
 	conf       *raftpb.ConfState
-	removing   bool // a change of the membership is under way
+	removing   uint64 // the commit index when the change of the membership was proposed that is under way; 0: there is none
 
 	out     Effects
 	telling []news // what CarryOut has not come to yet

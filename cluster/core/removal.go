@@ -28,7 +28,7 @@ import (
 
 // remove proposes the next change of the membership that is due.
 func (c *Core) remove() {
-	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.removing {
+	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.removing != 0 {
 		return
 	}
 	for _, id := range c.machine.Left() {
@@ -73,11 +73,11 @@ func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
 		c.ignore(err) // leadership is being handed over
 		return
 	}
-	c.removing = true
+	c.removing = c.node.BasicStatus().GetCommit()
 }
 
-// withhold keeps from those who are being taken out what is agreed on. A leader that
-// is not in office yet may have the change from another.
+// withhold keeps from those who are being taken out that it is agreed on. A leader
+// that is not in office yet may have the change from another, and tells them nothing.
 func (c *Core) withhold(messages []*raftpb.Message) {
 	left := c.machine.Left()
 	if len(left) == 0 {
@@ -85,8 +85,12 @@ func (c *Core) withhold(messages []*raftpb.Message) {
 	}
 	for _, m := range messages {
 		to := m.GetTo()
-		if slices.Contains(left, to) && (c.removing || !c.clock.running || slices.Contains(c.conf.GetLearners(), to)) {
+		switch {
+		case !slices.Contains(left, to):
+		case !c.clock.running || slices.Contains(c.conf.GetLearners(), to):
 			m.Commit = nil
+		case c.removing != 0 && m.GetCommit() > c.removing:
+			m.Commit = new(c.removing)
 		}
 	}
 }
@@ -114,5 +118,5 @@ func (c *Core) survives(leaver uint64) bool {
 
 // membership takes note of another membership.
 func (c *Core) membership(conf *raftpb.ConfState) {
-	c.conf, c.out.membership, c.removing = conf, conf, false
+	c.conf, c.out.membership, c.removing = conf, conf, 0
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -208,7 +209,7 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
 		t.Fatalf("voters %d", got)
 	}
-	if !r.removing {
+	if r.removing == 0 {
 		r.pass(1, 2)
 	}
 	r.have(2)
@@ -221,47 +222,66 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 // begun it, until that is over. Before, he is one of the others.
 func TestALeaverDoesNotHearWhatIsAgreedOn(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}).follow()
-	hears := func(want bool, when string) {
+	hears := func(most uint64, when string) {
 		t.Helper()
 		r.ReceiveSubmission(command(1))
-		heard := make(map[uint64]int)
+		heard := make(map[uint64]uint64)
 		for _, m := range r.pass(2, 2) {
-			switch m.GetType() {
-			case raftpb.MsgApp, raftpb.MsgHeartbeat:
-				if m.GetCommit() > 0 {
-					heard[m.GetTo()]++
-				}
-			}
+			heard[m.GetTo()] = max(heard[m.GetTo()], m.GetCommit())
 		}
-		if heard[2] == 0 || heard[3] > 0 != want {
-			t.Errorf("%s: 2 hears of it %d times, and 3, who leaves, %d times", when, heard[2], heard[3])
+		if heard[2] != r.Status().Commit || heard[3] != min(heard[2], most) {
+			t.Errorf("%s: 2 hears that %d is agreed on, and 3, who leaves, that %d is", when, heard[2], heard[3])
 		}
 	}
 	r.machine = departed{r.machine, []uint64{3}}
 	r.elect()
 	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(6, 0)))
 	r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, behind(6, 0)))
-	hears(false, "before the leader is in office")
+	hears(0, "before the leader is in office")
 	r.pass(2 * electionTicks) // until nobody has been heard lately, and the leaver is needed
 	r.elect()
 	r.have(3)
-	if !r.Status().InOffice || r.removing {
+	if !r.Status().InOffice || r.removing != 0 {
 		t.Fatal("the leaver is not needed")
 	}
-	hears(true, "while he is needed")
-	if !r.removing {
+	hears(math.MaxUint64, "while he is needed")
+	if r.removing == 0 {
 		t.Fatal("the leaver is needed")
 	}
-	hears(false, "when the change is under way")
 	r.Transfer(2, make(chan error, 1)) // so that the next change has to wait
 	r.have(2)
 	if conf := r.Status().Membership; !slices.Equal(conf.GetLearners(), []uint64{3}) {
 		t.Fatalf("the members are %v", conf)
 	}
-	if r.removing {
+	if r.removing != 0 {
 		t.Fatal("the next change does not wait")
 	}
-	hears(false, "when it is agreed on")
+	hears(0, "when it is agreed on")
+}
+
+// Nor from a leader whose own disk is so slow that all others have agreed on it before
+// he applies it.
+func TestALeaverDoesNotHearItFromASlowLeader(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.have(2, 3)
+	agreed := r.Status().Commit
+	r.machine = departed{r.machine, []uint64{3}}
+	heard := make(map[uint64]uint64)
+	for range 2 {
+		out, err := r.Take(0) // and nothing is written
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range out.messages {
+			heard[m.GetTo()] = max(heard[m.GetTo()], m.GetCommit())
+		}
+		for _, id := range []uint64{2, 3} {
+			r.mustReceive(message(raftpb.MsgAppResp, id, r.term, behind(r.last, 0)))
+		}
+	}
+	if commit := r.Status().Commit; commit == agreed || heard[2] != commit || heard[3] != agreed || len(r.Status().Membership.GetVoters()) != 3 {
+		t.Errorf("%d is agreed on; 2 hears that %d is, 3 that %d is; the members are %v", commit, heard[2], heard[3], r.Status().Membership)
+	}
 }
 
 // removal is the entry that takes a member out, of term 5.

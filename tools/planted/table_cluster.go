@@ -118,8 +118,8 @@ func clusterBugs() []bug {
 		name: "proposal-stays-under-way",
 		what: "a member that leads again waits for the entry of its former term",
 		file: "cluster/core/ready.go",
-		old:  "	c.proposed, c.removing = false, false\n",
-		new:  "	c.removing = false\n",
+		old:  "	c.proposed, c.removing = false, 0\n",
+		new:  "	c.removing = 0\n",
 		test: test{"./cluster/core", "TestABatchOfAFormerOfficeIsNotWaitedFor", nil},
 	}, {
 		name: "digest-from-before-snapshot",
