@@ -162,7 +162,7 @@ func (n *Node) register(ctx context.Context) error {
 		// be needed for that, so it stays until then.
 		select {
 		case <-n.member.Done():
-			return refusal(reply)
+			return cmp.Or(ours(n.member.Err()), refusal(reply))
 		case <-ctx.Done():
 			return fmt.Errorf("%w; this member has left the group, which still needs its vote to take it out", because(ErrUnavailable, ctx))
 		}
@@ -238,8 +238,7 @@ func (n *Node) watch() {
 // with a ctx that has ended there is none, and the group finds out as if the
 // process had crashed. Without a majority there is nobody to take leave of, so
 // the farewell also ends after three election timeouts, and at once when the
-// others have taken leave before. A Leave that is under way goes first, for as long
-// as both contexts allow.
+// others have taken leave before. A Leave that is under way goes on for as long.
 //
 // Then everything stops: when Close returns no goroutine, port or file of the
 // node is left. If its disk has failed, the database ends in the background, on
@@ -247,8 +246,9 @@ func (n *Node) watch() {
 // once, and by many.
 // It returns nil, or the context's error when the farewell was cut short.
 func (n *Node) Close(ctx context.Context) error {
-	// ctx bounds the farewell, also that of a Leave that is under way.
-	defer context.AfterFunc(ctx, n.hurry)()
+	bounded, cancel := context.WithTimeout(ctx, n.farewellTimeout())
+	defer cancel()
+	defer context.AfterFunc(bounded, n.hurry)()
 	var err error
 	n.stop(func() { err = n.farewell(ctx) })
 	return fault("close", n.cfg.Dir, err)
@@ -268,6 +268,8 @@ func (n *Node) stop(farewell func()) {
 	n.routines.Wait()
 }
 
+func (n *Node) farewellTimeout() time.Duration { return 3 * n.cfg.ElectionTimeout }
+
 // farewell first tells the holders in this process, and then the group: nobody
 // here may believe in a lock that somebody else is being granted.
 func (n *Node) farewell(ctx context.Context) error {
@@ -276,7 +278,7 @@ func (n *Node) farewell(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, 3*n.cfg.ElectionTimeout)
+	bounded, cancel := context.WithTimeout(ctx, n.farewellTimeout())
 	defer cancel()
 	if n.member.Majority() {
 		if err := n.deregister(bounded); err != nil && ctx.Err() != nil {
@@ -310,10 +312,11 @@ func (n *Node) deregister(ctx context.Context) error {
 // still move. ErrInvalid: this node does not lead, or there is no such voter, or
 // it did not answer in time.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
-	err := n.usable()
-	if err == nil {
-		err = n.member.Transfer(ctx, uint64(to))
+	err := cmp.Or(n.usable(), ended(ctx))
+	if err != nil {
+		return fault("transfer leadership", "", err)
 	}
+	err = n.member.Transfer(ctx, uint64(to))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = because(ErrUnknown, ctx)

@@ -103,8 +103,12 @@ func fault(op, name string, err error) error {
 // because joins what was the matter with the context's error, so that both are found.
 func because(what error, ctx context.Context) error { return fmt.Errorf("%w: %w", what, ended(ctx)) }
 
-// ended is the error of a context that has ended, and its cause if it has one.
+// ended is the error of a context that has ended, and its cause if it has one; nil
+// is that it has not.
 func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w (%w)", ctx.Err(), cause)
 	}

@@ -1,7 +1,9 @@
 package conclave
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,21 +17,21 @@ import (
 // and its checks are forgotten. The directory is of no use afterwards: whoever
 // opens it is told so, and the member's ID never comes back.
 //
-// It blocks until the group has taken the member out and has told it so, or ctx
-// ends, or that of a Close; give ctx enough time for a change of leader. Without a
-// majority nothing else ends it. Whatever it returns, the node is closed then, as by
-// Close, but for the first two of these errors; also where ctx had ended before.
+// It blocks until the group has taken the member out and has told it so, ctx ends,
+// or a Close has waited for as long as it does; give ctx enough time for a change of
+// leader. Then the node is closed, as by Close.
 //
-// Errors: ErrInvalid for the only voter of a group, which cannot leave it, and
-// ErrUnavailable if those who stay would not have a majority now: nothing was
-// done, and the node runs on. ErrClosed: the node is closed or being closed.
+// Errors: ErrInvalid for the only voter of a group, which cannot leave it,
+// ErrUnavailable if those who stay would not have a majority now, and ctx's error
+// alone if it had ended before the call: nothing was done, and the node runs on.
+// After all others it is closed. ErrClosed: it was, or was being closed.
 // ErrUnknown, with ctx's error if that was the reason: the member may still belong
 // to the group, and count in its majority, as does the last voter where all leave
 // at once. Open it again with its directory: if it has left, Open stays until the
 // group has taken it out, and says so with ErrInvalid; if not, it can Leave once
 // more.
 func (n *Node) Leave(ctx context.Context) error {
-	err := n.usable()
+	err := cmp.Or(n.usable(), ended(ctx))
 	if err == nil {
 		err = ours(n.member.MayRetire())
 	}
@@ -39,11 +41,13 @@ func (n *Node) Leave(ctx context.Context) error {
 	return fault("leave", n.cfg.Dir, n.leave(ctx))
 }
 
+var errHurried = errors.New("the node was closed meanwhile")
+
 // leave is Leave without the question whether the others can do without.
 func (n *Node) leave(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(n.hurried, cancel)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.hurried, func() { cancel(errHurried) })()
 	err := ErrClosed // unless this call is the one that closes
 	n.stop(func() { err = n.retire(ctx) })
 	return err

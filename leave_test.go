@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -134,18 +135,34 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// Close does not wait for a Leave longer than its own context says: not for one
-// that nobody is there to agree to, and that has all the time in the world.
-func TestCloseHurriesLeave(t *testing.T) {
+// Nobody is asked in a context that has ended.
+func TestLeaveInAContextThatHasEnded(t *testing.T) {
 	g := leaving(t, 2)
-	leader := g.leader()
-	n := g.nodes[leader]
-	g.kill((leader + 1) % 2)
-	g.nodes[leader] = nil
-	left := make(chan error, 1)
-	go func() { left <- n.leave(t.Context()) }()
-	n.Close(expired)
-	wantOneOf(t, <-left, ErrUnknown, ErrClosed)
+	n := g.nodes[g.leader()]
+	wantError(t, n.Leave(expired), context.Canceled)
+	err := n.TransferLeadership(expired, 0)
+	wantError(t, err, context.Canceled)
+	if errors.Is(err, ErrUnknown) {
+		t.Errorf("it is %v whether leadership has moved", err)
+	}
+	mustLock(t, n.FencedLock("x"))
+	g.wantMembers(t, 2)
+}
+
+// Close does not wait for a Leave longer than for its own farewell, not for one that
+// nobody is there to agree to and that has all the time in the world.
+func TestCloseHurriesLeave(t *testing.T) {
+	for _, ctx := range []context.Context{expired, context.Background()} {
+		g := leaving(t, 2)
+		leader := g.leader()
+		n := g.nodes[leader]
+		g.kill((leader + 1) % 2)
+		g.nodes[leader] = nil
+		left := make(chan error, 1)
+		go func() { left <- n.leave(context.Background()) }()
+		n.Close(ctx)
+		wantOneOf(t, <-left, ErrUnknown, ErrClosed)
+	}
 }
 
 func wantOneOf(t *testing.T, err error, wanted ...error) {

@@ -72,6 +72,9 @@ func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Lo
 	cfg.ProbeTimeout = cfg.ProbeInterval / 2
 	cfg.PushPullInterval *= pace
 	cfg.AwarenessMaxMultiplier = 1
+	// A member that probes somebody for another cannot be closed without leaving a
+	// goroutine behind. Who is wrongly suspected by one hears of it from the others.
+	cfg.IndirectChecks = 0
 	cfg.EnableCompression = false // packets are tiny, and a compressor is tens of kilobytes for each
 	cfg.Ping = g
 	cfg.Transport = port
