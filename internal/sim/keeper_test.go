@@ -80,9 +80,9 @@ func (p *program) force(id wire.ID, graceful bool, done func()) {
 	p.submit(command, true, func(*wire.Reply) { done() })
 }
 
-// bequeath is an operator who closes what a dead member leaves: nobody else ends a
+// clearUp is an operator who closes what a dead member leaves: nobody else ends a
 // session that has no TTL.
-func (p *program) bequeath() {
+func (p *program) clearUp() {
 	if !p.w.calm || p.closing || !p.w.buried() {
 		return
 	}

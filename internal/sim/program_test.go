@@ -169,7 +169,7 @@ func (p *program) act() {
 	}
 	p.renew()
 	p.check()
-	p.bequeath()
+	p.clearUp()
 	s := p.session
 	switch {
 	case s != nil && (s.lost || s.open && p.clock() >= s.deadline):
