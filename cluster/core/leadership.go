@@ -62,7 +62,9 @@ var ErrNoSuccessor = errors.New("no other voter is up to date")
 // which must have room, hears what came of it.
 func (c *Core) Transfer(to uint64, done chan<- error) {
 	t := &transfer{to, done}
-	if c.role.RaftState != raft.StateLeader {
+	// Since the last Ready the office may be lost. raft would pass the request on to
+	// the new leader, in the successor's name.
+	if c.node.BasicStatus().RaftState != raft.StateLeader {
 		t.done <- ErrNotLeader
 		return
 	}

@@ -76,6 +76,23 @@ func TestTransfersAreAnswered(t *testing.T) {
 	}
 }
 
+// The office may be lost since the last look. raft would then pass the request on to
+// the new leader, in the name of who was to get it. (Seed 19909.)
+func TestATransferAfterTheOfficeIsLost(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term+1))
+	done := make(chan error, 1)
+	r.Transfer(3, done)
+	for _, m := range r.settle() {
+		if m.GetType() == raftpb.MsgTransferLeader {
+			t.Errorf("sends %v", m)
+		}
+	}
+	if err := <-done; !errors.Is(err, ErrNotLeader) {
+		t.Errorf("is told %v", err)
+	}
+}
+
 // Leadership goes to the voter that has most of the log among those that were
 // heard lately, and if none was, to the one that has most of it.
 func TestSuccessor(t *testing.T) {

@@ -70,6 +70,7 @@ var found = map[uint64]string{
 	262:   "who had been told by the log that it has left stopped, though its vote was still needed to take it out",
 	10757: "on coarse clocks a lock-delay takes half its time",
 	11123: "a state that has just come by snapshot may be ahead of the changes that are told next",
+	19909: "a leader that had just lost its office passed a request to hand it over on to the new one, in the name of who was to get it",
 	533:   "a session older than a key's deletion was given a lock index twice, as a younger one had locked the new key first",
 }
 
