@@ -48,7 +48,7 @@ type Core struct {
 	installs   uint64
 	installing *Staged // being switched to
 	conf       *raftpb.ConfState
-	removing   uint64 // the commit index when the change of the membership was proposed that is under way; 0: there is none
+	removing   bool // a change of the membership is under way
 
 	out     Effects
 	telling []news // what CarryOut has not come to yet
@@ -264,7 +264,6 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	c.discardStaged()
 	c.out.reads = append(c.out.reads, c.reads.applied(c.applied)...)
-	c.withhold(c.out.messages)
 	out := c.out
 	c.out = Effects{}
 	out.writes = c.disk.next(c.ticks)

@@ -50,7 +50,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		return
 	}
 	c.out.leader = true
-	c.proposed, c.removing = false, 0
+	c.proposed, c.removing = false, false
 	c.clock.stop()
 	if c.role.RaftState != raft.StateLeader {
 		c.inbox.clear()

@@ -21,14 +21,18 @@ import (
 // knows of the first, since who sent it did; and those who stay agree on it by
 // themselves. From then on none of them can be elected who would still count him.
 //
-// As long as he may be needed he does not hear that the first change is agreed on.
-// raft would have him ask for no votes any more, and as his log may be the longest,
-// nobody else might get his. So he stays until one of those who stay has told him
-// that he is out: his own log will not.
+// He stays until one of those who stay has told him that he is out: his own log may
+// be behind for ever.
+//
+// One gap is left. A standby asks for no votes. If who leads is the only one of those
+// who stay to know of the first change, is cut off from them and not from the one who
+// goes, and then is lost for good, the others count on the vote of one whose log may
+// be longer than theirs. Not telling him of the change would close it, and break what
+// raft builds on: that nobody campaigns who is more than one change behind.
 
 // remove proposes the next change of the membership that is due.
 func (c *Core) remove() {
-	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.removing != 0 {
+	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.removing {
 		return
 	}
 	for _, id := range c.machine.Left() {
@@ -73,26 +77,7 @@ func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
 		c.ignore(err) // leadership is being handed over
 		return
 	}
-	c.removing = c.node.BasicStatus().GetCommit()
-}
-
-// withhold keeps from those who are being taken out that it is agreed on. A leader
-// that is not in office yet may have the change from another, and tells them nothing.
-func (c *Core) withhold(messages []*raftpb.Message) {
-	left := c.machine.Left()
-	if len(left) == 0 {
-		return
-	}
-	for _, m := range messages {
-		to := m.GetTo()
-		switch {
-		case !slices.Contains(left, to):
-		case !c.clock.running || slices.Contains(c.conf.GetLearners(), to):
-			m.Commit = nil
-		case c.removing != 0 && m.GetCommit() > c.removing:
-			m.Commit = new(c.removing)
-		}
-	}
+	c.removing = true
 }
 
 // survives says whether those who stay can decide without the member: whether
@@ -118,5 +103,5 @@ func (c *Core) survives(leaver uint64) bool {
 
 // membership takes note of another membership.
 func (c *Core) membership(conf *raftpb.ConfState) {
-	c.conf, c.out.membership, c.removing = conf, conf, 0
+	c.conf, c.out.membership, c.removing = conf, conf, false
 }

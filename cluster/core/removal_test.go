@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
@@ -209,78 +208,12 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
 		t.Fatalf("voters %d", got)
 	}
-	if r.removing == 0 {
+	if !r.removing {
 		r.pass(1, 2)
 	}
 	r.have(2)
 	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("voters %d", got)
-	}
-}
-
-// Who is being taken out does not hear that it is agreed on, nor who else may have
-// begun it, until that is over. Before, he is one of the others.
-func TestALeaverDoesNotHearWhatIsAgreedOn(t *testing.T) {
-	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}).follow()
-	hears := func(most uint64, when string) {
-		t.Helper()
-		r.ReceiveSubmission(command(1))
-		heard := make(map[uint64]uint64)
-		for _, m := range r.pass(2, 2) {
-			heard[m.GetTo()] = max(heard[m.GetTo()], m.GetCommit())
-		}
-		if heard[2] != r.Status().Commit || heard[3] != min(heard[2], most) {
-			t.Errorf("%s: 2 hears that %d is agreed on, and 3, who leaves, that %d is", when, heard[2], heard[3])
-		}
-	}
-	r.machine = departed{r.machine, []uint64{3}}
-	r.elect()
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(6, 0)))
-	r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, behind(6, 0)))
-	hears(0, "before the leader is in office")
-	r.pass(2 * electionTicks) // until nobody has been heard lately, and the leaver is needed
-	r.elect()
-	r.have(3)
-	if !r.Status().InOffice || r.removing != 0 {
-		t.Fatal("the leaver is not needed")
-	}
-	hears(math.MaxUint64, "while he is needed")
-	if r.removing == 0 {
-		t.Fatal("the leaver is needed")
-	}
-	r.Transfer(2, make(chan error, 1)) // so that the next change has to wait
-	r.have(2)
-	if conf := r.Status().Membership; !slices.Equal(conf.GetLearners(), []uint64{3}) {
-		t.Fatalf("the members are %v", conf)
-	}
-	if r.removing != 0 {
-		t.Fatal("the next change does not wait")
-	}
-	hears(0, "when it is agreed on")
-}
-
-// Nor from a leader whose own disk is so slow that all others have agreed on it before
-// he applies it.
-func TestALeaverDoesNotHearItFromASlowLeader(t *testing.T) {
-	r := newRig(t).follow().lead()
-	r.have(2, 3)
-	agreed := r.Status().Commit
-	r.machine = departed{r.machine, []uint64{3}}
-	heard := make(map[uint64]uint64)
-	for range 2 {
-		out, err := r.Take(0) // and nothing is written
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range out.messages {
-			heard[m.GetTo()] = max(heard[m.GetTo()], m.GetCommit())
-		}
-		for _, id := range []uint64{2, 3} {
-			r.mustReceive(message(raftpb.MsgAppResp, id, r.term, behind(r.last, 0)))
-		}
-	}
-	if commit := r.Status().Commit; commit == agreed || heard[2] != commit || heard[3] != agreed || len(r.Status().Membership.GetVoters()) != 3 {
-		t.Errorf("%d is agreed on; 2 hears that %d is, 3 that %d is; the members are %v", commit, heard[2], heard[3], r.Status().Membership)
 	}
 }
 

@@ -118,8 +118,8 @@ func clusterBugs() []bug {
 		name: "proposal-stays-under-way",
 		what: "a member that leads again waits for the entry of its former term",
 		file: "cluster/core/ready.go",
-		old:  "	c.proposed, c.removing = false, 0\n",
-		new:  "	c.removing = 0\n",
+		old:  "	c.proposed, c.removing = false, false\n",
+		new:  "	c.removing = false\n",
 		test: test{"./cluster/core", "TestABatchOfAFormerOfficeIsNotWaitedFor", nil},
 	}, {
 		name: "digest-from-before-snapshot",
@@ -163,13 +163,6 @@ func clusterBugs() []bug {
 		old:  "	d.batch, d.queue = d.queue, nil\n	return d.batch\n",
 		new:  "	queue := d.queue\n	d.queue = nil\n	for _, w := range queue {\n		if len(w.responses) > 0 {\n			d.batch = append(d.batch, w)\n		} else {\n			d.queue = append(d.queue, w)\n		}\n	}\n	if len(d.batch) == 0 {\n		d.batch, d.queue = d.queue, nil\n	}\n	return d.batch\n",
 		test: seeds(6),
-	}, {
-		name: "leaver-hears-it",
-		what: "who is taken out hears that it is agreed on while he is needed: he asks for no votes, and gives none to whose log is shorter",
-		file: "cluster/core/core.go",
-		old:  "	c.withhold(c.out.messages)\n",
-		new:  "",
-		test: test{"./internal/sim", "TestTheOnlyOneToKnowDies", nil},
 	}, {
 		name: "submissions-not-cut",
 		what: "all that waits goes to the leader in one piece, which drops it as too large, each time",
