@@ -42,7 +42,7 @@ func mustAttach(t *testing.T, n *Node, id SessionID) *Session {
 // A process is killed and its session goes on in another one: nobody can come
 // between, and whoever takes over does so under new fences.
 func TestAttachAfterItsProcessWasKilled(t *testing.T) {
-	g := group(t, 3, func(_ int, c *Config, _ *cluster.Harness) { c.SessionTTL = time.Minute })
+	g := group(t, 3, func(_ int, c *Config, _ *cluster.Seams) { c.SessionTTL = time.Minute })
 	id := mustSession(t, g.nodes[0], lasting()).ID()
 	earlier := mustHold(t, g.nodes[0].session(wire.ID(id)))
 	_, err := g.nodes[1].AttachSession(t.Context(), id)
@@ -241,10 +241,10 @@ func TestCloseOfAForgottenProcess(t *testing.T) {
 // whoever has it now.
 func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		c.Dial = wires[i].dial
 		c.Listener = listener{c.Listener, &wires[i]}
-		h.Memory = time.Second
+		h.IncarnationTTL = time.Second
 	})
 	away := (g.leader() + 1) % 3
 	cut, other := g.nodes[away], g.nodes[(away+1)%3]

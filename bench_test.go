@@ -28,7 +28,7 @@ func BenchmarkCycle(b *testing.B) {
 }
 
 func benchmarkCycle(b *testing.B, at string, callers, locks int) {
-	g := group(b, 3, func(_ int, c *Config, _ *cluster.Harness) {
+	g := group(b, 3, func(_ int, c *Config, _ *cluster.Seams) {
 		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
 	})
 	leader := g.leader()

@@ -25,7 +25,7 @@ type days struct {
 }
 
 // The clocks of a group that is to get through days in a minute. Gossip and the
-// connections' signs of life are slowed down by the harness.
+// connections' signs of life are slowed down by the seams.
 const (
 	daysBeat = 10 * time.Second
 	daysSlow = 40
@@ -41,7 +41,7 @@ func TestBubbleDays(t *testing.T) {
 		hours = 6
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // half of the time goes to collecting otherwise
-	inBubble(t, 3, func(c *Config, h *cluster.Harness) {
+	inBubble(t, 3, func(c *Config, h *cluster.Seams) {
 		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = daysBeat, 3*daysBeat, 10*time.Minute
 		h.FS, h.Slow, h.KeepEntries = vfs.NewMem(), daysSlow, 500
 	}, func(g *bubbleGroup) {
@@ -72,7 +72,7 @@ type usage struct {
 
 func (d *days) usage() usage {
 	var disk int64
-	for _, h := range d.harness {
+	for _, h := range d.seams {
 		disk += diskBytes(d.t, h.FS, "data")
 	}
 	runtime.GC()

@@ -159,7 +159,7 @@ func TestBubbleGossip(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := new(rumours)
-			inBubble(t, 3, func(c *Config, _ *cluster.Harness) {
+			inBubble(t, 3, func(c *Config, _ *cluster.Seams) {
 				c.Logger = slog.New(ear{slog.DiscardHandler, r, c.Name})
 				if test.patient {
 					c.ElectionTimeout *= 10

@@ -23,7 +23,7 @@ type bubbleGroup struct {
 	t       *testing.T
 	net     *bubbleNet
 	configs []Config
-	harness []cluster.Harness
+	seams []cluster.Seams
 	nodes   []*Node // nil: not running
 }
 
@@ -40,15 +40,15 @@ const (
 func beatOf(i int) time.Duration { return time.Duration(100+2*i) * time.Millisecond }
 
 // inBubble runs a test with a group of n members in virtual time.
-func inBubble(t *testing.T, n int, edit func(*Config, *cluster.Harness), test func(g *bubbleGroup)) {
+func inBubble(t *testing.T, n int, edit func(*Config, *cluster.Seams), test func(g *bubbleGroup)) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &bubbleGroup{t: t, net: newBubbleNet(), configs: make([]Config, n), harness: make([]cluster.Harness, n), nodes: make([]*Node, n)}
+		g := &bubbleGroup{t: t, net: newBubbleNet(), configs: make([]Config, n), seams: make([]cluster.Seams, n), nodes: make([]*Node, n)}
 		var addrs []string
 		for i := range n {
 			addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", 7001+i))
 		}
 		for i := range n {
-			g.harness[i].FS = vfs.NewCrashableMem()
+			g.seams[i].FS = vfs.NewCrashableMem()
 			g.configs[i] = Config{
 				Name: fmt.Sprint("member-", i), Dir: "data", Bind: addrs[i], Join: addrs, Expect: n, Voters: n,
 				HeartbeatInterval: beatOf(i), ElectionTimeout: 10 * beatOf(i), SessionTTL: bubbleTTL, Logger: testLogger(t, i),
@@ -58,7 +58,7 @@ func inBubble(t *testing.T, n int, edit func(*Config, *cluster.Harness), test fu
 				g.configs[i].Join = nil
 			}
 			if edit != nil {
-				edit(&g.configs[i], &g.harness[i])
+				edit(&g.configs[i], &g.seams[i])
 			}
 		}
 		t.Cleanup(g.closeAll)
@@ -92,7 +92,7 @@ func (g *bubbleGroup) start(i int) {
 	defer cancel()
 	c := g.configs[i]
 	c.Listener = g.net.listen(i, c.Bind)
-	node, err := open(ctx, &c, g.harness[i])
+	node, err := Open(cluster.WithSeams(ctx, g.seams[i]), &c)
 	if err != nil {
 		g.t.Errorf("member %d: %v", i, err)
 		return
@@ -114,10 +114,10 @@ func (g *bubbleGroup) kill(i int) {
 func (g *bubbleGroup) crash(members ...int) {
 	for _, i := range members {
 		g.isolate(i, true)
-		disk := g.harness[i].FS.(interface {
+		disk := g.seams[i].FS.(interface {
 			CrashClone(vfs.CrashCloneCfg) *vfs.MemFS
 		})
-		g.harness[i].FS = disk.CrashClone(vfs.CrashCloneCfg{})
+		g.seams[i].FS = disk.CrashClone(vfs.CrashCloneCfg{})
 	}
 	var wg sync.WaitGroup
 	for _, i := range members {

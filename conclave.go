@@ -63,10 +63,6 @@ type Node struct {
 // when no majority was found in time; those of the network and the file system.
 // After an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
-	return open(ctx, cfg, cluster.Harness{})
-}
-
-func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, error) {
 	checked, err := cfg.withDefaults()
 	if err == nil {
 		err = listen(ctx, &checked)
@@ -84,7 +80,7 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		events:   newEvents(checked.Events, checked.Logger),
 		feeds:    newFeeds(),
 		sessions: make(map[wire.ID]*Session),
-		memory:   cmp.Or(harness.Memory, incarnationTTL),
+		memory:   cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
 		done:     make(chan struct{}),
 	}
 	n.hurried, n.hurry = context.WithCancel(context.Background())
@@ -94,7 +90,7 @@ func open(ctx context.Context, cfg *Config, harness cluster.Harness) (*Node, err
 		n.log.Warn("SessionTTL is less than two election timeouts: a change of leader may cost holders their locks",
 			"ttl", checked.SessionTTL, "election", checked.ElectionTimeout)
 	}
-	if err := n.start(ctx, harness); err != nil {
+	if err := n.start(ctx); err != nil {
 		return nil, fault("open", checked.Dir, err)
 	}
 	return n, nil
@@ -115,8 +111,8 @@ func listen(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-func (n *Node) start(ctx context.Context, harness cluster.Harness) error {
-	member, err := cluster.Start(ctx, n.clusterConfig(harness))
+func (n *Node) start(ctx context.Context) error {
+	member, err := cluster.Start(ctx, n.clusterConfig())
 	if err != nil {
 		return startFault(ctx, err)
 	}
@@ -179,7 +175,7 @@ func (n *Node) register(ctx context.Context) error {
 	return err
 }
 
-func (n *Node) clusterConfig(harness cluster.Harness) cluster.Config {
+func (n *Node) clusterConfig() cluster.Config {
 	return cluster.Config{
 		Name:        n.cfg.Name,
 		Group:       n.cfg.Group,
@@ -208,7 +204,6 @@ func (n *Node) clusterConfig(harness cluster.Harness) cluster.Config {
 			n.events.leaderChanged(leader, term)
 		},
 		PresenceChanged: n.gossip.wake,
-		Harness:         harness,
 	}
 }
 

@@ -65,9 +65,9 @@ func (b *blackout) String() string { return "blackout" }
 
 // startOn opens the member of a group of one on a disk.
 func startOn(ctx context.Context, disk vfs.FS) (*Node, error) {
-	return open(ctx, &Config{
+	return Open(cluster.WithSeams(ctx, cluster.Seams{FS: disk}), &Config{
 		Dir: "data", HeartbeatInterval: 10 * time.Millisecond, ElectionTimeout: 100 * time.Millisecond,
-	}, cluster.Harness{FS: disk})
+	})
 }
 
 // estate is what is done to a group of one, and with what.

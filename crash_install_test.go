@@ -93,7 +93,7 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 	}
 	for i, name := range []string{"needed by the leader", "beside the others"} {
 		ok := t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(c *Config, h *cluster.Harness) { h.KeepEntries = 8 }, func(g *bubbleGroup) {
+			inBubble(t, 3, func(c *Config, h *cluster.Seams) { h.KeepEntries = 8 }, func(g *bubbleGroup) {
 				c := newComeback(g, i == 0)
 				for n := 1 + i; c.round(n, []int{0, 100, 50}[c.cut%3]); n += step {
 				}
@@ -114,7 +114,7 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 func newComeback(g *bubbleGroup, needed bool) *comeback {
 	c := &comeback{
 		bubbleGroup: g, needed: needed, rng: rand.New(rand.NewPCG(7, 7)),
-		disk: g.harness[away].FS.(*vfs.MemFS), written: make(map[string]string),
+		disk: g.seams[away].FS.(*vfs.MemFS), written: make(map[string]string),
 	}
 	c.lead(leads)
 	e := &estate{t: g.t, node: g.nodes[leads]}
@@ -219,15 +219,15 @@ func (c *comeback) startUntil(n, kept int) (wreck *vfs.MemFS, at string) {
 	ctx, gone := context.WithCancel(c.t.Context())
 	defer gone()
 	m := &mains{group: c.bubbleGroup, kept: kept, rng: c.rng, gone: gone, left: n, disk: c.disk}
-	config, harness := c.configs[away], c.harness[away]
-	config.Listener, harness.FS = c.net.listen(away, config.Bind), errorfs.Wrap(c.disk, m)
+	config, seams := c.configs[away], c.seams[away]
+	config.Listener, seams.FS = c.net.listen(away, config.Bind), errorfs.Wrap(c.disk, m)
 	type opened struct {
 		node *Node
 		err  error
 	}
 	opening := make(chan opened, 1)
 	go func() {
-		node, err := open(ctx, &config, harness)
+		node, err := Open(cluster.WithSeams(ctx, seams), &config)
 		opening <- opened{node, err}
 	}()
 	var o opened
@@ -268,7 +268,7 @@ func (c *comeback) again(wreck *vfs.MemFS) {
 	c.net.forget(away)
 	c.isolate(away, false)
 	c.net.set(leads, away, c.needed)
-	c.disk, c.harness[away].FS = wreck, wreck
+	c.disk, c.seams[away].FS = wreck, wreck
 	c.startAll(away)
 }
 

@@ -49,7 +49,7 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
 				t.Parallel()
 				disk := &faultyDisk{kind: kind, reason: reason}
-				g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+				g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 					c.Dir = "data"
 					h.FS = vfs.NewMem()
 					if i == 0 {
@@ -102,12 +102,12 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 
 // A disk that hangs says nothing. Its leader must not hold the group up.
 func TestHangingDiskGivesUpLeadership(t *testing.T) {
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		crashable(i, c, h)
 		c.SessionTTL = 10 * time.Second // the election is what this is about
 	})
 	hung := g.leader()
-	disk := g.harness[hung].FS.(*mainsFS)
+	disk := g.seams[hung].FS.(*mainsFS)
 	disk.gate.Lock()
 	release := sync.OnceFunc(disk.gate.Unlock)
 	defer release()

@@ -20,7 +20,7 @@ func TestElectionsUnderPartitions(t *testing.T) {
 		rounds = 10
 	}
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, _ *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, _ *cluster.Seams) {
 		c.Dial = wires[i].dial
 		c.Listener = listener{c.Listener, &wires[i]}
 	})

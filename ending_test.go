@@ -22,7 +22,7 @@ import (
 func TestDiskFailsWhileTheSessionIsOpened(t *testing.T) {
 	for range 20 {
 		disk := &faultyDisk{kind: errorfs.OpFileSyncData, reason: syscall.EIO}
-		g := group(t, 1, func(_ int, c *Config, h *cluster.Harness) {
+		g := group(t, 1, func(_ int, c *Config, h *cluster.Seams) {
 			c.Dir = "data"
 			h.FS = errorfs.Wrap(vfs.NewMem(), disk)
 		})

@@ -24,7 +24,7 @@ func TestExactlyOnce(t *testing.T) {
 	if testing.Short() {
 		cycles = 100 // the race detector makes it ten times slower
 	}
-	g := group(t, 3, func(_ int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(_ int, c *Config, h *cluster.Seams) {
 		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
 		var outcomes, forwards atomic.Uint64
 		h.DropOutcome = func(wire.Ticket) bool { return outcomes.Add(1)%10 == 0 }

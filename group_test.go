@@ -33,15 +33,15 @@ var processes = map[string]func() int{}
 type testGroup struct {
 	t       testing.TB
 	configs []Config
-	harness []cluster.Harness
+	seams []cluster.Seams
 	nodes   []*Node
 }
 
 // group forms a group of n members. edit may change a member's configuration
-// and harness before it starts; nil changes nothing.
-func group(t testing.TB, n int, edit func(i int, c *Config, h *cluster.Harness)) *testGroup {
+// and seams before it starts; nil changes nothing.
+func group(t testing.TB, n int, edit func(i int, c *Config, h *cluster.Seams)) *testGroup {
 	t.Helper()
-	g := &testGroup{t: t, configs: make([]Config, n), harness: make([]cluster.Harness, n), nodes: make([]*Node, n)}
+	g := &testGroup{t: t, configs: make([]Config, n), seams: make([]cluster.Seams, n), nodes: make([]*Node, n)}
 	var join []string
 	listeners := make([]net.Listener, n)
 	for i := range n {
@@ -64,7 +64,7 @@ func group(t testing.TB, n int, edit func(i int, c *Config, h *cluster.Harness))
 			c.Join = nil
 		}
 		if edit != nil {
-			edit(i, c, &g.harness[i])
+			edit(i, c, &g.seams[i])
 		}
 	}
 	t.Cleanup(func() { g.closeAll() })
@@ -100,7 +100,7 @@ func (g *testGroup) start(i int) {
 	defer cancel()
 	c := g.configs[i]
 	g.configs[i].Listener = nil // used up; from now on Bind is listened on
-	node, err := open(ctx, &c, g.harness[i])
+	node, err := Open(cluster.WithSeams(ctx, g.seams[i]), &c)
 	if err != nil {
 		g.t.Errorf("member %d: %v", i, err)
 		return
@@ -158,7 +158,7 @@ func (g *testGroup) agreed() (leader int, ok bool) {
 
 // crashable gives each member a disk that loses what was not synced when its
 // power is cut.
-func crashable(_ int, c *Config, h *cluster.Harness) {
+func crashable(_ int, c *Config, h *cluster.Seams) {
 	c.Dir = "data"
 	h.FS = newMainsFS(vfs.NewCrashableMem())
 }

@@ -167,7 +167,7 @@ func TestLockDelayEnds(t *testing.T) {
 // change of leader, on a member that was sent a snapshot, and after the power of
 // all was cut.
 func TestInvalidationSurvives(t *testing.T) {
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		shortLog(i, c, h)
 		c.SessionTTL = time.Minute
 	})
@@ -219,7 +219,7 @@ func TestInvalidationSurvives(t *testing.T) {
 // ended. It finds all of it in the state.
 func TestSnapshotSkipsOutcomesOfAllKinds(t *testing.T) {
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		shortLog(i, c, h)
 		c.SessionTTL = time.Minute
 		c.Dial = wires[i].dial

@@ -189,7 +189,7 @@ func TestKeyCompare(t *testing.T) {
 func TestKeyCounter(t *testing.T) {
 	const each = 25
 	var lost sync.Map
-	g := group(t, 3, func(_ int, _ *Config, h *cluster.Harness) {
+	g := group(t, 3, func(_ int, _ *Config, h *cluster.Seams) {
 		h.DropOutcome = func(ticket wire.Ticket) bool {
 			_, before := lost.LoadOrStore(ticket, true)
 			return !before && ticket.Seq%5 == 0

@@ -14,7 +14,7 @@ import (
 // is: what goes with a member goes because it leaves.
 func leaving(t *testing.T, members int) *testGroup {
 	t.Helper()
-	return group(t, members, func(_ int, c *Config, _ *cluster.Harness) { c.SessionTTL = time.Minute })
+	return group(t, members, func(_ int, c *Config, _ *cluster.Seams) { c.SessionTTL = time.Minute })
 }
 
 // A member leaves for good, whether it leads or not, and the others go on by a
@@ -93,7 +93,7 @@ func TestLeaveInterrupted(t *testing.T) {
 		g.kill(x)
 		c := g.configs[x]
 		for range 2 {
-			_, err := open(within(t, 20*time.Second), &c, g.harness[x])
+			_, err := Open(cluster.WithSeams(within(t, 20*time.Second), g.seams[x]), &c)
 			wantError(t, err, ErrInvalid)
 		}
 		g.wantMembers(t, members-1)
@@ -186,7 +186,7 @@ func (g *testGroup) leave(t *testing.T, i int) {
 	wantError(t, n.Leave(t.Context()), ErrClosed)
 	wantError(t, n.Err(), ErrClosed)
 	c := g.configs[i]
-	_, err := open(within(t, 10*time.Second), &c, g.harness[i])
+	_, err := Open(cluster.WithSeams(within(t, 10*time.Second), g.seams[i]), &c)
 	wantError(t, err, ErrInvalid)
 }
 

@@ -103,8 +103,8 @@ func TestAPowerCutAfterLeaveWithAStandby(t *testing.T) {
 }
 
 // withSlowDisks gives each member a disk that can be made slow.
-func withSlowDisks(voters int, disks *[]*slowDisk) func(*Config, *cluster.Harness) {
-	return func(c *Config, h *cluster.Harness) {
+func withSlowDisks(voters int, disks *[]*slowDisk) func(*Config, *cluster.Seams) {
+	return func(c *Config, h *cluster.Seams) {
 		c.Voters = voters | 1
 		*disks = append(*disks, newSlowDisk(h.FS.(*vfs.MemFS)))
 		h.FS = (*disks)[len(*disks)-1]
@@ -163,7 +163,7 @@ func TestAPowerCutDuringLeave(t *testing.T) {
 func TestLeaveWithoutAnAnswer(t *testing.T) {
 	deaf := make([]bool, 3)
 	i := 0
-	inBubble(t, 3, func(_ *Config, h *cluster.Harness) {
+	inBubble(t, 3, func(_ *Config, h *cluster.Seams) {
 		member := i
 		i++
 		h.DropOutcome = func(wire.Ticket) bool { return deaf[member] }
@@ -214,7 +214,7 @@ func TestAllLeaveAtOnce(t *testing.T) {
 // other has heard that it is out: nobody else could tell it.
 func TestTheLastToLeaveTellsTheOther(t *testing.T) {
 	var slow atomic.Bool
-	inBubble(t, 2, func(c *Config, h *cluster.Harness) {
+	inBubble(t, 2, func(c *Config, h *cluster.Seams) {
 		oddVoters(2)(c, h)
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -236,7 +236,7 @@ func TestTheLastToLeaveTellsTheOther(t *testing.T) {
 // Standbys do not decide. Of the voters one stays, though all leave in the same
 // moment.
 func TestTheLastVoterStays(t *testing.T) {
-	inBubble(t, 5, func(c *Config, _ *cluster.Harness) { c.Voters = 3 }, func(g *bubbleGroup) {
+	inBubble(t, 5, func(c *Config, _ *cluster.Seams) { c.Voters = 3 }, func(g *bubbleGroup) {
 		g.leader(-1)
 		var voters, standbys []int
 		for i, n := range g.nodes {
@@ -288,7 +288,7 @@ func TestLeftAndStillNeeded(t *testing.T) {
 // the standbys, and do not spend their time on handing leadership to each other.
 // When the third is back it goes on alone.
 func TestThoseWhoHaveLeftGoOnUntilTheyCanGo(t *testing.T) {
-	inBubble(t, 4, func(c *Config, _ *cluster.Harness) { c.Voters = 3 }, func(g *bubbleGroup) {
+	inBubble(t, 4, func(c *Config, _ *cluster.Seams) { c.Voters = 3 }, func(g *bubbleGroup) {
 		g.leader(-1)
 		isVoter := func(i int) bool { return g.nodes[i].Status().Role == Voter }
 		voters := slices.DeleteFunc(allOf(4), func(i int) bool { return !isVoter(i) })
@@ -311,8 +311,8 @@ func TestThoseWhoHaveLeftGoOnUntilTheyCanGo(t *testing.T) {
 	})
 }
 
-func oddVoters(members int) func(*Config, *cluster.Harness) {
-	return func(c *Config, _ *cluster.Harness) { c.Voters = members | 1 }
+func oddVoters(members int) func(*Config, *cluster.Seams) {
+	return func(c *Config, _ *cluster.Seams) { c.Voters = members | 1 }
 }
 
 func (g *bubbleGroup) leave(i int) {
@@ -344,7 +344,7 @@ func (g *bubbleGroup) leaveAtOnce(members ...int) []error {
 func (g *bubbleGroup) open(i int, patience time.Duration) (*Node, error) {
 	c := g.configs[i]
 	c.Listener = g.net.listen(i, c.Bind)
-	return open(within(g.t, patience), &c, g.harness[i])
+	return Open(cluster.WithSeams(within(g.t, patience), g.seams[i]), &c)
 }
 
 // wantLeft wants a member's directory to be refused, as it has left.

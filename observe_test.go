@@ -85,7 +85,7 @@ func TestElectionObserved(t *testing.T) {
 // never goes back.
 func TestElectionObservedAcrossSnapshot(t *testing.T) {
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		shortLog(i, c, h)
 		c.SessionTTL = time.Minute
 		c.Dial = wires[i].dial

@@ -120,9 +120,9 @@ func (g *testGroup) cutPower(victims []int) {
 	g.t.Helper()
 	var dead []*mainsFS
 	for _, i := range victims {
-		disk := g.harness[i].FS.(*mainsFS)
+		disk := g.seams[i].FS.(*mainsFS)
 		dead = append(dead, disk)
-		g.harness[i].FS = disk.cut()
+		g.seams[i].FS = disk.cut()
 	}
 	var closing sync.WaitGroup
 	for _, i := range victims {

@@ -49,7 +49,7 @@ func (h sessionHolder) Fence() (Fence, error) { return 0, h.Err() }
 
 func benchmarkScale(b *testing.B, n int, hold func(context.Context, *Node, int) (holder, error)) {
 	for b.Loop() {
-		g := group(b, 3, func(_ int, c *Config, h *cluster.Harness) {
+		g := group(b, 3, func(_ int, c *Config, h *cluster.Seams) {
 			c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
 			h.KeepEntries = 200 // so that a snapshot is needed soon
 		})

@@ -18,7 +18,7 @@ import (
 // commands arrive twice, and leadership moves. There are never more permits out
 // than the limit or two leaders, and in the end nothing is left of anything.
 func TestSessionsComeAndGo(t *testing.T) {
-	g := group(t, 3, func(_ int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(_ int, c *Config, h *cluster.Seams) {
 		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
 		var outcomes, forwards atomic.Uint64
 		h.DropOutcome = func(wire.Ticket) bool { return outcomes.Add(1)%10 == 0 }

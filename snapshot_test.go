@@ -11,7 +11,7 @@ import (
 )
 
 // shortLog makes members fall behind the log soon.
-func shortLog(_ int, c *Config, h *cluster.Harness) { h.KeepEntries = 20 }
+func shortLog(_ int, c *Config, h *cluster.Seams) { h.KeepEntries = 20 }
 
 // A member that was away for longer than the log reaches back gets the state as
 // a snapshot, and is as good as the others then.
@@ -64,7 +64,7 @@ func (g *testGroup) awaitApplied(i int) {
 // and a session that ended meanwhile must be told as ended.
 func TestSnapshotSkipsOutcomes(t *testing.T) {
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		shortLog(i, c, h)
 		c.SessionTTL = time.Minute
 		c.Dial = wires[i].dial

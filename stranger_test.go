@@ -72,7 +72,7 @@ func (j *journal) await(t *testing.T, behind int, want string) {
 func journaled(t *testing.T, edit func(*Config)) (*testGroup, *journal) {
 	t.Helper()
 	j := newJournal()
-	g := group(t, 3, func(_ int, c *Config, _ *cluster.Harness) {
+	g := group(t, 3, func(_ int, c *Config, _ *cluster.Seams) {
 		c.Logger = j.logger()
 		if edit != nil {
 			edit(c)

@@ -168,7 +168,7 @@ func TestWatchEnds(t *testing.T) {
 // snapshot stands for.
 func TestWatchCompacted(t *testing.T) {
 	var wires [3]cable
-	g := group(t, 3, func(i int, c *Config, h *cluster.Harness) {
+	g := group(t, 3, func(i int, c *Config, h *cluster.Seams) {
 		shortLog(i, c, h)
 		c.Dial = wires[i].dial
 		c.Listener = listener{c.Listener, &wires[i]}

@@ -46,7 +46,7 @@ func (d driver) Send(m *raftpb.Message) {
 func (d driver) Forward(to uint64, s *wire.Submission) {
 	frame := &wire.Frame{Body: &wire.Frame_Submission{Submission: s}}
 	d.port.Send(to, frame)
-	if duplicate := d.cfg.Harness.DuplicateForward; duplicate != nil && duplicate() {
+	if duplicate := d.seams.DuplicateForward; duplicate != nil && duplicate() {
 		d.port.Send(to, frame)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // predecessor dies in its own time.
 type gossip struct {
 	list    *memberlist.Memberlist
-	pace    time.Duration // a factor; see Harness.Slow
+	pace    time.Duration // a factor; see Seams.Slow
 	changed chan struct{} // holds one token after a change
 
 	mu    sync.Mutex

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -56,24 +54,12 @@ type Config struct {
 	// PresenceChanged says that Presence may say something else. It runs on
 	// any goroutine, from before Start has returned on, and must not block.
 	PresenceChanged func()
-
-	Harness Harness
-}
-
-// Harness is what tests put in the place of the real thing. The zero value
-// changes nothing.
-type Harness struct {
-	FS               vfs.FS                 // instead of the operating system's
-	KeepEntries      uint64                 // kept in the log behind the applied one
-	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
-	DuplicateForward func() bool            // send forwarded commands twice
-	Memory           time.Duration          // how long the group remembers a silent process
-	Slow             int                    // gossip and signs of life on connections so many times more rarely
 }
 
 // Member is one member of a group, running in this process.
 type Member struct {
 	cfg      Config
+	seams    Seams
 	log      *slog.Logger
 	identity *identity
 	store    *storage.Store
@@ -111,6 +97,7 @@ type Member struct {
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
+		seams:   SeamsFrom(ctx),
 		log:     cfg.Logger,
 		inbound: make(chan func(*core.Core), 256),
 		done:    make(chan struct{}),
@@ -212,7 +199,7 @@ func (m *Member) fail(err error) {
 }
 
 func (m *Member) openDisk() error {
-	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.cfg.Harness.FS, Logger: m.log})
+	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log})
 	if err != nil {
 		return err
 	}
@@ -256,10 +243,10 @@ func (m *Member) coreConfig(machine Machine) core.Config {
 		ElectionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
 		Rand:          newRand(m.identity.incarnation),
 		Logger:        m.log,
-		Keep:          cmp.Or(m.cfg.Harness.KeepEntries, keepEntries),
+		Keep:          cmp.Or(m.seams.KeepEntries, keepEntries),
 		KeepBytes:     keepBytes,
 		MaxCalls:      m.cfg.MaxCalls,
-		DropOutcome:   m.cfg.Harness.DropOutcome,
+		DropOutcome:   m.seams.DropOutcome,
 	}
 }
 

@@ -36,7 +36,7 @@ func (m *Member) openPort() error {
 		ToldLeft:   m.gone,
 		Boots:      m.book.boots(),
 		BootRaised: m.book.raised,
-		Timing:     m.cfg.Harness.timing(),
+		Timing:     m.seams.timing(),
 	})
 	if err != nil {
 		return err
@@ -47,9 +47,9 @@ func (m *Member) openPort() error {
 
 // pace is how many times more rarely than in production members look after each
 // other, for tests that let days pass.
-func (h Harness) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
+func (h Seams) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
 
-func (h Harness) timing() transport.Timing {
+func (h Seams) timing() transport.Timing {
 	if h.Slow == 0 {
 		return transport.Timing{} // its defaults
 	}
@@ -58,7 +58,7 @@ func (h Harness) timing() transport.Timing {
 
 func (m *Member) openGossip() (err error) {
 	m.port.Start()
-	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.cfg.Harness.pace(), m.heard, m.lost)
+	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), m.heard, m.lost)
 	if err == nil {
 		m.routine("join", m.join)
 	}

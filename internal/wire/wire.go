@@ -37,6 +37,12 @@ func (id ID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
+// MemberID is a member's identity, as logs and errors print it.
+type MemberID uint64
+
+// String prints the ID as 16 hexadecimal digits.
+func (id MemberID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
 // Ticket names one call, so that it takes effect exactly once.
 type Ticket struct {
 	Incarnation ID

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Seams replaces parts of a member for a test. The zero value changes nothing. It
+// travels in the context that a node is opened with, so that the public
+// configuration has no door for it.
+type Seams struct {
+	FS               vfs.FS                 // instead of the operating system's
+	KeepEntries      uint64                 // kept in the log behind the applied one
+	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
+	DuplicateForward func() bool            // send forwarded commands twice
+	IncarnationTTL   time.Duration          // how long the group remembers a silent process
+	Slow             int                    // a factor for the intervals of gossip and of keep-alives
+}
+
+type seamsKey struct{}
+
+// WithSeams returns a context that carries s to Start.
+func WithSeams(ctx context.Context, s Seams) context.Context {
+	return context.WithValue(ctx, seamsKey{}, s)
+}
+
+// SeamsFrom returns what WithSeams put into ctx, or the zero value.
+func SeamsFrom(ctx context.Context) Seams {
+	s, _ := ctx.Value(seamsKey{}).(Seams)
+	return s
+}
