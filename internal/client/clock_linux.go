@@ -1,4 +1,4 @@
-package conclave
+package client
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended is how long the machine has been suspended since it was started:
-// what the clock that goes on in the meantime is ahead of the one that does not.
+// suspended is how long the machine has been suspended since it booted: the lead of
+// the clock that counts suspended time over the one that does not.
 func suspended() time.Duration {
 	return ahead(
 		func() time.Duration { return clockTime(unix.CLOCK_BOOTTIME) },
@@ -15,10 +15,10 @@ func suspended() time.Duration {
 	)
 }
 
-// ahead is by how much one clock is ahead of another, less what is noise, as they
-// can only be read one after the other. A process that was stopped in between
-// reads anew: otherwise that time would count as suspended too, a renewal as sent
-// later than it was, and a holder would believe in its lock for too long.
+// ahead is the lead of one clock over another, less noise, as they can only be read
+// one after the other. A process that was stopped in between reads again: otherwise
+// that time would count as suspended too, a renewal would count as sent later than
+// it was, and a holder would trust its lock for too long.
 func ahead(clock, of func() time.Duration) time.Duration {
 	const noise = time.Millisecond
 	for {
@@ -30,7 +30,7 @@ func ahead(clock, of func() time.Duration) time.Duration {
 	}
 }
 
-// clockTime is 0 of a clock that this kernel does not have.
+// clockTime is 0 for a clock that this kernel lacks.
 func clockTime(clock int32) time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(clock, &t) != nil {

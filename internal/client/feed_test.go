@@ -1,7 +1,6 @@
-package conclave
+package client
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -30,7 +29,7 @@ func (f *feed[T]) read(t *testing.T, after uint64) (values []T) {
 
 func (f *feed[T]) wantCompacted(t *testing.T, after uint64) {
 	t.Helper()
-	if _, _, err := f.next(after); !errors.Is(err, ErrCompacted) {
+	if _, _, err := f.next(after); !IsKind(err, Compacted) {
 		t.Fatalf("behind %d: %v", after, err)
 	}
 }

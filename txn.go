@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Op is one operation of a [KV.Txn]. The zero Op is none, and refused.
+// Op is one operation of a [KV.Txn]. The zero Op is invalid.
 type Op struct {
 	kind    wire.KeyOp_Kind
 	what    string // for people
@@ -22,16 +22,20 @@ type Op struct {
 	fence   Fence
 }
 
-// PutOption says more about what is written.
-type PutOption func(*Op)
+// PutOption configures a write.
+type PutOption interface{ applyPut(*Op) }
 
-// Flags keeps a number with the key, which means what the application wants it
-// to. Without it, a write sets 0; only PutFenced leaves it as it is.
-func Flags(flags uint64) PutOption { return func(o *Op) { o.flags = flags } }
+type putOption func(*Op)
+
+func (f putOption) applyPut(o *Op) { f(o) }
+
+// WithFlags stores a number with the key, whose meaning is the application's. A write
+// without it stores 0; only PutFenced keeps the flags.
+func WithFlags(flags uint64) PutOption { return putOption(func(o *Op) { o.flags = flags }) }
 
 func (o Op) with(opts []PutOption) Op {
 	for _, opt := range opts {
-		opt(&o)
+		opt.applyPut(&o)
 	}
 	return o
 }
@@ -46,8 +50,8 @@ func OpPutFenced(key string, value []byte, f Fence) Op {
 	return Op{kind: wire.KeyOp_PUT_FENCED, what: "put fenced", key: key, value: value, fence: f}
 }
 
-// OpCompareAndSwap is [KV.CompareAndSwap], but where the key has another modify
-// index, the whole Txn fails with ErrCompareFailed.
+// OpCompareAndSwap is [KV.CompareAndSwap]. If the key has another modify index, the
+// whole Txn fails with ErrCompareFailed.
 func OpCompareAndSwap(key string, modifyIndex uint64, value []byte, opts ...PutOption) Op {
 	return Op{kind: wire.KeyOp_SWAP, what: "compare and swap", key: key, index: modifyIndex, value: value}.with(opts)
 }
@@ -57,8 +61,8 @@ func OpDelete(key string) Op {
 	return Op{kind: wire.KeyOp_DELETE, what: "delete", key: key}
 }
 
-// OpCompareAndDelete is [KV.CompareAndDelete], but where the key has another
-// modify index, the whole Txn fails with ErrCompareFailed.
+// OpCompareAndDelete is [KV.CompareAndDelete]. If the key has another modify index, the
+// whole Txn fails with ErrCompareFailed.
 func OpCompareAndDelete(key string, modifyIndex uint64) Op {
 	return Op{kind: wire.KeyOp_DELETE_IF, what: "compare and delete", key: key, index: modifyIndex}
 }
@@ -78,53 +82,52 @@ func OpRelease(key string, value []byte, s SessionID, opts ...PutOption) Op {
 	return Op{kind: wire.KeyOp_RELEASE, what: "release", key: key, value: value, session: s}.with(opts)
 }
 
-// OpExpect changes nothing. The Txn fails with ErrCompareFailed unless the key
-// has that modify index; 0 means that there must be no such key.
+// OpExpect changes nothing. The Txn fails with ErrCompareFailed unless the key has that
+// modify index; 0 means that the key must not exist.
 func OpExpect(key string, modifyIndex uint64) Op {
 	return Op{kind: wire.KeyOp_EXPECT, what: "expect", key: key, index: modifyIndex}
 }
 
-// OpCheckSequencer changes nothing. The Txn fails with ErrCompareFailed unless
-// the sequencer is still that of the key's holder: so what else it does is done
-// by the holder or not at all.
+// OpCheckSequencer changes nothing. The Txn fails with ErrStaleSequencer unless the
+// session still holds the key by the acquisition that s names: so the other operations
+// are done by the holder or not at all.
 func OpCheckSequencer(s Sequencer) Op {
 	return Op{kind: wire.KeyOp_EXPECT_HOLDER, what: "check sequencer", key: s.Key, index: s.LockIndex, session: s.Session}
 }
 
-// Txn carries out up to 128 operations, all of them or none, at one point in
-// time; each sees what those before it did. It returns the entry of each
-// operation's key as that operation left it, and a zero Entry where it left no
-// single key. The value is the one that was written; for OpExpect and
-// OpCheckSequencer it is not told.
+// Txn executes up to 128 operations atomically, all of them or none; each sees the
+// effects of those before it. It returns the entry of each operation's key as that
+// operation left it, and a zero Entry where there is no single key. The entry's value is
+// the one that was written; for OpExpect and OpCheckSequencer it is not set.
 //
-// If an operation is refused, nothing is done, and the error says which one it
-// was and why: ErrCompareFailed, or those of the method that the operation is
-// named after. ErrInvalid: there are no operations. ErrTooLarge: there are too
-// many, or they have more than 768 KiB together. It blocks like Put.
+// If an operation is refused, none takes effect, and the error says which one was
+// refused and why: ErrCompareFailed, ErrStaleSequencer, or an error of the method that
+// the operation is named after. ErrInvalid: there are no operations. ErrTooLarge: there
+// are too many, or they have more than 768 KiB together. It blocks like Put.
 func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
 	entries, refused, err := k.write(ctx, ops)
 	if refused != nil {
-		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, err)
+		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, convert(err))
 	}
 	return entries, fault("txn", "", err)
 }
 
-// maxWrite bounds the bytes of one write, so that it fits into an entry beside others.
+// maxWrite bounds the bytes of one write, so that it fits into a log entry with others.
 const maxWrite = 768 << 10
 
-// refusedOp says that one operation of a write was the reason why nothing was done.
+// refusedOp is the operation of a write because of which nothing was done.
 type refusedOp struct{ at int }
 
-// write carries out operations, all or none.
+// write executes operations, all or none.
 func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
-	if err := k.node.usable(); err != nil {
+	if err := k.node.client.Usable(); err != nil {
 		return nil, nil, err
 	}
 	switch {
 	case len(ops) == 0:
-		return nil, nil, fmt.Errorf("%w: there are no operations", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: no operations", ErrInvalid)
 	case len(ops) > machine.MaxOps:
-		return nil, nil, fmt.Errorf("%w: %d operations of at most %d", ErrTooLarge, len(ops), machine.MaxOps)
+		return nil, nil, fmt.Errorf("%w: %d operations, the limit is %d", ErrTooLarge, len(ops), machine.MaxOps)
 	}
 	w := &wire.Write{Ops: make([]*wire.KeyOp, len(ops))}
 	for i, o := range ops {
@@ -134,14 +137,14 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 		w.Ops[i] = o.wire()
 	}
 	if size := proto.Size(w); size > maxWrite {
-		return nil, nil, fmt.Errorf("%w: %d bytes of at most %d in one write", ErrTooLarge, size, maxWrite)
+		return nil, nil, fmt.Errorf("%w: one write of %d bytes, the limit is %d", ErrTooLarge, size, maxWrite)
 	}
-	reply, err := k.node.exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
+	reply, err := k.node.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
 	if err != nil {
+		if reply != nil {
+			return nil, &refusedOp{int(reply.GetOp())}, err
+		}
 		return nil, nil, err
-	}
-	if err := keyRefusal(reply); err != nil {
-		return nil, &refusedOp{int(reply.GetOp())}, err
 	}
 	entries := make([]Entry, len(ops))
 	for i, o := range ops {
@@ -150,29 +153,21 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 	return entries, nil, nil
 }
 
-// keyRefusal is refusal for what only keys have.
-func keyRefusal(r *wire.Reply) error {
-	if holder, ok := wire.IDFrom(r.GetHolder()); ok && r.GetCode() == wire.Code_LOCKED {
-		return fmt.Errorf("%w: by session %s", ErrLocked, holder)
-	}
-	return refusal(r)
-}
-
 func (o Op) validate() error {
 	if o.kind == wire.KeyOp_UNSPECIFIED {
-		return fmt.Errorf("%w: the zero Op is no operation", ErrInvalid)
+		return fmt.Errorf("%w: the zero Op is not an operation", ErrInvalid)
 	}
 	if o.kind == wire.KeyOp_DELETE_PREFIX && o.key == "" {
-		return nil // everything
+		return nil // all keys
 	}
 	if err := validName(o.key); err != nil {
 		return err
 	}
 	if len(o.value) > machine.MaxValue {
-		return fmt.Errorf("%w: the value has %d bytes of at most %d", ErrTooLarge, len(o.value), machine.MaxValue)
+		return fmt.Errorf("%w: value of %d bytes, the limit is %d", ErrTooLarge, len(o.value), machine.MaxValue)
 	}
 	if o.kind == wire.KeyOp_PUT_FENCED && o.fence == 0 {
-		return fmt.Errorf("%w: 0 is no fence", ErrInvalid)
+		return errNoFence
 	}
 	return nil
 }
@@ -188,7 +183,7 @@ func (o Op) wire() *wire.KeyOp {
 	return op
 }
 
-// entry puts together what the key is after the operation.
+// entry is the key after the operation.
 func (o Op) entry(m *wire.KeyMeta) Entry {
 	if m.GetModifyIndex() == 0 {
 		return Entry{}

@@ -1,13 +1,13 @@
-package conclave
+package client
 
 import "time"
 
-// clock measures how long this process has been going, time in which the whole
-// machine was suspended included: the group's sessions do not stand still while
-// a laptop is closed, and on Linux Go's monotonic clock does.
+// clock measures the time since it began, including the time for which the whole
+// machine was suspended: sessions expire in the group while a laptop is closed, but
+// on Linux Go's monotonic clock stops.
 //
-// What no clock of a machine shows is that a hypervisor has stopped it and its
-// clocks together. Fences are for that.
+// No clock of a virtual machine shows that a hypervisor has stopped it together
+// with its clocks. Fences protect against that.
 type clock struct {
 	began     time.Time
 	suspended time.Duration // before began

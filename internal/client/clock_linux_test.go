@@ -1,4 +1,4 @@
-package conclave
+package client
 
 import (
 	"testing"
