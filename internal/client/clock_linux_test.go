@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A process may be stopped at any moment, also between two readings of the
-// clocks. That is no suspension of the machine: both clocks go on.
-func TestStoppedBetweenReadingClocksIsNotSuspended(t *testing.T) {
+// A process can be stopped between two readings of the clocks. The machine was not
+// suspended then: both clocks ran on.
+func TestAhead_StoppedBetweenReadings(t *testing.T) {
 	const asleep = 5 * time.Second
 	for stop := range 8 {
 		var now time.Duration

@@ -10,7 +10,7 @@ func newTestFeed(maxItems, maxBytes int) *feed[int] {
 	return &feed[int]{maxItems: maxItems, maxBytes: maxBytes, bytesOf: func(n int) int { return n }}
 }
 
-// read takes everything behind a position.
+// read returns everything after a position.
 func (f *feed[T]) read(t *testing.T, after uint64) (values []T) {
 	t.Helper()
 	for {
@@ -30,13 +30,12 @@ func (f *feed[T]) read(t *testing.T, after uint64) (values []T) {
 func (f *feed[T]) wantCompacted(t *testing.T, after uint64) {
 	t.Helper()
 	if _, _, err := f.next(after); !IsKind(err, Compacted) {
-		t.Fatalf("behind %d: %v", after, err)
+		t.Fatalf("after %d: %v", after, err)
 	}
 }
 
-// A feed keeps the last items, by number and by bytes, and says when an older
-// one is asked for.
-func TestFeedForgetsTheOldest(t *testing.T) {
+// A feed keeps the latest items, by number and by bytes.
+func TestFeed_CompactsOldest(t *testing.T) {
 	f := newTestFeed(3, 100)
 	for at := range uint64(5) {
 		f.add(10*at+10, int(at))
@@ -52,14 +51,14 @@ func TestFeedForgetsTheOldest(t *testing.T) {
 	if got := f.read(t, 50); !slices.Equal(got, []int{98}) {
 		t.Fatal(got)
 	}
-	f.wantCompacted(t, 30) // the bytes were too many
+	f.wantCompacted(t, 30) // the bytes exceed the limit
 	if f.bytes > f.maxBytes || len(f.items) != 1 {
 		t.Fatalf("%d items of %d bytes", len(f.items), f.bytes)
 	}
 }
 
-// What was in the state with which a feed begins is not in the feed.
-func TestFeedRestarts(t *testing.T) {
+// Changes that are part of the state with which a feed begins are not in the feed.
+func TestFeed_Restart(t *testing.T) {
 	f := newTestFeed(10, 100)
 	f.add(1, 1)
 	_, grown, err := f.next(1)
@@ -67,7 +66,7 @@ func TestFeedRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.restart(20)
-	<-grown // whoever waits finds out
+	<-grown
 	f.wantCompacted(t, 1)
 	f.wantCompacted(t, 19)
 	f.add(20, 2)
@@ -84,8 +83,8 @@ func TestFeedRestarts(t *testing.T) {
 	}
 }
 
-// Whoever waits for the future is woken by each change, and none is merged.
-func TestFeedWaitsForTheFuture(t *testing.T) {
+// A reader at a future position is woken by each change.
+func TestFeed_FuturePosition(t *testing.T) {
 	f := newTestFeed(10, 100)
 	for at := range uint64(3) {
 		items, grown, err := f.next(5)
@@ -101,9 +100,8 @@ func TestFeedWaitsForTheFuture(t *testing.T) {
 	}
 }
 
-// Readers at their own pace each see the same sequence, or are told that they
-// were too slow for it.
-func TestFeedReaders(t *testing.T) {
+// Readers at their own pace see the same sequence, or that it was compacted.
+func TestFeed_ConcurrentReaders(t *testing.T) {
 	const last = 20_000
 	f := newTestFeed(500, 1<<30)
 	var wg sync.WaitGroup
@@ -113,7 +111,7 @@ func TestFeedReaders(t *testing.T) {
 				items, grown, err := f.next(after)
 				switch {
 				case err != nil:
-					after = f.end() // as who reads the state anew
+					after = f.end() // as after reading the state again
 				case len(items) == 0:
 					<-grown
 				}
