@@ -8,18 +8,16 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// An entry that is sound in itself and not the one that was written shows by the
-// checksums, which run through the whole log.
-func TestAnEntryOfAnotherLogIsNoticed(t *testing.T) {
+// An entry that is valid by itself, but is not the one that was written,
+// contradicts the checksum chain of the whole log.
+func TestChecksumChain_ReplacedEntryDetected(t *testing.T) {
 	options := storage.Options{Dir: t.TempDir()}
 	store, log := openLog(t, options)
-	if err := log.Bootstrap(members(1)); err != nil {
-		t.Fatal(err)
-	}
-	mustCarryOut(t, log, Append{HardState: hardState(1, 1, 1), Entries: entries(2, 5, 1)})
-	genuine, _ := log.disk.at(3)
+	bootstrap(t, log, 1)
+	mustWrite(t, log, Append{HardState: hardState(1, 1, 1), Entries: entries(2, 5, 1)})
+	genuine, _ := log.written.at(3)
 	if err := store.Do(func(db *pebble.DB) error {
-		return db.Set(log.group.entry(3), encodeEntry(entry(3, 1, "another"), genuine.chain), pebble.Sync)
+		return db.Set(log.group.entry(3), encodeEntry(entry(3, 1, "replaced"), genuine.chain), pebble.Sync)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +30,6 @@ func TestAnEntryOfAnotherLogIsNoticed(t *testing.T) {
 	}
 	defer store.Close()
 	if _, err := Open(store, 0); !errors.Is(err, storage.ErrCorrupt) {
-		t.Fatalf("opened: %v", err)
+		t.Fatalf("Open = %v, want ErrCorrupt", err)
 	}
 }

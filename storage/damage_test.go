@@ -12,10 +12,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A table is damaged while the database is open. What is read from it then is
-// an error that Pebble marks as corruption, and the store fails with it; a
-// wrong value is never read.
-func TestATableDamagedWhileOpen(t *testing.T) {
+// A table is damaged while the database is open. Reading from it returns an
+// error that Pebble marks as corruption, and never a wrong value; the store fails
+// with that error.
+func TestDamage_TableWhileOpenFailsStore(t *testing.T) {
 	for _, damage := range []struct {
 		name string
 		do   func(content []byte)
@@ -36,7 +36,7 @@ func TestATableDamagedWhileOpen(t *testing.T) {
 			if err := s.Do(func(db *pebble.DB) error { return db.Flush() }); err != nil {
 				t.Fatal(err)
 			}
-			spoilTables(t, disk, damage.do)
+			damageTables(t, disk, damage.do)
 			err := readAll(t, s)
 			<-s.Failed()
 			for _, err := range []error{err, s.Err()} {
@@ -44,15 +44,15 @@ func TestATableDamagedWhileOpen(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			if again := s.Do(func(*pebble.DB) error { return nil }); !errors.Is(again, ErrCorrupt) {
-				t.Errorf("goes on: %v", again)
+			if err := s.Do(func(*pebble.DB) error { return nil }); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("Do after the failure: %v", err)
 			}
 		})
 	}
 }
 
-// spoilTables changes the tables where they are, under the open database.
-func spoilTables(t *testing.T, disk *vfs.MemFS, do func([]byte)) {
+// damageTables modifies the tables in place, under the open database.
+func damageTables(t *testing.T, disk *vfs.MemFS, damage func([]byte)) {
 	t.Helper()
 	names, err := disk.List("/conclave")
 	if err != nil {
@@ -71,7 +71,7 @@ func spoilTables(t *testing.T, disk *vfs.MemFS, do func([]byte)) {
 			t.Fatal(err)
 		}
 		content = bytes.Clone(content)
-		do(content)
+		damage(content)
 		if _, err := file.WriteAt(content, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -79,14 +79,14 @@ func spoilTables(t *testing.T, disk *vfs.MemFS, do func([]byte)) {
 	}
 }
 
-// readAll reads until something is wrong.
+// readAll reads all keys and returns the first error.
 func readAll(t *testing.T, s *Store) error {
 	t.Helper()
-	db, giveBack, err := s.Borrow()
+	db, unpin, err := s.Pin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer giveBack()
+	defer unpin()
 	for i := range 20 {
 		value, closer, err := db.Get([]byte(fmt.Sprint("key-", i)))
 		if err != nil {
