@@ -55,7 +55,7 @@ type Config struct {
 	TLS      *tls.Config
 	Insecure bool // allows plaintext beyond loopback
 	Handler  Handler
-	Logger   *slog.Logger // nil: silent
+	Logger   *slog.Logger // nil: discard
 
 	// Member reports whether frames and snapshots of the member are accepted;
 	// nil: those of the peers are. It must not block, and must report true for

@@ -18,8 +18,8 @@ const (
 	maxFailures     = 256              // bounds memory, and lines per minute: addresses come from outside
 )
 
-// failureLog logs failed handshakes and refusals: one line a minute for each
-// address and reason.
+// failureLog logs failed handshakes and refusals at Warn: one line a minute for
+// each address and reason. Repetitions are logged at Debug.
 type failureLog struct {
 	log *slog.Logger
 
@@ -73,11 +73,11 @@ func (l *failureLog) write(message, subject string, member uint64, err error, at
 	if member != 0 {
 		attrs = append(attrs, "member", wire.MemberID(member))
 	}
-	if !needsOperator(reason) {
-		l.log.Debug(message, attrs...)
-	} else if l.due(failure{message, subject, reason}) {
-		l.log.Warn(message, attrs...)
+	level := slog.LevelDebug
+	if needsOperator(reason) && l.due(failure{message, subject, reason}) {
+		level = slog.LevelWarn
 	}
+	l.log.Log(context.Background(), level, message, attrs...)
 }
 
 // due records a failure and reports whether it is to be logged now.

@@ -333,3 +333,13 @@ func TestSend_RefusesOversizedFrameAndUnknownPeer(t *testing.T) {
 		t.Error("Send to an unknown peer returned true")
 	}
 }
+
+// A member that the group removed while it was down learns of it from a peer.
+func TestOnRemoved_ReportedByPeer(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Removed = func(member uint64) bool { return member == 2 } })
+	removed := make(chan struct{}, 1)
+	b := start(t, identity(2), listenTCP(t), func(c *Config) { c.OnRemoved = func() { removed <- struct{}{} } })
+	b.SetPeer(1, a.addr)
+	<-removed
+	checkRefusal(t, b.PeerError(1), ReasonRemoved, "cannot add a member to an existing group")
+}
