@@ -119,7 +119,7 @@ func knock(t *testing.T, c Config, j *journal, reason string) error {
 func wantRefused(t *testing.T, err error, reason string) {
 	t.Helper()
 	wantUnavailable(t, err)
-	if !strings.Contains(err.Error(), "refused by the member") || !strings.Contains(err.Error(), reason) {
+	if !strings.Contains(err.Error(), "refused by member") || !strings.Contains(err.Error(), reason) {
 		t.Errorf("%q does not say %q", err, reason)
 	}
 }
@@ -230,7 +230,7 @@ func TestCopiedDirectory(t *testing.T) {
 	g.goesOn()
 	c := g.configs[2]
 	c.Dir, c.Bind = dir, "127.0.0.1:0"
-	wantRefused(t, knock(t, c, j, "copied data directory"), "let it join with an empty one")
+	wantRefused(t, knock(t, c, j, "copied data directory"), "on a copy of the data directory")
 	g.goesOn()
 }
 

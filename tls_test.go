@@ -84,8 +84,12 @@ func TestTLS(t *testing.T) {
 		tls    *tls.Config
 		reason string
 	}{
-		"plaintext":                  {nil, "does not look like a TLS handshake"},
-		"no certificate":             {&tls.Config{RootCAs: ours.pool}, "didn't provide a certificate"},
+		"plaintext": {nil, "does not look like a TLS handshake"},
+		"no certificate": {&tls.Config{
+			RootCAs:              ours.pool,
+			GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil },
+		}, "didn't provide a certificate"},
 		"another's certificate":      {&tls.Config{Certificates: theirs.issue(t), RootCAs: ours.pool}, "certificate signed by unknown authority"},
 		"one that does not trust us": {&tls.Config{Certificates: ours.issue(t), RootCAs: theirs.pool}, "remote error: tls:"},
 	} {

@@ -11,9 +11,8 @@ import (
 // constants are package-level variables that are never changed after they were
 // made, and are variables only because Go has no constants of their type.
 var constants = map[string]string{
-	"conclave.go: expired":             "a context that has ended",
-	"newsession.go: NoChecks":          "an empty list that is not nil",
-	"cluster/transport/frame.go: beat": "eight zero bytes, only ever copied",
+	"conclave.go: expired":    "a context that has ended",
+	"newsession.go: NoChecks": "an empty list that is not nil",
 }
 
 // makers return values that do not change.

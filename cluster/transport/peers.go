@@ -2,15 +2,14 @@ package transport
 
 import (
 	"context"
-	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// SetPeer enters a member into the address book, or changes its address. The
-// connection is dialled at once and kept up.
+// SetPeer adds a peer or changes its address. The transport dials it at once
+// and keeps the connection up.
 func (t *Transport) SetPeer(member uint64, addr string) {
 	if member == t.cfg.Identity.Member {
 		return // a member keeps no connection to itself
@@ -21,7 +20,7 @@ func (t *Transport) SetPeer(member uint64, addr string) {
 		return
 	}
 	if p := t.peers[member]; p != nil {
-		p.move(addr)
+		p.setAddr(addr)
 		return
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
@@ -36,8 +35,7 @@ func (t *Transport) SetPeer(member uint64, addr string) {
 	}
 }
 
-// RemovePeer strikes a member off the address book and closes its connections,
-// of both directions.
+// RemovePeer removes a peer and closes its connections in both directions.
 func (t *Transport) RemovePeer(member uint64) {
 	t.mu.Lock()
 	p, in := t.peers[member], t.inbound[member]
@@ -51,15 +49,16 @@ func (t *Transport) RemovePeer(member uint64) {
 	}
 }
 
-// Redial forgets the wait before the next dial of the member: there is reason
-// to think that it is back.
+// Redial ends the wait before the next dial of the member, which is likely to
+// be reachable again.
 func (t *Transport) Redial(member uint64) {
 	if p := t.peer(member); p != nil {
-		p.kick()
+		p.redial()
 	}
 }
 
-// PeerError says why no connection to the member exists; nil: one does.
+// PeerError returns why there is no connection to the member, or nil if there
+// is one.
 func (t *Transport) PeerError(member uint64) error {
 	p := t.peer(member)
 	if p == nil {
@@ -70,9 +69,9 @@ func (t *Transport) PeerError(member uint64) error {
 	return p.err
 }
 
-// Send queues a frame, which must not be changed any more. It never waits;
-// false means that the frame will not arrive: the member is not known or not
-// connected, its queue is full, or the frame is over the limit. True promises
+// Send queues a frame, which must not be modified afterwards. It never blocks.
+// It returns false if the frame will not arrive: the member is unknown or not
+// connected, its queue is full, or the frame exceeds the limit. True promises
 // nothing: a connection may break with frames queued.
 func (t *Transport) Send(to uint64, f *wire.Frame) bool {
 	p := t.peer(to)
@@ -81,7 +80,7 @@ func (t *Transport) Send(to uint64, f *wire.Frame) bool {
 	}
 	size := proto.Size(f)
 	if size > t.cfg.Limits.Frame {
-		t.log().Error("a frame over the limit was not sent", "peer", fmt.Sprintf("%x", to), "bytes", size, "limit", t.cfg.Limits.Frame)
+		t.log().Error("frame not sent: size limit exceeded", "to", wire.MemberID(to), "bytes", size, "limit", t.cfg.Limits.Frame)
 		return false
 	}
 	return p.queue.push(f, size+frameHeader)

@@ -10,20 +10,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func TestFaultsAreReportedAtOnce(t *testing.T) {
+func TestNew_ReportsEveryFault(t *testing.T) {
 	_, err := New(Config{Identity: Identity{Group: strings.Repeat("g", maxHello)}})
 	if err == nil {
-		t.Fatal("accepted")
+		t.Fatal("New succeeded")
 	}
-	for _, want := range []string{"no listener", "no handler", "no member", "no incarnation", "the limit is"} {
+	for _, want := range []string{"no listener", "no handler", "no member", "no incarnation", "exceed the limit"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not mention %q", err, want)
+			t.Errorf("%q does not contain %q", err, want)
 		}
 	}
 }
 
-// Plaintext stays on the machine unless somebody says that this is fine.
-func TestPlaintextBeyondLoopback(t *testing.T) {
+// Plaintext beyond loopback requires Insecure.
+func TestPlaintext_BeyondLoopback(t *testing.T) {
 	wildcard := func() net.Listener {
 		ln, err := net.Listen("tcp4", "0.0.0.0:0")
 		if err != nil {
@@ -33,26 +33,26 @@ func TestPlaintextBeyondLoopback(t *testing.T) {
 	}
 	ln := wildcard()
 	if _, err := New(Config{Identity: identity(1), Listener: ln, Handler: newEvents()}); !errors.Is(err, ErrPlaintext) {
-		t.Errorf("listening beyond loopback: %v", err)
+		t.Errorf("listen beyond loopback: %v", err)
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener was handed over but not closed: %v", err)
+		t.Errorf("New did not close the listener: %v", err)
 	}
 
 	a := start(t, identity(1), listenTCP(t), nil)
-	// 192.0.2.1 is for documentation: were it dialled, this would take seconds.
+	// 192.0.2.1 is reserved for documentation: a dial would take seconds.
 	if _, err := a.connect(t.Context(), "192.0.2.1:7000", wire.Kind_FORM, 0); !errors.Is(err, ErrPlaintext) {
-		t.Errorf("dialling beyond loopback: %v", err)
+		t.Errorf("dial beyond loopback: %v", err)
 	}
 
 	b := start(t, identity(2), wildcard(), func(c *Config) { c.Insecure = true })
 	if !b.permitted(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}) {
-		t.Error("Insecure does not permit it")
+		t.Error("not permitted with Insecure")
 	}
 }
 
-// A connection from beyond is closed before a byte of it is read.
-func TestPlaintextFromBeyondLoopback(t *testing.T) {
+// An inbound connection from beyond loopback is closed before it is read.
+func TestPlaintext_InboundFromBeyondLoopback(t *testing.T) {
 	n := newMemNet()
 	ln := &foreignListener{memListener: n.listen("a")}
 	start(t, identity(1), ln, nil)
@@ -62,7 +62,7 @@ func TestPlaintextFromBeyondLoopback(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Read(make([]byte, 1)); err == nil {
-		t.Error("not closed")
+		t.Error("the connection stayed open")
 	}
 }
 

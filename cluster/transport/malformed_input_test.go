@@ -14,8 +14,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// junk is what may arrive on the port before a proper hello.
-func junk() map[string][]byte {
+// malformedHellos are bytes that may arrive on the port instead of a hello.
+func malformedHellos() map[string][]byte {
 	noise := make([]byte, 64<<10)
 	_, _ = rand.Read(noise)
 	huge := binary.BigEndian.AppendUint32([]byte(magic), 1<<30)
@@ -24,25 +24,25 @@ func junk() map[string][]byte {
 	badSum[len(badSum)-1] ^= 1
 	return map[string][]byte{
 		"HTTP":             []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-		"a TLS hello":      append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252}, noise[:507]...),
+		"TLS client hello": append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252}, noise[:507]...),
 		"noise":            noise,
-		"a huge hello":     huge,
-		"a damaged hello":  badSum,
-		"a hello of trash": appendFrame([]byte(magic), noise[:1000]),
+		"oversized hello":  huge,
+		"damaged hello":    badSum,
+		"hello of noise":   appendFrame([]byte(magic), noise[:1000]),
 	}
 }
 
-// Whatever comes, the connection is closed, at once and not by the deadline.
-func TestJunkIsCutOff(t *testing.T) {
+// The connection is closed at once, not at the deadline.
+func TestAccept_MalformedHelloClosesConnection(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Timing.Hello = time.Hour })
-	for name, in := range junk() {
+	for name, in := range malformedHellos() {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", a.addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_, _ = c.Write(in) // may already meet a closed connection
+			_, _ = c.Write(in) // the connection may be closed already
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
@@ -50,20 +50,19 @@ func TestJunkIsCutOff(t *testing.T) {
 	}
 }
 
-// What is wrong behind the hello ends the connection as well.
-func TestJunkBehindTheHello(t *testing.T) {
+func TestAccept_MalformedFrameClosesConnection(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	a.SetPeer(2, "127.0.0.1:1")
 	badSum := appendFrame(nil, []byte("x"))
 	badSum[5] ^= 1
 	for name, in := range map[string][]byte{
-		"oversized":       {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0},
-		"damaged":         badSum,
-		"not protobuf":    appendFrame(nil, []byte{0xff, 0xff, 0xff}),
-		"an unknown kind": appendFrame(nil, []byte{0x7a, 0x01, 0x00}), // field 15
+		"oversized":    {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0},
+		"damaged":      badSum,
+		"not protobuf": appendFrame(nil, []byte{0xff, 0xff, 0xff}),
+		"unknown kind": appendFrame(nil, []byte{0x7a, 0x01, 0x00}), // field 15
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, h := shake(t, a.addr, memberTwo())
+			c, h := greetAs(t, a.addr, memberTwo())
 			defer c.Close()
 			if h.refusal != "" {
 				t.Fatal(h.refusal)
@@ -77,15 +76,14 @@ func TestJunkBehindTheHello(t *testing.T) {
 	}
 }
 
-// Connections that say nothing, or too slowly, end with the deadline; while
-// they last, those over the limit are closed at once and members that are
-// connected are not disturbed.
-func TestHalfOpenConnections(t *testing.T) {
+// Connections without a timely hello end at the deadline. Meanwhile those beyond
+// the limit are closed at once, and connected members are unaffected.
+func TestAccept_HalfOpenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := start(t, identity(1), n.listen("a"), func(c *Config) { c.Dial = n.dial; c.Limits.Handshakes = 10 })
 		b := inMemory(t, n, identity(2), "b")
-		introduceAll(t, a, b)
+		connectAll(t, a, b)
 		before := a.goroutines.count()
 		began := time.Now()
 		ended := make(chan time.Duration)
@@ -96,7 +94,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			}
 			defer c.Close()
 			go func() {
-				for k := range 100 { // drop by drop
+				for k := range 100 { // byte by byte
 					time.Sleep(200 * time.Millisecond)
 					if _, err := c.Write([]byte(magic)[k%len(magic) : k%len(magic)+1]); err != nil || i%2 == 0 && k == 3 {
 						break
@@ -111,7 +109,7 @@ func TestHalfOpenConnections(t *testing.T) {
 			t.Errorf("%d handshakes at once, want 10", got)
 		}
 		if !b.Send(1, raftFrame("through")) {
-			t.Error("not sent")
+			t.Error("Send returned false")
 		}
 		a.events.await(t, "frame 2 through")
 		for range 30 {
@@ -121,18 +119,18 @@ func TestHalfOpenConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := a.goroutines.count() - before; got != 0 {
-			t.Errorf("%d goroutines are left", got)
+			t.Errorf("%d goroutines are running", got)
 		}
 	})
 }
 
-// A thousand bad connections leave neither memory nor goroutines behind.
-func TestJunkLeavesNothingBehind(t *testing.T) {
+// A thousand malformed connections leak neither memory nor goroutines.
+func TestAccept_MalformedInputLeaksNothing(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
-	pieces := junk()
+	inputs := malformedHellos()
 	round := func(n int) {
 		for range n {
-			for _, in := range pieces {
+			for _, in := range inputs {
 				c, err := net.Dial("tcp", a.addr)
 				if err != nil {
 					t.Fatal(err)
@@ -142,9 +140,9 @@ func TestJunkLeavesNothingBehind(t *testing.T) {
 				c.Close()
 			}
 			o := memberTwo()
-			o.kind = wire.Kind_FORM // refused by its missing group, under ever new names
+			o.kind = wire.Kind_FORM // refused for its group, with another name each time
 			o.id.Group = rand.Text()
-			c, _ := shake(t, a.addr, o)
+			c, _ := greetAs(t, a.addr, o)
 			c.Close()
 		}
 	}
@@ -152,7 +150,7 @@ func TestJunkLeavesNothingBehind(t *testing.T) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.conns) > 0 || a.goroutines.count() != 1 {
-			return errors.New("connections are left")
+			return errors.New("connections are open")
 		}
 		return nil
 	}
@@ -173,13 +171,13 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// Connections of one kind from one member are bounded, and closing one makes
-// room.
-func TestConnectionsPerMember(t *testing.T) {
+// Connections of one kind from one member are bounded; closing one releases its
+// place.
+func TestAccept_ConnectionsPerMember(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.PerMember = 3; c.Limits.Connections = 5 })
 	open := func(member uint64) (net.Conn, string) {
 		o := opening{id: identity(member), kind: wire.Kind_GOSSIP_PACKETS}
-		c, h := shake(t, a.addr, o)
+		c, h := greetAs(t, a.addr, o)
 		t.Cleanup(func() { c.Close() })
 		return c, h.refusal
 	}
@@ -192,14 +190,14 @@ func TestConnectionsPerMember(t *testing.T) {
 		first = c
 	}
 	_, refusal := open(2)
-	checkRefusal(t, parseRefusal(a.addr, refusal), ReasonBusy, "GOSSIP_PACKETS")
+	checkRefusal(t, parseRefusal(1, a.addr, refusal), ReasonBusy, "GOSSIP_PACKETS")
 	for range 2 {
 		if _, refusal := open(3); refusal != "" {
 			t.Fatal(refusal)
 		}
 	}
-	_, refusal = open(4) // the limit on all of them
-	checkRefusal(t, parseRefusal(a.addr, refusal), ReasonBusy, "member 4")
+	_, refusal = open(4) // the limit on the total
+	checkRefusal(t, parseRefusal(1, a.addr, refusal), ReasonBusy, "member 0000000000000004")
 	first.Close()
 	await(t, func() error {
 		if _, refusal := open(2); refusal != "" {

@@ -14,25 +14,25 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// wireTap is a connection from which bytes come, and nothing else.
-type wireTap struct {
-	net.Conn // nil: nothing else is asked of it
+// readOnlyConn is a connection that can only be read.
+type readOnlyConn struct {
+	net.Conn // nil: its other methods are not called
 	io.Reader
 }
 
-func (w wireTap) Read(b []byte) (int, error)    { return w.Reader.Read(b) }
-func (wireTap) SetReadDeadline(time.Time) error { return nil }
-func (wireTap) Close() error                    { return nil }
+func (c readOnlyConn) Read(b []byte) (int, error)    { return c.Reader.Read(b) }
+func (readOnlyConn) SetReadDeadline(time.Time) error { return nil }
+func (readOnlyConn) Close() error                    { return nil }
 
-// snapshotTaker reads a snapshot as a member does.
-type snapshotTaker struct {
-	Handler // nil: nothing else is asked of it
+// snapshotHandler reads a snapshot as a member does.
+type snapshotHandler struct {
+	Handler // nil: its other methods are not called
 	pairs   []*wire.Pair
 	header  *wire.SnapshotHeader
 	end     error
 }
 
-func (s *snapshotTaker) Snapshot(_ uint64, r *SnapshotReader) error {
+func (s *snapshotHandler) Snapshot(_ uint64, r *SnapshotReader) error {
 	s.header = r.Header()
 	s.end = collect(&s.pairs)(0, r)
 	return s.end
@@ -40,10 +40,10 @@ func (s *snapshotTaker) Snapshot(_ uint64, r *SnapshotReader) error {
 
 const fuzzChunk = 4 << 10
 
-// FuzzSnapshot feeds its input as what comes behind the hello, as it is and cut
-// into the bodies of sound frames at the marks of two length bytes. Whatever it
-// is, it is taken for whole only with a header that this version knows, a last
-// chunk, and as many pairs as that says; and then all pairs are there.
+// FuzzSnapshot uses its input as the bytes that follow the hello: as they are,
+// and as bodies of valid frames, each after two length bytes. A snapshot is
+// complete exactly if it has a supported header, a last chunk, and as many pairs
+// as that chunk states; then every pair arrives.
 func FuzzSnapshot(f *testing.F) {
 	chunk := func(total uint64, last bool, pairs ...*wire.Pair) proto.Message {
 		return &wire.SnapshotChunk{Pairs: pairs, Last: last, PairsTotal: total}
@@ -69,12 +69,12 @@ func FuzzSnapshot(f *testing.F) {
 		f.Add(bodies)
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		takeSnapshot(t, in)
-		takeSnapshot(t, framed(in))
+		checkSnapshot(t, in)
+		checkSnapshot(t, framed(in))
 	})
 }
 
-// framed makes frames of the input.
+// framed turns the input into frames.
 func framed(in []byte) (out []byte) {
 	for len(in) > 2 {
 		n := min(int(in[0])<<8|int(in[1]), len(in)-2)
@@ -84,35 +84,35 @@ func framed(in []byte) (out []byte) {
 	return out
 }
 
-func takeSnapshot(t *testing.T, in []byte) {
+func checkSnapshot(t *testing.T, in []byte) {
 	t.Helper()
-	taker := &snapshotTaker{}
-	tr := &Transport{cfg: Config{Handler: taker, Logger: slog.New(slog.DiscardHandler)}}
-	raw := wireTap{Reader: bytes.NewReader(in)}
+	handler := &snapshotHandler{}
+	tr := &Transport{cfg: Config{Handler: handler, Logger: slog.New(slog.DiscardHandler)}}
+	raw := readOnlyConn{Reader: bytes.NewReader(in)}
 	r := &SnapshotReader{s: newStream(&conn{Conn: raw, raw: raw, done: make(chan struct{})}, Timing{}, fuzzChunk)}
 	err := tr.install(r, 2)
-	want, whole := plainly(in)
-	if (err == nil) != whole {
-		t.Fatalf("%v, and it is whole: %v", err, whole)
+	want, complete := readPlainly(in)
+	if (err == nil) != complete {
+		t.Fatalf("got error %v, complete: %v", err, complete)
 	}
-	if _, again := r.Next(); r.header != nil && (again == nil || errors.Is(again, io.EOF) != whole) {
-		t.Fatalf("first %v, and then %v", err, again)
+	if _, again := r.Next(); r.header != nil && (again == nil || errors.Is(again, io.EOF) != complete) {
+		t.Fatalf("first error %v, then %v", err, again)
 	}
-	if !whole {
+	if !complete {
 		return
 	}
-	if len(taker.pairs) != len(want) || taker.header.GetVersion() > wire.SnapshotVersion {
-		t.Fatalf("%d pairs of %d, header %v", len(taker.pairs), len(want), taker.header)
+	if len(handler.pairs) != len(want) || handler.header.GetVersion() > wire.SnapshotVersion {
+		t.Fatalf("%d pairs of %d, header %v", len(handler.pairs), len(want), handler.header)
 	}
 	for i, p := range want {
-		if !proto.Equal(p, taker.pairs[i]) {
-			t.Fatalf("pair %d is %v, want %v", i, taker.pairs[i], p)
+		if !proto.Equal(p, handler.pairs[i]) {
+			t.Fatalf("pair %d is %v, want %v", i, handler.pairs[i], p)
 		}
 	}
 }
 
-// plainly reads a snapshot without regard for memory or time.
-func plainly(in []byte) (pairs []*wire.Pair, whole bool) {
+// readPlainly is the model: it reads a snapshot with neither bounds nor timeouts.
+func readPlainly(in []byte) (pairs []*wire.Pair, complete bool) {
 	r := bytes.NewReader(in)
 	next := func(m proto.Message) bool {
 		for {
