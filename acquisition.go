@@ -36,9 +36,9 @@ type acquisition struct {
 	result  chan acquired // takes one
 	unsent  chan bool     // answers a cancellation
 
-	mu    sync.Mutex
-	phase phase  // guarded by mu
-	seq   uint64 // guarded by mu; of the ticket, from queued on
+	mu     sync.Mutex
+	phase  phase       // guarded by mu
+	ticket wire.Ticket // guarded by mu; from queued on
 }
 
 type acquired struct {
@@ -119,13 +119,13 @@ func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	switch a.phase {
 	case sent, queued:
 		if more {
-			a.phase, a.seq = queued, t.Seq
+			a.phase, a.ticket = queued, t
 			return
 		}
 		a.decide(r)
 	case left:
 		if more {
-			a.phase, a.seq = withdrawn, t.Seq
+			a.phase, a.ticket = withdrawn, t
 			a.withdraw()
 		} else if refusal(r) == nil {
 			a.giveBack(Fence(r.GetFence()))
@@ -164,9 +164,8 @@ func (a *acquisition) giveBackGranted() {
 // withdraw takes the place in the queue back, or the grant if it comes first.
 // It is pursued until that is certain, or the session has ended.
 func (a *acquisition) withdraw() {
-	space, name, handle := a.target.place()
 	a.session.node.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Name: name, Session: a.session.id[:], Handle: handle, Seq: a.seq, Space: space,
+		Incarnation: a.ticket.Incarnation[:], Seq: a.ticket.Seq,
 	}}}, forget)
 }
 
@@ -192,20 +191,10 @@ func (a *acquisition) Fail(err error) {
 // Recheck finds out whether the grant was among what a snapshot stands for.
 func (a *acquisition) Recheck(state cluster.Machine, t wire.Ticket) *wire.Reply {
 	space, name, _ := a.target.place()
-	found := state.(*machine.Machine).Acquisition(space, name, t)
-	switch {
-	case found.Waiting:
-		return nil
-	case found.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
+	if space != wire.Space_SEMAPHORE {
+		name = ""
 	}
-	m := state.(*machine.Machine)
-	if v, ok := m.Session(a.session.id); ok && v.Incarnation == t.Incarnation && space == wire.Space_SEMAPHORE {
-		// Nothing else sends a waiter of a live session away.
-		resized, _ := m.Semaphore(name)
-		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: resized.Limit}
-	}
-	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
+	return state.(*machine.Machine).Recheck(t, a.session.id, name)
 }
 
 var _ cluster.Call = (*acquisition)(nil)

@@ -69,7 +69,7 @@ func attachFault(r *wire.Reply) error {
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED:
 		return ErrSessionNotFound
-	case wire.Code_LOCKED:
+	case wire.Code_SESSION_BOUND:
 		return fmt.Errorf("%w: the session belongs to a process that lives", ErrLocked)
 	}
 	return refusal(r)

@@ -153,7 +153,7 @@ func (n *Node) register(ctx context.Context) error {
 		reply, err = n.exec(ctx, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
 	}
 	switch {
-	case err == nil && reply.GetCode() == wire.Code_LEFT:
+	case err == nil && reply.GetCode() == wire.Code_REMOVED:
 		// This member has left, and not heard yet that it is out. Its vote may
 		// be needed for that, so it stays until then.
 		select {

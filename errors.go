@@ -120,13 +120,13 @@ func refusal(r *wire.Reply) error {
 	switch r.GetCode() {
 	case wire.Code_OK, wire.Code_QUEUED:
 		return nil
-	case wire.Code_LOCKED:
+	case wire.Code_LOCKED, wire.Code_SESSION_BOUND:
 		return ErrLocked
 	case wire.Code_LIMIT_MISMATCH:
 		return fmt.Errorf("%w: %d", ErrLimitMismatch, r.GetLimit())
 	case wire.Code_STALE_FENCE:
 		return fmt.Errorf("%w: it was written with %v", ErrStaleFence, Fence(r.GetFence()))
-	case wire.Code_COMPARE_FAILED:
+	case wire.Code_STALE_SEQUENCER, wire.Code_COMPARE_FAILED:
 		return ErrCompareFailed
 	case wire.Code_CHECK_CRITICAL:
 		return ErrCheckCritical
@@ -142,9 +142,9 @@ func refusal(r *wire.Reply) error {
 		return ErrAcquireLimitReached
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION:
 		return ErrSessionExpired
-	case wire.Code_TOO_LARGE:
+	case wire.Code_TOO_LARGE, wire.Code_BUSY:
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
-	case wire.Code_LEFT:
+	case wire.Code_REMOVED:
 		return fmt.Errorf("%w: this member has left the group for good; start with an empty directory, as a new member", ErrInvalid)
 	case wire.Code_STALE_BOOT:
 		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy, or was rolled back; "+

@@ -74,7 +74,7 @@ func (n *Node) retire(ctx context.Context) error {
 // tellLeft makes it a fact that this member has left.
 func (n *Node) tellLeft(ctx context.Context) error {
 	answered := make(chan answer, 1)
-	n.pursue(&wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: n.member.Voters()}}}, func(a answer) { answered <- a })
+	n.pursue(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: n.member.Voters()}}}, func(a answer) { answered <- a })
 	select {
 	case a := <-answered:
 		if a.err == nil && a.unregistered() {

@@ -152,7 +152,7 @@ func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 
 // keyRefusal is refusal for what only keys have.
 func keyRefusal(r *wire.Reply) error {
-	if holder, ok := wire.IDFrom(r.GetHolder()); ok && r.GetCode() == wire.Code_LOCKED {
+	if holder, ok := wire.IDFrom(r.GetHolder().GetSession()); ok && r.GetCode() == wire.Code_LOCKED {
 		return fmt.Errorf("%w: by session %s", ErrLocked, holder)
 	}
 	return refusal(r)
