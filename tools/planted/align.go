@@ -30,6 +30,9 @@ func newPattern(b *bug) *pattern {
 		}
 	}
 	p.from = max(p.from, 0)
+	if p.to > p.from+1 && p.lexemes[p.to-1].text == "," { // where the list ends here today there is none
+		p.to--
+	}
 	for i, l := range p.lexemes {
 		distance := max(p.from-i, i-p.to+1, 0)
 		p.weights = append(p.weights, l.kind.weight()/(1+float64(distance)/reach))

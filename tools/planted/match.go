@@ -50,6 +50,9 @@ func (s *source) find(b *bug) (*fit, error) {
 	f.pairs = p.pairs(best)
 	d := best.in
 	f.from, f.to = d.lexemes[best.at].start, d.lexemes[best.at+p.to-p.from-1].end
+	if strings.HasSuffix(strings.TrimSpace(withoutComments(b.old[b.from:b.to])), ",") && strings.HasPrefix(s.files[d.file][f.to:], ",") {
+		f.to++
+	}
 	return f, nil
 }
 

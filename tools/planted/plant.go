@@ -60,9 +60,6 @@ func (s *source) plant(f *fit, everywhere renames) (planted, error) {
 	}
 	text := s.files[f.in.file]
 	replacement = strings.TrimRight(withoutComments(replacement), " \t\n")
-	if strings.HasPrefix(text[f.to:], ",") { // one that is layout and has no lexeme
-		replacement = strings.TrimSuffix(replacement, ",")
-	}
 	p := planted{bug: *f.bug, changed: text[:f.from] + strings.TrimSpace(replacement) + text[f.to:]}
 	p.file = f.in.file
 	p.rewrite(text, f.in, f.from, f.to, replacement)

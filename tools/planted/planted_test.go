@@ -47,9 +47,9 @@ func TestBugs_RandomRenames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := 60
+	runs := 3
 	if testing.Short() {
-		runs = 2
+		runs = 1
 	}
 	names := tree.source.used(tree.table.bugs)
 	for seed := range uint64(runs) {
