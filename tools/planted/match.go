@@ -10,7 +10,9 @@ import (
 
 const (
 	enough = 0.55 // a place that scores less is not believed to be the one
+	faint  = 0.4  // unless it scores this, and no other place is near
 	margin = 0.02 // by which the best place must lead
+	clear  = 0.15 // by which a faint one must
 	nearby = 0.01 // added for the package that the patch names, and twice for the file
 )
 
@@ -37,13 +39,16 @@ func (s *source) find(b *bug) (*fit, error) {
 	p := newPattern(b)
 	places := s.places(p, b.file)
 	if len(places) == 0 {
-		return nil, fmt.Errorf("does not fit: the code that it replaces occurs nowhere")
+		return nil, fmt.Errorf("does not fit: the code that it replaces occurs nowhere; its context is like%s", s.list(s.resembling(p)))
 	}
-	best := places[0]
-	if best.score < enough {
+	best, second := places[0], 0.0
+	if len(places) > 1 {
+		second = places[1].score
+	}
+	if best.score < faint || best.score < enough && best.score < second+clear {
 		return nil, fmt.Errorf("does not fit: no place is like it%s", s.list(places))
 	}
-	if rival := len(places) > 1 && places[1].score > best.score-margin; rival && (!best.exact || places[1].exact) {
+	if best.score < second+margin && (!best.exact || places[1].exact) {
 		return nil, fmt.Errorf("does not fit: more than one place is like it%s", s.list(places))
 	}
 	f := &fit{bug: b, place: best, sure: p.to - p.from}
@@ -91,6 +96,25 @@ func (s *source) places(p *pattern, hint string) []place {
 	}
 	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(b.score, a.score) })
 	return places
+}
+
+// resembling returns the declarations that are most like a pattern, wherever the
+// change would be in them.
+func (s *source) resembling(p *pattern) []place {
+	var found []place
+	for _, d := range s.declarations {
+		if len(d.lexemes) == 0 || p.bound(d) < faint {
+			continue
+		}
+		g := newGrid(p.lexemes, d.lexemes, p.weights)
+		score := 0.0
+		for j := range len(d.lexemes) + 1 {
+			score = max(score, g.at(len(p.lexemes), j)/p.total)
+		}
+		found = append(found, place{in: d, score: score})
+	}
+	slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(b.score, a.score) })
+	return found
 }
 
 // hits are the places in a declaration that have what is replaced.
@@ -147,7 +171,7 @@ func directory(file string) string {
 // list prints the best places, one a line.
 func (s *source) list(places []place) string {
 	var out strings.Builder
-	for _, p := range places[:min(len(places), 4)] {
+	for _, p := range places[:min(len(places), 3)] {
 		at := p.in.lexemes[p.at].start
 		text := s.files[p.in.file]
 		line, _, _ := strings.Cut(text[at:], "\n")

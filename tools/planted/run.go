@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,7 +29,7 @@ type result struct {
 }
 
 // building is what a run may take beyond the test's budget.
-const building = 5 * time.Minute
+const building = 15 * time.Minute
 
 // ground is where bugs are planted: a copy of the repository, which does not
 // change. An overlay adds one bug.
@@ -99,7 +100,7 @@ func (g *ground) baseline(ctx context.Context, bugs []bug) (map[string]string, e
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			faults[key] = "fails without the bug too: " + telling(out)
+			faults[key] = "fails without the bug too: " + cmp.Or(telling(out), err.Error())
 			fmt.Printf("without any bug: %s %s\n%s\n", key, patterns[key], out)
 		}
 	}
@@ -164,6 +165,9 @@ func (g *ground) run(ctx context.Context, t test, pattern, overlay string, flags
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	text, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("go test, build included: %w", ctx.Err())
+	}
 	return string(text), err
 }
 
