@@ -161,3 +161,27 @@ func (b bug) format() string {
 	lines(" ", b.old[b.to:])
 	return out.String()
 }
+
+// narrow returns the bug without the tokens at both ends that old and new lines
+// have in common. There is none if nothing would be left to replace.
+func (b bug) narrow() (bug, bool) {
+	old, now := lex(b.old[b.from:b.to]), lex(b.new)
+	same := func(i, j int) bool { return old[i].text == now[j].text }
+	first := 0
+	for first < min(len(old), len(now)) && same(first, first) {
+		first++
+	}
+	last := 0 // counted from the end
+	for last < min(len(old), len(now))-first && same(len(old)-1-last, len(now)-1-last) {
+		last++
+	}
+	if first+last == 0 || first+last >= len(old) {
+		return b, false
+	}
+	b.from, b.to = b.from+old[first].start, b.from+old[len(old)-1-last].end
+	text := b.new
+	if b.new = ""; first+last < len(now) {
+		b.new = text[now[first].start:now[len(now)-1-last].end]
+	}
+	return b, true
+}

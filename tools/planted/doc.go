@@ -43,7 +43,9 @@
 // near the change count most, the same name counts more than another, and lines
 // that were added, removed or changed cost little. The file that the patch names
 // only decides between equals. A place that scores too low, or two that score
-// alike, do not fit, and the closest are printed.
+// alike, do not fit, and the closest are printed. Where the replaced lines occur
+// nowhere because something around the change was rewritten in them, the tokens
+// that change are searched alone.
 //
 // The alignment also shows what the names of the patch are called today, and the
 // replacement is rewritten so. A name that occurs in the replacement only is known
@@ -56,9 +58,10 @@
 //  1. Run -update and read the diff of bugs/. It follows renames and moves of
 //     code, and renames and moves of tests and scripts since the commit that last
 //     wrote a patch, so commit the patches before the next step. Check those it
-//     reports as moved: a copy of code that is gone may be taken for it.
+//     reports as moved or to be checked: a sibling of code that is gone may be
+//     taken for it.
 //  2. For each bug that does not fit, edit its patch: write the changed lines as
-//     the source has them today. The context may be stale, short or absent where
+//     the source has them today, in one of the declarations listed. The context may be stale, short or absent where
 //     the changed lines are unique. Run -update to complete it.
 //  3. For each test that is not found, write its name into the patch, or run -find
 //     NAME -update, which tries the tests of the package and of those that

@@ -13,6 +13,7 @@ const (
 	faint  = 0.4  // unless it scores this, and no other place is near
 	margin = 0.02 // by which the best place must lead
 	clear  = 0.15 // by which a faint one must
+	strict = 0.75 // what a place must score where the changed lines were rewritten
 	nearby = 0.01 // added for the package that the patch names, and twice for the file
 )
 
@@ -30,12 +31,28 @@ type fit struct {
 	place
 	from, to int // bytes of the file that are replaced
 	pairs    []pairing
-	sure     int // the first pairs, which are of what is replaced
+	sure     int    // the first pairs, which are of what is replaced
+	note     string // what to check by eye
 }
 
 // find returns the place of a bug; if there is none or more than one, an error
-// that lists the closest.
+// that lists the closest. Where the changed lines occur nowhere, the tokens that
+// change may still do.
 func (s *source) find(b *bug) (*fit, error) {
+	f, err := s.findExtent(b)
+	if err == nil {
+		return f, nil
+	}
+	if narrow, ok := b.narrow(); ok {
+		if f, err := s.findExtent(&narrow); err == nil && f.score >= strict {
+			f.note = "its changed lines were rewritten around the change"
+			return f, nil
+		}
+	}
+	return nil, err
+}
+
+func (s *source) findExtent(b *bug) (*fit, error) {
 	p := newPattern(b)
 	places := s.places(p, b.file)
 	if len(places) == 0 {
@@ -52,6 +69,9 @@ func (s *source) find(b *bug) (*fit, error) {
 		return nil, fmt.Errorf("does not fit: more than one place is like it%s", s.list(places))
 	}
 	f := &fit{bug: b, place: best, sure: p.to - p.from}
+	if best.score < strict {
+		f.note = fmt.Sprintf("its context has little in common with the source (%.2f)", best.score)
+	}
 	f.pairs = p.pairs(best)
 	d := best.in
 	f.from, f.to = d.lexemes[best.at].start, d.lexemes[best.at+p.to-p.from-1].end

@@ -76,6 +76,8 @@ func TestMatch_Fits(t *testing.T) {
 			"\t\tw.sync = true\n", "\t\tw.log(term)\n\t\tw.sync = true\n").Replace(voteSource), want: "if hard.Term() != term {"},
 		"changed lines only": {file: "raftlog/write.go", source: voteSource,
 			patch: "x\nat: y.go\ntest: . T\n\n-\tif hard.Term() != term || hard.Vote() != vote {\n+\tif hard.Term() != term {\n", want: "if hard.Term() != term {"},
+		"changed lines rewritten around the change": {file: "a.go", source: "package a\n\nfunc f(l *lock, limit int) bool {\n\tif !l.free() {\n\t\treturn false\n\t}\n\treturn l.holds.count() >= limit\n}\n",
+			patch: "x\nat: a.go\ntest: . T\n\n func f(l *lock, limit int) bool {\n \tif !l.free() {\n \t\treturn false\n \t}\n-\treturn l.holds >= limit\n+\treturn l.holds > limit\n }\n", want: "\treturn l.holds.count() > limit"},
 		"message reworded": {file: "a.go", source: "package a\n\nfunc f(b bool) error {\n\tif b {\n\t\treturn errors.New(\"invalid state\")\n\t}\n\treturn nil\n}\n",
 			patch: "x\nat: a.go\ntest: . T\n\n func f(b bool) error {\n \tif b {\n-\t\treturn errors.New(\"bad\")\n+\t\treturn nil\n \t}\n \treturn nil\n }\n", want: "\treturn nil"},
 		"last field of a literal": {file: "a.go", source: "package a\n\nvar x = T{\n\ta: 2,\n\tb: f,\n}\n",
@@ -111,9 +113,10 @@ func TestMatch_DoesNotFit(t *testing.T) {
 	for name, test := range map[string]struct {
 		source, patch, want string
 	}{
-		"vanished":          {strings.Replace(voteSource, " || hard.Vote() != vote", "", 1), votePatch, "occurs nowhere"},
-		"another operator":  {strings.Replace(voteSource, "hard.Vote() != vote", "hard.Vote() == vote", 1), votePatch, "occurs nowhere"},
-		"names not one-one": {strings.Replace(voteSource, "hard.Vote() != vote {", "hard.Vote() != term {", 1), votePatch, "occurs nowhere"},
+		"vanished":         {strings.Replace(voteSource, " || hard.Vote() != vote", "", 1), votePatch, "occurs nowhere"},
+		"another operator": {strings.Replace(voteSource, "hard.Vote() != vote", "hard.Vote() == vote", 1), votePatch, "occurs nowhere"},
+		"names not one-one": {strings.Replace(voteSource, "hard.Vote() != vote {", "hard.Vote() != term {", 1),
+			strings.Replace(votePatch, "+\tif hard.Term() != term {", "+\tif true {", 1), "occurs nowhere"},
 		"no context in common": {"package raftlog\n\nfunc f() {\n\tfor a.B() {\n\t\tgo b()\n\t}\n}\n",
 			"x\nat: b.go\ntest: . T\n\n func g(x []int) int {\n \ty := x[len(x)-1]\n-\tc.d()\n+\tc.e()\n \tif y > 0 {\n \t\treturn 1\n \t}\n \treturn 0\n }\n", "no place is like it"},
 		"ambiguous": {twice, strings.Replace(votePatch, "setVote", "setAnything", 1), "more than one place"},

@@ -12,6 +12,7 @@ import (
 type planted struct {
 	bug
 	changed string // the text of the file, with the bug
+	note    string // what to check by eye
 }
 
 // table is the outcome of matching every bug.
@@ -60,7 +61,7 @@ func (s *source) plant(f *fit, everywhere renames) (planted, error) {
 	}
 	text := s.files[f.in.file]
 	replacement = strings.TrimRight(withoutComments(replacement), " \t\n")
-	p := planted{bug: *f.bug, changed: text[:f.from] + strings.TrimSpace(replacement) + text[f.to:]}
+	p := planted{bug: *f.bug, note: f.note, changed: text[:f.from] + strings.TrimSpace(replacement) + text[f.to:]}
 	p.file = f.in.file
 	p.rewrite(text, f.in, f.from, f.to, replacement)
 	return p, nil

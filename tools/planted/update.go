@@ -54,7 +54,10 @@ func (t *tree) update(bugs []bug) (bool, error) {
 			fmt.Printf("%s %v\n", b.name, err)
 			all = false
 		} else {
-			today = t.table.found[b.name].bug
+			p := t.table.found[b.name]
+			if today = p.bug; p.note != "" {
+				fmt.Printf("%s: check it: %s\n", b.name, p.note)
+			}
 		}
 		if t.suite.has(t.root, b.test) != nil {
 			killer, err := h.rename(&b)
