@@ -3,6 +3,7 @@ package examples
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,7 +22,14 @@ const waitTimeout = 30 * time.Second
 
 var programs string // the folder of the compiled examples
 
+// parallelTests is the number of tests that run at a time. They wait for timeouts
+// rather than compute, so it exceeds the default, the number of processors.
+const parallelTests = "6"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", parallelTests); err != nil { // -parallel overrides it
+		panic(err)
+	}
 	status, err := build(m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
