@@ -24,7 +24,7 @@ type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // guarded by mu; by address
 	links     map[direction]fault  // guarded by mu
-	changed   chan struct{}        // guarded by mu; closed when a link has changed
+	changed   chan struct{}        // guarded by mu; closed when a link or listener has changed
 	conns     map[*conn]struct{}   // guarded by mu; the dialling ends
 }
 
@@ -125,11 +125,16 @@ func (n *Network) edit(change func(*fault), links ...direction) {
 		change(&f)
 		n.links[l] = f
 	}
-	close(n.changed)
-	n.changed = make(chan struct{})
+	n.announce()
 	for c := range n.conns {
 		n.apply(c)
 	}
+}
+
+// announce wakes those who wait for a change. n.mu is held.
+func (n *Network) announce() {
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
 // apply puts the faults of a connection's link on it. n.mu is held.
@@ -146,6 +151,23 @@ func (n *Network) Listen(member int, addr string) net.Listener {
 	l := &listener{net: n, member: member, addr: addr, backlog: make(chan net.Conn, 64), closed: make(chan struct{})}
 	n.listeners[addr] = l
 	return l
+}
+
+// AwaitClosed blocks until nothing listens on an address.
+func (n *Network) AwaitClosed(ctx context.Context, addr string) error {
+	for {
+		n.mu.Lock()
+		l, changed := n.listeners[addr], n.changed
+		n.mu.Unlock()
+		if l == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Dialer returns a function for conclave.Config.Dial of a member.
@@ -241,6 +263,7 @@ func (l *listener) Close() error {
 		if l.net.listeners[l.addr] == l {
 			delete(l.net.listeners, l.addr)
 		}
+		l.net.announce()
 		l.net.mu.Unlock()
 		close(l.closed)
 		for {

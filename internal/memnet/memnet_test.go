@@ -159,7 +159,10 @@ func TestDial_AcrossPartition(t *testing.T) {
 
 func TestDial_ListenerClosed(t *testing.T) {
 	inBubble(t, func(p *pair) {
-		p.listener.Close()
+		time.AfterFunc(time.Second, func() { p.listener.Close() })
+		if err := p.AwaitClosed(p.t.Context(), addr); err != nil {
+			p.t.Error(err)
+		}
 		if _, err := p.Dial(p.t.Context(), 0, addr); !errors.Is(err, syscall.ECONNREFUSED) {
 			p.t.Errorf("dialled a closed listener: %v", err)
 		}
