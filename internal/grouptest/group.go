@@ -222,6 +222,13 @@ func (g *Group) Kill(members ...int) {
 	closing.Wait()
 }
 
+// Disconnect breaks all connections of a member and lets it have no others until
+// Net.Rejoin. The group needs MemoryNetwork.
+func (g *Group) Disconnect(i int) {
+	g.Net.Isolate(i)
+	g.Net.Reset(i)
+}
+
 // KillAll kills all members that run.
 func (g *Group) KillAll() { g.Kill(g.All()...) }
 

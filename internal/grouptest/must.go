@@ -187,6 +187,15 @@ func MustCampaign(t testing.TB, e *conclave.Election, value string) conclave.Fen
 	return f
 }
 
+// WantLeader checks that a node leads the election.
+func WantLeader(t testing.TB, n *conclave.Node, e *conclave.Election, value string, f conclave.Fence) {
+	t.Helper()
+	l, err := e.Leader(Within(t, patience))
+	if err != nil || string(l.Value) != value || l.Fence != f || l.Node != n.Status().ID {
+		t.Fatalf("leader is %+v, %v; want %q under fence %v", l, err, value, f)
+	}
+}
+
 // MustAcquire acquires permits of a semaphore.
 func MustAcquire(t testing.TB, s *conclave.Semaphore, n int) *conclave.Permit {
 	t.Helper()

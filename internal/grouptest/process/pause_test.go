@@ -1,0 +1,121 @@
+//go:build unix
+
+package process
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A paused process cannot know that it is paused. These tests stop processes
+// with SIGSTOP and look at what they believe when they go on.
+
+func (p *process) stop() {
+	p.t.Helper()
+	p.stopped = true
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) goOn() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		p.t.Fatal(err)
+	}
+	p.stopped = false
+}
+
+// lostIts checks that a process which has just gone on knows that the lock is
+// not its own any more, from the first call on and in every way.
+func lostIts(p *process, lock string) {
+	p.t.Helper()
+	_, err := p.ask("fence", lock) // the first thing that it is asked
+	wantIs(p.t, err, ErrLockOwnershipLost)
+	p.must("lost", lock)
+	_, err = p.ask("try", lock)
+	wantIs(p.t, err, ErrLockOwnershipLost)
+	_, err = p.ask("unlock", lock)
+	wantIs(p.t, err, ErrLockOwnershipLost)
+}
+
+// The holder is stopped until the group has given the lock to somebody else.
+func TestPausedHolder(t *testing.T) {
+	for _, role := range []string{"follower", "leader"} {
+		t.Run(role, func(t *testing.T) {
+			g := processesOf(t, 3, time.Second)
+			holder := g.Leader()
+			if role == "follower" {
+				holder = (holder + 1) % 3
+			}
+			paused, other := g.members[holder], g.members[(holder+1)%3]
+			var resource Guard
+
+			old := paused.must("lock", "x")
+			paused.stop()
+			current := other.must("lock", "x") // granted when the holder's session is over
+			if current <= old {
+				t.Errorf("fence %v after %v", current, old)
+			}
+			if err := resource.Check("x", current); err != nil {
+				t.Error(err)
+			}
+			paused.goOn()
+
+			lostIts(paused, "x")
+			wantIs(t, resource.Check("x", old), ErrStaleFence)
+			if f := other.must("fence", "x"); f != current {
+				t.Errorf("the holder's fence was %v, now it is %v", current, f)
+			}
+			other.must("unlock", "x")
+			if again := paused.must("lock", "x"); again <= current {
+				t.Errorf("fence %v after %v", again, current)
+			}
+		})
+	}
+}
+
+// The leader is stopped for three TTLs and wakes believing that it leads and
+// that nobody has renewed anything. The sessions that are renewed at its
+// successor meanwhile survive both its sleep and its waking (etcd#15247).
+func TestPausedLeader(t *testing.T) {
+	const ttl = 2 * time.Second // long enough for the holder to outlast the election
+	g := processesOf(t, 3, ttl)
+	leader := g.Leader()
+	paused, holder, other := g.members[leader], g.members[(leader+1)%3], g.members[(leader+2)%3]
+	paused.must("lock", "its own")
+	kept := holder.must("lock", "kept")
+	session := sessionOf(holder)
+
+	paused.stop()
+	<-time.After(3 * ttl) // the length of the pause is what is tested
+	other.must("lock", "its own")
+	paused.goOn()
+
+	lostIts(paused, "its own")
+	for _, p := range []*process{paused, other} {
+		_, err := p.ask("try", "kept")
+		wantIs(t, err, ErrLocked)
+	}
+	if f := holder.must("fence", "kept"); f != kept {
+		t.Errorf("fence %v has become %v", kept, f)
+	}
+	if now := sessionOf(holder); now != session {
+		t.Errorf("session %v has become %v", session, now)
+	}
+	holder.must("unlock", "kept")
+	if f := paused.must("lock", "kept"); f <= kept {
+		t.Errorf("fence %v after %v", f, kept)
+	}
+}
+
+// sessionOf is the only session of a process, as the group has it.
+func sessionOf(p *process) SessionID {
+	p.t.Helper()
+	r, err := p.do(order{Do: "sessions"})
+	if err != nil || len(r.Sessions) != 1 {
+		p.t.Fatalf("sessions %v, %v", r.Sessions, err)
+	}
+	return r.Sessions[0]
+}
