@@ -46,17 +46,3 @@ func InBubble(t *testing.T, n int, test func(g *Group), opts ...Option) {
 
 // Pass lets time pass, which in a bubble is virtual.
 func Pass(d time.Duration) { <-time.After(d) }
-
-// WantBetween checks when something happened.
-func WantBetween(t testing.TB, what string, at, from, to time.Time) {
-	t.Helper()
-	if at.Before(from) || at.After(to) {
-		t.Errorf("%s at %v: %v after the earliest time, %v before the latest", what, at.Format(time.TimeOnly+".000"), at.Sub(from), to.Sub(at))
-	}
-}
-
-// WantAt checks when something happened, to the nanosecond of virtual time.
-func WantAt(t testing.TB, what string, at, want time.Time) {
-	t.Helper()
-	WantBetween(t, what, at, want, want)
-}

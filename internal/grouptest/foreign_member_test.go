@@ -92,7 +92,7 @@ func TestMembersOfOtherClusters(t *testing.T) {
 			t.Errorf("it was taken in: %v", members)
 		}
 	}
-	apart.Start()
+	apart.Start(apart.All()...)
 	apart.WantWorking()
 }
 

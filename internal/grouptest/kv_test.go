@@ -134,7 +134,7 @@ func TestKeysSurvive(t *testing.T) {
 	g.WantInstalled(away, 1)
 	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a", conclave.Stale()), put)
 	g.KillAll()
-	g.Start()
+	g.Start(g.All()...)
 	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a"), put)
 	if next := MustPut(t, g.Nodes[1].KV(), "gone", ""); next.CreateIndex <= gone.ModifyIndex {
 		t.Fatalf("index %d came after %d", next.CreateIndex, gone.ModifyIndex)

@@ -2,6 +2,7 @@ package grouptest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ func (g *Group) Member(i int) *cluster.Member {
 // Boot returns the number of a member's latest start.
 func (g *Group) Boot(i int) uint64 { return g.Member(i).Status().Boot }
 
+// ProcessName returns the name of a member's process in memberlist's messages.
+func (g *Group) ProcessName(i int) string { return fmt.Sprintf("%v.%d", g.ID(i), g.Boot(i)) }
+
 // Installed returns how many snapshots a member has installed since its start.
 func (g *Group) Installed(i int) uint64 { return g.Member(i).Status().Installed }
 
@@ -40,7 +44,11 @@ func (g *Group) WantInstalled(i int, n uint64) {
 // has expired. The process itself does not know.
 func (g *Group) Deregister(i int) error {
 	g.T.Helper()
-	return g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK)
+	err := g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
+	if errors.Is(err, cluster.ErrForgotten) {
+		return nil // already
+	}
+	return err
 }
 
 // CloseSessionAsOwner sends the graceful close of a session in the name of a

@@ -19,6 +19,9 @@ import (
 // patience is how long one call may take.
 const patience = 20 * time.Second
 
+// listPatience is how long a listing may take, in a group with slow elections too.
+const listPatience = 200 * time.Second
+
 // Within returns a context of the test's that ends after d.
 func Within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -126,7 +129,7 @@ func MustAttach(t testing.TB, n *conclave.Node, id conclave.SessionID) *conclave
 // Sessions lists the group's sessions as a node sees them.
 func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
 	t.Helper()
-	list, err := n.Sessions(Within(t, 60*time.Second))
+	list, err := n.Sessions(Within(t, listPatience))
 	Must(t, err)
 	return list
 }
@@ -134,7 +137,7 @@ func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
 // Locks lists the locks of the group as a node sees them.
 func Locks(t testing.TB, n *conclave.Node, prefix string) []conclave.LockInfo {
 	t.Helper()
-	list, err := n.Locks(Within(t, 60*time.Second), prefix)
+	list, err := n.Locks(Within(t, listPatience), prefix)
 	Must(t, err)
 	return list
 }

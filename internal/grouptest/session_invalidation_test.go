@@ -178,7 +178,7 @@ func TestInvalidationSurvives(t *testing.T) {
 	WantError(t, <-w.Err, context.Canceled)
 
 	g.KillAll()
-	g.Start()
+	g.Start(g.All()...)
 	wantHeldBack(t, g, how, 0)
 	id := kept.ID()
 	for i, n := range g.Nodes {

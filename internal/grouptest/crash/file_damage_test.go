@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 	"github.com/conclave-go/conclave/storage"
 )
 
@@ -137,7 +139,7 @@ func TestDamageToEachFile(t *testing.T) {
 						break
 					}
 					switch {
-					case err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, storage.ErrNewer) && !errors.Is(err, storage.ErrForeign):
+					case err != nil && !errors.Is(err, conclave.ErrCorrupt) && !errors.Is(err, storage.ErrNewer) && !errors.Is(err, storage.ErrForeign):
 						t.Errorf("%s, attempt %d: %v", d.how, attempt, err)
 					case err == nil:
 						t.Errorf("%s, attempt %d: started with\n%s\nwant\n%s", d.how, attempt, got, acknowledged)

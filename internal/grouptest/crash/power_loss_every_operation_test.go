@@ -14,7 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // wreck is a disk as a power cut left it, and how far the work had come.
@@ -23,7 +25,7 @@ type wreck struct {
 	at           string // the operation that the power cut came before
 	acknowledged int64  // deeds, when it happened
 	begun        int64
-	fence        Fence // the largest that was acknowledged
+	fence        conclave.Fence // the largest that was acknowledged
 }
 
 // blackout cuts the power before each operation that changes the disk, keeping
@@ -54,7 +56,7 @@ func (b *blackout) MaybeError(op errorfs.Op) error {
 		cut.UnsyncedDataPercent = b.rng.IntN(101)
 	}
 	w := wreck{at: fmt.Sprintf("%d, %d %s", len(b.wrecks), op.Kind, op.Path)}
-	w.acknowledged, w.fence = b.acknowledged.Load(), Fence(b.fence.Load()) // read first: they grow meanwhile
+	w.acknowledged, w.fence = b.acknowledged.Load(), conclave.Fence(b.fence.Load()) // read first: they grow meanwhile
 	w.disk = b.disk.CrashClone(cut)
 	w.begun = b.begun.Load()
 	b.wrecks = append(b.wrecks, w)
@@ -64,8 +66,8 @@ func (b *blackout) MaybeError(op errorfs.Op) error {
 func (b *blackout) String() string { return "blackout" }
 
 // startOn opens the member of a group of one on a disk.
-func startOn(ctx context.Context, disk vfs.FS) (*Node, error) {
-	return Open(cluster.WithSeams(ctx, cluster.Seams{FS: disk}), &Config{
+func startOn(ctx context.Context, disk vfs.FS) (*conclave.Node, error) {
+	return conclave.Open(cluster.WithSeams(ctx, cluster.Seams{FS: disk}), &conclave.Config{
 		Dir: "data", HeartbeatInterval: 10 * time.Millisecond, ElectionTimeout: 100 * time.Millisecond,
 	})
 }
@@ -73,83 +75,83 @@ func startOn(ctx context.Context, disk vfs.FS) (*Node, error) {
 // estate is what is done to a group of one, and with what.
 type estate struct {
 	t       *testing.T
-	node    *Node
-	session *Session
-	locked  *FencedLock
-	permit  *Permit
-	chair   *Election
+	node    *conclave.Node
+	session *conclave.Session
+	locked  *conclave.FencedLock
+	permit  *conclave.Permit
+	chair   *conclave.Election
 }
 
-func (e *estate) lock(name string) (Fence, error) {
+func (e *estate) lock(name string) (conclave.Fence, error) {
 	e.locked = e.session.FencedLock(name)
 	return e.locked.Lock(grouptest.Within(e.t, 20*time.Second))
 }
 
-func (e *estate) put(op ...Op) (Fence, error) {
+func (e *estate) put(op ...conclave.Op) (conclave.Fence, error) {
 	_, err := e.node.KV().Txn(grouptest.Within(e.t, 20*time.Second), op...)
 	return 0, err
 }
 
-func (e *estate) take(n int) (f Fence, err error) {
+func (e *estate) take(n int) (f conclave.Fence, err error) {
 	if e.permit, err = e.session.Semaphore("pool", 3).Acquire(grouptest.Within(e.t, 20*time.Second), n); err != nil {
 		return 0, err
 	}
 	return e.permit.Fence()
 }
 
-func (e *estate) campaign(value string) (Fence, error) {
+func (e *estate) campaign(value string) (conclave.Fence, error) {
 	e.chair = e.session.Election("chair")
 	return e.chair.Campaign(grouptest.Within(e.t, 20*time.Second), []byte(value))
 }
 
 // deed is one thing done; it yields a fence, or 0.
-type deed func(ctx context.Context, e *estate) (Fence, error)
+type deed func(ctx context.Context, e *estate) (conclave.Fence, error)
 
 // firstLife leaves something of every kind behind, and secondLife changes it,
 // in another process.
 func firstLife() []deed {
 	return []deed{
-		func(ctx context.Context, e *estate) (_ Fence, err error) {
+		func(ctx context.Context, e *estate) (_ conclave.Fence, err error) {
 			e.session, err = e.node.NewSession(ctx, grouptest.Lasting())
 			return 0, err
 		},
-		func(_ context.Context, e *estate) (Fence, error) { return e.lock("b") },
-		func(_ context.Context, e *estate) (Fence, error) { return e.take(2) },
-		func(_ context.Context, e *estate) (Fence, error) { return e.campaign("first") },
-		func(_ context.Context, e *estate) (Fence, error) {
-			return e.put(OpPut("k/1", []byte("v"), Flags(7)), OpPut("k/2", []byte(strings.Repeat("v", 40<<10))))
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.lock("b") },
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.take(2) },
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.campaign("first") },
+		func(_ context.Context, e *estate) (conclave.Fence, error) {
+			return e.put(conclave.OpPut("k/1", []byte("v"), conclave.Flags(7)), conclave.OpPut("k/2", []byte(strings.Repeat("v", 40<<10))))
 		},
-		func(_ context.Context, e *estate) (Fence, error) {
-			return e.put(OpAcquire("mine", []byte("v"), e.session.ID()), OpPutFenced("guarded", []byte("v"), 3))
+		func(_ context.Context, e *estate) (conclave.Fence, error) {
+			return e.put(conclave.OpAcquire("mine", []byte("v"), e.session.ID()), conclave.OpPutFenced("guarded", []byte("v"), 3))
 		},
-		func(_ context.Context, e *estate) (Fence, error) { return e.lock("a") },
-		func(ctx context.Context, e *estate) (Fence, error) { return 0, e.locked.Unlock(ctx) },
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.lock("a") },
+		func(ctx context.Context, e *estate) (conclave.Fence, error) { return 0, e.locked.Unlock(ctx) },
 	}
 }
 
 func secondLife() []deed {
 	return []deed{
-		func(ctx context.Context, e *estate) (_ Fence, err error) {
+		func(ctx context.Context, e *estate) (_ conclave.Fence, err error) {
 			e.session, err = e.node.AttachSession(ctx, e.session.ID())
 			return 0, err
 		},
-		func(_ context.Context, e *estate) (Fence, error) { return e.lock("b") },
-		func(_ context.Context, e *estate) (Fence, error) { return e.take(2) },
-		func(ctx context.Context, e *estate) (Fence, error) { return 0, e.permit.Release(ctx) },
-		func(ctx context.Context, e *estate) (Fence, error) {
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.lock("b") },
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.take(2) },
+		func(ctx context.Context, e *estate) (conclave.Fence, error) { return 0, e.permit.Release(ctx) },
+		func(ctx context.Context, e *estate) (conclave.Fence, error) {
 			return 0, e.session.Semaphore("pool", 3).Resize(ctx, 5)
 		},
-		func(_ context.Context, e *estate) (Fence, error) { return e.campaign("second") },
-		func(ctx context.Context, e *estate) (Fence, error) { return 0, e.chair.Proclaim(ctx, []byte("third")) },
-		func(_ context.Context, e *estate) (Fence, error) {
-			return e.put(OpDeletePrefix("k/"), OpRelease("mine", []byte("w"), e.session.ID()))
+		func(_ context.Context, e *estate) (conclave.Fence, error) { return e.campaign("second") },
+		func(ctx context.Context, e *estate) (conclave.Fence, error) { return 0, e.chair.Proclaim(ctx, []byte("third")) },
+		func(_ context.Context, e *estate) (conclave.Fence, error) {
+			return e.put(conclave.OpDeletePrefix("k/"), conclave.OpRelease("mine", []byte("w"), e.session.ID()))
 		},
-		func(ctx context.Context, e *estate) (Fence, error) { return 0, e.session.Close(ctx) },
+		func(ctx context.Context, e *estate) (conclave.Fence, error) { return 0, e.session.Close(ctx) },
 	}
 }
 
 // holdings tells all that a group has, but for what changes with time.
-func holdings(t *testing.T, n *Node) string {
+func holdings(t *testing.T, n *conclave.Node) string {
 	t.Helper()
 	ctx := grouptest.Within(t, 20*time.Second)
 	sessions, err := n.Sessions(ctx)
@@ -157,7 +159,7 @@ func holdings(t *testing.T, n *Node) string {
 	keys, keyErr := n.KV().List(ctx, "")
 	pool, poolErr := n.Semaphore("pool", 3).Info(ctx)
 	leader, leaderErr := n.Election("chair").Leader(ctx)
-	if errors.Is(leaderErr, ErrNoLeader) {
+	if errors.Is(leaderErr, conclave.ErrNoLeader) {
 		leaderErr = nil
 	}
 	if err := errors.Join(err, lockErr, keyErr, poolErr, leaderErr); err != nil {

@@ -2,13 +2,14 @@ package crash
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // The power fails, on one machine or on all at once, at random moments under
@@ -71,7 +72,7 @@ func TestHoldSurvivesPowerCutOfTheOthers(t *testing.T) {
 	other := g.Nodes[1].FencedLock("x")
 	_, err := other.TryLock(grouptest.Within(t, 20*time.Second))
 	if _, held := holder.Fence(); held == nil {
-		grouptest.WantError(t, err, ErrLocked)
+		grouptest.WantError(t, err, conclave.ErrLocked)
 		grouptest.MustUnlock(t, holder)
 	}
 	if again := grouptest.MustLock(t, other); again <= f {

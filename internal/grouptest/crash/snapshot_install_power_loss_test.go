@@ -13,7 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // Of the three in a group one is away again and again, for longer than the log
@@ -50,7 +52,7 @@ func (m *mains) MaybeError(op errorfs.Op) error {
 	if m.left--; m.left == 0 {
 		// First it cannot be heard any more: nothing that comes on the disk after
 		// the moment that the wreck shows may be acknowledged.
-		m.group.isolate(away, true)
+		m.group.Net.Isolate(away)
 		m.wreck = m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.kept, RNG: m.rng})
 		m.at = fmt.Sprintf("%d %s", op.Kind, op.Path)
 		m.gone()
@@ -93,7 +95,7 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 	}
 	for i, name := range []string{"needed by the leader", "beside the others"} {
 		ok := t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(c *Config, h *cluster.Seams) { h.KeepEntries = 8 }, func(g *grouptest.Group) {
+			inBubble(t, 3, func(c *conclave.Config, h *cluster.Seams) { h.KeepEntries = 8 }, func(g *grouptest.Group) {
 				c := newComeback(g, i == 0)
 				for n := 1 + i; c.round(n, []int{0, 100, 50}[c.cut%3]); n += step {
 				}
@@ -113,18 +115,18 @@ func TestPowerCutWhileASnapshotIsInstalled(t *testing.T) {
 // of a snapshot.
 func newComeback(g *grouptest.Group, needed bool) *comeback {
 	c := &comeback{
-		bubbleGroup: g, needed: needed, rng: rand.New(rand.NewPCG(7, 7)),
+		Group: g, needed: needed, rng: rand.New(rand.NewPCG(7, 7)),
 		disk: g.Seams[away].FS.(*vfs.MemFS), written: make(map[string]string),
 	}
 	c.lead(leads)
-	e := &estate{t: g.t, node: g.Nodes[leads]}
+	e := &estate{t: g.T, node: g.Nodes[leads]}
 	for i, do := range firstLife() {
-		if _, err := do(g.t.Context(), e); err != nil {
-			g.t.Fatalf("deed %d: %v", i, err)
+		if _, err := do(g.T.Context(), e); err != nil {
+			g.T.Fatalf("deed %d: %v", i, err)
 		}
 	}
 	for _, key := range []string{"large/1", "large/2", "large/3", "last"} {
-		grouptest.MustPut(g.t, e.node.KV(), key, strings.Repeat("v", 400<<10))
+		grouptest.MustPut(g.T, e.node.KV(), key, strings.Repeat("v", 400<<10))
 	}
 	g.Kill(away)
 	return c
@@ -132,11 +134,11 @@ func newComeback(g *grouptest.Group, needed bool) *comeback {
 
 // lead hands leadership to a member.
 func (c *comeback) lead(i int) {
-	c.t.Helper()
-	for leader := c.Leader(-1); leader != i; leader = c.Leader(-1) {
-		err := c.Nodes[leader].TransferLeadership(grouptest.Within(c.t, 5*grouptest.BubbleElection), c.Nodes[i].id)
-		if err != nil && !errors.Is(err, ErrInvalid) {
-			c.t.Fatal(err)
+	c.T.Helper()
+	for leader := c.Leader(); leader != i; leader = c.Leader() {
+		err := c.Nodes[leader].TransferLeadership(grouptest.Within(c.T, 5*grouptest.BubbleElection), c.Nodes[i].id)
+		if err != nil && !errors.Is(err, conclave.ErrInvalid) {
+			c.T.Fatal(err)
 		}
 	}
 }
@@ -145,7 +147,7 @@ func (c *comeback) lead(i int) {
 func (c *comeback) write(ctx context.Context) error {
 	c.count++
 	key, value, old := keyOf(c.count), fmt.Sprint(c.count), keyOf(c.count-10)
-	_, err := c.Nodes[leads].KV().Txn(ctx, OpPut(key, []byte(value)), OpDelete(old))
+	_, err := c.Nodes[leads].KV().Txn(ctx, conclave.OpPut(key, []byte(value)), conclave.OpDelete(old))
 	if delete(c.written, old); err == nil { // or else it may be gone, and it may be not
 		c.written[key] = value
 	}
@@ -157,43 +159,43 @@ func keyOf(n int) string { return fmt.Sprintf("key/%06d", n) }
 // round has the member come back, with a power cut before the nth operation on
 // its disk. It reports whether the cut has come.
 func (c *comeback) round(n, kept int) bool {
-	c.t.Helper()
+	c.T.Helper()
 	for range 20 { // more than twice what is kept
-		grouptest.Must(c.t, c.write(grouptest.Within(c.t, grouptest.BubbleElection)))
+		grouptest.Must(c.T, c.write(grouptest.Within(c.T, grouptest.BubbleElection)))
 	}
 	term := c.Nodes[leads].Status().Term
 	if c.needed {
-		c.isolate(follows, true)
+		c.Net.Isolate(follows)
 	}
 	wreck, at := c.startUntil(n, kept)
 	if wreck != nil {
 		c.cut++
-		c.t.Logf("cut %d, before %s, %d %% kept", n, at, kept)
+		c.T.Logf("cut %d, before %s, %d %% kept", n, at, kept)
 	}
 	switch {
 	case wreck != nil && c.needed:
 		// The leader is not to be asked what was acknowledged.
-		c.isolate(leads, true)
-		c.isolate(follows, false)
-		c.net.set(leads, follows, true)
+		c.Net.Isolate(leads)
+		c.Net.Rejoin(follows)
+		c.Net.Partition(leads, follows)
 		c.again(wreck)
-		c.Leader(leads)
+		c.LeaderWithout(leads)
 		c.wantWritten(follows)
 		c.wantWritten(away)
-		if c.t.Failed() {
-			c.t.FailNow()
+		if c.T.Failed() {
+			c.T.FailNow()
 		}
-		c.isolate(leads, false)
+		c.Net.Rejoin(leads)
 		c.lead(leads)
 	case wreck != nil:
 		for range 10 { // the others go on, and what was half installed is out of date
-			grouptest.Must(c.t, c.write(grouptest.Within(c.t, grouptest.BubbleElection)))
+			grouptest.Must(c.T, c.write(grouptest.Within(c.T, grouptest.BubbleElection)))
 		}
 		c.wantUndisturbed(term)
 		c.again(wreck)
 		c.wantUndisturbed(term)
 	case c.needed:
-		c.isolate(follows, false)
+		c.Net.Rejoin(follows)
 	default:
 		c.wantUndisturbed(term)
 	}
@@ -202,7 +204,7 @@ func (c *comeback) round(n, kept int) bool {
 	case wreck != nil && installed > 0:
 		c.before++
 	case wreck == nil && installed == 0:
-		c.t.Error("nothing was installed")
+		c.T.Error("nothing was installed")
 	}
 	c.wantSame()
 	if !c.needed {
@@ -215,19 +217,19 @@ func (c *comeback) round(n, kept int) bool {
 // startUntil starts the member and goes on writing until its power is cut, or it
 // has what the others have and takes part.
 func (c *comeback) startUntil(n, kept int) (wreck *vfs.MemFS, at string) {
-	c.t.Helper()
-	ctx, gone := context.WithCancel(c.t.Context())
+	c.T.Helper()
+	ctx, gone := context.WithCancel(c.T.Context())
 	defer gone()
 	m := &mains{group: c.bubbleGroup, kept: kept, rng: c.rng, gone: gone, left: n, disk: c.disk}
 	config, seams := c.Configs[away], c.Seams[away]
-	config.Listener, seams.FS = c.net.listen(away, config.Bind), errorfs.Wrap(c.disk, m)
+	config.Listener, seams.FS = c.Net.Listen(away, config.Bind), errorfs.Wrap(c.disk, m)
 	type opened struct {
-		node *Node
+		node *conclave.Node
 		err  error
 	}
 	opening := make(chan opened, 1)
 	go func() {
-		node, err := Open(cluster.WithSeams(ctx, seams), &config)
+		node, err := conclave.Open(cluster.WithSeams(ctx, seams), &config)
 		opening <- opened{node, err}
 	}()
 	var o opened
@@ -245,7 +247,7 @@ func (c *comeback) startUntil(n, kept int) (wreck *vfs.MemFS, at string) {
 			c.writeUntil(ctx)
 		}
 	} else if ctx.Err() == nil {
-		c.t.Fatalf("the member does not start: %v", o.err)
+		c.T.Fatalf("the member does not start: %v", o.err)
 	}
 	if wreck, at = m.found(); wreck != nil && o.err == nil {
 		c.Kill(away)
@@ -255,18 +257,18 @@ func (c *comeback) startUntil(n, kept int) (wreck *vfs.MemFS, at string) {
 
 // writeUntil writes a key, or lets it be when ctx ends.
 func (c *comeback) writeUntil(ctx context.Context) {
-	c.t.Helper()
+	c.T.Helper()
 	if err := c.write(ctx); err != nil && ctx.Err() == nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	grouptest.Pass(time.Millisecond)
 }
 
 // again starts the member on what its power cut has left.
 func (c *comeback) again(wreck *vfs.MemFS) {
-	c.t.Helper()
-	c.net.forget(away)
-	c.isolate(away, false)
+	c.T.Helper()
+	c.Net.Discard(away)
+	c.Net.Rejoin(away)
 	c.net.set(leads, away, c.needed)
 	c.disk, c.Seams[away].FS = wreck, wreck
 	c.Start(away)
@@ -274,14 +276,14 @@ func (c *comeback) again(wreck *vfs.MemFS) {
 
 // caughtUp waits until all have what the leader has now.
 func (c *comeback) caughtUp() {
-	c.t.Helper()
-	c.Leader(-1)
-	grouptest.Must(c.t, c.write(grouptest.Within(c.t, 5*grouptest.BubbleElection)))
+	c.T.Helper()
+	c.Leader()
+	grouptest.Must(c.T, c.write(grouptest.Within(c.T, 5*grouptest.BubbleElection)))
 	target := c.Nodes[leads].Status().Commit
 	for i, n := range c.Nodes {
 		for waited := 0; n.Status().Applied < target; waited++ {
 			if err := n.Err(); err != nil || waited > 600 {
-				c.t.Fatalf("member %d is at %d of %d: %v", i, n.Status().Applied, target, err)
+				c.T.Fatalf("member %d is at %d of %d: %v", i, n.Status().Applied, target, err)
 			}
 			grouptest.Pass(grouptest.BubbleHeartbeat)
 		}
@@ -290,32 +292,32 @@ func (c *comeback) caughtUp() {
 
 // wantUndisturbed checks that the leader leads on.
 func (c *comeback) wantUndisturbed(term uint64) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, i := range []int{leads, follows} {
 		if s := c.Nodes[i].Status(); s.Leader != c.Nodes[leads].id || s.Term != term {
-			c.t.Errorf("member %d follows %v in term %d, and before it was %v in term %d", i, s.Leader, s.Term, c.Nodes[leads].id, term)
+			c.T.Errorf("member %d follows %v in term %d, and before it was %v in term %d", i, s.Leader, s.Term, c.Nodes[leads].id, term)
 		}
 	}
 }
 
 // wantWritten checks that a member knows all that was acknowledged.
 func (c *comeback) wantWritten(i int) {
-	c.t.Helper()
+	c.T.Helper()
 	for key, value := range c.written {
-		e, err := c.Nodes[i].KV().Get(grouptest.Within(c.t, 5*grouptest.BubbleElection), key)
+		e, err := c.Nodes[i].KV().Get(grouptest.Within(c.T, 5*grouptest.BubbleElection), key)
 		if err != nil || string(e.Value) != value {
-			c.t.Errorf("for member %d %q is %q, %v; acknowledged was %q", i, key, e.Value, err, value)
+			c.T.Errorf("for member %d %q is %q, %v; acknowledged was %q", i, key, e.Value, err, value)
 		}
 	}
 }
 
 // wantSame checks that all have the same state.
 func (c *comeback) wantSame() {
-	c.t.Helper()
-	want := holdings(c.t, c.Nodes[leads])
+	c.T.Helper()
+	want := holdings(c.T, c.Nodes[leads])
 	for i, n := range c.Nodes {
-		if got := holdings(c.t, n); got != want {
-			c.t.Errorf("member %d has\n%s\nand the leader\n%s", i, got, want)
+		if got := holdings(c.T, n); got != want {
+			c.T.Errorf("member %d has\n%s\nand the leader\n%s", i, got, want)
 		}
 		c.wantWritten(i)
 	}
@@ -324,10 +326,10 @@ func (c *comeback) wantSame() {
 // vote takes the leader away for a moment: the others need each other's votes,
 // and what they agree on holds.
 func (c *comeback) vote() {
-	c.t.Helper()
-	c.isolate(leads, true)
-	n := c.Nodes[c.Leader(leads)]
-	grouptest.MustPut(c.t, n.KV(), "voted", fmt.Sprint(c.count))
-	c.isolate(leads, false)
+	c.T.Helper()
+	c.Net.Isolate(leads)
+	n := c.Nodes[c.LeaderWithout(leads)]
+	grouptest.MustPut(c.T, n.KV(), "voted", fmt.Sprint(c.count))
+	c.Net.Rejoin(leads)
 	c.lead(leads)
 }

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // claim is an acquire that a process has acknowledged and not been asked to
@@ -14,7 +17,7 @@ import (
 type claim struct {
 	holder *process
 	lock   string
-	fence  Fence
+	fence  conclave.Fence
 }
 
 // stands asks the holder itself: false when it knows that it lost the lock, or
@@ -28,19 +31,19 @@ func (c *claim) stands() bool {
 // resource that the locks protect.
 type witness struct {
 	t     *testing.T
-	guard Guard
+	guard conclave.Guard
 
 	mu      sync.Mutex
 	moved   *sync.Cond        // on mu; a cycle is complete
-	largest Fence             // guarded by mu; of all acknowledged ones
-	seen    map[Fence]bool    // guarded by mu
+	largest conclave.Fence             // guarded by mu; of all acknowledged ones
+	seen    map[conclave.Fence]bool    // guarded by mu
 	claims  map[string]*claim // guarded by mu; by lock
 	cycles  map[*process]int  // guarded by mu
 	refused int               // guarded by mu; late writes
 }
 
 func newWitness(t *testing.T) *witness {
-	w := &witness{t: t, seen: make(map[Fence]bool), claims: make(map[string]*claim), cycles: make(map[*process]int)}
+	w := &witness{t: t, seen: make(map[conclave.Fence]bool), claims: make(map[string]*claim), cycles: make(map[*process]int)}
 	w.moved = sync.NewCond(&w.mu)
 	return w
 }
@@ -48,7 +51,7 @@ func newWitness(t *testing.T) *witness {
 // acknowledged takes note of a grant. before is the largest fence that was
 // known when the lock was asked for: the new one has to be larger, whatever
 // lock they are of.
-func (w *witness) acknowledged(c *claim, before Fence) {
+func (w *witness) acknowledged(c *claim, before conclave.Fence) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.seen[c.fence] {
@@ -98,7 +101,7 @@ func (w *witness) write(c *claim) {
 	w.mu.Unlock()
 }
 
-func (w *witness) latest() Fence {
+func (w *witness) latest() conclave.Fence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.largest
@@ -113,7 +116,7 @@ func (w *witness) work(ctx context.Context, p *process, lock string) {
 		case errors.Is(err, errGone):
 			return
 		case err != nil: // nothing is held
-			if !errors.Is(err, ErrSessionExpired) && !errors.Is(err, ErrUnavailable) {
+			if !errors.Is(err, conclave.ErrSessionExpired) && !errors.Is(err, conclave.ErrUnavailable) {
 				w.t.Errorf("lock %q: %v", lock, err)
 				return
 			}
@@ -212,14 +215,14 @@ func (g *processGroup) stillHeld(c *claim) {
 			continue
 		}
 		f, err := p.ask("try", c.lock)
-		if !errors.Is(err, ErrLocked) && c.stands() {
+		if !errors.Is(err, conclave.ErrLocked) && c.stands() {
 			g.t.Errorf("process %d tries %q, which another one holds with fence %v: %v, %v", i, c.lock, c.fence, f, err)
 		}
 		if err == nil {
 			p.must("unlock", c.lock)
 		}
 	}
-	if _, err := c.holder.ask("unlock", c.lock); err != nil && !errors.Is(err, ErrLockOwnershipLost) {
+	if _, err := c.holder.ask("unlock", c.lock); err != nil && !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		g.t.Errorf("unlock %q: %v", c.lock, err)
 	}
 }

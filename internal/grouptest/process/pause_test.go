@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
 )
 
 // A paused process cannot know that it is paused. These tests stop processes
@@ -32,12 +34,12 @@ func (p *process) goOn() {
 func lostIts(p *process, lock string) {
 	p.t.Helper()
 	_, err := p.ask("fence", lock) // the first thing that it is asked
-	wantIs(p.t, err, ErrLockOwnershipLost)
+	wantIs(p.t, err, conclave.ErrLockOwnershipLost)
 	p.must("lost", lock)
 	_, err = p.ask("try", lock)
-	wantIs(p.t, err, ErrLockOwnershipLost)
+	wantIs(p.t, err, conclave.ErrLockOwnershipLost)
 	_, err = p.ask("unlock", lock)
-	wantIs(p.t, err, ErrLockOwnershipLost)
+	wantIs(p.t, err, conclave.ErrLockOwnershipLost)
 }
 
 // The holder is stopped until the group has given the lock to somebody else.
@@ -50,7 +52,7 @@ func TestPausedHolder(t *testing.T) {
 				holder = (holder + 1) % 3
 			}
 			paused, other := g.members[holder], g.members[(holder+1)%3]
-			var resource Guard
+			var resource conclave.Guard
 
 			old := paused.must("lock", "x")
 			paused.stop()
@@ -64,7 +66,7 @@ func TestPausedHolder(t *testing.T) {
 			paused.goOn()
 
 			lostIts(paused, "x")
-			wantIs(t, resource.Check("x", old), ErrStaleFence)
+			wantIs(t, resource.Check("x", old), conclave.ErrStaleFence)
 			if f := other.must("fence", "x"); f != current {
 				t.Errorf("the holder's fence was %v, now it is %v", current, f)
 			}
@@ -96,7 +98,7 @@ func TestPausedLeader(t *testing.T) {
 	lostIts(paused, "its own")
 	for _, p := range []*process{paused, other} {
 		_, err := p.ask("try", "kept")
-		wantIs(t, err, ErrLocked)
+		wantIs(t, err, conclave.ErrLocked)
 	}
 	if f := holder.must("fence", "kept"); f != kept {
 		t.Errorf("fence %v has become %v", kept, f)
@@ -111,7 +113,7 @@ func TestPausedLeader(t *testing.T) {
 }
 
 // sessionOf is the only session of a process, as the group has it.
-func sessionOf(p *process) SessionID {
+func sessionOf(p *process) conclave.SessionID {
 	p.t.Helper()
 	r, err := p.do(order{Do: "sessions"})
 	if err != nil || len(r.Sessions) != 1 {

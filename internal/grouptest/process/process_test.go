@@ -15,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 func init() { processes["member"] = runMember }
@@ -43,16 +46,16 @@ type memberConfig struct {
 type report struct {
 	Seq      uint64
 	Addr     string
-	Fence    Fence
-	Member   MemberID
-	Leader   MemberID
-	Sessions []SessionID
+	Fence    conclave.Fence
+	Member   conclave.MemberID
+	Leader   conclave.MemberID
+	Sessions []conclave.SessionID
 	Err      string
 	Is       []string // the errors of this package that Err wraps
 }
 
 // reported are the errors that survive the way out of the process.
-var reported = []error{ErrLocked, ErrNotHeld, ErrLockOwnershipLost, ErrSessionExpired, ErrClosed, ErrUnavailable, ErrUnknown, ErrCorrupt, ErrInvalid}
+var reported = []error{conclave.ErrLocked, conclave.ErrNotHeld, conclave.ErrLockOwnershipLost, conclave.ErrSessionExpired, conclave.ErrClosed, conclave.ErrUnavailable, conclave.ErrUnknown, conclave.ErrCorrupt, conclave.ErrInvalid}
 
 func (r report) failed(err error) report {
 	if err != nil {
@@ -82,16 +85,16 @@ func (r report) err() error {
 // served is a process from its inside.
 type served struct {
 	listener net.Listener
-	node     *Node
+	node     *conclave.Node
 
 	mu    sync.Mutex
-	locks map[string]*FencedLock // guarded by mu
+	locks map[string]*conclave.FencedLock // guarded by mu
 }
 
 // runMember is the process: it ends when its orders do, which is also when the
 // test has gone.
 func runMember() int {
-	s := &served{locks: make(map[string]*FencedLock)}
+	s := &served{locks: make(map[string]*conclave.FencedLock)}
 	var err error
 	if s.listener, err = listenAgain(os.Getenv("CONCLAVE_TEST_BIND")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -176,14 +179,14 @@ func (s *served) carryOut(o order) report {
 }
 
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
-	s.node, err = Open(ctx, &Config{
+	s.node, err = conclave.Open(ctx, &conclave.Config{
 		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL,
 		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 	})
 	return err
 }
 
-func (s *served) lock(name string) *FencedLock {
+func (s *served) lock(name string) *conclave.FencedLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locks[name] == nil {
@@ -304,13 +307,13 @@ func (p *process) do(o order) (report, error) {
 }
 
 // ask is do of something about a lock.
-func (p *process) ask(what, lock string) (Fence, error) {
+func (p *process) ask(what, lock string) (conclave.Fence, error) {
 	r, err := p.do(order{Do: what, Lock: lock})
 	return r.Fence, err
 }
 
 // must is ask where nothing may go wrong.
-func (p *process) grouptest.Must(what, lock string) Fence {
+func (p *process) must(what, lock string) conclave.Fence {
 	p.t.Helper()
 	f, err := p.ask(what, lock)
 	if err != nil {
@@ -366,8 +369,8 @@ func (g *processGroup) restart(i int) {
 func (g *processGroup) leader() int {
 	g.t.Helper()
 	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
-		votes := make(map[MemberID]int)
-		ids := make([]MemberID, len(g.members))
+		votes := make(map[conclave.MemberID]int)
+		ids := make([]conclave.MemberID, len(g.members))
 		for i, p := range g.members {
 			if p.stopped {
 				continue

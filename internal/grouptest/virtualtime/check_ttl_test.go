@@ -5,263 +5,260 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// checkScene is a group in which a member has a check with a TTL, and sessions of
-// which some depend on it.
-type checkScene struct {
+// checkScenario is a group in which a member has a check with a TTL, and sessions
+// that depend on it or do not.
+type checkScenario struct {
 	*grouptest.Group
-	owner     int
-	check     *Check
-	sent      time.Time // when the check was refreshed last
-	dependent []*stake  // what has to end with the check
-	apart     []*stake  // what must not
+	owner       int
+	check       *conclave.Check
+	sent        time.Time // when the check was refreshed last
+	dependent   []*probe  // end with the check
+	independent []*probe  // do not
 }
 
 const (
 	checkTTL   = 10 * time.Second
 	checkDelay = 4 * time.Second
-	// checkSlack is how much later than by its time a check may become critical:
-	// the leader looks at each beat, and group time runs behind by one.
-	checkSlack = 2 * grouptest.BubbleHeartbeat
+	// checkSlack is how late a check may become critical: the leader looks at each
+	// heartbeat, and group time may be one heartbeat behind.
+	checkSlack = 2 * heartbeat
 )
 
-// newCheckScene has the check's member lead the group, or not.
-func newCheckScene(g *grouptest.Group, leads bool) *checkScene {
-	s := &checkScene{bubbleGroup: g}
-	leader := g.Leader(-1)
+// newCheckScenario registers the check on the leader or on another member.
+func newCheckScenario(g *grouptest.Group, leads bool) *checkScenario {
+	s := &checkScenario{Group: g}
+	leader := g.Leader()
 	s.owner = leader
 	if !leads {
 		s.owner = g.Others(leader)[0]
 	}
-	other := slices.IndexFunc(g.Nodes, func(n *Node) bool { return n != g.Nodes[leader] && n != g.Nodes[s.owner] })
+	other := slices.IndexFunc(g.Nodes, func(n *conclave.Node) bool { return n != g.Nodes[leader] && n != g.Nodes[s.owner] })
 	if other < 0 {
 		other = s.owner
 	}
-	s.check = grouptest.MustCheck(g.t, g.Nodes[s.owner], "pulse", checkTTL)
-	grouptest.MustCheck(g.t, g.Nodes[s.owner], "steady", 0)
-	s.dependent = []*stake{
-		g.stake(s.owner, other, "on pulse", stakeTTL, checkDelay, []string{"pulse"}),
-		g.stake(s.owner, other, "on pulse too", stakeTTL, NoLockDelay, []string{"steady", "pulse"}),
-		g.stake(s.owner, other, "on pulse without ttl", NoTTL, checkDelay, []string{"pulse"}),
+	s.check = grouptest.MustCheck(g.T, g.Nodes[s.owner], "pulse", checkTTL)
+	grouptest.MustCheck(g.T, g.Nodes[s.owner], "steady", 0)
+	s.dependent = []*probe{
+		newProbe(g, s.owner, other, "on pulse", longTTL, checkDelay, []string{"pulse"}),
+		newProbe(g, s.owner, other, "on pulse too", longTTL, conclave.NoLockDelay, []string{"steady", "pulse"}),
+		newProbe(g, s.owner, other, "on pulse without ttl", conclave.NoTTL, checkDelay, []string{"pulse"}),
 	}
-	s.apart = []*stake{
-		g.stake(s.owner, other, "on steady", stakeTTL, checkDelay, []string{"steady"}),
-		g.stake(s.owner, other, "on nothing", NoTTL, checkDelay, NoChecks),
+	s.independent = []*probe{
+		newProbe(g, s.owner, other, "on steady", longTTL, checkDelay, []string{"steady"}),
+		newProbe(g, s.owner, other, "on nothing", conclave.NoTTL, checkDelay, conclave.NoChecks),
 	}
 	if other != s.owner {
-		namesake := grouptest.MustCheck(g.t, g.Nodes[other], "pulse", checkTTL) // another member's
+		namesake := grouptest.MustCheck(g.T, g.Nodes[other], "pulse", checkTTL) // another member's
 		go func() {
-			for namesake.Pass(g.t.Context()) == nil {
+			for namesake.Pass(g.T.Context()) == nil {
 				select {
 				case <-time.After(checkTTL / 4): // virtual
-				case <-g.t.Context().Done():
+				case <-g.T.Context().Done():
 				}
 			}
 		}()
-		s.apart = append(s.apart, g.stake(other, s.owner, "on a namesake", stakeTTL, checkDelay, []string{"pulse"}))
+		s.independent = append(s.independent, newProbe(g, other, s.owner, "on a namesake", longTTL, checkDelay, []string{"pulse"}))
 	}
 	s.refresh(s.check.Pass)
 	return s
 }
 
-// refresh says that all is well, or not quite. The group has heard it at once, so
-// that the check's time begins here, to the beat.
-func (s *checkScene) refresh(say func(context.Context) error) {
-	s.t.Helper()
+// refresh sets the check's state. That commits at once, so that the check's TTL
+// counts from here.
+func (s *checkScenario) refresh(set func(context.Context) error) {
+	s.T.Helper()
 	s.sent = time.Now()
-	grouptest.Must(s.t, say(grouptest.Within(s.t, 5*grouptest.BubbleElection)))
-	grouptest.WantBetween(s.t, "the acknowledgement", time.Now(), s.sent, s.sent.Add(grouptest.BubbleHeartbeat))
+	grouptest.Must(s.T, set(grouptest.Within(s.T, 5*election)))
+	wantBetween(s.T, "the acknowledgement", time.Now(), s.sent, s.sent.Add(heartbeat))
 }
 
-// A check with a TTL becomes critical when it has not been refreshed for so long,
-// to the beat; with it end exactly the sessions that depend on it, and what they
-// hold is handed on after their lock-delay.
-func TestBubbleCheck(t *testing.T) {
+// A check becomes critical when its TTL has passed since its last refresh. With it
+// end exactly the sessions that depend on it, and what they hold is granted to
+// others after their lock-delay.
+func TestCheckTTL(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		members int
 		leads   bool // the check's member
-		play    func(*checkScene)
+		run     func(*checkScenario)
 	}{
-		{"is not refreshed", 3, false, (*checkScene).silent},
-		{"is not refreshed by the leader", 3, true, (*checkScene).silent},
-		{"is not refreshed, alone", 1, true, (*checkScene).silent},
-		{"is refreshed in time", 3, false, (*checkScene).refreshed},
-		{"is refreshed in time, alone", 1, true, (*checkScene).refreshed},
-		{"is refreshed too late", 3, false, (*checkScene).late},
-		{"is registered anew", 3, false, (*checkScene).registered},
-		{"while leadership is handed over", 3, false, (*checkScene).handedOver},
-		{"while leadership is handed over by its member", 3, true, (*checkScene).handedOver},
-		{"while the leader is killed", 3, false, (*checkScene).leaderKilled},
-		{"while there is no leader", 3, false, (*checkScene).nobodyLeads},
-		{"whose process is killed", 3, false, (*checkScene).ownerKilled},
-		{"is deregistered", 3, false, (*checkScene).deregistered},
-		{"is deregistered, alone", 1, true, (*checkScene).deregistered},
-		{"is said to be critical", 3, false, (*checkScene).failed},
+		{"not refreshed", 3, false, (*checkScenario).expired},
+		{"not refreshed by the leader", 3, true, (*checkScenario).expired},
+		{"not refreshed, group of one", 1, true, (*checkScenario).expired},
+		{"refreshed in time", 3, false, (*checkScenario).refreshed},
+		{"refreshed in time, group of one", 1, true, (*checkScenario).refreshed},
+		{"refreshed too late", 3, false, (*checkScenario).late},
+		{"registered again", 3, false, (*checkScenario).registered},
+		{"leadership transferred", 3, false, (*checkScenario).leadershipTransferred},
+		{"leadership transferred by its member", 3, true, (*checkScenario).leadershipTransferred},
+		{"leader killed", 3, false, (*checkScenario).leaderKilled},
+		{"no leader for some time", 3, false, (*checkScenario).withoutLeader},
+		{"process killed", 3, false, (*checkScenario).ownerKilled},
+		{"deregistered", 3, false, (*checkScenario).deregistered},
+		{"deregistered, group of one", 1, true, (*checkScenario).deregistered},
+		{"set to critical", 3, false, (*checkScenario).failed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inBubble(t, test.members, nil, func(g *grouptest.Group) { test.play(newCheckScene(g, test.leads)) })
+			t.Parallel()
+			grouptest.InBubble(t, test.members, func(g *grouptest.Group) { test.run(newCheckScenario(g, test.leads)) })
 		})
 	}
 }
 
-// wantCritical waits for the end of what depends on the check, and checks when it
-// comes and that the check is critical then.
-func (s *checkScene) wantCritical(from, to time.Time) {
-	s.t.Helper()
+// wantCritical checks when the check becomes critical, by what depends on it.
+func (s *checkScenario) wantCritical(from, to time.Time) {
+	s.T.Helper()
 	s.wantEnd(from, to)
-	_, err := s.Nodes[s.owner].NewSession(grouptest.Within(s.t, grouptest.BubbleElection), &SessionConfig{Checks: []string{"pulse"}})
-	grouptest.WantError(s.t, err, ErrCheckCritical)
+	_, err := s.Nodes[s.owner].NewSession(grouptest.Within(s.T, election), &conclave.SessionConfig{Checks: []string{"pulse"}})
+	grouptest.WantError(s.T, err, conclave.ErrCheckCritical)
 }
 
-// wantEnd waits for the end of what depends on the check, and checks when it
-// comes, what becomes of what was held, and that nothing else ends.
-func (s *checkScene) wantEnd(from, to time.Time) {
-	s.t.Helper()
+// wantEnd checks when the dependent sessions end, that what they held is granted to
+// others, and that nothing else ends.
+func (s *checkScenario) wantEnd(from, to time.Time) {
+	s.T.Helper()
 	var ended []time.Time
 	for _, d := range s.dependent {
-		ended = append(ended, d.ended(s.Running()...))
+		ended = append(ended, d.awaitEnd(s.Running()...))
 	}
 	for i, d := range s.dependent {
-		grouptest.WantBetween(s.t, "the end of "+d.name, ended[i], from, to)
-		grouptest.WantAt(s.t, "the end of all together", ended[i], ended[0])
-		d.handedOn(ended[i])
+		wantBetween(s.T, "the end of "+d.name, ended[i], from, to)
+		wantAt(s.T, "the end of all together", ended[i], ended[0])
+		d.wantGranted(ended[i])
 		if s.Nodes[s.owner] != nil {
-			grouptest.WantError(s.t, d.session.Err(), ErrSessionExpired)
+			grouptest.WantError(s.T, d.session.Err(), conclave.ErrSessionExpired)
 		}
 	}
-	s.wantApart()
+	s.wantIndependentAlive()
 }
 
-func (s *checkScene) running() []int {
-	return slices.DeleteFunc(allOf(len(s.Nodes)), func(i int) bool { return s.Nodes[i] == nil })
-}
-
-// wantApart checks that what does not depend on the check lives.
-func (s *checkScene) wantApart() {
-	s.t.Helper()
-	for _, a := range s.apart {
-		a.wantKept(s.Running()...)
-		if err := a.session.Err(); err != nil && a.session.node.Err() == nil {
-			s.t.Errorf("the process of %q is told %v", a.name, err)
+// wantIndependentAlive checks that the independent sessions are alive, those of a
+// killed process in the group only.
+func (s *checkScenario) wantIndependentAlive() {
+	s.T.Helper()
+	for _, a := range s.independent {
+		a.wantInGroup(s.Running()...)
+		if err := a.session.Err(); err != nil && a.node.Err() == nil {
+			s.T.Errorf("the process of %q has lost it: %v", a.name, err)
 		}
 	}
 }
 
 // wantAllAlive checks that nothing has ended so far.
-func (s *checkScene) wantAllAlive() {
-	s.t.Helper()
+func (s *checkScenario) wantAllAlive() {
+	s.T.Helper()
 	for _, d := range s.dependent {
 		d.wantAlive(s.Running()...)
 	}
-	s.wantApart()
+	s.wantIndependentAlive()
 }
 
-func (s *checkScene) silent() {
+func (s *checkScenario) expired() {
 	s.wantCritical(s.sent.Add(checkTTL), s.sent.Add(checkTTL+checkSlack))
 }
 
-// Each refreshment begins the time anew, a warning like a pass, however late it
-// comes in time.
-func (s *checkScene) refreshed() {
-	for _, say := range []func(context.Context) error{s.check.Pass, s.check.Warn, s.check.Warn, s.check.Pass} {
-		grouptest.Pass(time.Until(s.sent.Add(checkTTL - 10*time.Millisecond)))
-		s.refresh(say)
+// Each refresh starts the TTL again, however late; a warning counts as a pass does.
+func (s *checkScenario) refreshed() {
+	for _, set := range []func(context.Context) error{s.check.Pass, s.check.Warn, s.check.Warn, s.check.Pass} {
+		pass(time.Until(s.sent.Add(checkTTL - 10*time.Millisecond)))
+		s.refresh(set)
 	}
 	s.wantAllAlive()
-	s.silent()
+	s.expired()
 }
 
-// What has ended stays so. The check itself is as good as new.
-func (s *checkScene) late() {
-	s.silent()
+// Ended sessions stay ended; the check itself passes again.
+func (s *checkScenario) late() {
+	s.expired()
 	s.refresh(s.check.Pass)
 	for _, d := range s.dependent {
-		if _, alive := grouptest.FindSession(s.t, s.Nodes[s.owner], d.session.ID()); alive {
-			s.t.Errorf("%q lives again", d.name)
+		if _, alive := grouptest.FindSession(s.T, s.Nodes[s.owner], d.session.ID()); alive {
+			s.T.Errorf("%q is alive again", d.name)
 		}
 	}
-	s.dependent = []*stake{s.stake(s.owner, s.owner, "new on pulse", stakeTTL, checkDelay, []string{"pulse"})}
-	s.silent()
+	s.dependent = []*probe{newProbe(s.Group, s.owner, s.owner, "new on pulse", longTTL, checkDelay, []string{"pulse"})}
+	s.expired()
 }
 
-// A check that is registered once more goes by its new TTL, and its time begins
-// anew.
-func (s *checkScene) registered() {
-	grouptest.Pass(checkTTL / 2)
+// A check that is registered again has its new TTL, from then on.
+func (s *checkScenario) registered() {
+	pass(checkTTL / 2)
 	began := time.Now()
-	grouptest.MustCheck(s.t, s.Nodes[s.owner], "pulse", 3*checkTTL)
+	grouptest.MustCheck(s.T, s.Nodes[s.owner], "pulse", 3*checkTTL)
 	s.wantCritical(began.Add(3*checkTTL), began.Add(3*checkTTL+checkSlack))
 }
 
-// fullTTL checks that the check's time has begun anew with a leader that was
-// elected between began and now.
-func (s *checkScene) fullTTL(began time.Time) {
-	s.t.Helper()
+// fullTTL checks that a leader elected between began and now has given the check a
+// full TTL.
+func (s *checkScenario) fullTTL(began time.Time) {
+	s.T.Helper()
 	elected := time.Now()
 	s.wantCritical(began.Add(checkTTL), elected.Add(checkTTL+checkSlack))
 }
 
-func (s *checkScene) handedOver() {
-	grouptest.Pass(checkTTL * 3 / 4)
+func (s *checkScenario) leadershipTransferred() {
+	pass(checkTTL * 3 / 4)
 	began := time.Now()
-	grouptest.Must(s.t, s.Nodes[s.Leader(-1)].TransferLeadership(grouptest.Within(s.t, grouptest.BubbleElection), 0))
+	grouptest.Must(s.T, s.Nodes[s.Leader()].TransferLeadership(grouptest.Within(s.T, election), 0))
 	s.fullTTL(began)
 }
 
-func (s *checkScene) leaderKilled() {
-	grouptest.Pass(checkTTL * 3 / 4)
+func (s *checkScenario) leaderKilled() {
+	pass(checkTTL * 3 / 4)
 	began := time.Now()
-	s.Kill(s.Leader(-1))
-	s.Leader(-1)
+	s.Kill(s.Leader())
+	s.Leader()
 	s.fullTTL(began)
 }
 
-// While nobody leads nobody can refresh.
-func (s *checkScene) nobodyLeads() {
+// Without a leader no check can be refreshed, and none becomes critical.
+func (s *checkScenario) withoutLeader() {
 	for i := range s.Nodes {
-		s.isolate(i, true)
+		s.Net.Isolate(i)
 	}
-	grouptest.Pass(3 * checkTTL)
+	pass(3 * checkTTL)
 	for _, d := range s.dependent {
 		if err := d.session.Err(); err != nil {
-			s.t.Errorf("%q has ended without a leader: %v", d.name, err)
+			s.T.Errorf("%q has ended without a leader: %v", d.name, err)
 		}
 	}
 	began := time.Now()
 	for i := range s.Nodes {
-		s.isolate(i, false)
+		s.Net.Rejoin(i)
 	}
-	s.Leader(-1)
+	s.Leader()
 	s.fullTTL(began)
 }
 
-// A check belongs to the member: that its process is gone is nothing to it, but
-// that it is refreshed no more.
-func (s *checkScene) ownerKilled() {
+// A check belongs to the member: it outlives the process until its TTL has passed.
+func (s *checkScenario) ownerKilled() {
 	s.Kill(s.owner)
 	s.wantEnd(s.sent.Add(checkTTL), s.sent.Add(checkTTL+checkSlack))
 }
 
-// atOnce does something that ends the check's sessions at once.
-func (s *checkScene) atOnce(do func(context.Context) error) {
-	s.t.Helper()
-	grouptest.Pass(checkTTL / 2)
+// wantEndAtOnce checks that do ends the dependent sessions at once.
+func (s *checkScenario) wantEndAtOnce(do func(context.Context) error) {
+	s.T.Helper()
+	pass(checkTTL / 2)
 	began := time.Now()
-	grouptest.Must(s.t, do(grouptest.Within(s.t, grouptest.BubbleElection)))
-	s.wantEnd(began, began.Add(grouptest.BubbleHeartbeat))
+	grouptest.Must(s.T, do(grouptest.Within(s.T, election)))
+	s.wantEnd(began, began.Add(heartbeat))
 }
 
-func (s *checkScene) deregistered() {
-	s.atOnce(s.check.Deregister)
-	_, err := s.Nodes[s.owner].NewSession(grouptest.Within(s.t, grouptest.BubbleElection), &SessionConfig{Checks: []string{"pulse"}})
-	grouptest.WantError(s.t, err, ErrInvalid)
+func (s *checkScenario) deregistered() {
+	s.wantEndAtOnce(s.check.Deregister)
+	_, err := s.Nodes[s.owner].NewSession(grouptest.Within(s.T, election), &conclave.SessionConfig{Checks: []string{"pulse"}})
+	grouptest.WantError(s.T, err, conclave.ErrInvalid)
 }
 
-func (s *checkScene) failed() {
-	s.atOnce(s.check.Fail)
+func (s *checkScenario) failed() {
+	s.wantEndAtOnce(s.check.Fail)
 	s.refresh(s.check.Warn)
-	s.dependent = []*stake{s.stake(s.owner, s.owner, "new on pulse", stakeTTL, checkDelay, []string{"pulse"})}
-	s.silent()
+	s.dependent = []*probe{newProbe(s.Group, s.owner, s.owner, "new on pulse", longTTL, checkDelay, []string{"pulse"})}
+	s.expired()
 }

@@ -1,429 +1,362 @@
 package virtualtime
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// rumours is what memberlist says, in the members' logs, of what it thinks of
-// other processes and when: it is asked itself, and not what is made of it.
-type rumours struct {
-	mu    sync.Mutex
-	heard []rumour // guarded by mu
-}
-
-type rumour struct {
-	at   time.Time
-	by   string // the member's name
-	what string
-}
-
-// What memberlist says of a process, or of itself.
-const (
-	suspected = "memberlist: Suspect %s has failed"
-	declared  = "memberlist: Marking %s as failed"
-	refuted   = "memberlist: Refuting a suspect message"
-)
-
-// ear is a log handler that keeps what memberlist says.
-type ear struct {
-	slog.Handler
-	to *rumours
-	by string
-}
-
-func (e ear) Enabled(context.Context, slog.Level) bool { return true }
-
-func (e ear) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "memberlist: ") {
-		e.to.mu.Lock()
-		defer e.to.mu.Unlock()
-		e.to.heard = append(e.to.heard, rumour{time.Now(), e.by, r.Message})
-	}
-	return nil
-}
-
-// first finds what a member other than except has said first of a process.
-func (r *rumours) first(what, process string, except *Node) (rumour, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if strings.Contains(what, "%s") {
-		what = fmt.Sprintf(what, process)
-	}
-	for _, h := range r.heard {
-		if strings.Contains(h.what, what) && (except == nil || h.by != except.cfg.Name) {
-			return h, true
-		}
-	}
-	return rumour{}, false
-}
-
-// hasFrom reports whether a member has said something.
-func (r *rumours) hasFrom(n *Node, what string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.heard, func(h rumour) bool { return h.by == n.cfg.Name && strings.Contains(h.what, what) })
-}
-
-// gossipScene is a group in which one member is going to be in trouble, and what
-// its sessions and the others' have.
-type gossipScene struct {
+// detection is a group of three in which one member, the victim, fails or seems to.
+type detection struct {
 	*grouptest.Group
-	rumours *rumours
-	owner   int
-	process string // the owner's, as memberlist calls it
-	rest    []int
-	stood   *Node    // the owner's node when the scene began
-	checked []*stake // the owner's, that depend on the gossip check
-	bare    *stake   // the owner's, that depends on nothing
-	theirs  []*stake // the others', that depend on their gossip checks
+	log         *gossipLog
+	victim      int
+	node        *conclave.Node // the victim's, before the failure
+	process     string         // the victim's, as memberlist calls it
+	rest        []int
+	dependent   []*probe // of the victim, on its gossip check
+	independent *probe   // of the victim, without checks
+	others      []*probe // of the others, on their gossip checks
 }
 
 const (
 	gossipDelay = 4 * time.Second
-	// suspicion is how long memberlist waits in a group of three for a process
+	// suspicionTime is how long memberlist waits in a group of three for a process
 	// that it suspects: four of its probe intervals.
-	suspicion = 2 * time.Second
-	// detection is how long memberlist may take besides to suspect a process that
-	// does not answer: its turn to be asked comes after three intervals at the
-	// latest, and a question lasts one.
-	detection = 2 * time.Second
-	// hearsay is how long it may take from when one member has declared a process
-	// dead until the leader knows: gossip is told to members drawn at random, each
-	// 100 ms.
-	hearsay = time.Second
-	// silence is after what time a connection on which nothing comes is down. A
-	// death that gossip shows is not believed of who is still heard on his.
-	silence = 5 * time.Second
+	suspicionTime = 2 * time.Second
+	// probeTime is how long memberlist may take to suspect a process that does not
+	// answer: it is probed within three intervals, and a probe lasts one.
+	probeTime = 2 * time.Second
+	// disseminationTime is how long the leader may take to learn that one member has
+	// declared a process dead: gossip goes to random members every 100 ms.
+	disseminationTime = time.Second
+	// linkTimeout is how long nothing may arrive on a connection until it counts as
+	// broken. The failure detector does not trust gossip against a working link.
+	linkTimeout = 5 * time.Second
+	// gossipPatience is how long a leader gives gossip to show a process after it
+	// has regained a quorum.
+	gossipPatience = 30 * time.Second
 )
 
-func newGossipScene(g *grouptest.Group, r *rumours, leads bool) *gossipScene {
-	s := &gossipScene{bubbleGroup: g, rumours: r}
-	s.owner = g.Leader(-1)
-	if !leads {
-		s.owner = g.Others(s.owner)[0]
-	}
-	s.rest = g.Others(s.owner)
-	s.stood = g.Nodes[s.owner]
-	s.process = fmt.Sprintf("%v.%d", s.stood.id, s.stood.boot)
-	a, b := s.rest[0], s.rest[1]
-	s.checked = []*stake{
-		g.stake(s.owner, a, "default", stakeTTL, gossipDelay, nil),
-		g.stake(s.owner, b, "at once", stakeTTL, NoLockDelay, nil),
-		g.stake(s.owner, a, "without ttl", NoTTL, gossipDelay, nil),
-	}
-	s.bare = g.stake(s.owner, b, "bare", stakeTTL, gossipDelay, NoChecks)
-	s.theirs = []*stake{
-		g.stake(a, b, "first other's", stakeTTL, gossipDelay, nil),
-		g.stake(b, a, "second other's", stakeTTL, gossipDelay, nil),
-	}
-	grouptest.Pass(3*time.Second + 41*time.Millisecond) // gossip settles
-	return s
-}
-
-// Sessions of a process that is dead, or seems so, end by the gossip check: when
-// memberlist has declared it dead and not before, for everybody at one index,
-// and long before their TTL. Those of one that is only suspected, or only cut
-// off from the leader, live.
-func TestBubbleGossip(t *testing.T) {
+// Sessions on the gossip check end when memberlist has declared their process dead,
+// not before, at one index for all members, and long before their TTL. Sessions of a
+// process that is only suspected, or partitioned from the leader only, stay alive.
+func TestFailureDetector(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		leads   bool // the member in trouble
-		patient bool // the members leave a silent leader ten times as long as usual
-		play    func(*gossipScene)
+		leads   bool // the victim
+		patient bool // the members wait ten times as long for a silent leader
+		run     func(*detection)
 	}{
-		{"a process is killed", false, false, (*gossipScene).killed},
-		{"the leader's process is killed", true, false, (*gossipScene).killed},
-		{"a machine loses power", false, false, (*gossipScene).losesPower},
-		{"the leader's machine loses power", true, false, (*gossipScene).losesPower},
-		{"a member is cut off", false, false, (*gossipScene).cutOff},
-		{"the leader is cut off", true, false, (*gossipScene).cutOff},
-		{"a process is started anew at once", false, false, (*gossipScene).startedAnew},
-		{"the leader's process is started anew at once", true, false, (*gossipScene).startedAnew},
-		{"a member is slow, and suspected", false, false, (*gossipScene).slow},
-		{"the leader is slow, and suspected", true, false, (*gossipScene).slow},
-		{"a member is cut off from the leader only", false, false, (*gossipScene).cutOffFromLeader},
-		{"a member that was cut off brings its rumours back", false, false, (*gossipScene).bringsRumours},
-		{"a member that was cut off leads as soon as it is back", false, false, (*gossipScene).leadsAfterwards},
-		{"all are cut off from each other", true, false, (*gossipScene).allCutOff},
-		{"all are cut off from each other, and one dies", true, false, (*gossipScene).allCutOffAndOneDies},
-		{"the leader is cut off and leads on", true, true, (*gossipScene).leadsOn},
+		{"process killed", false, false, (*detection).killed},
+		{"leader killed", true, false, (*detection).killed},
+		{"power loss", false, false, (*detection).losesPower},
+		{"power loss of the leader", true, false, (*detection).losesPower},
+		{"member isolated", false, false, (*detection).isolated},
+		{"leader isolated", true, false, (*detection).isolated},
+		{"process restarted at once", false, false, (*detection).restarted},
+		{"leader restarted at once", true, false, (*detection).restarted},
+		{"member suspected, refutes", false, false, (*detection).refutes},
+		{"leader suspected, refutes", true, false, (*detection).refutes},
+		{"member partitioned from the leader only", false, false, (*detection).partitionedFromLeader},
+		{"rejoining member spreads false deaths", false, false, (*detection).spreadsFalseDeaths},
+		{"rejoining member leads at once", false, false, (*detection).leadsAfterRejoining},
+		{"all isolated", true, false, (*detection).allIsolated},
+		{"all isolated, one killed", true, false, (*detection).allIsolatedOneKilled},
+		{"leader isolated, keeps leading", true, true, (*detection).keepsLeading},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := new(rumours)
-			inBubble(t, 3, func(c *Config, _ *cluster.Seams) {
-				c.Logger = slog.New(ear{slog.DiscardHandler, r, c.Name})
+			t.Parallel()
+			log := new(gossipLog)
+			grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+				test.run(newDetection(g, log, test.leads))
+			}, grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
+				c.Logger = slog.New(gossipHandler{slog.DiscardHandler, log, c.Name})
 				if test.patient {
 					c.ElectionTimeout *= 10
 				}
-			}, func(g *grouptest.Group) { test.play(newGossipScene(g, r, test.leads)) })
+			}))
 		})
 	}
 }
 
-// ends checks the end of the owner's sessions, who is dead or seems so since that
-// time.
-func (s *gossipScene) ends(since time.Time) {
-	s.t.Helper()
-	led := s.ledSince(since)
-	var ended []time.Time
-	for _, c := range s.checked {
-		ended = append(ended, c.ended(s.rest...))
+func newDetection(g *grouptest.Group, log *gossipLog, leads bool) *detection {
+	d := &detection{Group: g, log: log}
+	d.victim = g.Leader()
+	if !leads {
+		d.victim = g.Others(d.victim)[0]
 	}
-	d, ok := s.rumours.first(declared, s.process, s.stood)
-	if !ok {
-		s.t.Fatalf("the sessions have ended, and memberlist has not declared %s dead", s.process)
+	d.rest = g.Others(d.victim)
+	d.node, d.process = g.Nodes[d.victim], g.ProcessName(d.victim)
+	v, a, b := d.victim, d.rest[0], d.rest[1]
+	d.dependent = []*probe{
+		newProbe(g, v, a, "default", longTTL, gossipDelay, nil),
+		newProbe(g, v, b, "no lock-delay", longTTL, conclave.NoLockDelay, nil),
+		newProbe(g, v, a, "no TTL", conclave.NoTTL, gossipDelay, nil),
 	}
-	grouptest.WantBetween(s.t, "memberlist's word", d.at, since.Add(suspicion), since.Add(detection+suspicion))
-	latest := d.at.Add(hearsay)
-	if down := since.Add(silence); down.After(d.at) {
-		latest = down.Add(hearsay)
+	d.independent = newProbe(g, v, b, "no checks", longTTL, gossipDelay, conclave.NoChecks)
+	d.others = []*probe{
+		newProbe(g, a, b, "of one other", longTTL, gossipDelay, nil),
+		newProbe(g, b, a, "of another", longTTL, gossipDelay, nil),
 	}
-	if at := <-led; at.After(d.at) {
-		latest = at.Add(hearsay)
-	}
-	for i, c := range s.checked {
-		grouptest.WantBetween(s.t, "the end of "+c.name, ended[i], d.at, latest)
-		grouptest.WantAt(s.t, "the end of all together", ended[i], ended[0])
-		c.handedOn(ended[i])
-	}
-	s.bare.wantKept(s.rest...)
-	s.theirsLive()
+	pass(3*time.Second + 41*time.Millisecond) // gossip settles
+	return d
 }
 
-// ledSince tells when the others have a leader among themselves.
-func (s *gossipScene) ledSince(since time.Time) <-chan time.Time {
+func (d *detection) name(i int) string { return d.Configs[i].Name }
+
+// wantEnd checks when the victim's sessions end, which has failed, or seems to have,
+// since that time.
+func (d *detection) wantEnd(since time.Time) {
+	d.T.Helper()
+	led := d.leaderSince(since)
+	var ended []time.Time
+	for _, p := range d.dependent {
+		ended = append(ended, p.awaitEnd(d.rest...))
+	}
+	dead, ok := d.log.declaredDead(d.process, d.name(d.victim))
+	if !ok {
+		d.T.Fatalf("the sessions have ended, and memberlist has not declared %s dead", d.process)
+	}
+	wantBetween(d.T, "the declaration of death", dead.at, since.Add(suspicionTime), since.Add(probeTime+suspicionTime))
+	latest := dead.at.Add(disseminationTime)
+	if broken := since.Add(linkTimeout); broken.After(dead.at) {
+		latest = broken.Add(disseminationTime)
+	}
+	if at := <-led; at.After(dead.at) {
+		latest = at.Add(disseminationTime)
+	}
+	for i, p := range d.dependent {
+		wantBetween(d.T, "the end of "+p.name, ended[i], dead.at, latest)
+		wantAt(d.T, "the end of all sessions", ended[i], ended[0])
+		p.wantGranted(ended[i])
+	}
+	d.independent.wantInGroup(d.rest...)
+	d.wantOthersAlive()
+}
+
+// leaderSince gets the time from which the others have a leader among themselves.
+func (d *detection) leaderSince(since time.Time) <-chan time.Time {
 	led := make(chan time.Time, 1)
-	if s.owner >= 0 && s.followed(s.owner) >= 0 {
+	if _, ok := d.FollowedLeader(d.victim); ok {
 		led <- since
 		return led
 	}
 	go func() {
-		if s.awaitLeader(s.owner) < 0 {
-			s.t.Error("the others have no leader in a minute")
+		if _, ok := d.AwaitLeader(d.victim); !ok {
+			d.T.Error("the others have no leader")
 		}
 		led <- time.Now()
 	}()
 	return led
 }
 
-// theirsLive checks that the others lose nothing, also in the time to come.
-func (s *gossipScene) theirsLive() {
-	s.t.Helper()
-	grouptest.Pass(30 * time.Second)
-	for _, other := range s.theirs {
-		other.wantAlive(s.rest...)
+// wantOthersAlive checks that the others lose nothing for some time.
+func (d *detection) wantOthersAlive() {
+	d.T.Helper()
+	pass(30 * time.Second)
+	for _, p := range d.others {
+		p.wantAlive(d.rest...)
 	}
 }
 
-// backAgain checks that the owner's process can have sessions that depend on
-// gossip as soon as it has been heard of again, that they last, and that the
-// others have lost nothing.
-func (s *gossipScene) backAgain(soon time.Duration) {
-	s.t.Helper()
+func (d *detection) wantAllAlive() {
+	d.T.Helper()
+	for _, p := range append(append(d.dependent, d.independent), d.others...) {
+		p.wantAlive(d.All()...)
+	}
+}
+
+// wantUsable checks that the victim can open sessions on its gossip check within
+// that time, that they last, and that the others have lost nothing.
+func (d *detection) wantUsable(within time.Duration) {
+	d.T.Helper()
 	began := time.Now()
-	cfg := &SessionConfig{TTL: stakeTTL}
-	again, err := s.Nodes[s.owner].NewSession(grouptest.Within(s.t, time.Minute), cfg)
-	for err != nil && time.Since(began) < soon {
-		grouptest.WantError(s.t, err, ErrCheckCritical)
-		grouptest.Pass(grouptest.BubbleHeartbeat)
-		again, err = s.Nodes[s.owner].NewSession(grouptest.Within(s.t, time.Minute), cfg)
+	cfg := &conclave.SessionConfig{TTL: longTTL}
+	s, err := d.Nodes[d.victim].NewSession(grouptest.Within(d.T, time.Minute), cfg)
+	for err != nil && time.Since(began) < within {
+		grouptest.WantError(d.T, err, conclave.ErrCheckCritical)
+		pass(heartbeat)
+		s, err = d.Nodes[d.victim].NewSession(grouptest.Within(d.T, time.Minute), cfg)
 	}
 	if err != nil {
-		s.t.Fatalf("%v after it is back: %v", time.Since(began), err)
+		d.T.Fatalf("%v after the member is back: %v", time.Since(began), err)
 	}
-	s.theirsLive()
-	if err := again.Err(); err != nil {
-		s.t.Error(err)
-	}
+	d.wantOthersAlive()
+	grouptest.Must(d.T, s.Err())
 }
 
-func (s *gossipScene) killed() {
-	since := time.Now()
-	s.Kill(s.owner)
-	s.ends(since)
-	s.Start(s.owner)
-	s.backAgain(0)
-}
-
-func (s *gossipScene) losesPower() {
-	since := time.Now()
-	s.Crash(s.owner)
-	s.ends(since)
-	s.net.forget(s.owner)
-	s.isolate(s.owner, false)
-	s.Start(s.owner)
-	s.backAgain(0)
-}
-
-// A process that is cut off is told as soon as it hears of the group again. Until
-// then it goes by its TTL.
-func (s *gossipScene) cutOff() {
-	since := time.Now()
-	s.isolate(s.owner, true)
-	s.ends(since)
-	for _, c := range s.checked {
-		if err := c.session.Err(); err != nil {
-			s.t.Errorf("%q is cut off and has heard: %v", c.name, err)
+// wantAllDeclaredDead checks that a member has declared all others dead.
+func (d *detection) wantAllDeclaredDead(by int) {
+	d.T.Helper()
+	for _, i := range d.Others(by) {
+		if !d.log.hasDeclaredDead(d.name(by), d.ProcessName(i)) {
+			d.T.Fatalf("member %d has not declared member %d dead", by, i)
 		}
 	}
-	mended := time.Now()
-	s.isolate(s.owner, false)
-	for _, c := range s.checked {
-		<-c.session.Done()
-		grouptest.WantError(s.t, c.session.Err(), ErrSessionExpired)
-		grouptest.WantBetween(s.t, "the news of the end", time.Now(), mended, mended.Add(5*time.Second))
-	}
-	s.backAgain(10 * time.Second)
-	s.bare.wantAlive(allOf(3)...)
 }
 
-// That the process before is declared dead, later, is nothing to the one after.
-func (s *gossipScene) startedAnew() {
-	s.Kill(s.owner)
-	s.Start(s.owner)
-	if _, ok := s.rumours.first(declared, s.process, nil); ok {
-		s.t.Fatal("it was declared dead before it was started anew")
-	}
-	s.backAgain(0)
-	if _, ok := s.rumours.first(declared, s.process, nil); !ok {
-		s.t.Error("the process before has not been declared dead")
-	}
-}
-
-// slow cuts the owner off until it is suspected, and then for nearly as long as
-// memberlist waits.
-func (s *gossipScene) slow() {
-	s.isolate(s.owner, true)
-	for heard := false; !heard; _, heard = s.rumours.first(suspected, s.process, s.stood) {
-		grouptest.Pass(10 * time.Millisecond)
-	}
-	grouptest.Pass(suspicion * 3 / 5)
-	s.isolate(s.owner, false)
-	grouptest.Pass(time.Minute)
-	if d, ok := s.rumours.first(declared, s.process, s.stood); ok {
-		s.t.Fatalf("it was declared dead, by %s", d.by)
-	}
-	if _, ok := s.rumours.first(refuted, "", nil); !ok {
-		s.t.Fatal("nobody has refuted a suspicion")
-	}
-	s.allLive()
-}
-
-func (s *gossipScene) cutOffFromLeader() {
-	s.net.set(s.owner, s.Leader(-1), true)
-	grouptest.Pass(time.Minute)
-	s.net.set(s.owner, s.Leader(s.owner), false)
-	grouptest.Pass(time.Minute)
-	s.allLive()
-}
-
-// A member that was cut off has seen all others die. When it comes to lead before
-// its gossip has heard of them again, they lose nothing by it.
-func (s *gossipScene) leadsAfterwards() {
+func (d *detection) killed() {
 	since := time.Now()
-	s.isolate(s.owner, true)
-	s.ends(since)
-	s.wantAllDeclared(s.owner)
-	s.isolate(s.owner, false)
-	for s.Leader(-1) != s.owner {
-		_ = s.Nodes[s.Leader(-1)].TransferLeadership(grouptest.Within(s.t, grouptest.BubbleElection), s.stood.id) // it has to have caught up
-	}
-	s.theirsLive()
+	d.Kill(d.victim)
+	d.wantEnd(since)
+	d.Start(d.victim)
+	d.wantUsable(0)
 }
 
-// A member that was cut off has seen all others die, and says so when it is back.
-// Those who hear it of a third believe it until that one refutes it, and the third
-// must not lose anything by it.
-func (s *gossipScene) bringsRumours() {
-	other := s.Nodes[s.Others(s.owner)[0]]
-	dead := fmt.Sprintf(declared, fmt.Sprintf("%v.%d", other.id, other.boot))
-	s.isolate(s.owner, true)
-	for !s.rumours.hasFrom(s.Nodes[s.owner], dead) {
-		grouptest.Pass(10 * time.Millisecond)
-	}
-	s.isolate(s.owner, false)
-	grouptest.Pass(time.Minute)
-	s.theirsLive()
+func (d *detection) losesPower() {
+	since := time.Now()
+	d.Crash(d.victim)
+	d.wantEnd(since)
+	d.Restart(d.victim)
+	d.wantUsable(0)
 }
 
-// When the whole network is gone for a while everybody sees everybody die, and
-// whoever leads then has to see first who has. Whether raft or gossip is the
-// first to find the others again is a matter of chance, so it is gone several
-// times.
-func (s *gossipScene) allCutOff() {
+// An isolated process learns of the end of its sessions when it reaches the group
+// again. Until then their TTL counts.
+func (d *detection) isolated() {
+	since := time.Now()
+	d.Net.Isolate(d.victim)
+	d.wantEnd(since)
+	for _, p := range d.dependent {
+		if err := p.session.Err(); err != nil {
+			d.T.Errorf("the isolated process of %q knows already: %v", p.name, err)
+		}
+	}
+	healed := time.Now()
+	d.Net.Rejoin(d.victim)
+	for _, p := range d.dependent {
+		<-p.session.Done()
+		grouptest.WantError(d.T, p.session.Err(), conclave.ErrSessionExpired)
+		wantBetween(d.T, "the notification of the end", time.Now(), healed, healed.Add(5*time.Second))
+	}
+	d.wantUsable(10 * time.Second)
+	d.independent.wantAlive(d.All()...)
+}
+
+// That the earlier process is declared dead later does not concern the present one.
+func (d *detection) restarted() {
+	earlier := d.process
+	d.Kill(d.victim)
+	d.Start(d.victim)
+	if _, ok := d.log.declaredDead(earlier, ""); ok {
+		d.T.Fatal("it was declared dead before it was restarted")
+	}
+	d.wantUsable(0)
+	if _, ok := d.log.declaredDead(earlier, ""); !ok {
+		d.T.Error("the earlier process has not been declared dead")
+	}
+}
+
+// refutes isolates the victim until it is suspected, and for most of the time that
+// it then has to refute.
+func (d *detection) refutes() {
+	d.Net.Isolate(d.victim)
+	for suspected := false; !suspected; _, suspected = d.log.suspected(d.process, d.name(d.victim)) {
+		pass(10 * time.Millisecond)
+	}
+	pass(suspicionTime * 3 / 5)
+	d.Net.Rejoin(d.victim)
+	pass(time.Minute)
+	if dead, ok := d.log.declaredDead(d.process, d.name(d.victim)); ok {
+		d.T.Fatalf("declared dead by %s", dead.by)
+	}
+	if !d.log.refuted() {
+		d.T.Fatal("no process has refuted a suspicion")
+	}
+	d.wantAllAlive()
+}
+
+func (d *detection) partitionedFromLeader() {
+	d.Net.Partition(d.victim, d.Leader())
+	pass(time.Minute)
+	d.Net.Rejoin(d.victim)
+	pass(time.Minute)
+	d.wantAllAlive()
+}
+
+// An isolated member has seen all others die. When it leads before its gossip has
+// met them again, they lose nothing.
+func (d *detection) leadsAfterRejoining() {
+	since := time.Now()
+	d.Net.Isolate(d.victim)
+	d.wantEnd(since)
+	d.wantAllDeclaredDead(d.victim)
+	d.Net.Rejoin(d.victim)
+	for leader := d.Leader(); leader != d.victim; leader = d.Leader() {
+		_ = d.Nodes[leader].TransferLeadership(grouptest.Within(d.T, election), d.ID(d.victim)) // fails until it has caught up
+	}
+	d.wantOthersAlive()
+}
+
+// An isolated member has seen all others die and spreads that when it is back. A
+// member believes it of a third one until that one refutes it, and the third one
+// loses nothing.
+func (d *detection) spreadsFalseDeaths() {
+	other := d.ProcessName(d.rest[0])
+	d.Net.Isolate(d.victim)
+	for !d.log.hasDeclaredDead(d.name(d.victim), other) {
+		pass(10 * time.Millisecond)
+	}
+	d.Net.Rejoin(d.victim)
+	pass(time.Minute)
+	d.wantOthersAlive()
+}
+
+// When the whole network fails, every member sees all others die, and the next
+// leader must first find out which have. Whether raft or gossip finds the others
+// first is random, so it fails several times.
+func (d *detection) allIsolated() {
 	for range 5 {
-		for i := range s.Nodes {
-			s.isolate(i, true)
+		for _, i := range d.All() {
+			d.Net.Isolate(i)
 		}
-		grouptest.Pass(10 * time.Second)
-		for i := range s.Nodes {
-			s.wantAllDeclared(i)
+		pass(10 * time.Second)
+		for _, i := range d.All() {
+			d.wantAllDeclaredDead(i)
 		}
-		for i := range s.Nodes {
-			s.isolate(i, false)
+		for _, i := range d.All() {
+			d.Net.Rejoin(i)
 		}
-		grouptest.Pass(10 * time.Second)
-		s.allLive()
+		pass(10 * time.Second)
+		d.wantAllAlive()
 	}
 }
 
-// Who has died meanwhile is found out all the same, when gossip has had the time
-// to find the others.
-func (s *gossipScene) allCutOffAndOneDies() {
-	for i := range s.Nodes {
-		s.isolate(i, true)
+// A process that died meanwhile is found dead when gossip has had the time to find
+// the others.
+func (d *detection) allIsolatedOneKilled() {
+	for _, i := range d.All() {
+		d.Net.Isolate(i)
 	}
-	grouptest.Pass(10 * time.Second)
-	s.Kill(s.owner)
-	mended := time.Now()
-	s.net.set(s.rest[0], s.rest[1], false)
-	for _, c := range s.checked {
-		ended := c.ended(s.rest...)
-		grouptest.WantBetween(s.t, "the end of "+c.name, ended, mended, mended.Add(gossipPatience+5*time.Second))
-		c.handedOn(ended)
+	pass(10 * time.Second)
+	d.Kill(d.victim)
+	healed := time.Now()
+	d.Net.Heal(d.rest[0], d.rest[1])
+	for _, p := range d.dependent {
+		ended := p.awaitEnd(d.rest...)
+		wantBetween(d.T, "the end of "+p.name, ended, healed, healed.Add(gossipPatience+5*time.Second))
+		p.wantGranted(ended)
 	}
-	s.bare.wantKept(s.rest...)
-	s.theirsLive()
+	d.independent.wantInGroup(d.rest...)
+	d.wantOthersAlive()
 }
 
-// It is the same without a change of the leader: it is cut off for less than an
+// The same without a change of leader: the leader is isolated for less than an
 // election takes, and no connection counts as broken yet.
-func (s *gossipScene) leadsOn() {
-	term := s.stood.Status().Term
-	s.isolate(s.owner, true)
-	grouptest.Pass(detection + suspicion + 600*time.Millisecond)
-	s.wantAllDeclared(s.owner)
-	s.isolate(s.owner, false)
-	grouptest.Pass(time.Minute)
-	if now := s.stood.Status(); now.Leader != s.stood.id || now.Term != term {
-		s.t.Fatalf("%v leads in term %d, and %v did in term %d", now.Leader, now.Term, s.stood.id, term)
+func (d *detection) keepsLeading() {
+	term := d.node.Status().Term
+	d.Net.Isolate(d.victim)
+	pass(probeTime + suspicionTime + 600*time.Millisecond)
+	d.wantAllDeclaredDead(d.victim)
+	d.Net.Rejoin(d.victim)
+	pass(time.Minute)
+	if now := d.node.Status(); now.Leader != now.ID || now.Term != term {
+		d.T.Fatalf("%v leads in term %d; want %v in term %d", now.Leader, now.Term, now.ID, term)
 	}
-	s.allLive()
-}
-
-// wantAllDeclared checks that a member has declared all others dead.
-func (s *gossipScene) wantAllDeclared(by int) {
-	s.t.Helper()
-	for _, i := range s.Others(by) {
-		n := s.Nodes[i]
-		if !s.rumours.hasFrom(s.Nodes[by], fmt.Sprintf(declared, fmt.Sprintf("%v.%d", n.id, n.boot))) {
-			s.t.Fatalf("member %d has not declared member %d dead", by, i)
-		}
-	}
-}
-
-func (s *gossipScene) allLive() {
-	s.t.Helper()
-	for _, c := range append(append(s.checked, s.bare), s.theirs...) {
-		c.wantAlive(allOf(3)...)
-	}
+	d.wantAllAlive()
 }

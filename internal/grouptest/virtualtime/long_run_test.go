@@ -9,71 +9,77 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// days is a group of three over many hours, mostly idle. Member 0 is never
-// restarted: what it holds has to last, and what it watches has to be complete.
-type days struct {
+// longRun is a group of three over many hours. Member 0 is never restarted: its holds
+// have to last, and its watch has to be complete.
+type longRun struct {
 	*grouptest.Group
-	hour     int
-	standing *FencedLock // of member 0, under a session with a lock-delay
-	fence    Fence       // of it
-	checked  *Session    // of member 0; lives as long as its check passes
-	last     Fence       // given out by the jobs
-	watched  chan string
+	hour    int
+	kept    *conclave.FencedLock // of member 0, under a session with a lock-delay
+	fence   conclave.Fence       // of kept
+	checked *conclave.Session    // of member 0; depends on a check
+	last    conclave.Fence       // of the short holds
+	watched chan string
 }
 
-// The clocks of a group that is to get through days in a minute. Gossip and the
-// connections' signs of life are slowed down by the seams.
+// The intervals of a group that runs for days within a minute. The seams slow down
+// gossip and the keep-alives of connections.
 const (
-	daysBeat = 10 * time.Second
-	daysSlow = 40
-	passing  = 20 * time.Minute // the TTL of a check
+	slowHeartbeat = 10 * time.Second
+	slowdown      = 40
+	slowCheckTTL  = 20 * time.Minute
+	slowCall      = 20 * slowHeartbeat // for calls that may meet an election
+	// registrationTTL is how long the group keeps a silent process's registration.
+	registrationTTL = time.Minute
 )
 
-// A group lives for days, mostly idle, with locks now and then, changes of the
-// leader, restarts, partitions and absences. Nothing is lost, renewals go on,
-// and what it takes in memory does not grow.
-func TestBubbleDays(t *testing.T) {
+// A group runs for days, mostly idle, with a few locks, changes of leader, restarts
+// and partitions. Nothing is lost, renewals go on, and memory, goroutines and disks
+// do not grow. It measures memory, so that no other test may run beside it.
+func TestLongRun(t *testing.T) {
 	hours := 100
 	if testing.Short() {
 		hours = 6
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // half of the time goes to collecting otherwise
-	inBubble(t, 3, func(c *Config, h *cluster.Seams) {
-		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = daysBeat, 3*daysBeat, 10*time.Minute
-		h.FS, h.Slow, h.KeepEntries = vfs.NewMem(), daysSlow, 500
-	}, func(g *grouptest.Group) {
-		d := &days{bubbleGroup: g, watched: make(chan string, 1000)}
-		d.begin()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // or half of the time is spent in the collector
+	slow := grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
+		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = slowHeartbeat, 3*slowHeartbeat, 10*time.Minute
+		s.FS, s.Slow, s.KeepEntries = vfs.NewMem(), slowdown, 500
+	})
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		d := &longRun{Group: g, watched: make(chan string, 1000)}
+		d.setUp()
 		began := time.Now()
 		var used []usage
 		for d.hour = range hours {
-			d.play()
-			d.look()
+			d.runHour()
+			d.check()
 			if d.hour%10 == 9 {
 				used = append(used, d.usage())
 			}
-			grouptest.Pass(time.Until(began.Add(time.Duration(d.hour+1) * time.Hour)))
+			pass(time.Until(began.Add(time.Duration(d.hour+1) * time.Hour)))
 		}
-		d.end()
+		d.wantKept()
 		t.Logf("%d hours; every 10 hours: %+v", hours, used)
 		wantSteady(t, used)
-	})
+	}, slow)
 }
 
-// usage is what a group takes at one moment: memory in use but for the disks,
-// which are in memory here, the disks, and goroutines.
+// usage is what a group uses: memory without the disks, which are in memory here,
+// disks, and goroutines.
 type usage struct {
 	heapKiB, diskKiB int64
 	goroutines       int
 }
 
-func (d *days) usage() usage {
+func (d *longRun) usage() usage {
 	var disk int64
 	for _, h := range d.Seams {
-		disk += diskBytes(d.t, h.FS, "data")
+		disk += diskBytes(d.T, h.FS, "data")
 	}
 	runtime.GC()
 	var m runtime.MemStats
@@ -81,7 +87,7 @@ func (d *days) usage() usage {
 	return usage{(int64(m.HeapAlloc) - disk) >> 10, disk >> 10, runtime.NumGoroutine()}
 }
 
-func diskBytes(t *testing.T, fs vfs.FS, path string) (bytes int64) {
+func diskBytes(t testing.TB, fs vfs.FS, path string) (bytes int64) {
 	info, err := fs.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -99,215 +105,211 @@ func diskBytes(t *testing.T, fs vfs.FS, path string) (bytes int64) {
 	return bytes
 }
 
-// wantSteady compares the last hours with the first, when the log had what it
-// keeps. A file in memory may take a quarter more than its bytes, and the
-// database lets its log grow to 4 MiB and keeps a second one.
+// wantSteady compares the last hours with the first after the log had reached its
+// length. A file in memory may use a quarter more than its size, and the database
+// has two logs of up to 4 MiB.
 func wantSteady(t *testing.T, all []usage) {
 	if len(all) < 4 {
 		return
 	}
 	first, last := all[1], all[len(all)-1]
 	if last.heapKiB > first.heapKiB+4<<10 {
-		t.Errorf("the memory in use has grown from %d to %d KiB", first.heapKiB, last.heapKiB)
+		t.Errorf("memory has grown from %d to %d KiB", first.heapKiB, last.heapKiB)
 	}
 	if last.diskKiB > 3*16<<10 {
 		t.Errorf("the disks hold %d KiB", last.diskKiB)
 	}
 	if last.goroutines > first.goroutines+10 {
-		t.Errorf("there are %d goroutines, after %d", last.goroutines, first.goroutines)
+		t.Errorf("%d goroutines; %d before", last.goroutines, first.goroutines)
 	}
 }
 
-// begin takes what is to last.
-func (d *days) begin() {
+// setUp acquires what has to last.
+func (d *longRun) setUp() {
 	n := d.Nodes[0]
-	s := grouptest.MustSession(d.t, n, &SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: NoChecks})
-	d.standing = s.FencedLock("standing")
-	d.fence = grouptest.MustLock(d.t, d.standing)
-	check, err := n.RegisterCheck(d.t.Context(), "well", passing)
+	s := grouptest.MustSession(d.T, n, &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: conclave.NoChecks})
+	d.kept = s.FencedLock("kept")
+	d.fence = grouptest.MustLock(d.T, d.kept)
+	check, err := n.RegisterCheck(d.T.Context(), "passing", slowCheckTTL)
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
-	d.checked = grouptest.MustSession(d.t, n, &SessionConfig{TTL: 24 * time.Hour, Checks: []string{"well"}})
+	d.checked = grouptest.MustSession(d.T, n, &conclave.SessionConfig{TTL: 24 * time.Hour, Checks: []string{"passing"}})
 	go func() {
-		for check.Pass(d.t.Context()) == nil {
+		for check.Pass(d.T.Context()) == nil {
 			select {
-			case <-time.After(passing / 2): // virtual
-			case <-d.t.Context().Done():
+			case <-time.After(slowCheckTTL / 2): // virtual
+			case <-d.T.Context().Done():
 			}
 		}
 	}()
 	go func() {
 		defer close(d.watched)
-		for e, err := range n.KV().Watch(d.t.Context(), "hour/", 0) {
+		for e, err := range n.KV().Watch(d.T.Context(), "hour/", 0) {
 			if err != nil {
 				return
 			}
 			d.watched <- string(e.Entry.Value)
 		}
 	}()
-	grouptest.Pass(time.Minute)
+	pass(time.Minute)
 }
 
-// play is what an hour brings.
-func (d *days) play() {
+// runHour runs one event, and writes this hour's key.
+func (d *longRun) runHour() {
 	events := []func(){
-		d.transfer, d.work, d.killed, d.cutOff, d.delayed, d.restarted, d.work, d.leaderCut, d.silentCheck, d.away, d.work,
+		d.transfer, d.work, d.killMember, d.isolateMember, d.forceClose, d.restartMember, d.work, d.isolateLeader, d.expireCheck, d.fallBehind, d.work,
 	}
 	events[d.hour%len(events)]()
 	d.write()
 }
 
-// daysPatience is for calls that may meet an election.
-const daysPatience = 20 * daysBeat
-
-func (d *days) transfer() {
-	d.Leader(-1)
-	if err := d.Nodes[d.Leader(-1)].TransferLeadership(grouptest.Within(d.t, daysPatience), 0); err != nil {
-		d.t.Errorf("hour %d: %v", d.hour, err)
+func (d *longRun) transfer() {
+	d.Leader()
+	if err := d.Nodes[d.Leader()].TransferLeadership(grouptest.Within(d.T, slowCall), 0); err != nil {
+		d.T.Errorf("hour %d: %v", d.hour, err)
 	}
 	d.work()
 }
 
-// work has each member lock for a while; fences rise.
-func (d *days) work() {
+// work has each member lock for a minute.
+func (d *longRun) work() {
 	for i, n := range d.Nodes {
 		l := n.FencedLock(fmt.Sprint("job-", (d.hour+i)%5))
-		f, err := l.Lock(grouptest.Within(d.t, daysPatience))
+		f, err := l.Lock(grouptest.Within(d.T, slowCall))
 		if err != nil {
-			d.t.Fatalf("hour %d, member %d: %v", d.hour, i, err)
+			d.T.Fatalf("hour %d, member %d: %v", d.hour, i, err)
 		}
 		if f <= d.last {
-			d.t.Errorf("hour %d: fence %v after %v", d.hour, f, d.last)
+			d.T.Errorf("hour %d: fence %v after %v", d.hour, f, d.last)
 		}
 		d.last = f
-		grouptest.Pass(time.Minute)
-		if err := l.Unlock(grouptest.Within(d.t, daysPatience)); err != nil {
-			d.t.Errorf("hour %d: %v", d.hour, err)
+		pass(time.Minute)
+		if err := l.Unlock(grouptest.Within(d.T, slowCall)); err != nil {
+			d.T.Errorf("hour %d: %v", d.hour, err)
 		}
 	}
 }
 
-// victim is a member that may go, by turns.
-func (d *days) victim() int { return 1 + d.hour/11%2 }
+// victim is the member to fail next, 1 and 2 by turns.
+func (d *longRun) victim() int { return 1 + d.hour/11%2 }
 
-func (d *days) killed() {
+func (d *longRun) killMember() {
 	d.Kill(d.victim())
-	grouptest.Pass(5 * time.Minute)
+	pass(5 * time.Minute)
 	d.Start(d.victim())
 	d.work()
 }
 
-func (d *days) restarted() {
+func (d *longRun) restartMember() {
 	d.Close(d.victim())
-	grouptest.Pass(time.Minute)
+	pass(time.Minute)
 	d.Start(d.victim())
 	d.work()
 }
 
-// away is an absence of hours: the log does not reach back so far, and the
-// member is sent the state.
-func (d *days) away() {
+// fallBehind stops a member for so long that it needs a snapshot.
+func (d *longRun) fallBehind() {
 	d.Kill(d.victim())
-	grouptest.Pass(50 * time.Minute)
+	pass(50 * time.Minute)
 	d.Start(d.victim())
 }
 
-func (d *days) cutOff() { d.cut(d.victim()) }
+func (d *longRun) isolateMember() { d.isolate(d.victim()) }
 
-func (d *days) leaderCut() { d.cut(d.Leader(-1)) }
+func (d *longRun) isolateLeader() { d.isolate(d.Leader()) }
 
-func (d *days) cut(i int) {
-	d.isolate(i, true)
-	grouptest.Pass(5 * time.Minute)
-	d.isolate(i, false)
-	grouptest.Pass(5 * time.Minute)
-	d.Leader(-1)
+func (d *longRun) isolate(i int) {
+	d.Net.Isolate(i)
+	pass(5 * time.Minute)
+	d.Net.Rejoin(i)
+	pass(5 * time.Minute)
+	d.Leader()
 	d.work()
 }
 
-// delayed ends a session by force while another waits for what it holds.
-func (d *days) delayed() {
-	s := grouptest.MustSession(d.t, d.Nodes[1], &SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: NoChecks})
-	if _, err := s.FencedLock("delayed").Lock(grouptest.Within(d.t, daysPatience)); err != nil {
-		d.t.Fatalf("hour %d: %v", d.hour, err)
+// forceClose closes a session whose lock another session wants.
+func (d *longRun) forceClose() {
+	s := grouptest.MustSession(d.T, d.Nodes[1], &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: conclave.NoChecks})
+	if _, err := s.FencedLock("delayed").Lock(grouptest.Within(d.T, slowCall)); err != nil {
+		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
-	grouptest.Pass(30 * time.Minute)
+	pass(30 * time.Minute)
 	began := time.Now()
-	if err := d.Nodes[2].CloseSession(grouptest.Within(d.t, daysPatience), s.ID()); err != nil {
-		d.t.Errorf("hour %d: %v", d.hour, err)
+	if err := d.Nodes[2].CloseSession(grouptest.Within(d.T, slowCall), s.ID()); err != nil {
+		d.T.Errorf("hour %d: %v", d.hour, err)
 	}
 	l := d.Nodes[2].FencedLock("delayed")
-	if _, err := l.Lock(grouptest.Within(d.t, daysPatience)); err != nil {
-		d.t.Fatalf("hour %d: %v", d.hour, err)
+	if _, err := l.Lock(grouptest.Within(d.T, slowCall)); err != nil {
+		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
-	grouptest.WantBetween(d.t, "the grant", time.Now(), began.Add(time.Minute), began.Add(time.Minute+daysBeat))
-	if err := l.Unlock(grouptest.Within(d.t, daysPatience)); err != nil {
-		d.t.Errorf("hour %d: %v", d.hour, err)
+	wantBetween(d.T, "the grant", time.Now(), began.Add(time.Minute), began.Add(time.Minute+slowHeartbeat))
+	if err := l.Unlock(grouptest.Within(d.T, slowCall)); err != nil {
+		d.T.Errorf("hour %d: %v", d.hour, err)
 	}
 }
 
-// silentCheck lets a check fall silent: the session that depends on it ends when
-// its TTL has passed.
-func (d *days) silentCheck() {
-	check, err := d.Nodes[1].RegisterCheck(grouptest.Within(d.t, daysPatience), "silent", passing)
+// expireCheck does not refresh a check: the session that depends on it ends when the
+// check's TTL has passed.
+func (d *longRun) expireCheck() {
+	check, err := d.Nodes[1].RegisterCheck(grouptest.Within(d.T, slowCall), "not refreshed", slowCheckTTL)
 	if err != nil {
-		d.t.Fatalf("hour %d: %v", d.hour, err)
+		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
 	began := time.Now()
-	s := grouptest.MustSession(d.t, d.Nodes[1], &SessionConfig{TTL: time.Hour, LockDelay: NoLockDelay, Checks: []string{"silent"}})
+	s := grouptest.MustSession(d.T, d.Nodes[1], &conclave.SessionConfig{TTL: time.Hour, LockDelay: conclave.NoLockDelay, Checks: []string{"not refreshed"}})
 	<-s.Done()
-	grouptest.WantBetween(d.t, "the end of the session", time.Now(), began.Add(passing), began.Add(passing+daysBeat))
-	if err := check.Deregister(grouptest.Within(d.t, daysPatience)); err != nil {
-		d.t.Errorf("hour %d: %v", d.hour, err)
+	wantBetween(d.T, "the end of the session", time.Now(), began.Add(slowCheckTTL), began.Add(slowCheckTTL+slowHeartbeat))
+	if err := check.Deregister(grouptest.Within(d.T, slowCall)); err != nil {
+		d.T.Errorf("hour %d: %v", d.hour, err)
 	}
 }
 
 // write puts this hour's key, which the watch has to show next.
-func (d *days) write() {
+func (d *longRun) write() {
 	value := fmt.Sprint("hour ", d.hour)
-	_, err := d.Nodes[d.hour%3].KV().Put(grouptest.Within(d.t, daysPatience), fmt.Sprint("hour/", d.hour%7), []byte(value))
+	_, err := d.Nodes[d.hour%3].KV().Put(grouptest.Within(d.T, slowCall), fmt.Sprint("hour/", d.hour%7), []byte(value))
 	if err != nil {
-		d.t.Fatalf("hour %d: %v", d.hour, err)
+		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
 	switch got, ok := <-d.watched; {
 	case !ok:
-		d.t.Fatalf("hour %d: the watch has ended", d.hour)
+		d.T.Fatalf("hour %d: the watch has ended", d.hour)
 	case got != value:
-		d.t.Errorf("hour %d: the watch shows %q", d.hour, got)
+		d.T.Errorf("hour %d: the watch shows %q", d.hour, got)
 	}
 }
 
-// look checks what has to last, and that nothing else does.
-func (d *days) look() {
-	if f, err := d.standing.Fence(); err != nil || f != d.fence {
-		d.t.Fatalf("hour %d: the standing lock has fence %v, %v", d.hour, f, err)
+// check checks what has to last, and that nothing else does.
+func (d *longRun) check() {
+	if f, err := d.kept.Fence(); err != nil || f != d.fence {
+		d.T.Fatalf("hour %d: the kept lock has fence %v, %v", d.hour, f, err)
 	}
 	if err := d.checked.Err(); err != nil {
-		d.t.Fatalf("hour %d: %v", d.hour, err)
+		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
-	if silent := time.Since(acknowledged(d.checked)); silent > 2*incarnationTTL {
-		d.t.Errorf("hour %d: no renewal was acknowledged for %v", d.hour, silent)
+	n := d.Nodes[d.hour%3]
+	info, ok := grouptest.FindSession(d.T, n, d.checked.ID())
+	if silent := info.TTL - info.Remaining; !ok || silent > 2*registrationTTL {
+		d.T.Errorf("hour %d: no renewal for %v: %+v", d.hour, silent, info)
 	}
-	locks, err := d.Nodes[d.hour%3].Locks(grouptest.Within(d.t, daysPatience), "")
-	if err != nil || len(locks) != 1 || locks[0].Fence != d.fence {
-		d.t.Errorf("hour %d: locks %+v, %v", d.hour, locks, err)
+	if locks := grouptest.Locks(d.T, n, ""); len(locks) != 1 || locks[0].Fence != d.fence {
+		d.T.Errorf("hour %d: locks %+v", d.hour, locks)
 	}
-	sessions, err := d.Nodes[d.hour%3].Sessions(grouptest.Within(d.t, daysPatience))
-	if err != nil || len(sessions) > 2+3 { // the members have one of their own each
-		d.t.Errorf("hour %d: sessions %+v, %v", d.hour, sessions, err)
+	if sessions := grouptest.Sessions(d.T, n); len(sessions) > 2+3 { // each member may have its own
+		d.T.Errorf("hour %d: sessions %+v", d.hour, sessions)
 	}
 }
 
-// end checks that the last holders are the first, and gives everything back.
-func (d *days) end() {
+// wantKept checks that the first holder is the last, on every member, and can unlock.
+func (d *longRun) wantKept() {
 	for i, n := range d.Nodes {
-		info, err := n.FencedLock("standing").Info(grouptest.Within(d.t, daysPatience))
+		info, err := n.FencedLock("kept").Info(grouptest.Within(d.T, slowCall))
 		if err != nil || info.Fence != d.fence {
-			d.t.Errorf("member %d: %+v, %v", i, info, err)
+			d.T.Errorf("member %d: %+v, %v", i, info, err)
 		}
 	}
-	if err := d.standing.Unlock(grouptest.Within(d.t, daysPatience)); err != nil {
-		d.t.Error(err)
+	if err := d.kept.Unlock(grouptest.Within(d.T, slowCall)); err != nil {
+		d.T.Error(err)
 	}
 }

@@ -6,330 +6,331 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// scene is what happens to a contest, and who gets what and when.
-type scene struct {
+// scenario is one way in which a hold or a wait ends.
+type scenario struct {
 	name    string
 	members int
-	leading role
+	leader  leaderRole
 	delay   time.Duration
-	play    func(*contest)
+	run     func(*contention)
 }
 
-const bubbleDelay = 4 * time.Second
+const lockDelay = 4 * time.Second
 
-func scenes() []scene {
-	list := []scene{
-		{"the holder is cut off", 3, third, NoLockDelay, (*contest).holderCutOff},
-		{"the holder is cut off and has a lock-delay", 3, third, bubbleDelay, (*contest).holderCutOff},
-		{"the leader holds and is cut off", 3, holds, NoLockDelay, (*contest).leaderCutOff},
-		{"the holder's process is killed", 3, third, NoLockDelay, (*contest).holderKilled},
-		{"the holder's machine loses power", 3, waits, bubbleDelay, (*contest).holderCrashed},
-		{"the holder's process is started anew", 3, third, NoLockDelay, (*contest).holderRestarted},
-		{"the holder's node is closed", 3, third, bubbleDelay, (*contest).holderClosed},
-		{"the leader holds and is closed", 3, holds, bubbleDelay, (*contest).holderClosed},
-		{"the waiter's node is closed", 3, third, NoLockDelay, (*contest).waiterClosed},
-		{"the leader waits and is closed", 3, waits, NoLockDelay, (*contest).waiterClosed},
-		{"leadership is handed over", 3, third, NoLockDelay, (*contest).leaderMoves},
-		{"the leader's process is killed", 3, third, NoLockDelay, (*contest).leaderKilled},
-		{"the waiter's request is under way", 3, third, NoLockDelay, (*contest).timeoutUnderWay},
-		{"the waiter knows no leader", 3, third, NoLockDelay, (*contest).cancelledUnsent},
+func scenarios() []scenario {
+	const noDelay = conclave.NoLockDelay
+	list := []scenario{
+		{"holder isolated", 3, leaderIsThird, noDelay, (*contention).holderIsolated},
+		{"holder isolated, lock-delay", 3, leaderIsThird, lockDelay, (*contention).holderIsolated},
+		{"holder leads and is isolated", 3, leaderHolds, noDelay, (*contention).leaderIsolated},
+		{"holder killed", 3, leaderIsThird, noDelay, (*contention).holderKilled},
+		{"holder's power lost, lock-delay", 3, leaderWaits, lockDelay, (*contention).holderCrashed},
+		{"holder restarted", 3, leaderIsThird, noDelay, (*contention).holderRestarted},
+		{"holder's node closed", 3, leaderIsThird, lockDelay, (*contention).holderClosed},
+		{"holder leads and its node is closed", 3, leaderHolds, lockDelay, (*contention).holderClosed},
+		{"waiter's node closed", 3, leaderIsThird, noDelay, (*contention).waiterClosed},
+		{"waiter leads and its node is closed", 3, leaderWaits, noDelay, (*contention).waiterClosed},
+		{"leadership transferred", 3, leaderIsThird, noDelay, (*contention).leadershipTransferred},
+		{"leader killed", 3, leaderIsThird, noDelay, (*contention).leaderKilled},
+		{"context ends while the request is forwarded", 3, leaderIsThird, noDelay, (*contention).timeoutForwarded},
+		{"context ends without a leader", 3, leaderIsThird, noDelay, (*contention).cancelledUnsent},
 	}
 	for _, n := range []int{1, 3} {
 		list = append(list,
-			scene{"the waiter's time is over", n, third, NoLockDelay, (*contest).timeoutWaiting},
-			scene{"the waiter's context is cancelled", n, third, NoLockDelay, (*contest).cancelledWaiting},
-			scene{"the holder's session is closed", n, third, bubbleDelay, (*contest).sessionClosed},
-			scene{"the holder's session is closed by force", n, third, NoLockDelay, (*contest).forced},
-			scene{"the holder's session is closed by force and has a lock-delay", n, third, bubbleDelay, (*contest).forced},
-			scene{"the waiter's session is closed by force", n, third, NoLockDelay, (*contest).waiterForced},
+			scenario{"waiter's context times out", n, leaderIsThird, noDelay, (*contention).timeoutQueued},
+			scenario{"waiter's context is cancelled", n, leaderIsThird, noDelay, (*contention).cancelledQueued},
+			scenario{"holder's session closed", n, leaderIsThird, lockDelay, (*contention).sessionClosed},
+			scenario{"holder's session closed by force", n, leaderIsThird, noDelay, (*contention).sessionForceClosed},
+			scenario{"holder's session closed by force, lock-delay", n, leaderIsThird, lockDelay, (*contention).sessionForceClosed},
+			scenario{"waiter's session closed by force", n, leaderIsThird, noDelay, (*contention).waiterForceClosed},
 		)
 	}
 	return list
 }
 
-// Who gets what, and when, in virtual time and to the tick: each way to claim
-// something against each way in which a claim or a wait can end.
-func TestBubbleContest(t *testing.T) {
+// Each kind of ownership against each way in which a hold or a wait ends: which
+// session is granted it, and when, to the heartbeat of virtual time.
+func TestSessionEnd(t *testing.T) {
 	for ki, k := range kinds() {
-		for si, s := range scenes() {
+		for si, s := range scenarios() {
 			if testing.Short() && si%len(kinds()) != ki {
-				continue // each scene with one kind
+				continue // each scenario with one kind
 			}
 			name := k.name + "/" + s.name
 			if s.members == 1 {
-				name += ", alone"
+				name += ", group of one"
 			}
 			t.Run(name, func(t *testing.T) {
-				inBubble(t, s.members, nil, func(g *grouptest.Group) {
-					s.play(newContest(g, k, s.leading, s.delay))
+				t.Parallel()
+				grouptest.InBubble(t, s.members, func(g *grouptest.Group) {
+					s.run(newContention(g, k, s.leader, s.delay))
 				})
 			})
 		}
 	}
 }
 
-// expiry plays the end of the holder's session by time. The holder is told by
-// its own clock, a percent of its TTL before the group can let go, and the
-// waiter gets it when the TTL has passed since from, and then the lock-delay; at
-// most late later.
-func (c *contest) expiry(waiter <-chan bid, from time.Time, late time.Duration) {
-	want := deadline(c.hs)
-	if c.first.held() != nil {
-		c.t.Errorf("lost at once: %v", c.first.held())
+// wantExpiry checks the end of the holder's session by its TTL: the holder loses it
+// at deadline, by its own clock, and the waiter is granted it when the TTL and the
+// lock-delay have passed since from, and at most late later.
+func (c *contention) wantExpiry(waiter <-chan attempt, deadline, from time.Time, late time.Duration) {
+	if err := c.held.held(); err != nil {
+		c.T.Errorf("lost at once: %v", err)
 	}
-	grouptest.WantAt(c.t, "the loss", c.awaitLost(), want)
+	wantAt(c.T, "the loss", c.awaitLost(), deadline)
 	c.wantLost()
 	select {
 	case got := <-waiter:
-		c.t.Fatalf("the waiter has it already: %+v", got)
+		c.T.Fatalf("granted to the waiter before the holder lost it: %+v", got)
 	default:
 	}
-	c.grantedAfter(waiter, from.Add(grouptest.BubbleTTL+c.delay), late)
+	c.wantGranted(waiter, from.Add(ttl+c.delay), late)
 }
 
-// grantedAfter checks that the waiter gets it, and when.
-func (c *contest) grantedAfter(waiter <-chan bid, from time.Time, late time.Duration) {
-	c.t.Helper()
+// deadlineOf is when the holder's session ends by its process's clock, which may be
+// one percent slower than the group's.
+func deadlineOf(renewed time.Time) time.Time { return renewed.Add(ttl - ttl/100) }
+
+// wantGranted checks when the waiter is granted it.
+func (c *contention) wantGranted(waiter <-chan attempt, from time.Time, late time.Duration) {
+	c.T.Helper()
 	got := <-waiter
 	if got.err != nil {
-		c.t.Fatal(got.err)
+		c.T.Fatal(got.err)
 	}
-	grouptest.WantBetween(c.t, "the grant", got.at, from, from.Add(late))
+	wantBetween(c.T, "the grant", got.at, from, from.Add(late))
 	if err := got.held(); err != nil {
-		c.t.Errorf("the new holder is told %v", err)
+		c.T.Errorf("the new holder has lost it: %v", err)
 	}
 }
 
-func (c *contest) holderCutOff() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) holderIsolated() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
-	c.isolate(c.holder, true)
-	c.expiry(waiter, acknowledged(c.hs), 2*c.slack())
-	c.isolate(c.holder, false)
+	renewed := c.renew()
+	c.Net.Isolate(c.holder)
+	c.wantExpiry(waiter, deadlineOf(renewed), renewed, 2*c.slack())
+	c.Net.Rejoin(c.holder)
 }
 
-// A new leader gives every session a full TTL, so the waiter's time begins with
-// the leader's.
-func (c *contest) leaderCutOff() {
-	waiter := c.contend(c.t.Context())
+// A new leader gives every session a full TTL.
+func (c *contention) leaderIsolated() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
-	cut := time.Now()
-	c.isolate(c.holder, true)
-	c.Leader(c.holder)
+	renewed := c.renew()
+	c.Net.Isolate(c.holder)
+	c.LeaderWithout(c.holder)
 	elected := time.Now()
-	grouptest.WantBetween(c.t, "the election", elected, cut, cut.Add(2*grouptest.BubbleElection+grouptest.BubbleHeartbeat))
-	c.expiry(waiter, elected.Add(-2*grouptest.BubbleHeartbeat), 4*c.slack())
-	c.isolate(c.holder, false)
+	wantBetween(c.T, "the election", elected, renewed, renewed.Add(2*election+heartbeat))
+	c.wantExpiry(waiter, deadlineOf(renewed), elected.Add(-2*heartbeat), 4*c.slack())
+	c.Net.Rejoin(c.holder)
 }
 
-func (c *contest) holderKilled() {
-	waiter := c.contend(c.t.Context())
-	synctest.Wait()
-	from := acknowledged(c.hs)
-	killed := time.Now()
-	c.Kill(c.holder)
-	grouptest.WantBetween(c.t, "the loss", c.awaitLost(), killed, killed.Add(probeWait))
-	c.wantLost()
-	c.grantedAfter(waiter, from.Add(grouptest.BubbleTTL), 2*c.slack())
-}
-
-// probeWait is what stopping a node can take: gossip waits for a probe.
+// probeWait is how long stopping a node may take: memberlist waits for a probe.
 const probeWait = 500 * time.Millisecond
 
-func (c *contest) holderCrashed() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) holderKilled() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
-	from := acknowledged(c.hs)
-	c.Crash(c.holder)
-	c.grantedAfter(waiter, from.Add(grouptest.BubbleTTL+bubbleDelay), 2*c.slack())
+	renewed := c.renew()
+	c.Kill(c.holder)
+	wantBetween(c.T, "the loss", c.awaitLost(), renewed, renewed.Add(probeWait))
+	c.wantLost()
+	c.wantGranted(waiter, renewed.Add(ttl), 2*c.slack())
 }
 
-// A process that starts anew ends what the one before held, at once.
-func (c *contest) holderRestarted() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) holderCrashed() {
+	waiter := c.contend(c.T.Context())
+	synctest.Wait()
+	renewed := c.renew()
+	c.Crash(c.holder)
+	c.wantGranted(waiter, renewed.Add(ttl+lockDelay), 2*c.slack())
+}
+
+// A restarted process ends at once what the one before it held.
+func (c *contention) holderRestarted() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	c.Kill(c.holder)
 	began := time.Now()
 	c.Start(c.holder)
-	c.grantedAfter(waiter, began, time.Since(began)+c.slack())
+	c.wantGranted(waiter, began, time.Since(began)+c.slack())
 }
 
-// Closing is not an invalidation: there is no lock-delay.
-func (c *contest) holderClosed() {
-	waiter := c.contend(c.t.Context())
+// A graceful shutdown is no invalidation: no lock-delay follows.
+func (c *contention) holderClosed() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	began := time.Now()
 	done := make(chan struct{})
 	go func() { c.Close(c.holder); close(done) }()
-	grouptest.WantAt(c.t, "the loss", c.awaitLost(), began)
+	wantAt(c.T, "the loss", c.awaitLost(), began)
 	c.wantLost()
-	c.grantedAfter(waiter, began, c.slack())
+	c.wantGranted(waiter, began, c.slack())
 	<-done
 }
 
-func (c *contest) waiterClosed() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) waiterClosed() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	began := time.Now()
 	c.Close(c.waiter)
 	got := <-waiter
-	if !errors.Is(got.err, ErrClosed) && !errors.Is(got.err, ErrSessionExpired) {
-		c.t.Errorf("the waiter is told %v", got.err)
+	if !errors.Is(got.err, conclave.ErrClosed) && !errors.Is(got.err, conclave.ErrSessionExpired) {
+		c.T.Errorf("the waiter gets %v", got.err)
 	}
-	grouptest.WantBetween(c.t, "the end of the wait", got.at, began, began.Add(pollEvery))
-	c.wantHeld()
+	wantBetween(c.T, "the end of the wait", got.at, began, began.Add(pollInterval))
+	c.wantReleasable()
 	c.wantFree(c.holder)
 }
 
-// A change of the leader costs nobody anything: the holder holds, the waiter
-// waits, and gets it when it is given back.
-func (c *contest) leaderMoves() {
-	waiter := c.contend(c.t.Context())
+// A change of leader costs neither the hold nor the place in the queue.
+func (c *contention) leadershipTransferred() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	for range 3 {
-		if err := c.Nodes[c.Leader(-1)].TransferLeadership(grouptest.Within(c.t, grouptest.BubbleElection), 0); err != nil {
-			c.t.Error(err)
+		if err := c.Nodes[c.Leader()].TransferLeadership(grouptest.Within(c.T, election), 0); err != nil {
+			c.T.Error(err)
 		}
-		grouptest.Pass(2 * grouptest.BubbleTTL)
+		pass(2 * ttl)
 	}
-	c.handedOver(waiter)
+	c.wantHandedOver(waiter)
 }
 
-func (c *contest) handedOver(waiter <-chan bid) {
+// wantHandedOver checks that the waiter still waits and is granted it when the
+// holder releases.
+func (c *contention) wantHandedOver(waiter <-chan attempt) {
 	select {
 	case got := <-waiter:
-		c.t.Fatalf("the wait has ended: %+v", got)
+		c.T.Fatalf("the wait has ended: %+v", got)
 	default:
 	}
 	released := time.Now()
-	c.wantHeld()
-	c.grantedAfter(waiter, released, c.slack())
+	c.wantReleasable()
+	c.wantGranted(waiter, released, c.slack())
 }
 
-func (c *contest) leaderKilled() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) leaderKilled() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
-	gone := c.other()
-	c.Kill(gone)
-	grouptest.Pass(2 * grouptest.BubbleTTL)
-	c.handedOver(waiter)
-	c.Start(gone)
-	c.Leader(-1)
+	leader := c.third()
+	c.Kill(leader)
+	pass(2 * ttl)
+	c.wantHandedOver(waiter)
+	c.Start(leader)
+	c.Leader()
 }
 
-func (c *contest) timeoutWaiting() {
+func (c *contention) timeoutQueued() {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(c.T.Context(), 3*time.Second)
 	defer cancel()
 	got := <-c.contend(ctx)
-	c.endedBy(got, context.DeadlineExceeded, began.Add(3*time.Second))
-	c.wantHeld()
+	c.wantEnded(got, context.DeadlineExceeded, began.Add(3*time.Second))
+	c.wantReleasable()
 	c.wantFree(c.holder)
 }
 
-func (c *contest) cancelledWaiting() {
-	ctx, cancel := context.WithCancel(c.t.Context())
+func (c *contention) cancelledQueued() {
+	ctx, cancel := context.WithCancel(c.T.Context())
 	waiter := c.contend(ctx)
-	grouptest.Pass(time.Second)
+	pass(time.Second)
 	began := time.Now()
 	cancel()
-	c.endedBy(<-waiter, context.Canceled, began)
-	c.wantHeld()
+	c.wantEnded(<-waiter, context.Canceled, began)
+	c.wantReleasable()
 	c.wantFree(c.holder)
 }
 
-// endedBy checks what a claim is told whose context has ended, and when.
-func (c *contest) endedBy(got bid, want error, at time.Time) {
-	c.t.Helper()
+// wantEnded checks how and when an attempt ends whose context has ended.
+func (c *contention) wantEnded(got attempt, want error, at time.Time) {
+	c.T.Helper()
 	if !errors.Is(got.err, want) {
-		c.t.Errorf("the waiter is told %v", got.err)
+		c.T.Errorf("the waiter gets %v; want %v", got.err, want)
 	}
 	late := time.Duration(0)
-	if !c.kind.waits {
-		late = pollEvery
+	if !c.kind.queues {
+		late = pollInterval
 	}
-	grouptest.WantBetween(c.t, "the end of the wait", got.at, at, at.Add(late))
+	wantBetween(c.T, "the end of the wait", got.at, at, at.Add(late))
 }
 
-// What was handed on and not answered ends as its context does. It may still
-// arrive, and then nothing may come of it.
-func (c *contest) timeoutUnderWay() {
-	c.isolate(c.waiter, true)
+// A forwarded request without an outcome ends with its context. When it arrives
+// later, it has no lasting effect.
+func (c *contention) timeoutForwarded() {
+	c.Net.Isolate(c.waiter)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.t.Context(), grouptest.BubbleElection/2)
+	ctx, cancel := context.WithTimeout(c.T.Context(), election/2)
 	defer cancel()
 	got := <-c.contend(ctx)
-	c.endedBy(got, context.DeadlineExceeded, began.Add(grouptest.BubbleElection/2))
-	if c.kind.name == "key" && !errors.Is(got.err, ErrUnknown) {
-		c.t.Errorf("the outcome of a write cannot be known: %v", got.err)
+	c.wantEnded(got, context.DeadlineExceeded, began.Add(election/2))
+	if c.kind.name == "key" && !errors.Is(got.err, conclave.ErrUnknown) {
+		c.T.Errorf("a write without outcome returns %v; want ErrUnknown", got.err)
 	}
-	c.isolate(c.waiter, false)
-	grouptest.Pass(grouptest.BubbleTTL)
-	c.wantHeld()
+	c.Net.Rejoin(c.waiter)
+	pass(ttl)
+	c.wantReleasable()
 	c.wantFree(c.waiter)
 }
 
-// What nobody could be handed has no effect, and the error says so.
-func (c *contest) cancelledUnsent() {
-	c.isolate(c.waiter, true)
-	grouptest.Pass(2 * grouptest.BubbleElection)
+// A request that was not sent has no effect, and the error says so.
+func (c *contention) cancelledUnsent() {
+	c.Net.Isolate(c.waiter)
+	pass(2 * election)
 	if s := c.Nodes[c.waiter].Status(); s.Leader != 0 {
-		c.t.Fatalf("a member that is cut off follows %v", s.Leader)
+		c.T.Fatalf("an isolated member follows %v", s.Leader)
 	}
-	ctx, cancel := context.WithCancel(c.t.Context())
+	ctx, cancel := context.WithCancel(c.T.Context())
 	waiter := c.contend(ctx)
 	synctest.Wait()
 	began := time.Now()
 	cancel()
 	got := <-waiter
-	c.endedBy(got, context.Canceled, began)
-	if !errors.Is(got.err, ErrUnavailable) {
-		c.t.Errorf("nothing was sent, and the waiter is told %v", got.err)
+	c.wantEnded(got, context.Canceled, began)
+	if !errors.Is(got.err, conclave.ErrUnavailable) {
+		c.T.Errorf("a request that was not sent returns %v; want ErrUnavailable", got.err)
 	}
-	c.isolate(c.waiter, false)
-	c.wantHeld()
+	c.Net.Rejoin(c.waiter)
+	c.wantReleasable()
 	c.wantFree(c.holder)
 }
 
-func (c *contest) sessionClosed() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) sessionClosed() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	began := time.Now()
-	if err := c.hs.Close(c.t.Context()); err != nil {
-		c.t.Error(err)
-	}
-	grouptest.WantAt(c.t, "the loss", c.awaitLost(), began)
+	grouptest.Must(c.T, c.holderSession.Close(c.T.Context()))
+	wantAt(c.T, "the loss", c.awaitLost(), began)
 	c.wantLost()
-	c.grantedAfter(waiter, began, c.slack())
+	c.wantGranted(waiter, began, c.slack())
 }
 
-// The group lets go at once, or after the lock-delay, to the tick.
-func (c *contest) forced() {
-	waiter := c.contend(c.t.Context())
+// The group releases at once, or when the lock-delay has passed.
+func (c *contention) sessionForceClosed() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	began := time.Now()
-	if err := c.Nodes[c.waiter].CloseSession(c.t.Context(), c.hs.ID()); err != nil {
-		c.t.Error(err)
-	}
-	grouptest.WantAt(c.t, "the loss", c.awaitLost(), began)
+	grouptest.Must(c.T, c.Nodes[c.waiter].CloseSession(c.T.Context(), c.holderSession.ID()))
+	wantAt(c.T, "the loss", c.awaitLost(), began)
 	c.wantLost()
-	c.grantedAfter(waiter, began.Add(c.delay), c.slack())
+	c.wantGranted(waiter, began.Add(c.delay), c.slack())
 }
 
-func (c *contest) waiterForced() {
-	waiter := c.contend(c.t.Context())
+func (c *contention) waiterForceClosed() {
+	waiter := c.contend(c.T.Context())
 	synctest.Wait()
 	began := time.Now()
-	if err := c.Nodes[c.holder].CloseSession(c.t.Context(), c.ws.ID()); err != nil {
-		c.t.Error(err)
-	}
+	grouptest.Must(c.T, c.Nodes[c.holder].CloseSession(c.T.Context(), c.waiterSession.ID()))
 	got := <-waiter
-	if !errors.Is(got.err, ErrSessionExpired) {
-		c.t.Errorf("the waiter is told %v", got.err)
+	if !errors.Is(got.err, conclave.ErrSessionExpired) {
+		c.T.Errorf("the waiter gets %v; want ErrSessionExpired", got.err)
 	}
-	grouptest.WantBetween(c.t, "the end of the wait", got.at, began, began.Add(pollEvery))
-	c.wantHeld()
+	wantBetween(c.T, "the end of the wait", got.at, began, began.Add(pollInterval))
+	c.wantReleasable()
 	c.wantFree(c.holder)
 }

@@ -3,142 +3,141 @@ package virtualtime
 import (
 	"slices"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// stake is what a session has in a group in a bubble, and shows when and where
-// the session ends: a lock, which another session waits for, and a key, which is
-// deleted with the session and which every member sees in the log.
-type stake struct {
+// probe shows when and where a session ends: the session holds a lock, for which
+// another session waits, and a key that is deleted with the session, as every member
+// sees in the log.
+type probe struct {
 	*grouptest.Group
 	name    string
-	session *Session
+	session *conclave.Session
 	delay   time.Duration   // the session's lock-delay
-	ends    []chan sighting // by member
-	waiter  *Node
-	granted chan bid // to the waiter
+	ends    []chan endEvent // by member
+	node    *conclave.Node  // the session's
+	waiter  *conclave.Node
+	granted chan attempt // to the waiter
 }
 
-// sighting is when and by which change of the log a member saw a session end.
-type sighting struct {
+// endEvent is when and by which change of the log a member saw a session end.
+type endEvent struct {
 	at    time.Time
 	index uint64
 }
 
-// stakeTTL is so long that in a bubble no session ends by it.
-const stakeTTL = time.Hour
+// longTTL is longer than any test.
+const longTTL = time.Hour
 
-// stake opens a session of one member, which another one waits for. The checks
-// are those that the session depends on; nil is the default.
-func (g *grouptest.Group) stake(owner, waiter int, name string, ttl, delay time.Duration, checks []string) *stake {
-	g.t.Helper()
-	s := &stake{bubbleGroup: g, name: name, delay: delay, waiter: g.Nodes[waiter], granted: make(chan bid, 1)}
-	s.session = grouptest.MustSession(g.t, g.Nodes[owner], &SessionConfig{Name: name, TTL: ttl, LockDelay: delay, Behavior: Delete, Checks: checks})
-	grouptest.MustLock(g.t, s.session.FencedLock(name))
-	held := grouptest.MustAcquireKey(g.t, g.Nodes[owner].KV(), name, "", s.session)
+// newProbe opens the session on one member and waits for it on another. checks is
+// that of SessionConfig.
+func newProbe(g *grouptest.Group, owner, waiter int, name string, ttl, delay time.Duration, checks []string) *probe {
+	g.T.Helper()
+	s := &probe{Group: g, name: name, delay: delay, node: g.Nodes[owner], waiter: g.Nodes[waiter], granted: make(chan attempt, 1)}
+	s.session = grouptest.MustSession(g.T, g.Nodes[owner], &conclave.SessionConfig{Name: name, TTL: ttl, LockDelay: delay, Behavior: conclave.Delete, Checks: checks})
+	grouptest.MustLock(g.T, s.session.FencedLock(name))
+	held := grouptest.MustAcquireKey(g.T, g.Nodes[owner].KV(), name, "", s.session)
 	for _, n := range g.Nodes {
-		seen := make(chan sighting, 1)
+		seen := make(chan endEvent, 1)
 		s.ends = append(s.ends, seen)
 		if n == nil {
 			continue
 		}
 		go func() {
-			for e, err := range n.KV().Watch(g.t.Context(), name, held.ModifyIndex) {
+			for e, err := range n.KV().Watch(g.T.Context(), name, held.ModifyIndex) {
 				if err != nil {
-					return // the node goes, or the test ends
+					return // the node stops, or the test ends
 				}
 				if e.Deleted && e.Entry.Key == name {
-					seen <- sighting{time.Now(), e.Index}
+					seen <- endEvent{time.Now(), e.Index}
 					return
 				}
 			}
 		}()
 	}
-	l := grouptest.MustSession(g.t, g.Nodes[waiter], &SessionConfig{TTL: stakeTTL, LockDelay: NoLockDelay, Checks: NoChecks}).FencedLock(name)
+	l := grouptest.MustSession(g.T, g.Nodes[waiter], &conclave.SessionConfig{TTL: longTTL, LockDelay: conclave.NoLockDelay, Checks: conclave.NoChecks}).FencedLock(name)
 	go func() {
-		_, err := l.Lock(g.t.Context())
-		s.granted <- bid{at: time.Now(), err: err}
+		_, err := l.Lock(g.T.Context())
+		s.granted <- attempt{at: time.Now(), err: err}
 	}()
-	grouptest.AwaitWaiters(g.t, l, 1)
+	grouptest.AwaitWaiters(g.T, l, 1)
 	return s
 }
 
-// ended waits until the members given have seen the end, and checks that they
-// have seen one and the same. It returns when the first of them did.
-func (s *stake) ended(members ...int) time.Time {
-	s.t.Helper()
-	var all []sighting
+// awaitEnd waits until the given members have seen the end, checks that it is at one
+// index, and returns when the first of them saw it.
+func (s *probe) awaitEnd(members ...int) time.Time {
+	s.T.Helper()
+	var all []endEvent
 	for _, i := range members {
 		select {
 		case e := <-s.ends[i]:
 			all = append(all, e)
 		case <-time.After(5 * time.Minute): // virtual
-			s.t.Fatalf("member %d does not see %q end", i, s.name)
+			s.T.Fatalf("member %d has not seen the end of %q", i, s.name)
 		}
 	}
-	first := slices.MinFunc(all, func(a, b sighting) int { return a.at.Compare(b.at) })
+	first := slices.MinFunc(all, func(a, b endEvent) int { return a.at.Compare(b.at) })
 	for n, e := range all {
 		if e.index != first.index {
-			s.t.Errorf("%q ends at index %d for member %d and at %d for another", s.name, e.index, members[n], first.index)
+			s.T.Errorf("%q ends at index %d for member %d and at %d for another", s.name, e.index, members[n], first.index)
 		}
-		grouptest.WantBetween(s.t, "the end at another member", e.at, first.at, first.at.Add(grouptest.BubbleHeartbeat))
+		wantBetween(s.T, "the end at another member", e.at, first.at, first.at.Add(heartbeat))
 	}
 	for _, i := range members {
-		if _, alive := grouptest.FindSession(s.t, s.Nodes[i], s.session.ID()); alive {
-			s.t.Errorf("%q has ended, and member %d still has the session", s.name, i)
+		if _, alive := grouptest.FindSession(s.T, s.Nodes[i], s.session.ID()); alive {
+			s.T.Errorf("%q has ended, and member %d still has the session", s.name, i)
 		}
 	}
 	return first.at
 }
 
-// handedOn checks that the waiter is granted the lock when the lock-delay since
-// the session's end is over, and not before.
-func (s *stake) handedOn(ended time.Time) {
-	s.t.Helper()
+// wantGranted checks that the waiter is granted the lock when the lock-delay has
+// passed since the session's end.
+func (s *probe) wantGranted(ended time.Time) {
+	s.T.Helper()
 	select {
 	case got := <-s.granted:
 		if got.err != nil {
-			s.t.Errorf("who waits for %q is told %v", s.name, got.err)
+			s.T.Errorf("the waiter for %q gets %v", s.name, got.err)
 		}
 		from := ended.Add(max(s.delay, 0))
-		grouptest.WantBetween(s.t, "the grant of "+s.name, got.at, from, from.Add(grouptest.BubbleHeartbeat))
+		wantBetween(s.T, "the grant of "+s.name, got.at, from, from.Add(heartbeat))
 	case <-time.After(5 * time.Minute): // virtual
-		s.t.Errorf("%q is not handed on", s.name)
+		s.T.Errorf("%q is not granted to its waiter", s.name)
 	}
 }
 
-// wantAlive checks that the session lives, in the group as the members given
-// have it and in its own process, and that what it holds is its own.
-func (s *stake) wantAlive(members ...int) {
-	s.t.Helper()
+// wantAlive checks that the session is alive for the given members and in its own
+// process, and that it holds what it held.
+func (s *probe) wantAlive(members ...int) {
+	s.T.Helper()
 	if err := s.session.Err(); err != nil {
-		s.t.Errorf("the process of %q is told %v", s.name, err)
+		s.T.Errorf("the process of %q has lost it: %v", s.name, err)
 	}
-	s.wantKept(members...)
+	s.wantInGroup(members...)
 }
 
-// wantKept checks that the group has the session, whatever has become of its
+// wantInGroup checks that the group has the session, whatever the state of its
 // process.
-func (s *stake) wantKept(members ...int) {
-	s.t.Helper()
+func (s *probe) wantInGroup(members ...int) {
+	s.T.Helper()
 	for _, i := range members {
-		if _, alive := grouptest.FindSession(s.t, s.Nodes[i], s.session.ID()); !alive {
-			s.t.Errorf("%q has ended for member %d", s.name, i)
+		if _, alive := grouptest.FindSession(s.T, s.Nodes[i], s.session.ID()); !alive {
+			s.T.Errorf("%q has ended for member %d", s.name, i)
 		}
-		info, err := s.Nodes[i].FencedLock(s.name).Info(grouptest.Within(s.t, grouptest.BubbleElection))
+		info, err := s.Nodes[i].FencedLock(s.name).Info(grouptest.Within(s.T, election))
 		if err != nil || info.Session != s.session.ID() {
-			s.t.Errorf("the lock %q is with %+v for member %d, %v", s.name, info, i, err)
+			s.T.Errorf("for member %[3]d the lock %[1]q is %+[2]v, %[4]v", s.name, info, i, err)
 		}
 	}
 	select {
 	case got := <-s.granted:
 		if got.err == nil || s.waiter.Err() == nil {
-			s.t.Errorf("%q lives, and the wait for what it holds has ended: %+v", s.name, got)
+			s.T.Errorf("%q is alive, and the wait for what it holds has ended: %+v", s.name, got)
 		}
 	default:
 	}
-}
-
-// others are the members of a group but for one.
-func (g *grouptest.Group) others(i int) []int {
-	return slices.DeleteFunc(allOf(len(g.Nodes)), func(j int) bool { return j == i })
 }
