@@ -17,7 +17,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// content is a data directory: what is in each file.
+// content is a data directory, by file.
 type content map[string][]byte
 
 func contentOf(t *testing.T, disk vfs.FS) content {
@@ -59,7 +59,7 @@ func (c content) disk(t *testing.T) *vfs.MemFS {
 	return disk
 }
 
-// with is the directory with another file in the place of one; nil: with none.
+// with returns the directory with one file replaced, or removed if bytes is nil.
 func (c content) with(name string, bytes []byte) content {
 	d := maps.Clone(c)
 	if d[name] = bytes; bytes == nil {
@@ -68,49 +68,50 @@ func (c content) with(name string, bytes []byte) content {
 	return d
 }
 
-// earlierAndLater are one member's directory at two moments at which its process
-// might have died, or the power gone, and what was acknowledged at the second.
-func earlierAndLater(t *testing.T, powerCut bool) (earlier, later content, acknowledged string) {
+// contentAtTwoTimes returns one member's directory at two moments at which its process
+// could have been killed, or its power lost, and the acknowledged state at the
+// second.
+func contentAtTwoTimes(t *testing.T, powerLoss bool) (earlier, later content, acknowledged string) {
 	t.Helper()
-	b := newBlackout(100)
-	if powerCut {
+	b := newRecorder(100)
+	if powerLoss {
 		b.kept = 0
 	}
-	states := lives(t, b)
-	moment := func(deeds int) content { // the first, when nothing of the next deed is on disk
-		i := slices.IndexFunc(b.wrecks, func(w wreck) bool { return w.acknowledged == int64(deeds) })
-		return contentOf(t, b.wrecks[i].disk)
+	states := runWorkload(t, b)
+	moment := func(steps int) content { // the first, when nothing of the next step is on disk
+		i := slices.IndexFunc(b.images, func(w image) bool { return w.acknowledged == int64(steps) })
+		return contentOf(t, b.images[i].disk)
 	}
-	last := len(states) - 2 // before the session is closed, and all that it holds given back
+	last := len(states) - 2 // before the session is closed
 	return moment(last - 2), moment(last), states[last]
 }
 
 type damage struct {
 	how   string
-	bytes []byte // nil: the file is gone
+	bytes []byte // nil: removed
 }
 
-// damages are what may happen to a file: each at many places.
+// damages lists what may happen to a file, each at many places.
 func damages(bytes, before []byte) []damage {
-	all := []damage{{"gone", nil}, {"emptied", []byte{}}, {"lengthened", append(slices.Clone(bytes), "what others wrote"...)}}
+	all := []damage{{"removed", nil}, {"emptied", []byte{}}, {"lengthened", append(slices.Clone(bytes), "foreign bytes"...)}}
 	if before != nil && !slices.Equal(before, bytes) {
-		all = append(all, damage{"as it was earlier", before})
+		all = append(all, damage{"rolled back", before})
 	}
 	const places = 16
 	for i := range places {
 		at := len(bytes) * i / places
 		if at == len(bytes) || i > 0 && at == len(bytes)*(i-1)/places {
-			continue // a short file has fewer
+			continue // a short file has fewer places
 		}
 		flipped := slices.Clone(bytes)
 		flipped[at] ^= 1 << (i % 8)
 		all = append(all,
 			damage{fmt.Sprintf("bit flipped at %d of %d", at, len(bytes)), flipped},
-			damage{fmt.Sprintf("cut off at %d of %d", at, len(bytes)), bytes[:at:at]})
+			damage{fmt.Sprintf("truncated at %d of %d", at, len(bytes)), bytes[:at:at]})
 		for _, block := range []int{16, 512, 4096} {
 			from := at / block * block
 			if i > 0 && len(bytes)*(i-1)/places/block*block == from {
-				continue // has been
+				continue // done
 			}
 			zeroed := slices.Clone(bytes)
 			clear(zeroed[from:min(from+block, len(zeroed))])
@@ -120,13 +121,12 @@ func damages(bytes, before []byte) []damage {
 	return all
 }
 
-// Each file of a member's directory is damaged in turn: bits flipped, blocks
-// zeroed, cut off, emptied, gone, or as it was earlier. The member refuses to
-// start, and says that its data is damaged, also at the next attempt; or it has
-// all that it had acknowledged, to the last index. It never starts with less.
-// What that is not true of is in TestDamageThatCannotBeNoticed.
-func TestDamageToEachFile(t *testing.T) {
-	earlier, later, acknowledged := earlierAndLater(t, false)
+// Each file of a member's directory is damaged: bits flipped, blocks zeroed,
+// truncated, emptied, removed, rolled back. The member refuses to start with an
+// error that says so, at each attempt, or has all that it had acknowledged. It never
+// starts with less. The exceptions are in TestDamage_Undetectable.
+func TestDamage_EachFile(t *testing.T) {
+	earlier, later, acknowledged := contentAtTwoTimes(t, false)
 	for name, bytes := range later {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +134,7 @@ func TestDamageToEachFile(t *testing.T) {
 			for _, d := range damages(bytes, earlier[name]) {
 				disk := later.with(name, d.bytes).disk(t)
 				for attempt := range 2 {
-					got, err := heldOn(t, disk)
+					got, err := dumpOf(t, disk)
 					if err == nil && got == acknowledged {
 						break
 					}
@@ -154,46 +154,45 @@ func TestDamageToEachFile(t *testing.T) {
 	}
 }
 
-// heldOn starts a member on a disk and tells what it holds.
-func heldOn(t *testing.T, disk vfs.FS) (string, error) {
+// dumpOf starts a member on a disk and describes its state.
+func dumpOf(t *testing.T, disk vfs.FS) (string, error) {
 	n, err := startOn(grouptest.Within(t, 20*time.Second), disk)
 	if err != nil {
 		return "", err
 	}
 	defer grouptest.Kill(n)
-	return holdings(t, n), nil
+	return dump(t, n), nil
 }
 
-// There is damage that looks like a member that has done less. Each is here with
-// its reason, and shows that it is so: if one of them is refused one day, it
-// moves to the test above.
-func TestDamageThatCannotBeNoticed(t *testing.T) {
-	earlier, later, acknowledged := earlierAndLater(t, false)
-	_, cut, _ := earlierAndLater(t, true)
+// Damage that looks like a member that has done less, with the reason. When one of
+// them is detected some day, it moves to the test above.
+func TestDamage_Undetectable(t *testing.T) {
+	earlier, later, acknowledged := contentAtTwoTimes(t, false)
+	_, cut, _ := contentAtTwoTimes(t, true)
 	log := longest(cut, ".log")
 	for _, c := range []struct {
 		name, reason string
 		left         content
 	}{
-		{"every file gone", "an empty directory is a new member; the others know that the old one is somebody else", content{}},
-		{"every file as it was earlier", "a copy from the past is in order in itself; " +
-			"the others remember a later boot counter and refuse it, but a group of one has no others", earlier},
-		{"a power cut, and then the end of the write-ahead log gone", "the watermark is synced with each term, vote and local record, " +
-			"and else each 64th time only; behind it a shorter log and one that was never longer are the same", cut.with(log, cut[log][:len(cut[log])/2])},
+		{"every file removed", "an empty directory is a new member; the others know that the old one is another", content{}},
+		{"every file rolled back", "an old copy is consistent in itself; " +
+			"other members know a later boot counter and refuse it, but a group of one has none", earlier},
+		{"power loss, then the write-ahead log truncated", "the watermark is synced with each term, vote and local record, " +
+			"and else each 64th time only; behind it a truncated log looks like one that was never longer", cut.with(log, cut[log][:len(cut[log])/2])},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := heldOn(t, c.left.disk(t))
+			got, err := dumpOf(t, c.left.disk(t))
 			if err != nil || got == acknowledged {
-				t.Errorf("%v; it is on the list because %s", err, c.reason)
+				t.Errorf("%v; it is listed as undetectable because %s", err, c.reason)
 			}
 		})
 	}
-	if _, err := heldOn(t, later.disk(t)); err != nil {
+	if _, err := dumpOf(t, later.disk(t)); err != nil {
 		t.Errorf("undamaged: %v", err)
 	}
 }
 
-// longest is the file with most in it, of those with the ending.
+// longest returns the longest file with an extension.
 func longest(c content, ending string) (name string) {
 	for n, bytes := range c {
 		if strings.HasSuffix(n, ending) && (name == "" || len(bytes) > len(c[name])) {

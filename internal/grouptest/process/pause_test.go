@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// A paused process cannot know that it is paused. These tests stop processes
-// with SIGSTOP and look at what they believe when they go on.
+// These tests stop processes with SIGSTOP, which a process cannot notice, and check
+// what it believes when it continues.
 
 func (p *process) stop() {
 	p.t.Helper()
@@ -21,7 +21,7 @@ func (p *process) stop() {
 	}
 }
 
-func (p *process) goOn() {
+func (p *process) resume() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		p.t.Fatal(err)
@@ -29,11 +29,11 @@ func (p *process) goOn() {
 	p.stopped = false
 }
 
-// lostIts checks that a process which has just gone on knows that the lock is
-// not its own any more, from the first call on and in every way.
-func lostIts(p *process, lock string) {
+// wantLost checks that a process that has just been resumed knows that it has lost
+// the lock, from the first call on and by every call.
+func wantLost(p *process, lock string) {
 	p.t.Helper()
-	_, err := p.ask("fence", lock) // the first thing that it is asked
+	_, err := p.ask("fence", lock) // the first call after the pause
 	wantIs(p.t, err, conclave.ErrLockOwnershipLost)
 	p.must("lost", lock)
 	_, err = p.ask("try", lock)
@@ -42,12 +42,13 @@ func lostIts(p *process, lock string) {
 	wantIs(p.t, err, conclave.ErrLockOwnershipLost)
 }
 
-// The holder is stopped until the group has given the lock to somebody else.
-func TestPausedHolder(t *testing.T) {
+// The holder is stopped until the group has granted the lock to another process.
+func TestPause_Holder(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
+			t.Parallel()
 			g := processesOf(t, 3, time.Second)
-			holder := g.Leader()
+			holder := g.leader()
 			if role == "follower" {
 				holder = (holder + 1) % 3
 			}
@@ -56,19 +57,19 @@ func TestPausedHolder(t *testing.T) {
 
 			old := paused.must("lock", "x")
 			paused.stop()
-			current := other.must("lock", "x") // granted when the holder's session is over
+			current := other.must("lock", "x") // granted when the holder's session has expired
 			if current <= old {
 				t.Errorf("fence %v after %v", current, old)
 			}
 			if err := resource.Check("x", current); err != nil {
 				t.Error(err)
 			}
-			paused.goOn()
+			paused.resume()
 
-			lostIts(paused, "x")
+			wantLost(paused, "x")
 			wantIs(t, resource.Check("x", old), conclave.ErrStaleFence)
 			if f := other.must("fence", "x"); f != current {
-				t.Errorf("the holder's fence was %v, now it is %v", current, f)
+				t.Errorf("the holder's fence has changed from %v to %v", current, f)
 			}
 			other.must("unlock", "x")
 			if again := paused.must("lock", "x"); again <= current {
@@ -78,24 +79,25 @@ func TestPausedHolder(t *testing.T) {
 	}
 }
 
-// The leader is stopped for three TTLs and wakes believing that it leads and
-// that nobody has renewed anything. The sessions that are renewed at its
-// successor meanwhile survive both its sleep and its waking (etcd#15247).
-func TestPausedLeader(t *testing.T) {
+// The leader is stopped for three TTLs. When it continues it believes that it leads
+// and that no session was renewed. Sessions that were renewed with its successor
+// survive that (etcd#15247).
+func TestPause_Leader(t *testing.T) {
+	t.Parallel()
 	const ttl = 2 * time.Second // long enough for the holder to outlast the election
 	g := processesOf(t, 3, ttl)
-	leader := g.Leader()
+	leader := g.leader()
 	paused, holder, other := g.members[leader], g.members[(leader+1)%3], g.members[(leader+2)%3]
 	paused.must("lock", "its own")
 	kept := holder.must("lock", "kept")
 	session := sessionOf(holder)
 
 	paused.stop()
-	<-time.After(3 * ttl) // the length of the pause is what is tested
+	<-time.After(3 * ttl) // the pause
 	other.must("lock", "its own")
-	paused.goOn()
+	paused.resume()
 
-	lostIts(paused, "its own")
+	wantLost(paused, "its own")
 	for _, p := range []*process{paused, other} {
 		_, err := p.ask("try", "kept")
 		wantIs(t, err, conclave.ErrLocked)
@@ -112,7 +114,7 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-// sessionOf is the only session of a process, as the group has it.
+// sessionOf returns the only session that the group has of a process.
 func sessionOf(p *process) conclave.SessionID {
 	p.t.Helper()
 	r, err := p.do(order{Do: "sessions"})

@@ -20,17 +20,14 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func init() { processes["member"] = runMember }
+// A member process is this test binary in another role. It takes orders from the
+// test and reports, a line of JSON each. The test may kill or stop it at any moment.
 
-// A member as a process of its own: this test binary, started anew, which takes
-// orders from the test and reports back, a line of JSON each. The test may kill
-// or stop it at any moment, as an operating system would.
-
-// order is what the test wants a process to do. The first is "open".
+// order is a request of the test to a process. The first is "open".
 type order struct {
 	Seq    uint64
 	Do     string
-	Lock   string // whose handle; each process has one for each lock
+	Lock   string // each process has one handle for each lock
 	Config memberConfig
 }
 
@@ -41,8 +38,8 @@ type memberConfig struct {
 	TTL    time.Duration
 }
 
-// report answers an order. The first, before any order, is where the process
-// listens.
+// report answers an order. The first one, before any order, has the address on which
+// the process listens.
 type report struct {
 	Seq      uint64
 	Addr     string
@@ -51,10 +48,10 @@ type report struct {
 	Leader   conclave.MemberID
 	Sessions []conclave.SessionID
 	Err      string
-	Is       []string // the errors of this package that Err wraps
+	Is       []string // the errors in reported that Err wraps
 }
 
-// reported are the errors that survive the way out of the process.
+// reported are the errors that errors.Is finds across processes.
 var reported = []error{conclave.ErrLocked, conclave.ErrNotHeld, conclave.ErrLockOwnershipLost, conclave.ErrSessionExpired, conclave.ErrClosed, conclave.ErrUnavailable, conclave.ErrUnknown, conclave.ErrCorrupt, conclave.ErrInvalid}
 
 func (r report) failed(err error) report {
@@ -82,7 +79,7 @@ func (r report) err() error {
 	return err
 }
 
-// served is a process from its inside.
+// served is the member inside of the process.
 type served struct {
 	listener net.Listener
 	node     *conclave.Node
@@ -91,8 +88,8 @@ type served struct {
 	locks map[string]*conclave.FencedLock // guarded by mu
 }
 
-// runMember is the process: it ends when its orders do, which is also when the
-// test has gone.
+// runMember is the process: it ends when its standard input does, and so with the
+// test.
 func runMember() int {
 	s := &served{locks: make(map[string]*conclave.FencedLock)}
 	var err error
@@ -105,7 +102,7 @@ func runMember() int {
 	send := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
-		_ = out.Encode(r) // without a reader the orders end too
+		_ = out.Encode(r) // without a reader, the orders have ended as well
 	}
 	send(report{Addr: s.listener.Addr().String()})
 	for in := json.NewDecoder(os.Stdin); ; {
@@ -114,7 +111,7 @@ func runMember() int {
 			break
 		}
 		if o.Do == "open" {
-			send(s.carryOut(o)) // everything else needs the node
+			send(s.carryOut(o)) // all other orders need the node
 			continue
 		}
 		go func() { send(s.carryOut(o)) }()
@@ -125,8 +122,8 @@ func runMember() int {
 	return 0
 }
 
-// listenAgain takes the address that the process had before it was killed; if
-// somebody has taken it meanwhile, another one, as a member may move.
+// listenAgain takes the address that the process had before it was killed, or
+// another one if that is in use by now: a member may move.
 func listenAgain(addr string) (net.Listener, error) {
 	if l, err := net.Listen("tcp", addr); err == nil {
 		return l, nil
@@ -155,7 +152,7 @@ func (s *served) carryOut(o order) report {
 		f, err := s.lock(o.Lock).Fence()
 		r.Fence = f
 		return r.failed(err)
-	case "lost": // answered when it is
+	case "lost": // answered when it has been lost
 		select {
 		case <-s.lock(o.Lock).Lost():
 			return r
@@ -169,13 +166,13 @@ func (s *served) carryOut(o order) report {
 	case "sessions":
 		list, err := s.node.Sessions(ctx)
 		for _, info := range list {
-			if info.Node == s.node.id {
+			if info.Node == s.node.Status().ID {
 				r.Sessions = append(r.Sessions, info.ID)
 			}
 		}
 		return r.failed(err)
 	}
-	return r.failed(fmt.Errorf("no such order: %q", o.Do))
+	return r.failed(fmt.Errorf("unknown order %q", o.Do))
 }
 
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
@@ -195,34 +192,34 @@ func (s *served) lock(name string) *conclave.FencedLock {
 	return s.locks[name]
 }
 
-// process is one from the outside.
+// process is a member process as the test sees it.
 type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	addr string
-	gone chan struct{} // closed when the process has ended and been reaped
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	addr  string
+	ended chan struct{} // closed when the process has ended and been reaped
 
 	mu      sync.Mutex
 	seq     uint64                 // guarded by mu
 	pending map[uint64]chan report // guarded by mu
-	killed  bool                   // guarded by mu; on purpose
+	killed  bool                   // guarded by mu; by the test
 	stopped bool                   // by SIGSTOP; the test's goroutine only
 }
 
-// errGone is what orders to a process that has ended get.
-var errGone = errors.New("the process has ended")
+// errEnded answers orders to a process that has ended.
+var errEnded = errors.New("the process has ended")
 
-// launch starts a process; it listens when launch returns, and waits for "open".
+// launch starts a process, which listens when launch returns, and waits for "open".
 func launch(t *testing.T, bind string) *process {
 	t.Helper()
-	p := &process{t: t, gone: make(chan struct{}), pending: make(map[uint64]chan report)}
+	p := &process{t: t, ended: make(chan struct{}), pending: make(map[uint64]chan report)}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.cmd = exec.Command(program)
-	// A race in the process has to be seen before it is killed.
+	// A data race has to be reported before the process is killed.
 	p.cmd.Env = append(os.Environ(), "CONCLAVE_TEST_PROCESS=member", "CONCLAVE_TEST_BIND="+bind, "GORACE=halt_on_error=1")
 	stderr := new(strings.Builder)
 	p.cmd.Stderr = stderr
@@ -244,13 +241,13 @@ func launch(t *testing.T, bind string) *process {
 	go p.read(reader, stderr)
 	t.Cleanup(p.kill)
 	if helloErr != nil {
-		t.Fatalf("a process says nothing: %v", helloErr)
+		t.Fatalf("no report from a process: %v", helloErr)
 	}
 	p.addr = hello.Addr
 	return p
 }
 
-// read hands out the reports until the process ends, and reaps it.
+// read delivers the reports until the process ends, and reaps it.
 func (p *process) read(reports *json.Decoder, stderr *strings.Builder) {
 	for {
 		var r report
@@ -270,20 +267,20 @@ func (p *process) read(reports *json.Decoder, stderr *strings.Builder) {
 	if !killed {
 		p.t.Errorf("a process has ended by itself: %v\n%s", state, stderr)
 	}
-	close(p.gone)
+	close(p.ended)
 }
 
-// kill is kill -9, and waits until the process is no more.
+// kill is kill -9. It returns when the process has ended.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.killed = true
 	p.mu.Unlock()
-	_ = p.cmd.Process.Kill() // fails when it is dead already
-	<-p.gone
+	_ = p.cmd.Process.Kill() // fails when it has ended already
+	<-p.ended
 	_ = p.in.Close()
 }
 
-// do gives an order and waits for its report.
+// do sends an order and waits for its report.
 func (p *process) do(o order) (report, error) {
 	p.mu.Lock()
 	p.seq++
@@ -296,23 +293,23 @@ func (p *process) do(o order) (report, error) {
 	}
 	p.mu.Unlock()
 	if err != nil {
-		return report{}, errGone
+		return report{}, errEnded
 	}
 	select {
 	case r := <-answered:
 		return r, r.err()
-	case <-p.gone:
-		return report{}, errGone
+	case <-p.ended:
+		return report{}, errEnded
 	}
 }
 
-// ask is do of something about a lock.
+// ask is do for an order about a lock.
 func (p *process) ask(what, lock string) (conclave.Fence, error) {
 	r, err := p.do(order{Do: what, Lock: lock})
 	return r.Fence, err
 }
 
-// must is ask where nothing may go wrong.
+// must is ask that has to succeed.
 func (p *process) must(what, lock string) conclave.Fence {
 	p.t.Helper()
 	f, err := p.ask(what, lock)
@@ -341,7 +338,7 @@ func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
 	}
 	var wg sync.WaitGroup
 	for i, p := range g.members {
-		g.Configs[i] = memberConfig{Dir: t.TempDir(), Join: join, Expect: n, TTL: ttl}
+		g.configs[i] = memberConfig{Dir: t.TempDir(), Join: join, Expect: n, TTL: ttl}
 		wg.Go(func() { g.open(i, p) })
 	}
 	wg.Wait()
@@ -352,12 +349,12 @@ func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
 }
 
 func (g *processGroup) open(i int, p *process) {
-	if _, err := p.do(order{Do: "open", Config: g.Configs[i]}); err != nil {
+	if _, err := p.do(order{Do: "open", Config: g.configs[i]}); err != nil {
 		g.t.Errorf("process %d: %v", i, err)
 	}
 }
 
-// restart starts a killed member's process anew, with the same directory.
+// restart starts a killed member again, in the same directory.
 func (g *processGroup) restart(i int) {
 	g.t.Helper()
 	p := launch(g.t, g.members[i].addr)
@@ -365,7 +362,7 @@ func (g *processGroup) restart(i int) {
 	g.members[i] = p
 }
 
-// leader waits until a majority agrees on one of the members that run.
+// leader waits until a majority follows a member that runs.
 func (g *processGroup) leader() int {
 	g.t.Helper()
 	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
@@ -385,14 +382,13 @@ func (g *processGroup) leader() int {
 				return i
 			}
 		}
-		<-time.After(5 * time.Millisecond) // between two looks: processes do not tell of their leader
+		<-time.After(5 * time.Millisecond) // no report signals a change of leader
 	}
-	g.t.Fatal("no leader that a majority agrees on")
+	g.t.Fatal("no leader of a majority")
 	return 0
 }
 
-// wantIs is for errors that may come from a process: there they are no *Error
-// any more.
+// wantIs is for errors of a process, which are no *Error here.
 func wantIs(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
