@@ -19,6 +19,7 @@ type Seams struct {
 	DuplicateForward func() bool            // send forwarded commands twice
 	IncarnationTTL   time.Duration          // how long the group remembers a silent process
 	Slow             int                    // a factor for the intervals of gossip and of keep-alives
+	Started          func(*Member)          // gets the member before Start returns
 }
 
 type seamsKey struct{}
