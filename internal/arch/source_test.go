@@ -30,9 +30,14 @@ type source struct {
 	lines int
 }
 
-// load parses every Go file of the module. Modules below it, such as tools,
-// are not part of it.
-func load(t *testing.T) []*source {
+// load parses every Go file of the module. Nested modules, such as tools, are
+// not part of it.
+func load(t *testing.T) []*source { return loadTree(t, foreign) }
+
+// loadAll also parses the files of nested modules.
+func loadAll(t *testing.T) []*source { return loadTree(t, ignored) }
+
+func loadTree(t *testing.T, skip func(path, name string) bool) []*source {
 	t.Helper()
 	var sources []*source
 	fset := token.NewFileSet()
@@ -40,7 +45,7 @@ func load(t *testing.T) []*source {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && foreign(path, d.Name()):
+		case d.IsDir() && path != root && skip(path, d.Name()):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".go":
 			return nil
@@ -65,8 +70,10 @@ func load(t *testing.T) []*source {
 
 func foreign(path, name string) bool {
 	_, err := os.Stat(filepath.Join(path, "go.mod"))
-	return err == nil || name == "testdata" || strings.HasPrefix(name, ".")
+	return err == nil || ignored(path, name)
 }
+
+func ignored(_, name string) bool { return name == "testdata" || strings.HasPrefix(name, ".") }
 
 func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)
@@ -74,13 +81,19 @@ func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 	return &source{path: path, pkg: pkg, fset: fset, file: file, lines: bytes.Count(text, []byte("\n"))}, err
 }
 
-func (s *source) isTest() bool      { return strings.HasSuffix(s.path, "_test.go") }
+// testPackages exist for tests only, so their files count as tests.
+var testPackages = []string{"internal/grouptest", "internal/memnet"}
+
+func (s *source) isTest() bool {
+	return strings.HasSuffix(s.path, "_test.go") || slices.Contains(testPackages, s.pkg)
+}
+
 func (s *source) isGenerated() bool { return ast.IsGenerated(s.file) }
 
-// isProgram tells what a user runs from what a user links.
+// isProgram reports whether the file belongs to a program and not to a library.
 func (s *source) isProgram() bool { return within(s.pkg, "examples") }
 
-// isLibrary: it ends up in the binaries of those who import conclave.
+// isLibrary reports whether the file is linked into an importer's binary.
 func (s *source) isLibrary() bool { return !s.isTest() && !s.isProgram() && !s.isGenerated() }
 
 // imports maps each import path to the name that the file uses for it.
@@ -89,7 +102,7 @@ func (s *source) imports() map[string]string {
 	for _, spec := range s.file.Imports {
 		path, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has let it through, so it cannot be
+			continue // the parser has accepted the literal
 		}
 		elements := strings.Split(path, "/")
 		name := elements[len(elements)-1]
@@ -104,10 +117,10 @@ func (s *source) imports() map[string]string {
 	return names
 }
 
-// major is the last part of an import path that tells of a major version.
+// major matches the last element of an import path that is a major version.
 var major = regexp.MustCompile(`^v[0-9]+$`)
 
-// comments are the lines with a comment that begins like this and goes on.
+// comments returns the lines with a comment that starts with prefix and goes on.
 func (s *source) comments(prefix string) map[int]bool {
 	lines := make(map[int]bool)
 	for _, group := range s.file.Comments {
@@ -120,23 +133,31 @@ func (s *source) comments(prefix string) map[int]bool {
 	return lines
 }
 
-// fault is a finding, with its place.
+// fault formats a finding with its position.
 func (s *source) fault(at token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
 }
 
-// within reports whether a path is at or below another one.
+// within reports whether path is parent or below it.
 func within(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-// rule finds what is wrong with a file.
+// rule returns the violations in a file.
 type rule func(*source) []string
 
-// check applies a rule to every file.
+// check applies a rule to every file of the module.
 func check(t *testing.T, r rule) {
 	t.Helper()
 	for _, s := range load(t) {
+		report(t, r(s))
+	}
+}
+
+// checkAll applies a rule to every file of the repository.
+func checkAll(t *testing.T, r rule) {
+	t.Helper()
+	for _, s := range loadAll(t) {
 		report(t, r(s))
 	}
 }
