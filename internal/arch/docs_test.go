@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"go/ast"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,6 +136,34 @@ func anchors(text string) []string {
 		found = append(found, strings.ReplaceAll(title, " ", "-"))
 	}
 	return found
+}
+
+// Each message in the table of log lines is a literal of the library.
+func TestDocs_LogLinesExist(t *testing.T) {
+	literals := make(map[string]bool)
+	for _, s := range load(t) {
+		if !s.isLibrary() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				literals[strings.Trim(lit.Value, "\"`")] = true
+			}
+			return true
+		})
+	}
+	_, section, _ := strings.Cut(documents(t)["docs/OPERATIONS.md"], "\n## Log lines\n")
+	rows := 0
+	for line := range strings.Lines(section) {
+		if message, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |"); ok && strings.HasPrefix(line, "| `") {
+			if rows++; !literals[message] {
+				t.Errorf("docs/OPERATIONS.md: the library does not log %q", message)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("docs/OPERATIONS.md: no log lines found")
+	}
 }
 
 const maxReadme = 250
