@@ -30,7 +30,7 @@ var floors = map[string][]string{
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
 	"internal/memnet":    {},                // an in-memory network, for tests
-	"internal/grouptest": {},                // whole groups; its files are tests
+	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"examples":           {"."},                               // and each folder below
@@ -55,8 +55,10 @@ func TestImports_GoDown(t *testing.T) { check(t, downward) }
 
 func downward(s *source) []string {
 	place := s.pkg
-	if s.isProgram() {
-		place = "examples"
+	for _, parent := range []string{"examples", "internal/grouptest"} {
+		if within(s.pkg, parent) {
+			place = parent
+		}
 	}
 	allowed, known := floors[place]
 	if !known {

@@ -81,11 +81,13 @@ func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 	return &source{path: path, pkg: pkg, fset: fset, file: file, lines: bytes.Count(text, []byte("\n"))}, err
 }
 
-// testPackages exist for tests only, so their files count as tests.
+// testPackages exist for tests only, so their files, and those of the folders
+// below, count as tests.
 var testPackages = []string{"internal/grouptest", "internal/memnet"}
 
 func (s *source) isTest() bool {
-	return strings.HasSuffix(s.path, "_test.go") || slices.Contains(testPackages, s.pkg)
+	return strings.HasSuffix(s.path, "_test.go") ||
+		slices.ContainsFunc(testPackages, func(p string) bool { return within(s.pkg, p) })
 }
 
 func (s *source) isGenerated() bool { return ast.IsGenerated(s.file) }
