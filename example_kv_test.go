@@ -76,7 +76,7 @@ func ExampleOp() {
 	defer node.Close(context.Background())
 	kv := node.KV()
 
-	steps := []conclave.Op{conclave.OpPut("a", []byte("1"), conclave.Flags(42)), conclave.OpDeletePrefix("b/")}
+	steps := []conclave.Op{conclave.OpPut("a", []byte("1"), conclave.WithFlags(42)), conclave.OpDeletePrefix("b/")}
 	entries, err := kv.Txn(ctx, steps...)
 	if err != nil {
 		log.Fatal(err)
@@ -181,7 +181,7 @@ func ExampleKV_Acquire() {
 	if _, err := kv.Release(ctx, "printers/1", nil, session.ID()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(errors.Is(node.CheckSequencer(ctx, s), conclave.ErrStaleFence))
+	fmt.Println(errors.Is(node.CheckSequencer(ctx, s), conclave.ErrStaleSequencer))
 	// Output:
 	// <nil>
 	// true
@@ -193,7 +193,7 @@ func ExampleSequencer() {
 	node := openOne(ctx)
 	defer node.Close(context.Background())
 	kv := node.KV()
-	session, err := node.NewSession(ctx, &conclave.SessionConfig{Behavior: conclave.Delete})
+	session, err := node.NewSession(ctx, &conclave.SessionConfig{Behavior: conclave.DeleteKeys})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -34,6 +34,19 @@ func ExampleSemaphore() {
 	// true
 }
 
+func ExampleSemaphore_Do() {
+	ctx := context.Background()
+	node := openOne(ctx)
+	defer node.Close(context.Background())
+
+	err := node.Semaphore("backend", 3).Do(ctx, 2, func(ctx context.Context) error {
+		fence, _ := conclave.FenceFromContext(ctx)
+		return send(ctx, fence) // ctx is cancelled when the permits are lost
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 func ExampleSemaphore_Resize() {
 	ctx := context.Background()
 	node := openOne(ctx)

@@ -90,7 +90,7 @@ func ExampleNode_AttachSession() {
 	defer os.RemoveAll(dir)
 	node := openIn(ctx, dir)
 
-	session, err := node.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, Checks: conclave.NoChecks})
+	session, err := node.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, NoChecks: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -86,10 +86,7 @@ func ExampleFencedLock_Do() {
 
 	lock := node.FencedLock("invoices")
 	err := lock.Do(ctx, func(ctx context.Context) error {
-		fence, err := lock.Fence()
-		if err != nil {
-			return err // already lost
-		}
+		fence, _ := conclave.FenceFromContext(ctx)
 		return send(ctx, fence) // ctx is cancelled when the lock is lost
 	})
 	fmt.Println(err)
@@ -161,6 +158,16 @@ func ExampleGuard() {
 	// true 200
 }
 
+func ExampleContextWithFence() {
+	fence, err := conclave.ParseFence("7") // in a server: from the request
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := conclave.ContextWithFence(context.Background(), fence)
+	fmt.Println(conclave.FenceFromContext(ctx))
+	// Output: 7 true
+}
+
 func ExampleFencedLock_Locker() {
 	ctx := context.Background()
 	node := openOne(ctx)
@@ -180,11 +187,10 @@ func ExampleNode_CloseSession() {
 		log.Fatal(err)
 	}
 
-	locks, err := node.Locks(ctx, "invoices/") // in the whole group
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, l := range locks {
+	for l, err := range node.Locks(ctx, "invoices/") { // in the whole group
+		if err != nil {
+			log.Fatal(err)
+		}
 		fmt.Println(l.Name, "held:", l.Held, "waiters:", l.Waiters)
 		if !l.Held {
 			continue // in lock-delay
@@ -194,25 +200,31 @@ func ExampleNode_CloseSession() {
 			log.Fatal(err)
 		}
 	}
-	sessions, err := node.Sessions(ctx)
-	fmt.Println(len(sessions), err)
+	sessions := 0
+	for _, err := range node.Sessions(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		sessions++
+	}
+	fmt.Println(sessions)
 	// Output:
 	// invoices/7 held: true waiters: 0
-	// 0 <nil>
+	// 0
 }
 
 // packageComment is the program of the package comment.
 func packageComment(ctx context.Context) error {
 	node, err := conclave.Open(ctx, &conclave.Config{
 		Dir:    "/var/lib/app/conclave",
-		Bind:   "127.0.0.1:7000",
-		Join:   []string{"127.0.0.1:7001", "127.0.0.1:7002"},
+		Bind:   "127.0.0.1:7001",
+		Join:   []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"},
 		Expect: 3,
 	})
 	if err != nil {
 		return err
 	}
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices")
 	fence, err := lock.Lock(ctx)
