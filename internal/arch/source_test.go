@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,29 +24,39 @@ const (
 
 // source is one Go file of the module.
 type source struct {
-	path  string // from the module's root
-	pkg   string // its folder; "." is the package conclave itself
-	fset  *token.FileSet
-	file  *ast.File
-	lines int
+	path   string // from the module's root
+	pkg    string // its folder; "." is the package conclave itself
+	fset   *token.FileSet
+	file   *ast.File
+	lines  int
+	nested bool // in a nested module
 }
 
-// load parses every Go file of the module. Nested modules, such as tools, are
-// not part of it.
-func load(t *testing.T) []*source { return loadTree(t, foreign) }
-
-// loadAll also parses the files of nested modules.
-func loadAll(t *testing.T) []*source { return loadTree(t, ignored) }
-
-func loadTree(t *testing.T, skip func(path, name string) bool) []*source {
+// load returns every Go file of the module, parsed. Nested modules, such as
+// tools, are not part of it.
+func load(t *testing.T) []*source {
 	t.Helper()
+	return slices.DeleteFunc(slices.Clone(loadAll(t)), func(s *source) bool { return s.nested })
+}
+
+// loadAll also returns the files of nested modules.
+func loadAll(t *testing.T) []*source {
+	t.Helper()
+	sources, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+var parsed = sync.OnceValues(func() ([]*source, error) {
 	var sources []*source
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && skip(path, d.Name()):
+		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".go":
 			return nil
@@ -59,21 +70,22 @@ func loadTree(t *testing.T, skip func(path, name string) bool) []*source {
 			return err
 		}
 		s, err := parse(fset, filepath.ToSlash(relative), text)
+		s.nested = foreign(filepath.Dir(path))
 		sources = append(sources, s)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
+	return sources, err
+})
+
+// foreign reports whether a folder belongs to a nested module.
+func foreign(dir string) bool {
+	for dir = filepath.Clean(dir); dir != filepath.Clean(root); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return true
+		}
 	}
-	return sources
+	return false
 }
-
-func foreign(path, name string) bool {
-	_, err := os.Stat(filepath.Join(path, "go.mod"))
-	return err == nil || ignored(path, name)
-}
-
-func ignored(_, name string) bool { return name == "testdata" || strings.HasPrefix(name, ".") }
 
 func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 	file, err := parser.ParseFile(fset, path, text, parser.ParseComments)

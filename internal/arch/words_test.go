@@ -126,6 +126,10 @@ func (s *source) misworded() []string {
 			add(n.Name.Pos(), split(n.Name.Name))
 		case *ast.TypeSpec:
 			add(n.Name.Pos(), split(n.Name.Name))
+		case *ast.ValueSpec:
+			for _, name := range n.Names {
+				add(name.Pos(), split(name.Name))
+			}
 		case *ast.Field:
 			for _, name := range n.Names {
 				add(name.Pos(), split(name.Name))
