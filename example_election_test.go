@@ -12,13 +12,13 @@ import (
 func ExampleElection() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	election := node.Election("scheduler")
-	if _, err := election.Campaign(ctx, []byte("10.0.0.7:80")); err != nil { // waits to lead
+	if _, err := election.Campaign(ctx, []byte("10.0.0.7:80")); err != nil { // blocks until it leads
 		log.Fatal(err)
 	}
-	leader, err := election.Leader(ctx) // anybody may ask
+	leader, err := election.Leader(ctx) // from any member
 	fmt.Printf("%s %v\n", leader.Value, err)
 	if err := election.Proclaim(ctx, []byte("10.0.0.7:81")); err != nil {
 		log.Fatal(err)
@@ -36,12 +36,12 @@ func ExampleElection() {
 func ExampleElection_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	err := node.Election("scheduler").Run(ctx, []byte("10.0.0.7:80"), func(ctx context.Context, f conclave.Fence) error {
 		fmt.Println("leading with fence", f)
-		stop()       // in your program the scheduler runs here,
-		<-ctx.Done() // until the lead is lost or the program ends
+		stop()       // your scheduler runs here,
+		<-ctx.Done() // until leadership is lost or the program ends
 		return ctx.Err()
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
@@ -53,7 +53,7 @@ func ExampleElection_Run() {
 func ExampleElection_Observe() {
 	ctx, stop := context.WithCancel(context.Background())
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	election := node.Election("scheduler")
 	if _, err := election.Campaign(ctx, []byte("10.0.0.7:80")); err != nil {
 		log.Fatal(err)
@@ -61,7 +61,7 @@ func ExampleElection_Observe() {
 
 	err := observe(ctx, node, func(l conclave.Leader) {
 		if l.Fence == 0 {
-			fmt.Println("nobody leads")
+			fmt.Println("no leader")
 			stop()
 			return
 		}
@@ -73,16 +73,16 @@ func ExampleElection_Observe() {
 	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:
 	// 10.0.0.7:80 leads
-	// nobody leads
+	// no leader
 	// true
 }
 
 func observe(ctx context.Context, node *conclave.Node, show func(conclave.Leader)) error {
 	for leader, err := range node.Election("scheduler").Observe(ctx) {
 		if err != nil {
-			return err // the last there is: ctx has ended, or the node was closed
+			return err // the last element: ctx is done, or the node is closed
 		}
-		show(leader) // its Fence is 0 while nobody leads
+		show(leader) // Fence is 0 while there is no leader
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 func ExampleKV() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	kv := node.KV()
 	e, err := kv.Put(ctx, "config/port", []byte("8080"))
@@ -22,7 +22,7 @@ func ExampleKV() {
 	_, swapped, err := kv.CompareAndSwap(ctx, "config/port", e.ModifyIndex, []byte("8081"))
 	fmt.Println(swapped, err)
 	_, swapped, err = kv.CompareAndSwap(ctx, "config/port", e.ModifyIndex, []byte("8082"))
-	fmt.Println(swapped, err) // it has another ModifyIndex by now
+	fmt.Println(swapped, err) // the key has another ModifyIndex now
 	e, err = kv.Get(ctx, "config/port")
 	fmt.Println(string(e.Value), err)
 	// Output:
@@ -34,7 +34,7 @@ func ExampleKV() {
 func ExampleKV_Keys() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
 	for _, key := range []string{"config/port", "config/db/host", "config/db/user", "orders/7"} {
 		if _, err := kv.Put(ctx, key, nil); err != nil {
@@ -54,12 +54,12 @@ func ExampleKV_Keys() {
 func ExampleKV_Txn() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
 
 	for range 2 {
 		_, err := kv.Txn(ctx,
-			conclave.OpExpect("orders/7", 0), // there must be none
+			conclave.OpExpect("orders/7", 0), // must not exist
 			conclave.OpPut("orders/7", []byte("paid")),
 			conclave.OpDelete("carts/7"),
 		)
@@ -73,22 +73,22 @@ func ExampleKV_Txn() {
 func ExampleOp() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
 
-	steps := []conclave.Op{conclave.OpPut("a", []byte("1"), conclave.Flags(42)), conclave.OpDeletePrefix("b/")}
+	steps := []conclave.Op{conclave.OpPut("a", []byte("1"), conclave.WithFlags(42)), conclave.OpDeletePrefix("b/")}
 	entries, err := kv.Txn(ctx, steps...)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(entries[0].Key, entries[0].Flags, entries[1].Key == "") // one for each, empty for a deletion
+	fmt.Println(entries[0].Key, entries[0].Flags, entries[1].Key == "") // one per operation, zero for a deletion
 	// Output: a 42 true
 }
 
 func ExampleKV_Watch() {
 	ctx, stop := context.WithCancel(context.Background())
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
 	if _, err := kv.Put(ctx, "config/port", []byte("8080")); err != nil {
 		log.Fatal(err)
@@ -111,9 +111,9 @@ func ExampleKV_Watch() {
 	// true
 }
 
-// follow tells what the keys with a prefix are, and then each change of them.
+// follow reports the keys with a prefix, and then each change of them.
 func follow(ctx context.Context, kv *conclave.KV, prefix string, set func(conclave.Entry), unset func(key string)) error {
-	index, err := kv.Index(ctx) // before List, so that nothing is missed
+	index, err := kv.Index(ctx) // before List, so that no change is missed
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func follow(ctx context.Context, kv *conclave.KV, prefix string, set func(concla
 	}
 	for event, err := range kv.Watch(ctx, prefix, index) {
 		switch {
-		case err != nil: // the last there is
-			return err // ErrCompacted: we are too far behind, so begin anew
+		case err != nil: // the last element
+			return err // ErrCompacted: list and watch again
 		case event.Deleted:
 			unset(event.Entry.Key)
 		default:
@@ -140,7 +140,7 @@ func follow(ctx context.Context, kv *conclave.KV, prefix string, set func(concla
 func ExampleKV_PutFenced() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv, lock := node.KV(), node.FencedLock("invoices")
 
 	former, _ := lock.Lock(ctx)
@@ -158,7 +158,7 @@ func ExampleKV_PutFenced() {
 func ExampleKV_Acquire() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
 	session, err := node.NewSession(ctx, nil)
 	if err != nil {
@@ -169,9 +169,9 @@ func ExampleKV_Acquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	token := held.Sequencer().String() // goes along with each request
+	token := held.Sequencer().String() // sent with each request
 
-	// Who gets the request:
+	// In the server that receives the request:
 	s, err := conclave.ParseSequencer(token)
 	if err != nil {
 		log.Fatal(err)
@@ -181,19 +181,19 @@ func ExampleKV_Acquire() {
 	if _, err := kv.Release(ctx, "printers/1", nil, session.ID()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(errors.Is(node.CheckSequencer(ctx, s), conclave.ErrStaleFence))
+	fmt.Println(errors.Is(node.CheckSequencer(ctx, s), conclave.ErrStaleSequencer))
 	// Output:
 	// <nil>
 	// true
 }
 
-// A check that is part of the write leaves no time between the two.
+// The check is part of the transaction, so the holder cannot change in between.
 func ExampleSequencer() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	kv := node.KV()
-	session, err := node.NewSession(ctx, &conclave.SessionConfig{Behavior: conclave.Delete})
+	session, err := node.NewSession(ctx, &conclave.SessionConfig{Behavior: conclave.DeleteKeys})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 func ExampleSemaphore() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
-	slots := node.Semaphore("backend", 3) // all have to say 3
+	slots := node.Semaphore("backend", 3) // every user must pass 3
 	permit, err := slots.Acquire(ctx, 2)
 	if err != nil {
 		log.Fatal(err)
@@ -25,7 +25,7 @@ func ExampleSemaphore() {
 		log.Fatal(err)
 	}
 	_, err = node.Semaphore("backend", 4).Acquire(ctx, 1)
-	fmt.Println(err) // nobody uses it now, so it has no limit yet
+	fmt.Println(err) // it was not in use, so it had no limit
 	_, err = slots.Acquire(ctx, 1)
 	fmt.Println(errors.Is(err, conclave.ErrLimitMismatch))
 	// Output:
@@ -34,13 +34,26 @@ func ExampleSemaphore() {
 	// true
 }
 
+func ExampleSemaphore_Do() {
+	ctx := context.Background()
+	node := openOne(ctx)
+	defer node.Close(context.Background())
+
+	err := node.Semaphore("backend", 3).Do(ctx, 2, func(ctx context.Context) error {
+		fence, _ := conclave.FenceFromContext(ctx)
+		return send(ctx, fence) // ctx is cancelled when the permits are lost
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 func ExampleSemaphore_Resize() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	slots := node.Semaphore("backend", 3)
-	if err := slots.Resize(ctx, 5); err != nil { // for everybody, from now on
+	if err := slots.Resize(ctx, 5); err != nil { // for every user, from now on
 		log.Fatal(err)
 	}
 	if _, err := slots.Acquire(ctx, 4); err != nil {
@@ -54,13 +67,13 @@ func ExampleSemaphore_Resize() {
 func ExamplePermit() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	permit, err := node.Semaphore("backend", 3).Acquire(ctx, 1)
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	fence, err := permit.Fence() // an acquisition has a fence, as a hold of a lock has
+	fence, err := permit.Fence() // each acquisition has a fence, like a hold of a lock
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +81,7 @@ func ExamplePermit() {
 	case <-finished(fence):
 		err = permit.Release(ctx)
 	case <-permit.Lost():
-		err = errors.New("somebody else may have it")
+		err = errors.New("another owner may have the permit")
 	}
 	fmt.Println(err)
 	// Output: <nil>

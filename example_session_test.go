@@ -14,7 +14,7 @@ import (
 func ExampleNode_NewSession() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	session, err := node.NewSession(ctx, &conclave.SessionConfig{
 		Name:      "night shift",
@@ -38,11 +38,11 @@ func ExampleNode_NewSession() {
 	// Output: true
 }
 
-// What is closed in good order has no lock-delay.
+// A session that its owner closes has no lock-delay.
 func ExampleSession() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	session, err := node.NewSession(ctx, nil) // all defaults: a lock-delay of 15 s
 	if err != nil {
@@ -62,9 +62,9 @@ func ExampleSession() {
 func ExampleCheck() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
-	disk, err := node.RegisterCheck(ctx, "disk", 0) // with a TTL it would have to Pass in time
+	disk, err := node.RegisterCheck(ctx, "disk", 0) // 0: without a TTL
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ExampleCheck() {
 	if err := disk.Fail(ctx); err != nil {
 		log.Fatal(err)
 	}
-	<-session.Done() // and what it held goes to others, after the lock-delay
+	<-session.Done() // its locks are granted to others after the lock-delay
 	_, err = node.NewSession(ctx, &conclave.SessionConfig{Checks: []string{"disk"}})
 	fmt.Println(errors.Is(err, conclave.ErrCheckCritical))
 	// Output: true
@@ -90,7 +90,7 @@ func ExampleNode_AttachSession() {
 	defer os.RemoveAll(dir)
 	node := openIn(ctx, dir)
 
-	session, err := node.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, Checks: conclave.NoChecks})
+	session, err := node.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, NoChecks: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func ExampleNode_AttachSession() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	note := session.ID().String() // keep it where the next process finds it
+	note := session.ID().String() // keep it where the next process can read it
 
 	node.Close(ctx)
-	node = openIn(ctx, dir) // as the next process does
-	defer node.Close(ctx)
+	node = openIn(ctx, dir) // the next process
+	defer node.Close(context.Background())
 
 	_, err = node.FencedLock("migration").TryLock(ctx)
 	fmt.Println("still held:", errors.Is(err, conclave.ErrLocked))
@@ -114,7 +114,7 @@ func ExampleNode_AttachSession() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	second, err := session.FencedLock("migration").Lock(ctx) // takes it over, ahead of who waits
+	second, err := session.FencedLock("migration").Lock(ctx) // claims the hold, ahead of all waiters
 	fmt.Println(err, second > first)
 	// Output:
 	// still held: true

@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-go/conclave/conclavetest"
 )
 
-// What README.md shows stands here and in the other example files, so that it
-// compiles and keeps its word.
+// The example files hold every snippet of README.md and docs/GUIDE.md, so the
+// snippets compile and their output is checked.
 
 func Example() {
 	ctx := context.Background()
@@ -21,21 +21,21 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices")
 	fence, err := lock.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("holding invoices under fence", fence)
+	fmt.Println("holding invoices with fence", fence)
 	if err := lock.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	// Output: holding invoices under fence 1
+	// Output: holding invoices with fence 1
 }
 
-// One of three processes; the other two differ in Dir and Bind.
+// One of three processes. The other two differ in Dir and Bind.
 func ExampleOpen() {
 	ctx := context.Background()
 	node, err := conclave.Open(ctx, &conclave.Config{
@@ -47,13 +47,13 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 }
 
 func ExampleFencedLock_TryLock() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	mine, yours := node.FencedLock("invoices"), node.FencedLock("invoices")
 	if _, err := mine.Lock(ctx); err != nil {
@@ -61,15 +61,15 @@ func ExampleFencedLock_TryLock() {
 	}
 	_, err := yours.TryLock(ctx)
 	if errors.Is(err, conclave.ErrLocked) {
-		fmt.Println("somebody else has it")
+		fmt.Println("held by another owner")
 	}
-	// Output: somebody else has it
+	// Output: held by another owner
 }
 
 func ExampleReentrant() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices", conclave.Reentrant(2))
 	first, _ := lock.Lock(ctx)
@@ -82,15 +82,12 @@ func ExampleReentrant() {
 func ExampleFencedLock_Do() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices")
 	err := lock.Do(ctx, func(ctx context.Context) error {
-		fence, err := lock.Fence()
-		if err != nil {
-			return err // lost already
-		}
-		return send(ctx, fence) // ctx ends when the lock is lost
+		fence, _ := conclave.FenceFromContext(ctx)
+		return send(ctx, fence) // ctx is cancelled when the lock is lost
 	})
 	fmt.Println(err)
 	// Output: <nil>
@@ -99,7 +96,7 @@ func ExampleFencedLock_Do() {
 func ExampleFencedLock_Lost() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices")
 	if _, err := lock.Lock(ctx); err != nil {
@@ -107,9 +104,9 @@ func ExampleFencedLock_Lost() {
 	}
 	select {
 	case <-lost(node, lock):
-		_, err := lock.Lock(ctx) // refused until the Unlock that is owed
+		_, err := lock.Lock(ctx) // refused until Unlock is called
 		fmt.Println(errors.Is(err, conclave.ErrLockOwnershipLost))
-		err = lock.Unlock(ctx) // says so once more; now the handle is as good as new
+		err = lock.Unlock(ctx) // reports the loss once; the handle is usable again
 		fmt.Println(errors.Is(err, conclave.ErrLockOwnershipLost))
 	case <-ctx.Done():
 	}
@@ -118,10 +115,10 @@ func ExampleFencedLock_Lost() {
 	// true
 }
 
-// lost ends the holder's session by force, as an operator would.
+// lost closes the holder's session by force, as an operator would.
 func lost(node *conclave.Node, lock *conclave.FencedLock) <-chan struct{} {
 	ctx := context.Background()
-	gone := lock.Lost()
+	done := lock.Lost()
 	info, err := lock.Info(ctx)
 	if err == nil {
 		err = node.CloseSession(ctx, info.Session)
@@ -129,10 +126,10 @@ func lost(node *conclave.Node, lock *conclave.FencedLock) <-chan struct{} {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return gone
+	return done
 }
 
-// ledger is a resource that a lock protects.
+// ledger is a resource protected by a lock.
 type ledger struct {
 	mu     sync.Mutex
 	guard  conclave.Guard
@@ -143,7 +140,7 @@ func (l *ledger) Book(account string, amount int, f conclave.Fence) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.guard.Check("invoices", f); err != nil {
-		return err // ErrStaleFence: a newer holder was here
+		return err // ErrStaleFence: a later holder has written
 	}
 	l.amount[account] += amount
 	return nil
@@ -153,7 +150,7 @@ func ExampleGuard() {
 	l := &ledger{amount: make(map[string]int)}
 	fmt.Println(l.Book("rent", 100, 7))
 	fmt.Println(l.Book("rent", 100, 8)) // the next holder
-	err := l.Book("rent", 100, 7)       // the former one, late
+	err := l.Book("rent", 100, 7)       // the previous holder, late
 	fmt.Println(errors.Is(err, conclave.ErrStaleFence), l.amount["rent"])
 	// Output:
 	// <nil>
@@ -161,10 +158,20 @@ func ExampleGuard() {
 	// true 200
 }
 
+func ExampleContextWithFence() {
+	fence, err := conclave.ParseFence("7") // in a server: from the request
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := conclave.ContextWithFence(context.Background(), fence)
+	fmt.Println(conclave.FenceFromContext(ctx))
+	// Output: 7 true
+}
+
 func ExampleFencedLock_Locker() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 
 	var l sync.Locker = node.FencedLock("invoices").Locker(ctx)
 	l.Lock() // panics with an *Error where a sync.Mutex could not fail
@@ -175,33 +182,62 @@ func ExampleFencedLock_Locker() {
 func ExampleNode_CloseSession() {
 	ctx := context.Background()
 	node := openOne(ctx)
-	defer node.Close(ctx)
+	defer node.Close(context.Background())
 	if _, err := node.FencedLock("invoices/7").Lock(ctx); err != nil {
 		log.Fatal(err)
 	}
 
-	locks, err := node.Locks(ctx, "invoices/") // of the whole group
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, l := range locks {
+	for l, err := range node.Locks(ctx, "invoices/") { // in the whole group
+		if err != nil {
+			log.Fatal(err)
+		}
 		fmt.Println(l.Name, "held:", l.Held, "waiters:", l.Waiters)
 		if !l.Held {
-			continue // in the lock-delay of its last holder
+			continue // in lock-delay
 		}
 		err := node.CloseSession(ctx, l.Session) // by force
 		if err != nil && !errors.Is(err, conclave.ErrSessionNotFound) {
 			log.Fatal(err)
 		}
 	}
-	sessions, err := node.Sessions(ctx)
-	fmt.Println(len(sessions), err)
+	sessions := 0
+	for _, err := range node.Sessions(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		sessions++
+	}
+	fmt.Println(sessions)
 	// Output:
 	// invoices/7 held: true waiters: 0
-	// 0 <nil>
+	// 0
 }
 
-func TestHolderDies(t *testing.T) {
+// packageComment is the program of the package comment.
+func packageComment(ctx context.Context) error {
+	node, err := conclave.Open(ctx, &conclave.Config{
+		Dir:    "/var/lib/app/conclave",
+		Bind:   "127.0.0.1:7001",
+		Join:   []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"},
+		Expect: 3,
+	})
+	if err != nil {
+		return err
+	}
+	defer node.Close(context.Background())
+
+	lock := node.FencedLock("invoices")
+	fence, err := lock.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	return send(ctx, fence)
+}
+
+var _ = packageComment
+
+func TestInvoices_HolderKilled(t *testing.T) {
 	group := conclavetest.Start(t, 3)
 	old, err := group.Node(0).FencedLock("invoices").Lock(t.Context())
 	if err != nil {

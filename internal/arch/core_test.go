@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-const theCore = "cluster/core"
+const core = "cluster/core"
 
-// drivers are what the core must leave to whoever drives it, or a simulation would
-// not repeat.
+// drivers lists what the core must leave to its driver, so that a simulation
+// repeats.
 var drivers = []struct {
 	pkg   string
 	names []string // patterns
 }{
 	{"time", []string{"Now", "Since", "Until", "After*", "New*", "Tick", "Sleep"}},
-	{"math/rand/v2", []string{"[A-QS-Z]*"}}, // Rand itself is passed in
+	{"math/rand/v2", []string{"[A-QS-Z]*"}}, // a *rand.Rand may be passed in
 	{"math/rand", []string{"*"}},
 	{"crypto/rand", []string{"*"}},
 	{"os", []string{"*"}},
@@ -26,22 +26,22 @@ var drivers = []struct {
 	{"sync/atomic", []string{"*"}},
 }
 
-// The core is the same code in production and in the simulator: it has no
-// goroutine, no clock and no dice of its own, and does no I/O.
-func TestCoreLeavesItToItsDriver(t *testing.T) {
+// Production and simulator run the same core: it has no goroutine, clock or
+// random source of its own, and does no I/O.
+func TestCore_NoClockGoroutineOrIO(t *testing.T) {
 	if !slices.ContainsFunc(load(t), isCore) {
-		t.Fatalf("no files in %s: let this test know where the core is now", theCore)
+		t.Fatalf("no files in %s: set the constant core to the package that holds the core now", core)
 	}
 	check(t, driven)
 }
 
-func isCore(s *source) bool { return s.pkg == theCore && !s.isTest() }
+func isCore(s *source) bool { return s.pkg == core && !s.isTest() }
 
 func driven(s *source) (faults []string) {
 	if !isCore(s) {
 		return nil
 	}
-	const instead = "have the driver do it, as an effect, or bring it, with an event"
+	const instead = "return an effect for the driver, or take the value from an event"
 	s.selectors(func(pkg, name string, at token.Pos) {
 		for _, d := range drivers {
 			if d.pkg == pkg && slices.ContainsFunc(d.names, func(p string) bool { ok, _ := path.Match(p, name); return ok }) {

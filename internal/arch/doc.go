@@ -1,5 +1,7 @@
-// Package arch holds the house rules as tests: who may import whom, what the
-// state machine may not touch, and what a library must not do in somebody
-// else's process. docs/ARCHITECTURE.md says why; a rule that fails says what to
-// write instead.
+// Package arch holds the rules of this repository as tests: which package may
+// import which, what the state machine must not touch, what a library must not
+// do in its host's process, how long files and functions may be, which words are
+// used, and that every document names files, tests and code that exist.
+// docs/ARCHITECTURE.md has the reasons. A rule that fails prints what to write
+// instead.
 package arch

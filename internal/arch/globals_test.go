@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// constants are package-level variables that are never changed after they were
-// made, and are variables only because Go has no constants of their type.
+// constants are package-level variables that never change after their
+// initialization; Go has no constants of their types.
 var constants = map[string]string{
-	"conclave.go: expired":    "a context that has ended",
-	"newsession.go: NoChecks": "an empty list that is not nil",
+	"internal/client/fault.go: kindNames": "an array that is only indexed",
+	"errors.go: refusals":                 "a map that is only read",
 }
 
-// makers return values that do not change.
+// makers lists the functions whose results never change.
 var makers = map[string][]string{
 	"errors":          {"New"},
 	"fmt":             {"Errorf"},
@@ -25,15 +25,15 @@ var makers = map[string][]string{
 	"encoding/base64": {"NewEncoding"},
 }
 
-// Two nodes in one process share nothing, so there is nothing to share.
-func TestNoGlobalState(t *testing.T) {
+// Two nodes in one process must share no state.
+func TestLibrary_NoGlobalState(t *testing.T) {
 	used := make(map[string]bool)
 	for _, s := range load(t) {
 		report(t, globals(s, used))
 	}
 	for name := range constants {
 		if !used[name] {
-			t.Errorf("there is no %s any more: strike it off the list of this test", name)
+			t.Errorf("%s does not exist: delete it from the list of this test", name)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func globals(s *source, used map[string]bool) []string {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			if d.Recv == nil && d.Name.Name == "init" {
-				faults = append(faults, s.fault(d.Pos(), "init: make what is needed where a node is opened"))
+				faults = append(faults, s.fault(d.Pos(), "init function: initialize where a node is opened"))
 			}
 		case *ast.GenDecl:
 			if d.Tok == token.VAR {
@@ -69,14 +69,15 @@ func (s *source) variables(d *ast.GenDecl, used map[string]bool) []string {
 			case ident.Name == "_", constants[name] != "":
 			case i < len(v.Values) && s.isMade(v.Values[i]):
 			default:
-				faults = append(faults, s.fault(ident.Pos(), "the package-level variable %s: make it a constant, a function, or a field of what owns it; if it never changes, add %q to the list of this test", ident.Name, name))
+				faults = append(faults, s.fault(ident.Pos(), "package-level variable %s: make it a constant, a function, or a field of its owner; if it never changes, add %q to the list of this test", ident.Name, name))
 			}
 		}
 	}
 	return faults
 }
 
-// isMade recognises sentinel errors, of another package too, and compiled tables.
+// isMade recognizes sentinel errors, also aliases of another package's, and
+// precomputed tables.
 func (s *source) isMade(x ast.Expr) bool {
 	if other, ok := x.(*ast.SelectorExpr); ok && strings.HasPrefix(other.Sel.Name, "Err") {
 		return true

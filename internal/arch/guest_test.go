@@ -8,24 +8,24 @@ import (
 	"testing"
 )
 
-// A library is a guest in somebody's process (docs/ARCHITECTURE.md). What it
-// must not do there:
+// forbidden lists what a library must not do in its host's process
+// (docs/ARCHITECTURE.md).
 var forbidden = []struct {
 	pkg     string
 	names   []string // patterns
 	instead string
 }{
-	{"os", []string{"Exit"}, "return an error: whether the process ends is for its owner to decide"},
-	{"syscall", []string{"Exit", "Kill"}, "return an error: whether the process ends is for its owner to decide"},
+	{"os", []string{"Exit"}, "return an error: only the host may end the process"},
+	{"syscall", []string{"Exit", "Kill"}, "return an error: only the host may end the process"},
 	{"os/signal", []string{"*"}, "offer a Close: signals are the host's"},
-	{"log", []string{"Fatal*", "Panic*", "Print*", "Output", "Default", "SetOutput", "SetFlags", "SetPrefix", "Writer"}, "log to the *slog.Logger that came with the configuration"},
-	{"log/slog", []string{"Default", "SetDefault", "SetLogLoggerLevel", "Debug*", "Info*", "Warn*", "Error*", "Log", "LogAttrs", "With"}, "log to the *slog.Logger that came with the configuration"},
-	{"fmt", []string{"Print*"}, "return it, or log to the *slog.Logger that came with the configuration: standard output is the host's"},
-	{"flag", []string{"*"}, "take it from the configuration: the command line is the host's"},
-	{"expvar", []string{"*"}, "offer it as a value: what is published is for the host to decide"},
+	{"log", []string{"Fatal*", "Panic*", "Print*", "Output", "Default", "SetOutput", "SetFlags", "SetPrefix", "Writer"}, "log to Config.Logger"},
+	{"log/slog", []string{"Default", "SetDefault", "SetLogLoggerLevel", "Debug*", "Info*", "Warn*", "Error*", "Log", "LogAttrs", "With"}, "log to Config.Logger"},
+	{"fmt", []string{"Print*"}, "return it, or log to Config.Logger: standard output is the host's"},
+	{"flag", []string{"*"}, "take it from Config: the command line is the host's"},
+	{"expvar", []string{"*"}, "return it as a value: the host decides what it publishes"},
 }
 
-func TestGuestTouchesNothingGlobal(t *testing.T) { check(t, guest) }
+func TestLibrary_TouchesNothingGlobal(t *testing.T) { check(t, guest) }
 
 func guest(s *source) []string {
 	if !s.isLibrary() {
@@ -42,7 +42,7 @@ func guest(s *source) []string {
 	return faults
 }
 
-// selectors calls yield with each use of a name of another package.
+// selectors calls yield for each use of a name of another package.
 func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 	paths := make(map[string]string)
 	for path, name := range s.imports() {
@@ -53,7 +53,7 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 		if !ok {
 			return true
 		}
-		// The parser resolves every name of the file but those of imports.
+		// The parser resolves every identifier except imported packages.
 		if x, ok := selector.X.(*ast.Ident); ok && x.Obj == nil && paths[x.Name] != "" {
 			yield(paths[x.Name], selector.Sel.Name, selector.Pos())
 		}
@@ -61,16 +61,16 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 	})
 }
 
-// sleepers are the files of the library that may let time pass, and why.
+// sleepers lists the library's files that may sleep, and why.
 var sleepers = map[string]string{
-	"conclavetest/leak.go": "nothing tells that a goroutine has ended, so it has to be looked for again",
-	"cluster/gossip.go":    "memberlist does not tell when its last probe has ended",
+	"conclavetest/leak.go": "the runtime reports no end of a goroutine, so the test polls for it",
+	"cluster/gossip.go":    "memberlist does not report the end of its last probe",
 }
 
-// Wait for events. Time may be let pass in a bubble of testing/synctest, where
-// nobody waits for real; in a select with other ends; and in a test in which the
-// time itself is what matters, if a comment on the line says so.
-func TestNobodySleeps(t *testing.T) { check(t, awake) }
+// Code waits for events. A sleep is allowed in a synctest bubble, where time is
+// virtual; in a select with other cases; and in a test whose subject is the time
+// itself, if a comment on the line says why.
+func TestCode_NeverSleeps(t *testing.T) { check(t, awake) }
 
 func awake(s *source) []string {
 	_, bubble := s.imports()["testing/synctest"]
@@ -83,7 +83,7 @@ func awake(s *source) []string {
 		if s.isTest() && argued[s.fset.Position(at).Line] {
 			return
 		}
-		faults = append(faults, s.fault(at, "a sleep: wait for the event itself, on a channel; or let time pass in a bubble of testing/synctest; or, in a test that is about the time, say why on this line"))
+		faults = append(faults, s.fault(at, "a sleep: wait for the event on a channel, use a synctest bubble, or, in a test whose subject is the time, state the reason on this line"))
 	}
 	s.selectors(func(pkg, name string, at token.Pos) {
 		if pkg == "time" && name == "Sleep" {
@@ -96,12 +96,12 @@ func awake(s *source) []string {
 	return faults
 }
 
-// bareAfters finds the receives of time.After that nothing competes with: a
-// sleep by another name.
+// bareAfters finds the receives from time.After that are the only case, which
+// makes them sleeps.
 func (s *source) bareAfters() []token.Pos {
 	after := make(map[token.Pos]bool)
 	s.selectors(func(pkg, name string, at token.Pos) { after[at] = pkg == "time" && name == "After" })
-	racing := make(map[ast.Node]bool) // receives of a select that has other cases
+	racing := make(map[ast.Node]bool) // receives in a select with other cases
 	var found []token.Pos
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -119,27 +119,27 @@ func (s *source) bareAfters() []token.Pos {
 	return found
 }
 
-// panics are the functions that may panic, and why.
+// panics lists the functions that may panic, and why.
 var panics = map[string]string{
-	"cluster/core/raftlogger.go: raftLogger.Panic":  "raft counts on it not to return; the loop recovers and stops the node",
-	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft counts on it not to return; the loop recovers and stops the node",
-	"locker.go: locker.Lock":                        "documented: sync.Locker has no error to return",
-	"locker.go: locker.Unlock":                      "documented: sync.Locker has no error to return",
+	"cluster/core/raftlogger.go: raftLogger.Panic":  "raft requires that it does not return; the loop recovers and stops the node",
+	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft requires that it does not return; the loop recovers and stops the node",
+	"locker.go: locker.Lock":                        "documented: sync.Locker returns no error",
+	"locker.go: locker.Unlock":                      "documented: sync.Locker returns no error",
 }
 
-func TestNobodyPanics(t *testing.T) {
+func TestLibrary_NeverPanics(t *testing.T) {
 	used := make(map[string]bool)
 	for _, s := range load(t) {
 		report(t, panicking(s, used))
 	}
 	for name := range panics {
 		if !used[name] {
-			t.Errorf("%s does not panic any more: strike it off the list of this test", name)
+			t.Errorf("%s does not panic: delete it from the list of this test", name)
 		}
 	}
 }
 
-// panicking notes in used which permissions were needed.
+// panicking finds the calls of panic, and marks in used the exceptions it met.
 func panicking(s *source, used map[string]bool) []string {
 	if !s.isLibrary() {
 		return nil
@@ -158,7 +158,7 @@ func panicking(s *source, used map[string]bool) []string {
 			}
 			used[name] = true
 			if panics[name] == "" {
-				faults = append(faults, s.fault(n.Pos(), "panic: return an error; a library must not crash its host. If the contract demands it, document it and add %q to the list of this test", name))
+				faults = append(faults, s.fault(n.Pos(), "panic: return an error; a library must not crash its host. If the contract requires a panic, document it and add %q to the list of this test", name))
 			}
 			return true
 		})
@@ -166,7 +166,7 @@ func panicking(s *source, used map[string]bool) []string {
 	return faults
 }
 
-// nameOf is the function's name, with its receiver's.
+// nameOf returns a function's name, qualified by its receiver's type.
 func nameOf(d ast.Decl) string {
 	f, ok := d.(*ast.FuncDecl)
 	switch {

@@ -7,17 +7,19 @@ import (
 	"testing"
 )
 
-// floors is the picture of docs/ARCHITECTURE.md: for each package, those of
-// ours that it may import. All of them stand below it.
+// floors is the picture of docs/ARCHITECTURE.md: for each package, the packages
+// of this module that it may import. All of them are below it.
 //
-//	floor 3   conclave
-//	floor 2   cluster            cluster/core, cluster/transport serve cluster only
+//	floor 4   conclave           makes Go errors; joins client and cluster by an adapter
+//	floor 3   internal/client    declares the interface to a group; does not know cluster
+//	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/wire
-//	for tests internal/reference
+//	for tests internal/reference internal/memnet   internal/grouptest   conclavetest
 var floors = map[string][]string{
-	".":                  {"cluster", "storage", "internal/machine", "internal/wire"},
+	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
+	"internal/client":    {"internal/machine", "internal/wire"},
 	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/wire"},
 	"cluster/core":       {"raftlog", "storage", "internal/wire"},
 	"cluster/transport":  {"internal/wire"},
@@ -25,38 +27,42 @@ var floors = map[string][]string{
 	"storage":            {},
 	"internal/machine":   {"internal/wire"},
 	"internal/wire":      {},
-	"internal/reference": {"internal/wire"}, // and nobody imports it but tests
+	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
+	"internal/memnet":    {},                // an in-memory network, for tests
+	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},
-	"conclavetest":       {"."},
-	"examples":           {"."}, // and each folder below it
+	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
+	"examples":           {"."},                               // and each folder below
 }
 
-// outside says which packages may import what is not ours. The longest entry
-// that fits counts. What is linked here is linked into every user's program.
+// outside lists for each dependency the packages that may import it. The longest
+// matching entry counts. Every dependency is linked into every user's program.
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
-	"github.com/google/btree":              {"internal/machine"}, // memberlist brings it anyway
-	"google.golang.org/protobuf":           {".", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
-	"golang.org/x/sys/unix":                {"."}, // the clock that suspend does not stop; Pebble brings the module anyway
+	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
+	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
+	"golang.org/x/sys/unix":                {".", "internal/client"}, // CLOCK_BOOTTIME; also a dependency of Pebble
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
 
-// Imports go strictly downward. Tests may reach for anything but a program.
-func TestImportsGoDown(t *testing.T) { check(t, downward) }
+// Imports go strictly downward. Tests may import anything except programs.
+func TestImports_GoDown(t *testing.T) { check(t, downward) }
 
 func downward(s *source) []string {
 	place := s.pkg
-	if s.isProgram() {
-		place = "examples"
+	for _, parent := range []string{"examples", "internal/grouptest"} {
+		if within(s.pkg, parent) {
+			place = parent
+		}
 	}
 	allowed, known := floors[place]
 	if !known {
-		return []string{s.fault(s.file.Package, "package %s has no floor: give it a place in docs/ARCHITECTURE.md and in the table of this test", s.pkg)}
+		return []string{s.fault(s.file.Package, "package %s has no floor: add it to docs/ARCHITECTURE.md and to the table of this test", s.pkg)}
 	}
 	var faults []string
 	for path := range s.imports() {
@@ -68,18 +74,18 @@ func downward(s *source) []string {
 		switch {
 		case !ours || s.isTest() && !within(target, "examples"):
 		case within(target, "examples"):
-			faults = append(faults, s.fault(s.file.Package, "imports the program %s: move what is shared into a package", path))
+			faults = append(faults, s.fault(s.file.Package, "imports the program %s: move the shared code into a package", path))
 		case !slices.Contains(allowed, target):
-			faults = append(faults, s.fault(s.file.Package, "%s may not import %s: only %v are below it; let the floor above pass in what is needed, as a value or behind an interface that this package declares",
+			faults = append(faults, s.fault(s.file.Package, "%s may not import %s: only %v are below it; have the floor above pass it in as a value or as an interface that this package declares",
 				s.pkg, path, allowed))
 		}
 	}
 	return faults
 }
 
-// What comes from elsewhere stays where it belongs, so that it can be replaced
-// there, and nothing that is for tests gets into users' programs.
-func TestOutsideStaysPut(t *testing.T) { check(t, staysPut) }
+// A dependency is confined to few packages, so that it can be replaced there, and
+// no test dependency is linked into users' programs.
+func TestImports_DependenciesConfined(t *testing.T) { check(t, staysPut) }
 
 func staysPut(s *source) []string {
 	if s.isTest() || s.isProgram() {
@@ -90,8 +96,8 @@ func staysPut(s *source) []string {
 		first, _, _ := strings.Cut(path, "/")
 		switch {
 		case within(path, "testing") && s.pkg != "conclavetest":
-			faults = append(faults, s.fault(s.file.Package, "%s is for tests: move this into a _test.go file or into conclavetest", path))
-		case within(path, module), !strings.Contains(first, "."): // ours, or Go's
+			faults = append(faults, s.fault(s.file.Package, "%s is for tests: move the code into a _test.go file or into conclavetest", path))
+		case within(path, module), !strings.Contains(first, "."): // this module's, or the standard library's
 		default:
 			faults = append(faults, s.placed(path)...)
 		}
@@ -108,9 +114,9 @@ func (s *source) placed(path string) []string {
 	}
 	switch {
 	case entry == "":
-		return []string{s.fault(s.file.Package, "%s is a new dependency, and would be one of every importer: do without, or argue for it in docs/ARCHITECTURE.md and add it to the table of this test", path)}
+		return []string{s.fault(s.file.Package, "%s is a new dependency of every importer: avoid it, or give the reason in docs/ARCHITECTURE.md and add it to the table of this test", path)}
 	case !slices.Contains(outside[entry], s.pkg):
-		return []string{s.fault(s.file.Package, "%s belongs to %v: ask them for what is needed in words of their own", path, outside[entry])}
+		return []string{s.fault(s.file.Package, "%s is confined to %v: have one of them provide what is needed", path, outside[entry])}
 	}
 	return nil
 }

@@ -16,20 +16,20 @@ import (
 
 const machine = "internal/machine"
 
-// pure are the packages that the machine may import: none of them has a clock,
-// a random source, a file, a network or a goroutine in reach.
+// pure lists the packages that the machine may import: none of them gives access
+// to a clock, a random source, a file, a network or a goroutine.
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
 	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire",
 }
 
-// The machine is a pure function of the log: two members that applied the same
-// entries are in the same state, to the byte. A map range whose order provably
-// cannot show needs a comment on its line that says why:
+// The machine is a pure function of the log: two members that have applied the
+// same entries have equal state, to the byte. A range over a map whose order
+// cannot affect the state needs a comment on its line with the reason:
 //
 //	for name := range m.locks { // order: only counted
-func TestMachineIsPure(t *testing.T) {
+func TestMachine_IsPure(t *testing.T) {
 	var files []*source
 	for _, s := range load(t) {
 		if s.pkg == machine && !s.isTest() {
@@ -37,12 +37,13 @@ func TestMachineIsPure(t *testing.T) {
 		}
 	}
 	if len(files) == 0 {
-		t.Fatalf("no files in %s: let this test know where the machine is now", machine)
+		t.Fatalf("no files in %s: set the constant machine to the package that holds the machine now", machine)
 	}
 	report(t, impurities(t, files, exported(t, "./"+machine)))
 }
 
-// exported finds the compiled form of packages and of all that they import.
+// exported returns a lookup of the export data of packages and of their
+// dependencies.
 func exported(t *testing.T, pkgs ...string) importer.Lookup {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, pkgs...)...)
@@ -58,13 +59,13 @@ func exported(t *testing.T, pkgs ...string) importer.Lookup {
 	}
 	return func(path string) (io.ReadCloser, error) {
 		if where[path] == "" {
-			return nil, fmt.Errorf("%s is not among what %v import", path, pkgs)
+			return nil, fmt.Errorf("%s is not a dependency of %v", path, pkgs)
 		}
 		return os.Open(where[path])
 	}
 }
 
-// impurities checks the files of one package, with types.
+// impurities type-checks the files of one package and finds what is impure.
 func impurities(t *testing.T, sources []*source, imports importer.Lookup) []string {
 	t.Helper()
 	var files []*ast.File
@@ -91,7 +92,7 @@ func (s *source) impureImports() []string {
 	var faults []string
 	for path := range s.imports() {
 		if !slices.Contains(pure, path) {
-			faults = append(faults, s.fault(s.file.Package, "the machine may not import %s: what it needs from outside comes in with the command, and what is to happen outside goes out as a value of wire.Result", path))
+			faults = append(faults, s.fault(s.file.Package, "the machine may not import %s: take inputs from the command, and return effects in a wire.Result", path))
 		}
 	}
 	return faults
@@ -101,8 +102,8 @@ func (s *source) impureImports() []string {
 type purity struct {
 	*source
 	info   *types.Info
-	orders map[int]bool      // lines that argue why an order cannot show
-	sorted map[ast.Expr]bool // calls whose result is sorted at once
+	orders map[int]bool      // lines with an "// order: " comment
+	sorted map[ast.Expr]bool // calls whose result is sorted immediately
 	faults []string
 }
 
@@ -113,7 +114,7 @@ func (p *purity) add(at token.Pos, format string, args ...any) {
 func (p *purity) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
-		p.add(n.Pos(), "the machine has no goroutines and no channels: return what is to happen as a value of wire.Result")
+		p.add(n.Pos(), "the machine has no goroutines and no channels: return effects in a wire.Result")
 	case *ast.RangeStmt:
 		p.ranges(n)
 	case *ast.CallExpr:
@@ -127,7 +128,7 @@ func (p *purity) visit(n ast.Node) bool {
 
 func (p *purity) number(x ast.Expr) {
 	if basic, ok := p.info.TypeOf(x).(*types.Basic); ok && basic.Info()&(types.IsFloat|types.IsComplex) != 0 {
-		p.add(x.Pos(), "floating point may round differently elsewhere: use integers, nanoseconds for time")
+		p.add(x.Pos(), "floating point may round differently on another processor: use integers, and nanoseconds for time")
 	}
 }
 
@@ -138,27 +139,27 @@ func (p *purity) ranges(n *ast.RangeStmt) {
 	}
 	switch kind.Underlying().(type) {
 	case *types.Chan:
-		p.add(n.Pos(), "the machine has no channels: return what is to happen as a value of wire.Result")
+		p.add(n.Pos(), "the machine has no channels: return effects in a wire.Result")
 	case *types.Map:
 		if !p.orders[p.fset.Position(n.Pos()).Line] {
-			p.add(n.Pos(), "the order of a map differs from member to member: range over slices.Sorted(maps.Keys(...)), or say in an \"// order: \" comment why it cannot show")
+			p.add(n.Pos(), "the order of a map differs between members: range over slices.Sorted(maps.Keys(...)), or give the reason why the order has no effect in an \"// order: \" comment")
 		}
 	}
 }
 
-// calls lets the iterators of package maps only go where they are sorted.
+// calls allows the iterators of package maps only as arguments of a sort.
 func (p *purity) calls(n *ast.CallExpr) {
 	switch p.called(n) {
 	case "slices.Sorted", "slices.SortedFunc", "slices.SortedStableFunc":
 		p.sorted[n.Args[0]] = true
 	case "maps.Keys", "maps.Values", "maps.All":
 		if !p.sorted[n] && !p.orders[p.fset.Position(n.Pos()).Line] {
-			p.add(n.Pos(), "the order of a map differs from member to member: give this to slices.Sorted or slices.SortedFunc")
+			p.add(n.Pos(), "the order of a map differs between members: pass this to slices.Sorted or slices.SortedFunc")
 		}
 	}
 }
 
-// called names the function of another package that is called, or "".
+// called returns the name of the called function of another package, or "".
 func (p *purity) called(n *ast.CallExpr) string {
 	selector, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
 	if !ok {

@@ -9,36 +9,59 @@ import (
 	"testing"
 )
 
-// maxLines is where a file has certainly become more than one idea. The
-// ordinary one has 90 to 200.
-const maxLines = 500
+// An ordinary file has 90 to 200 lines and an ordinary function 6 to 20. These
+// are the limits beyond which one holds more than one idea. They hold for tests
+// too, and not for generated code.
+const (
+	maxLines    = 400
+	maxFunction = 60
+)
 
-func TestFilesAreShort(t *testing.T) { check(t, short) }
+func TestFiles_AreShort(t *testing.T) { checkAll(t, short) }
 
 func short(s *source) []string {
-	if s.isTest() || s.isGenerated() || s.lines <= maxLines {
+	if s.isGenerated() || s.lines <= maxLines {
 		return nil
 	}
-	return []string{s.fault(s.file.Package, "%d lines, at most %d: move one of the ideas in it to a file of its own", s.lines, maxLines)}
+	return []string{s.fault(s.file.Package, "%d lines, at most %d: split the file by subject", s.lines, maxLines)}
 }
 
-// vague are names that say nothing, so that everything ends up behind them.
+func TestFunctions_AreShort(t *testing.T) { checkAll(t, brief) }
+
+func brief(s *source) []string {
+	if s.isGenerated() {
+		return nil
+	}
+	var faults []string
+	for _, d := range s.file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; n > maxFunction {
+			faults = append(faults, s.fault(f.Pos(), "%s has %d lines, at most %d: extract a step with a name of its own", f.Name.Name, n, maxFunction))
+		}
+	}
+	return faults
+}
+
+// vague lists package names that do not limit what the package may hold.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "lib"}
 
-func TestPackagesSayWhatTheyAre(t *testing.T) { check(t, named) }
+func TestPackages_NamedForTheirPurpose(t *testing.T) { check(t, named) }
 
 func named(s *source) []string {
 	name := strings.TrimSuffix(s.file.Name.Name, "_test")
 	if slices.Contains(vague, name) || slices.Contains(vague, path.Base(s.pkg)) {
-		return []string{s.fault(s.file.Package, "a package called %s says nothing: name it after what it provides, or put its functions where they are used", name)}
+		return []string{s.fault(s.file.Package, "package name %s is vague: name it after what it provides, or move its functions to their callers", name)}
 	}
 	return nil
 }
 
-// seams are importable only so that a reader sees the building.
+// seams are importable, so that a reader sees the structure, but are no API.
 var seams = []string{"cluster", "cluster/core", "cluster/transport", "raftlog", "storage"}
 
-func TestSeamsSayThatTheyAreNoAPI(t *testing.T) {
+func TestSeams_DocumentedAsNoAPI(t *testing.T) {
 	docs := make(map[string]string)
 	for _, s := range load(t) {
 		if s.isLibrary() {
@@ -47,13 +70,12 @@ func TestSeamsSayThatTheyAreNoAPI(t *testing.T) {
 	}
 	for _, pkg := range seams {
 		if !strings.Contains(docs[pkg], "a seam, not an API") {
-			t.Errorf("package %s: its comment has to say that it is \"a seam, not an API\"", pkg)
+			t.Errorf("package %s: the package comment must contain \"a seam, not an API\"", pkg)
 		}
 	}
 }
 
-// What users program against is explained.
-func TestExportedNamesAreExplained(t *testing.T) { check(t, explained) }
+func TestExported_HaveDocComments(t *testing.T) { check(t, explained) }
 
 func explained(s *source) []string {
 	if s.pkg != "." || !s.isLibrary() {
@@ -62,7 +84,7 @@ func explained(s *source) []string {
 	var faults []string
 	need := func(name *ast.Ident, docs ...*ast.CommentGroup) {
 		if ast.IsExported(name.Name) && !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return d.Text() != "" }) {
-			faults = append(faults, s.fault(name.Pos(), "%s has no comment: say what it does, what blocks, which errors come, units, and what is not promised", name.Name))
+			faults = append(faults, s.fault(name.Pos(), "%s has no doc comment: state what it does, what blocks, which errors it returns, units, and what is not promised", name.Name))
 		}
 	}
 	for _, d := range s.file.Decls {
@@ -78,8 +100,8 @@ func explained(s *source) []string {
 	return faults
 }
 
-// isAPI leaves out methods of what users cannot name, and the two that every
-// error has.
+// isAPI excludes methods of unexported types, and the two methods that every
+// error type has.
 func isAPI(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return true
@@ -87,8 +109,8 @@ func isAPI(f *ast.FuncDecl) bool {
 	return ast.IsExported(receiver(f)) && f.Name.Name != "Error" && f.Name.Name != "Unwrap"
 }
 
-// each calls need for the names of a declaration. A comment on a group is not
-// one on each of its members.
+// each calls need for the names of a declaration. A comment on a group does not
+// count for its members.
 func each(d *ast.GenDecl, need func(*ast.Ident, ...*ast.CommentGroup)) {
 	group := d.Doc
 	if d.Lparen != token.NoPos {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,24 +24,39 @@ const (
 
 // source is one Go file of the module.
 type source struct {
-	path  string // from the module's root
-	pkg   string // its folder; "." is the package conclave itself
-	fset  *token.FileSet
-	file  *ast.File
-	lines int
+	path   string // from the module's root
+	pkg    string // its folder; "." is the package conclave itself
+	fset   *token.FileSet
+	file   *ast.File
+	lines  int
+	nested bool // in a nested module
 }
 
-// load parses every Go file of the module. Modules below it, such as tools,
-// are not part of it.
+// load returns every Go file of the module, parsed. Nested modules, such as
+// tools, are not part of it.
 func load(t *testing.T) []*source {
 	t.Helper()
+	return slices.DeleteFunc(slices.Clone(loadAll(t)), func(s *source) bool { return s.nested })
+}
+
+// loadAll also returns the files of nested modules.
+func loadAll(t *testing.T) []*source {
+	t.Helper()
+	sources, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+var parsed = sync.OnceValues(func() ([]*source, error) {
 	var sources []*source
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && foreign(path, d.Name()):
+		case d.IsDir() && path != root && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(path) != ".go":
 			return nil
@@ -54,18 +70,21 @@ func load(t *testing.T) []*source {
 			return err
 		}
 		s, err := parse(fset, filepath.ToSlash(relative), text)
+		s.nested = foreign(filepath.Dir(path))
 		sources = append(sources, s)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sources
-}
+	return sources, err
+})
 
-func foreign(path, name string) bool {
-	_, err := os.Stat(filepath.Join(path, "go.mod"))
-	return err == nil || name == "testdata" || strings.HasPrefix(name, ".")
+// foreign reports whether a folder belongs to a nested module.
+func foreign(dir string) bool {
+	for dir = filepath.Clean(dir); dir != filepath.Clean(root); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
@@ -74,13 +93,21 @@ func parse(fset *token.FileSet, path string, text []byte) (*source, error) {
 	return &source{path: path, pkg: pkg, fset: fset, file: file, lines: bytes.Count(text, []byte("\n"))}, err
 }
 
-func (s *source) isTest() bool      { return strings.HasSuffix(s.path, "_test.go") }
+// testPackages exist for tests only, so their files, and those of the folders
+// below, count as tests.
+var testPackages = []string{"internal/grouptest", "internal/memnet"}
+
+func (s *source) isTest() bool {
+	return strings.HasSuffix(s.path, "_test.go") ||
+		slices.ContainsFunc(testPackages, func(p string) bool { return within(s.pkg, p) })
+}
+
 func (s *source) isGenerated() bool { return ast.IsGenerated(s.file) }
 
-// isProgram tells what a user runs from what a user links.
+// isProgram reports whether the file belongs to a program and not to a library.
 func (s *source) isProgram() bool { return within(s.pkg, "examples") }
 
-// isLibrary: it ends up in the binaries of those who import conclave.
+// isLibrary reports whether the file is linked into an importer's binary.
 func (s *source) isLibrary() bool { return !s.isTest() && !s.isProgram() && !s.isGenerated() }
 
 // imports maps each import path to the name that the file uses for it.
@@ -89,7 +116,7 @@ func (s *source) imports() map[string]string {
 	for _, spec := range s.file.Imports {
 		path, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has let it through, so it cannot be
+			continue // the parser has accepted the literal
 		}
 		elements := strings.Split(path, "/")
 		name := elements[len(elements)-1]
@@ -104,10 +131,10 @@ func (s *source) imports() map[string]string {
 	return names
 }
 
-// major is the last part of an import path that tells of a major version.
+// major matches the last element of an import path that is a major version.
 var major = regexp.MustCompile(`^v[0-9]+$`)
 
-// comments are the lines with a comment that begins like this and goes on.
+// comments returns the lines with a comment that starts with prefix and goes on.
 func (s *source) comments(prefix string) map[int]bool {
 	lines := make(map[int]bool)
 	for _, group := range s.file.Comments {
@@ -120,23 +147,31 @@ func (s *source) comments(prefix string) map[int]bool {
 	return lines
 }
 
-// fault is a finding, with its place.
+// fault formats a finding with its position.
 func (s *source) fault(at token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
 }
 
-// within reports whether a path is at or below another one.
+// within reports whether path is parent or below it.
 func within(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-// rule finds what is wrong with a file.
+// rule returns the violations in a file.
 type rule func(*source) []string
 
-// check applies a rule to every file.
+// check applies a rule to every file of the module.
 func check(t *testing.T, r rule) {
 	t.Helper()
 	for _, s := range load(t) {
+		report(t, r(s))
+	}
+}
+
+// checkAll applies a rule to every file of the repository.
+func checkAll(t *testing.T, r rule) {
+	t.Helper()
+	for _, s := range loadAll(t) {
 		report(t, r(s))
 	}
 }
