@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,4 +203,31 @@ func TestExec_RegistrationExpired(t *testing.T) {
 		}
 		c.StopRenewing()
 	})
+}
+
+// However many calls find that the registration has expired, the process registers
+// once.
+func TestRegistration_ExpiredDuringCalls(t *testing.T) {
+	c, g := newFake(t)
+	expired := g.incarnation
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			for range 20 {
+				c.registrationExpired(expired) // as each call does that finds out
+				l := newLock(c, nil, "x")
+				if _, err := l.Acquire(t.Context(), true, nil); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Release(t.Context()); err != nil && !IsKind(err, Lost) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if c.attempt != 1 {
+		t.Errorf("registered %d times again, want 1", c.attempt)
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 func newTestFeed(maxItems, maxBytes int) *feed[int] {
@@ -129,4 +131,49 @@ func TestFeed_ConcurrentReaders(t *testing.T) {
 		f.add(at, int(at))
 	}
 	wg.Wait()
+}
+
+// A watcher behind what is buffered gets a Fault, also after a snapshot.
+func TestKeyChanges_Compacted(t *testing.T) {
+	c, g := newFake(t)
+	put := func() {
+		t.Helper()
+		_, err := c.Exec(t.Context(), &wire.Command{Op: &wire.Command_Write{Write: &wire.Write{
+			Ops: []*wire.KeyOp{{Kind: wire.KeyOp_PUT, Key: "a", Value: []byte{byte(g.index)}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func(wire.KeyChange) bool { return true }
+	c.feeds.keys.maxItems = 10
+	for range 20 {
+		put()
+	}
+	wantKind(t, c.KeyChanges(t.Context(), 0, all), Compacted)
+	before := c.feeds.keys.end()
+	put()
+	g.replaceState()
+	wantKind(t, c.KeyChanges(t.Context(), before, all), Compacted)
+}
+
+// A watcher that takes what is buffered before it looks again falls behind when the
+// changes are faster.
+func TestKeyChanges_SlowWatcher(t *testing.T) {
+	f := newTestFeed(2*feedChunk, 1<<20)
+	c, _ := newFake(t)
+	f.add(1, 0)
+	yielded := 0
+	err := f.each(t.Context(), c, 0, func(int) bool {
+		if yielded++; yielded == 1 {
+			for at := range uint64(4 * feedChunk) {
+				f.add(at+2, 0)
+			}
+		}
+		return true
+	})
+	wantKind(t, err, Compacted)
+	if yielded > feedChunk {
+		t.Errorf("%d items before the gap was reported", yielded)
+	}
 }

@@ -93,6 +93,21 @@ func TestLease_RenewedByThirds(t *testing.T) {
 	})
 }
 
+// Renew moves the deadlines of all leases of the process.
+func TestRenew_AllLeases(t *testing.T) {
+	c, _ := newFake(t)
+	a, b := mustOpen(t, c, fakeTTL), mustOpen(t, c, time.Minute)
+	called := c.clock.now()
+	if err := c.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Lease{a, b} {
+		if got := l.currentDeadline(); got < called+instant(trusted(l.ttl)) {
+			t.Errorf("deadline %v of a lease with TTL %v, renewed at %v", got, l.ttl, called)
+		}
+	}
+}
+
 func TestAttach_StateReplaced(t *testing.T) {
 	c, g := newFake(t)
 	l := mustOpen(t, c, NoTTL)
