@@ -143,6 +143,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 // shutDown closes the node gracefully. The context of run may be done, so Close
 // gets one of its own.
 func shutDown(node *conclave.Node, logf logFunc) {
+	logf("shutting down gracefully; interrupt again to stop at once")
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := node.Close(ctx); err != nil {

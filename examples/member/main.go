@@ -105,7 +105,7 @@ func run(ctx context.Context, stop func(), o options, w io.Writer) error {
 	}
 	o.cfg.Listener = l // to print the port before the group has formed
 	// While Open waits, the library logs at Info what it waits for.
-	o.cfg.Logger = slog.New(slog.NewTextHandler(w, nil))
+	o.cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: timeOfDay}))
 	watch := newWatch(logf)
 	o.cfg.Events = watch.events()
 	logf("listening on %s", l.Addr())
@@ -135,4 +135,13 @@ func shutDown(node *conclave.Node, logf logFunc) {
 		logf("the graceful shutdown is incomplete: %v", err)
 	}
 	logf("closed")
+}
+
+// timeOfDay shortens the time of a log line to the form that the other lines
+// have.
+func timeOfDay(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		a.Value = slog.StringValue(a.Value.Time().Format("15:04:05.000"))
+	}
+	return a
 }

@@ -96,7 +96,7 @@ func parseBug(patch string) (bug, error) {
 			}
 			b.test = test{pkg: fields[0], run: fields[1], args: fields[2:]}
 		default:
-			return b, fmt.Errorf("invalid line %q: want at: or test:", line)
+			return b, fmt.Errorf("invalid line %q: want the key at or test", line)
 		}
 	}
 	return b, b.parseBody(body)

@@ -61,15 +61,16 @@
 //     reports as moved or to be checked: a sibling of code that is gone may be
 //     taken for it.
 //  2. For each bug that does not fit, edit its patch: write the changed lines as
-//     the source has them today, in one of the declarations listed. The context may be stale, short or absent where
-//     the changed lines are unique. Run -update to complete it.
+//     the source has them today, in one of the declarations listed. The context
+//     may be stale, short or absent where the changed lines are unique. Run
+//     -update to complete it.
 //  3. For each test that is not found, write its name into the patch, or run -find
 //     NAME -update, which tries the tests of the package and of those that
 //     import it. The packages' whole tests run, so give it a -timeout.
 //  4. Run all bugs. "does not compile" is a replacement to edit as in step 2. A
 //     survivor is a bug at a wrong place, a wrong test, or a missing test.
 //
-// A bug goes only with the code that it is in, or when the promise that it breaks
-// goes. A new promise comes with a bug that breaks it: a new patch, with the
+// A bug is deleted only with the code that it is in, or with the promise that it
+// breaks. A new promise comes with a bug that breaks it: a new patch, with the
 // changed lines only, and -update.
 package main

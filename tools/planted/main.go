@@ -109,7 +109,7 @@ func printTable(w io.Writer, bugs []bug) {
 func printResults(w io.Writer, results []result) bool {
 	counts := make(map[verdict]int)
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(columns, "\nbug\tverdict\ttook\tby\tsaying\n")
+	fmt.Fprintf(columns, "\nbug\tverdict\ttook\tby\tcause\n")
 	for _, r := range results {
 		counts[r.verdict]++
 		fmt.Fprintf(columns, "%s\t%s\t%.1fs\t%s\t%s\n", r.name, r.verdict, r.took.Seconds(), r.test, r.line)

@@ -82,8 +82,8 @@ func TestBugs_RandomRenames(t *testing.T) {
 }
 
 // used are the names in the source's declarations, without those that occur in
-// replacements alone: nothing shows what such a name is called now, and the
-// author is told so.
+// replacements alone: nothing shows what such a name is called now, and match
+// reports it.
 func (s *source) used(bugs []bug) []string {
 	found := make(map[string]bool)
 	for _, d := range s.declarations {

@@ -25,7 +25,7 @@ type result struct {
 	bug
 	verdict verdict
 	took    time.Duration
-	line    string // the first that says what failed
+	line    string // the first that describes the failure
 }
 
 // building is what a run may take beyond the test's budget.
@@ -100,7 +100,7 @@ func (g *ground) baseline(ctx context.Context, bugs []bug) (map[string]string, e
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			faults[key] = "fails without the bug too: " + cmp.Or(telling(out), err.Error())
+			faults[key] = "fails without the bug too: " + cmp.Or(cause(out), err.Error())
 			fmt.Printf("without any bug: %s %s\n%s\n", key, patterns[key], out)
 		}
 	}
@@ -171,7 +171,7 @@ func (g *ground) run(ctx context.Context, t test, pattern, overlay string, flags
 	return string(text), err
 }
 
-// judge tells a test that failed from one that did not run.
+// judge distinguishes a test that failed from one that did not run.
 func judge(out string, err error) (verdict, string) {
 	switch {
 	case strings.Contains(out, "[no tests to run]"):
@@ -179,15 +179,15 @@ func judge(out string, err error) (verdict, string) {
 	case err == nil:
 		return survived, ""
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
-		return broken, "does not compile: " + telling(out)
+		return broken, "does not compile: " + cause(out)
 	case !strings.Contains(out, "FAIL"):
 		return broken, err.Error()
 	}
-	return killed, telling(out)
+	return killed, cause(out)
 }
 
-// telling is the first line of a failure that says something.
-func telling(out string) string {
+// cause is the first line of a failure that describes it.
+func cause(out string) string {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		noise := line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "===")

@@ -92,7 +92,7 @@ func (l *lexeme) classify(tok token.Token, before []lexeme) {
 	}
 }
 
-// key tells the name of a field or method from that of a variable or type.
+// key distinguishes the name of a field or method from that of a variable or type.
 func (l lexeme) key() string {
 	if l.selected {
 		return "." + l.text
