@@ -39,7 +39,7 @@ func TestKeyAcquireRelease(t *testing.T) {
 	if e := grouptest.MustPut(t, k, "a", "3"); e.Session != one.ID() || e.LockIndex != 1 {
 		t.Fatalf("%+v", e)
 	}
-	e, err := k.Release(ctx, "a", []byte("4"), one.ID(), conclave.Flags(5))
+	e, err := k.Release(ctx, "a", []byte("4"), one.ID(), conclave.WithFlags(5))
 	if err != nil || e.Session != (conclave.SessionID{}) || e.LockIndex != 1 || string(e.Value) != "4" || e.Flags != 5 {
 		t.Fatal(e, err)
 	}
@@ -61,11 +61,11 @@ func TestKeysOfSessionsThatEnd(t *testing.T) {
 		delay    time.Duration
 		force    bool
 	}{
-		{"release", conclave.Release, time.Minute, false},
-		{"release by force", conclave.Release, conclave.NoLockDelay, true},
-		{"release by force, delayed", conclave.Release, time.Minute, true},
-		{"delete", conclave.Delete, time.Minute, false},
-		{"delete by force, delayed", conclave.Delete, time.Minute, true},
+		{"release", conclave.ReleaseKeys, time.Minute, false},
+		{"release by force", conclave.ReleaseKeys, conclave.NoLockDelay, true},
+		{"release by force, delayed", conclave.ReleaseKeys, time.Minute, true},
+		{"delete", conclave.DeleteKeys, time.Minute, false},
+		{"delete by force, delayed", conclave.DeleteKeys, time.Minute, true},
 	} {
 		cfg := grouptest.Lasting()
 		cfg.Behavior, cfg.LockDelay = test.behavior, test.delay
@@ -80,13 +80,13 @@ func TestKeysOfSessionsThatEnd(t *testing.T) {
 		}
 		event := grouptest.NextEvent(t, k, test.name, held.ModifyIndex)
 		e, err := k.Get(ctx, test.name)
-		if test.behavior == conclave.Delete {
+		if test.behavior == conclave.DeleteKeys {
 			grouptest.WantError(t, err, conclave.ErrKeyNotFound)
 			grouptest.WantEntry(t, event.Entry, held)
 		} else if err != nil || e.Session != (conclave.SessionID{}) || string(e.Value) != "kept" || e.ModifyIndex <= held.ModifyIndex || event.Index != e.ModifyIndex {
 			t.Fatal(test.name, e, event, err)
 		}
-		if event.Deleted != (test.behavior == conclave.Delete) {
+		if event.Deleted != (test.behavior == conclave.DeleteKeys) {
 			t.Fatalf("%s: %+v", test.name, event)
 		}
 		grouptest.WantError(t, n.CheckSequencer(ctx, held.Sequencer()), conclave.ErrStaleFence)
@@ -103,7 +103,7 @@ func TestTxn(t *testing.T) {
 	s := grouptest.MustSession(t, n, grouptest.Lasting())
 	entries, err := k.Txn(ctx,
 		conclave.OpExpect("a", 0),
-		conclave.OpPut("a", []byte("1"), conclave.Flags(1)),
+		conclave.OpPut("a", []byte("1"), conclave.WithFlags(1)),
 		conclave.OpPutFenced("f", []byte("2"), 9),
 		conclave.OpAcquire("l", []byte("3"), s.ID()),
 		conclave.OpPut("a", []byte("4")),

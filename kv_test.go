@@ -15,11 +15,11 @@ func TestKeyPutGetDelete(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	_, err := k.Get(ctx, "a")
 	grouptest.WantError(t, err, conclave.ErrKeyNotFound)
-	first := grouptest.MustPut(t, k, "a", "1", conclave.Flags(7))
+	first := grouptest.MustPut(t, k, "a", "1", conclave.WithFlags(7))
 	grouptest.WantEntry(t, first, conclave.Entry{Key: "a", Value: []byte("1"), Flags: 7, CreateIndex: first.ModifyIndex, ModifyIndex: first.ModifyIndex})
 	grouptest.WantEntry(t, grouptest.MustGet(t, k, "a"), first)
 
-	grouptest.WantEntry(t, grouptest.MustPut(t, k, "a", "1", conclave.Flags(7)), first) // a Put that changes nothing
+	grouptest.WantEntry(t, grouptest.MustPut(t, k, "a", "1", conclave.WithFlags(7)), first) // a Put that changes nothing
 	second := grouptest.MustPut(t, k, "a", "2")
 	if second.ModifyIndex <= first.ModifyIndex || second.CreateIndex != first.CreateIndex || second.Flags != 0 {
 		t.Fatalf("%+v after %+v", second, first)
@@ -123,7 +123,7 @@ func TestKeyCompare(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	swap := func(index uint64, value string, want bool) conclave.Entry {
 		t.Helper()
-		e, ok, err := k.CompareAndSwap(ctx, "a", index, []byte(value), conclave.Flags(1))
+		e, ok, err := k.CompareAndSwap(ctx, "a", index, []byte(value), conclave.WithFlags(1))
 		if err != nil || ok != want {
 			t.Fatal(ok, err)
 		}
@@ -157,7 +157,7 @@ func TestKeyPutFenced(t *testing.T) {
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	l := n.FencedLock("l")
 	old := grouptest.MustLock(t, l)
-	grouptest.MustPut(t, k, "a", "", conclave.Flags(3))
+	grouptest.MustPut(t, k, "a", "", conclave.WithFlags(3))
 	if e, err := k.PutFenced(ctx, "a", []byte("old"), old); err != nil || e.Fence != old || e.Flags != 3 {
 		t.Fatal(e, err)
 	}

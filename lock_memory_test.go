@@ -62,7 +62,7 @@ func TestMemoryReturns(t *testing.T) {
 	if diskAfter > disk+2*slack {
 		t.Errorf("the directory grew from %d to %d", disk, diskAfter)
 	}
-	if list, err := n.Locks(t.Context(), ""); err != nil || len(list) != 0 {
+	if list, err := grouptest.Collect(n.Locks(t.Context(), "")); err != nil || len(list) != 0 {
 		t.Errorf("%d locks are left, %v", len(list), err)
 	}
 }

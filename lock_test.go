@@ -34,7 +34,7 @@ func TestLockExcludesAndFences(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrNotHeld)
 	grouptest.WantError(t, a.Unlock(t.Context()), conclave.ErrNotHeld)
 	grouptest.MustUnlock(t, b)
-	if list, err := n.Locks(t.Context(), ""); len(list) != 0 || err != nil {
+	if list, err := grouptest.Collect(n.Locks(t.Context(), "")); len(list) != 0 || err != nil {
 		t.Fatalf("idle names are kept: %v %v", list, err)
 	}
 }
@@ -147,7 +147,7 @@ func TestLossIsToldUntilEveryHoldIsGivenBack(t *testing.T) {
 	f := grouptest.MustLock(t, l)
 	grouptest.MustLock(t, l)
 	lost := l.Lost()
-	sessions, err := n.Sessions(t.Context())
+	sessions, err := grouptest.Collect(n.Sessions(t.Context()))
 	if err != nil || len(sessions) != 1 {
 		t.Fatal(sessions, err)
 	}
@@ -295,7 +295,7 @@ func TestUseAfterClose(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrClosed)
 	_, err = l.Info(t.Context())
 	grouptest.WantError(t, err, conclave.ErrClosed)
-	_, err = n.Sessions(t.Context())
+	_, err = grouptest.Collect(n.Sessions(t.Context()))
 	grouptest.WantError(t, err, conclave.ErrClosed)
 	grouptest.WantError(t, n.Err(), conclave.ErrClosed)
 	n.Status()

@@ -22,8 +22,8 @@ func TestSessionAsConfigured(t *testing.T) {
 		"defaults": {nil, conclave.SessionInfo{TTL: 10 * time.Second, LockDelay: 15 * time.Second, Checks: []string{"gossip"}}},
 		"no TTL":   {grouptest.Lasting(), conclave.SessionInfo{TTL: conclave.NoTTL}},
 		"all set": {
-			&conclave.SessionConfig{Name: "mine", TTL: time.Hour, LockDelay: time.Minute, Behavior: conclave.Delete, Checks: []string{"gossip"}},
-			conclave.SessionInfo{Name: "mine", TTL: time.Hour, LockDelay: time.Minute, Behavior: conclave.Delete, Checks: []string{"gossip"}},
+			&conclave.SessionConfig{Name: "mine", TTL: time.Hour, LockDelay: time.Minute, Behavior: conclave.DeleteKeys, Checks: []string{"gossip"}},
+			conclave.SessionInfo{Name: "mine", TTL: time.Hour, LockDelay: time.Minute, Behavior: conclave.DeleteKeys, Checks: []string{"gossip"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSessionConfigIsChecked(t *testing.T) {
 		}
 		grouptest.WantError(t, err, c.want)
 	}
-	if list, err := n.Sessions(t.Context()); len(list) != 0 || err != nil {
+	if list, err := grouptest.Collect(n.Sessions(t.Context())); len(list) != 0 || err != nil {
 		t.Fatal(list, err)
 	}
 }

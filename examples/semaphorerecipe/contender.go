@@ -32,7 +32,7 @@ func (c *contender) key() string { return prefix + "/" + c.id() }
 func contend(ctx context.Context, m *member, logf logFunc) (*contender, error) {
 	name := m.Status().Name
 	session, err := m.NewSession(ctx, &conclave.SessionConfig{
-		Name: "reports", TTL: sessionTTL, Behavior: conclave.Delete,
+		Name: "reports", TTL: sessionTTL, Behavior: conclave.DeleteKeys,
 	})
 	if err != nil {
 		return nil, err

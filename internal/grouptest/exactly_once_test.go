@@ -104,7 +104,7 @@ func (g *Group) wantIdle(name string) {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
 	for _, n := range g.Nodes {
-		if list, err := n.Locks(ctx, name); err != nil || len(list) != 0 {
+		if list, err := Collect(n.Locks(ctx, name)); err != nil || len(list) != 0 {
 			g.T.Errorf("left behind: %+v %v", list, err)
 		}
 	}
@@ -168,7 +168,7 @@ func (g *Group) awaitIdle(name string) {
 	ctx := Within(g.T, 20*time.Second)
 	for _, n := range g.Nodes {
 		for {
-			list, err := n.Locks(ctx, name)
+			list, err := Collect(n.Locks(ctx, name))
 			if err != nil {
 				g.T.Fatalf("%v; left behind: %+v", err, list)
 			}

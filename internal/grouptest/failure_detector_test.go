@@ -14,7 +14,7 @@ func TestGossipCheckEndsSessions(t *testing.T) {
 	victim := (g.Leader() + 1) % 3
 	watcher := g.Nodes[(victim+1)%3]
 	ctx := Within(t, 60*time.Second)
-	s, err := g.Nodes[victim].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, Behavior: conclave.Delete})
+	s, err := g.Nodes[victim].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, Behavior: conclave.DeleteKeys})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func TestKeyStaleReads(t *testing.T) {
 func TestKeysSurvive(t *testing.T) {
 	g := Start(t, 3, ShortLog)
 	k := g.Nodes[0].KV()
-	put := MustPut(t, k, "a", "1", conclave.Flags(9))
+	put := MustPut(t, k, "a", "1", conclave.WithFlags(9))
 	away := 2
 	g.Kill(away)
 	Busy(t, g.Nodes[0], 150)

@@ -26,7 +26,7 @@ func TestLeave(t *testing.T) {
 	leader := g.Leader()
 	other := g.Nodes[(leader+1)%3]
 
-	s, err := g.Nodes[leader].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: time.Second, Checks: conclave.NoChecks})
+	s, err := g.Nodes[leader].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: time.Second, NoChecks: true})
 	if err != nil {
 		t.Fatal(err)
 	}

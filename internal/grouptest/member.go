@@ -1,6 +1,7 @@
 package grouptest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -45,7 +46,7 @@ func (g *Group) WantInstalled(i int, n uint64) {
 func (g *Group) Deregister(i int) error {
 	g.T.Helper()
 	err := g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
-	if errors.Is(err, cluster.ErrForgotten) {
+	if errors.Is(err, cluster.ErrUnregistered) {
 		return nil // already
 	}
 	return err
@@ -63,7 +64,7 @@ func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
 func (g *Group) RequestRemoval(i int) {
 	g.T.Helper()
 	m := g.Member(i)
-	err := g.exec(i, &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: m.Voters()}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
+	err := m.RequestRemoval(Within(g.T, time.Minute))
 	if err != nil && m.Err() == nil {
 		g.T.Fatal(err)
 	}
@@ -72,14 +73,14 @@ func (g *Group) RequestRemoval(i int) {
 // AwaitLeaveRefused blocks until a member finds that it must not leave, because no
 // majority of voters would remain: nothing signals that a connection has broken.
 func (g *Group) AwaitLeaveRefused(i int) {
-	for m := g.Member(i); m.MayRetire() == nil; {
+	for m := g.Member(i); m.CheckLeave() == nil; {
 		<-time.After(time.Millisecond)
 	}
 }
 
 // AnnounceShutdown is the part of a graceful shutdown that other members' failure
 // detectors get.
-func (g *Group) AnnounceShutdown(i int) { g.Member(i).Leave() }
+func (g *Group) AnnounceShutdown(i int) { g.Member(i).AnnounceShutdown() }
 
 // ReadOnLoop runs f on a member's loop, which does nothing else meanwhile.
 func (g *Group) ReadOnLoop(i int, f func()) error {
@@ -123,7 +124,7 @@ type call struct{ answered chan answer }
 func (c *call) Deliver(_ wire.Ticket, r *wire.Reply, _ bool)     { c.answered <- answer{reply: r} }
 func (c *call) Fail(err error)                                   { c.answered <- answer{err: err} }
 func (c *call) Cancelled(bool)                                   {}
-func (c *call) Recheck(cluster.Machine, wire.Ticket) *wire.Reply { return nil }
+func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 
 // LoseOutcomes makes a member not notice the first outcomes that lose selects, so
 // that their commands are sent again. It runs on the member's loop.
@@ -143,7 +144,7 @@ func LossyOutcomes(g *Group) {
 }
 
 // Kill ends a node without a graceful shutdown.
-func Kill(n *conclave.Node) { n.Close(Expired()) }
+func Kill(n *conclave.Node) { n.Close(cluster.WithCrash(context.Background())) }
 
 // Alone opens a group of one in memory, which is killed when the test ends.
 func Alone(t testing.TB) *conclave.Node {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,18 @@ func Expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+// Collect returns all items of a listing.
+func Collect[T any](listing iter.Seq2[T, error]) ([]T, error) {
+	var list []T
+	for item, err := range listing {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, item)
+	}
+	return list, nil
 }
 
 func everyTenth[T any]() func(T) bool {
@@ -107,7 +120,7 @@ func StartLock(t testing.TB, l *conclave.FencedLock) *Waiting {
 
 // Lasting is the configuration of a session that only a close ends.
 func Lasting() *conclave.SessionConfig {
-	return &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, Checks: conclave.NoChecks}
+	return &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, NoChecks: true}
 }
 
 // MustSession opens a session.
@@ -129,7 +142,7 @@ func MustAttach(t testing.TB, n *conclave.Node, id conclave.SessionID) *conclave
 // Sessions lists the group's sessions as a node sees them.
 func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
 	t.Helper()
-	list, err := n.Sessions(Within(t, listPatience))
+	list, err := Collect(n.Sessions(Within(t, listPatience)))
 	Must(t, err)
 	return list
 }
@@ -137,7 +150,7 @@ func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
 // Locks lists the locks of the group as a node sees them.
 func Locks(t testing.TB, n *conclave.Node, prefix string) []conclave.LockInfo {
 	t.Helper()
-	list, err := n.Locks(Within(t, listPatience), prefix)
+	list, err := Collect(n.Locks(Within(t, listPatience), prefix))
 	Must(t, err)
 	return list
 }

@@ -33,7 +33,7 @@ func TestPanicInTheLoopAnswersEverybody(t *testing.T) {
 				_, err := n.FencedLock("x").Lock(context.Background())
 				errs <- err
 			case 2:
-				_, err := n.Locks(context.Background(), "")
+				_, err := Collect(n.Locks(context.Background(), ""))
 				errs <- err
 			case 3:
 				errs <- n.TransferLeadership(context.Background(), 0)

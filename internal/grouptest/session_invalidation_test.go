@@ -23,21 +23,21 @@ type invalidation struct {
 func invalidations() []invalidation {
 	elsewhere := func(g *Group, at int) *conclave.Node { return g.Nodes[(at+1)%3] }
 	return []invalidation{
-		{"closed by force", time.Minute, conclave.Release, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
+		{"closed by force", time.Minute, conclave.ReleaseKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
 			Must(t, elsewhere(g, at).CloseSession(Within(t, 20*time.Second), s.ID()))
 		}, true},
-		{"check fails", time.Minute, conclave.Delete, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
+		{"check fails", time.Minute, conclave.DeleteKeys, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
 			Must(t, c.Fail(Within(t, 20*time.Second)))
 		}, true},
-		{"check is deregistered", conclave.NoTTL, conclave.Release, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
+		{"check is deregistered", conclave.NoTTL, conclave.ReleaseKeys, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
 			Must(t, c.Deregister(Within(t, 20*time.Second)))
 		}, true},
-		{"TTL passes", time.Second, conclave.Delete, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
+		{"TTL passes", time.Second, conclave.DeleteKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
 			g.Kill(at)
 			AwaitEnded(t, elsewhere(g, at), s.ID())
 			g.Start(at)
 		}, false},
-		{"process starts anew", time.Minute, conclave.Release, func(_ *testing.T, g *Group, at int, _ *conclave.Session, _ *conclave.Check) {
+		{"process starts anew", time.Minute, conclave.ReleaseKeys, func(_ *testing.T, g *Group, at int, _ *conclave.Session, _ *conclave.Check) {
 			g.Kill(at)
 			g.Start(at)
 		}, false},
@@ -107,7 +107,7 @@ func wantHeldBack(t *testing.T, g *Group, how invalidation, waiters int) {
 		_, err = n.Election(how.name).Leader(ctx)
 		WantError(t, err, conclave.ErrNoLeader)
 		e, err := n.KV().Get(ctx, how.name)
-		if how.behavior == conclave.Delete {
+		if how.behavior == conclave.DeleteKeys {
 			WantError(t, err, conclave.ErrKeyNotFound)
 		} else if err != nil || string(e.Value) != "value" || e.LockIndex != 1 || e.Session != (conclave.SessionID{}) {
 			t.Fatalf("member %d: %+v %v", i, e, err)
@@ -150,13 +150,13 @@ func TestLockDelayEnds(t *testing.T) {
 // all was cut.
 func TestInvalidationSurvives(t *testing.T) {
 	g := Start(t, 3, ShortLog, LongSessions)
-	how := invalidation{name: "x", behavior: conclave.Delete}
+	how := invalidation{name: "x", behavior: conclave.DeleteKeys}
 	leader := g.Leader()
 	away := (leader + 1) % 3
 	stays := g.Nodes[(leader+2)%3]
-	kept := MustSession(t, stays, &conclave.SessionConfig{Name: "kept", TTL: conclave.NoTTL, LockDelay: time.Second, Behavior: conclave.Delete, Checks: []string{"gossip"}})
+	kept := MustSession(t, stays, &conclave.SessionConfig{Name: "kept", TTL: conclave.NoTTL, LockDelay: time.Second, Behavior: conclave.DeleteKeys, Checks: []string{"gossip"}})
 	mustHoldAs(t, stays, kept, "kept")
-	s := MustSession(t, g.Nodes[leader], &conclave.SessionConfig{LockDelay: time.Minute, Behavior: conclave.Delete, Checks: conclave.NoChecks})
+	s := MustSession(t, g.Nodes[leader], &conclave.SessionConfig{LockDelay: time.Minute, Behavior: conclave.DeleteKeys, NoChecks: true})
 	mustHoldAs(t, g.Nodes[leader], s, "x")
 	w := StartLock(t, stays.FencedLock("x"))
 
@@ -183,7 +183,7 @@ func TestInvalidationSurvives(t *testing.T) {
 	id := kept.ID()
 	for i, n := range g.Nodes {
 		info, ok := FindSession(t, n, id)
-		if !ok || info.Name != "kept" || info.TTL != conclave.NoTTL || info.LockDelay != time.Second || info.Behavior != conclave.Delete || len(info.Checks) != 1 {
+		if !ok || info.Name != "kept" || info.TTL != conclave.NoTTL || info.LockDelay != time.Second || info.Behavior != conclave.DeleteKeys || len(info.Checks) != 1 {
 			t.Fatalf("member %d: %v %+v", i, ok, info)
 		}
 		lock, err := n.FencedLock("kept").Info(Within(t, 20*time.Second))

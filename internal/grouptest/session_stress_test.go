@@ -48,7 +48,7 @@ func (g *Group) awaitNothing() {
 		MustLock(g.T, n.FencedLock(n.Status().Name)) // behind whatever this node has sent
 	}
 	for {
-		list, err := g.Nodes[0].Sessions(ctx)
+		list, err := Collect(g.Nodes[0].Sessions(ctx))
 		if err != nil {
 			g.T.Fatalf("%v; left behind: %+v", err, list)
 		}
@@ -89,7 +89,7 @@ func (v *visitor) patience(ctx context.Context) (context.Context, context.Cancel
 
 func (v *visitor) visit(ctx context.Context) {
 	short, cancel := v.patience(ctx)
-	s, err := v.node.NewSession(short, &conclave.SessionConfig{LockDelay: conclave.NoLockDelay, Checks: conclave.NoChecks})
+	s, err := v.node.NewSession(short, &conclave.SessionConfig{LockDelay: conclave.NoLockDelay, NoChecks: true})
 	cancel()
 	if err != nil {
 		v.accept(ctx, err)

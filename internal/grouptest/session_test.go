@@ -17,7 +17,7 @@ func TestNewSessionLeftByItsCaller(t *testing.T) {
 	n := g.Nodes[at]
 	g.Kill((at + 1) % 3)
 	g.Kill((at + 2) % 3)
-	_, err := n.NewSession(Within(t, 300*time.Millisecond), &conclave.SessionConfig{Name: "left", TTL: conclave.NoTTL, Checks: conclave.NoChecks})
+	_, err := n.NewSession(Within(t, 300*time.Millisecond), &conclave.SessionConfig{Name: "left", TTL: conclave.NoTTL, NoChecks: true})
 	WantError(t, err, context.DeadlineExceeded)
 	if !errors.Is(err, conclave.ErrUnknown) && !errors.Is(err, conclave.ErrUnavailable) {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestNewSessionLeftByItsCaller(t *testing.T) {
 	g.Start((at + 1) % 3)
 	MustLock(t, n.FencedLock("x")) // behind whatever was sent before
 	for left := true; left; {
-		list, err := n.Sessions(Within(t, 20*time.Second))
+		list, err := Collect(n.Sessions(Within(t, 20*time.Second)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestNewSessionLeftByItsCaller(t *testing.T) {
 // and comes late, does not end it for that one.
 func TestGracefulCloseIsForTheOwner(t *testing.T) {
 	g := Start(t, 3)
-	s := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: 30 * time.Second, Checks: conclave.NoChecks})
+	s := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: 30 * time.Second, NoChecks: true})
 	l := s.FencedLock("x")
 	f := MustLock(t, l)
 	if err := g.CloseSessionAsOwner(1, s.ID()); err == nil {

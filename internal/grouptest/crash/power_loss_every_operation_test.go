@@ -119,7 +119,7 @@ func firstProcess() []step {
 		func(_ context.Context, e *workload) (conclave.Fence, error) { return e.take(2) },
 		func(_ context.Context, e *workload) (conclave.Fence, error) { return e.campaign("first") },
 		func(_ context.Context, e *workload) (conclave.Fence, error) {
-			return e.put(conclave.OpPut("k/1", []byte("v"), conclave.Flags(7)), conclave.OpPut("k/2", []byte(strings.Repeat("v", 40<<10))))
+			return e.put(conclave.OpPut("k/1", []byte("v"), conclave.WithFlags(7)), conclave.OpPut("k/2", []byte(strings.Repeat("v", 40<<10))))
 		},
 		func(_ context.Context, e *workload) (conclave.Fence, error) {
 			return e.put(conclave.OpAcquire("mine", []byte("v"), e.session.ID()), conclave.OpPutFenced("guarded", []byte("v"), 3))
@@ -156,8 +156,8 @@ func secondProcess() []step {
 func dump(t testing.TB, n *conclave.Node) string {
 	t.Helper()
 	ctx := grouptest.Within(t, 20*time.Second)
-	sessions, err := n.Sessions(ctx)
-	locks, lockErr := n.Locks(ctx, "")
+	sessions, err := grouptest.Collect(n.Sessions(ctx))
+	locks, lockErr := grouptest.Collect(n.Locks(ctx, ""))
 	keys, keyErr := n.KV().List(ctx, "")
 	pool, poolErr := n.Semaphore("pool", 3).Info(ctx)
 	leader, leaderErr := n.Election("x").Leader(ctx)

@@ -164,7 +164,7 @@ func (s *served) carryOut(o order) report {
 		r.Member, r.Leader = status.ID, status.Leader
 		return r
 	case "sessions":
-		list, err := s.node.Sessions(ctx)
+		list, err := grouptest.Collect(s.node.Sessions(ctx))
 		for _, info := range list {
 			if info.Node == s.node.Status().ID {
 				r.Sessions = append(r.Sessions, info.ID)

@@ -50,7 +50,7 @@ func newCheckScenario(g *grouptest.Group, leads bool) *checkScenario {
 	}
 	s.independent = []*probe{
 		newProbe(g, s.owner, other, "on steady", longTTL, checkDelay, []string{"steady"}),
-		newProbe(g, s.owner, other, "on nothing", conclave.NoTTL, checkDelay, conclave.NoChecks),
+		newProbe(g, s.owner, other, "on nothing", conclave.NoTTL, checkDelay, []string{}),
 	}
 	if other != s.owner {
 		namesake := grouptest.MustCheck(g.T, g.Nodes[other], "pulse", checkTTL) // another member's

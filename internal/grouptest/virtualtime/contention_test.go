@@ -102,7 +102,7 @@ func newContention(g *grouptest.Group, k kind, role leaderRole, delay time.Durat
 	g.T.Helper()
 	c := &contention{Group: g, kind: k, delay: max(delay, 0)}
 	c.assign(g.Leader(), role)
-	cfg := &conclave.SessionConfig{TTL: ttl, LockDelay: delay, Checks: conclave.NoChecks}
+	cfg := &conclave.SessionConfig{TTL: ttl, LockDelay: delay, NoChecks: true}
 	c.holderSession = grouptest.MustSession(g.T, g.Nodes[c.holder], cfg)
 	c.waiterSession = grouptest.MustSession(g.T, g.Nodes[c.waiter], cfg)
 	c.held = k.acquire(grouptest.Within(g.T, election), g.Nodes[c.holder], c.holderSession)
@@ -179,7 +179,7 @@ func (c *contention) wantFree(member int) {
 	c.T.Helper()
 	began := time.Now()
 	n := c.Nodes[member]
-	s := grouptest.MustSession(c.T, n, &conclave.SessionConfig{TTL: ttl, LockDelay: conclave.NoLockDelay, Checks: conclave.NoChecks})
+	s := grouptest.MustSession(c.T, n, &conclave.SessionConfig{TTL: ttl, LockDelay: conclave.NoLockDelay, NoChecks: true})
 	got := c.kind.acquire(grouptest.Within(c.T, 5*election), n, s)
 	if got.err != nil {
 		c.T.Errorf("it is not free: %v", got.err)

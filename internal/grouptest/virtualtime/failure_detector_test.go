@@ -98,7 +98,7 @@ func newDetection(g *grouptest.Group, log *gossipLog, leads bool) *detection {
 		newProbe(g, v, b, "no lock-delay", longTTL, conclave.NoLockDelay, nil),
 		newProbe(g, v, a, "no TTL", conclave.NoTTL, gossipDelay, nil),
 	}
-	d.independent = newProbe(g, v, b, "no checks", longTTL, gossipDelay, conclave.NoChecks)
+	d.independent = newProbe(g, v, b, "no checks", longTTL, gossipDelay, []string{})
 	d.others = []*probe{
 		newProbe(g, a, b, "of one other", longTTL, gossipDelay, nil),
 		newProbe(g, b, a, "of another", longTTL, gossipDelay, nil),

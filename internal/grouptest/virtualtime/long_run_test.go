@@ -127,7 +127,7 @@ func wantSteady(t *testing.T, all []usage) {
 // setUp acquires what has to last.
 func (d *longRun) setUp() {
 	n := d.Nodes[0]
-	s := grouptest.MustSession(d.T, n, &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: conclave.NoChecks})
+	s := grouptest.MustSession(d.T, n, &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, NoChecks: true})
 	d.kept = s.FencedLock("kept")
 	d.fence = grouptest.MustLock(d.T, d.kept)
 	check, err := n.RegisterCheck(d.T.Context(), "passing", slowCheckTTL)
@@ -230,7 +230,7 @@ func (d *longRun) isolate(i int) {
 
 // forceClose closes a session whose lock another session wants.
 func (d *longRun) forceClose() {
-	s := grouptest.MustSession(d.T, d.Nodes[1], &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, Checks: conclave.NoChecks})
+	s := grouptest.MustSession(d.T, d.Nodes[1], &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, NoChecks: true})
 	if _, err := s.FencedLock("delayed").Lock(grouptest.Within(d.T, slowCall)); err != nil {
 		d.T.Fatalf("hour %d: %v", d.hour, err)
 	}
