@@ -182,7 +182,7 @@ func (a *acquisition) Fail(err error) {
 		return
 	}
 	result := acquired{err: ours(err)}
-	if errors.Is(err, cluster.ErrForgotten) {
+	if errors.Is(err, cluster.ErrUnregistered) {
 		result.err = errRefusedSession
 	}
 	a.phase = decided

@@ -50,7 +50,7 @@ func (n *Node) attach(ctx context.Context, id wire.ID) (*Session, error) {
 		var attached *Session // written before send returns nil
 		reply, err := n.send(ctx, cmd, func(a answer) { attached = o.attached(a) })
 		switch {
-		case errors.Is(err, cluster.ErrForgotten), err == nil && (answer{reply: reply}).unregistered():
+		case errors.Is(err, cluster.ErrUnregistered), err == nil && (answer{reply: reply}).unregistered():
 			continue
 		case err != nil:
 			return nil, err

@@ -100,6 +100,9 @@ const (
 	// dead until the leader knows: gossip is told to members drawn at random, each
 	// 100 ms.
 	hearsay = time.Second
+	// detectorPatience is how long gossip may take to find the others again after an
+	// isolation, before the deaths that it shows count.
+	detectorPatience = 30 * time.Second
 	// silence is after what time a connection on which nothing comes is down. A
 	// death that gossip shows is not believed of who is still heard on his.
 	silence = 5 * time.Second
@@ -388,7 +391,7 @@ func (s *gossipScene) allCutOffAndOneDies() {
 	s.net.set(s.rest[0], s.rest[1], false)
 	for _, c := range s.checked {
 		ended := c.ended(s.rest...)
-		wantBetween(s.t, "the end of "+c.name, ended, mended, mended.Add(gossipPatience+5*time.Second))
+		wantBetween(s.t, "the end of "+c.name, ended, mended, mended.Add(detectorPatience+5*time.Second))
 		c.handedOn(ended)
 	}
 	s.bare.wantKept(s.rest...)

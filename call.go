@@ -43,7 +43,7 @@ func (a answer) unregistered() bool { return a.reply.GetCode() == wire.Code_UNKN
 // forgotten reports that the group had forgotten this process, before or after
 // the command came.
 func (a answer) forgotten() bool {
-	return errors.Is(a.err, cluster.ErrForgotten) || a.err == nil && a.unregistered()
+	return errors.Is(a.err, cluster.ErrUnregistered) || a.err == nil && a.unregistered()
 }
 
 func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
@@ -80,7 +80,7 @@ func (n *Node) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error)
 		restores := n.restores.Load()
 		reply, err := n.send(ctx, cmd, forget)
 		refused := err == nil && (answer{reply: reply}).unregistered()
-		if !refused && !errors.Is(err, cluster.ErrForgotten) {
+		if !refused && !errors.Is(err, cluster.ErrUnregistered) {
 			return reply, err
 		}
 		if err := n.usable(); err != nil {

@@ -27,7 +27,6 @@ type Node struct {
 	events  *events
 	clock   clock
 	feeds   *feeds
-	gossip  *gossipCheck
 	handles atomic.Uint64 // numbers given to lock handles
 	// restores counts how often the state was replaced, and outcomes may have
 	// been skipped.
@@ -85,7 +84,6 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	}
 	n.hurried, n.hurry = context.WithCancel(context.Background())
 	n.renewal.node = n
-	n.gossip = newGossipCheck(n)
 	if checked.SessionTTL < 2*checked.ElectionTimeout {
 		n.log.Warn("SessionTTL is less than two election timeouts: a change of leader may cost holders their locks",
 			"ttl", checked.SessionTTL, "election", checked.ElectionTimeout)
@@ -125,7 +123,6 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	n.renewal.begin()
-	n.routines.Go(n.gossip.run)
 	return nil
 }
 
@@ -168,7 +165,7 @@ func (n *Node) register(ctx context.Context) error {
 		// However far it had got, to the caller of Open it is all the same:
 		// there was no majority in time.
 		err = because(ErrUnavailable, ctx)
-		if unmet := n.member.Unmet(); unmet != nil {
+		if unmet := n.member.JoinError(); unmet != nil {
 			err = fmt.Errorf("%w; the last attempt to meet another member: %w", err, unmet)
 		}
 	}
@@ -198,12 +195,9 @@ func (n *Node) clusterConfig() cluster.Config {
 			n.feeds.restored(m)
 			n.restored(m)
 		},
-		Changed: n.feeds.changed,
-		LeaderChanged: func(leader, term uint64) {
-			n.gossip.leaderChanged(leader, term)
-			n.events.leaderChanged(leader, term)
-		},
-		PresenceChanged: n.gossip.wake,
+		Changed:       n.feeds.changed,
+		LeaderChanged: n.events.leaderChanged,
+		Commands:      machine.Commands{},
 	}
 }
 
@@ -275,15 +269,15 @@ func (n *Node) farewell(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, n.farewellTimeout())
 	defer cancel()
-	if n.member.Majority() {
+	if n.member.HasQuorum() {
 		if err := n.deregister(bounded); err != nil && ctx.Err() != nil {
 			return err
 		}
-		if err := n.member.Transfer(bounded, 0); err != nil {
+		if err := n.member.StepDown(bounded); err != nil {
 			n.log.Debug("leadership is not handed over", "reason", err)
 		}
 	}
-	n.member.Leave()
+	n.member.AnnounceShutdown()
 	return nil
 }
 
@@ -301,17 +295,17 @@ func (n *Node) deregister(ctx context.Context) error {
 	}
 }
 
-// TransferLeadership hands leadership of the group to a voter, or to the one that
-// is furthest when to is 0. Only the leader can. It blocks until another leader
-// is known, the attempt has failed, or ctx ends; in the last case leadership may
-// still move. ErrInvalid: this node does not lead, or there is no such voter, or
-// it did not answer in time.
+// TransferLeadership transfers leadership of the group to a voter, or to the most
+// up-to-date one when to is 0. It works on every member: one that does not lead asks the
+// leader. It blocks until another member leads, or to does, until the attempt has
+// failed, or ctx is done; in the last case leadership may still move. ErrInvalid: there
+// is no such voter, or it did not answer in time.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.usable(), ended(ctx))
 	if err != nil {
 		return fault("transfer leadership", "", err)
 	}
-	err = n.member.Transfer(ctx, uint64(to))
+	err = n.member.TransferLeadership(ctx, uint64(to))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = because(ErrUnknown, ctx)

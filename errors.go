@@ -158,15 +158,15 @@ func ours(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cluster.ErrLeft), errors.Is(err, cluster.ErrOnlyVoter):
+	case errors.Is(err, cluster.ErrRemoved), errors.Is(err, cluster.ErrLastVoter):
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	case errors.Is(err, cluster.ErrNoneToStay):
+	case errors.Is(err, cluster.ErrNoQuorumWithout):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, cluster.ErrStopped):
 		return fmt.Errorf("%w (%w)", ErrClosed, err)
 	case errors.Is(err, cluster.ErrBusy):
 		return fmt.Errorf("%w: %w; wait for some to end", ErrTooLarge, err)
-	case errors.Is(err, cluster.ErrForgotten):
+	case errors.Is(err, cluster.ErrUnregistered):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt):
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)

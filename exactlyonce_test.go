@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Every 10th outcome is dropped, so that its command is sent again; every 10th
-// forwarded command goes out twice; the leader changes every 200 ms. The locks
+// Of ten forwarded submissions one is lost, so that its commands are forwarded again,
+// one goes out twice and one is repeated later; the leader changes every 200 ms. The locks
 // must not notice: a command that took effect twice would show as a hold too
 // many, a fence too many, or a lock that stays held.
 func TestExactlyOnce(t *testing.T) {
@@ -25,10 +24,8 @@ func TestExactlyOnce(t *testing.T) {
 		cycles = 100 // the race detector makes it ten times slower
 	}
 	g := group(t, 3, func(_ int, c *Config, h *cluster.Seams) {
-		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
-		var outcomes, forwards atomic.Uint64
-		h.DropOutcome = func(wire.Ticket) bool { return outcomes.Add(1)%10 == 0 }
-		h.DuplicateForward = func() bool { return forwards.Add(1)%10 == 0 }
+		c.HeartbeatInterval = 10 * time.Millisecond // a lost command is forwarded again after 3
+		faultyForwards(h, 10)
 	})
 	ctx, stop := context.WithCancel(within(t, 100*time.Second))
 	var moving sync.WaitGroup

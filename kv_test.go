@@ -13,7 +13,6 @@ import (
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/machine"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 func mustPut(t testing.TB, k *KV, key, value string, opts ...PutOption) Entry {
@@ -188,13 +187,8 @@ func TestKeyCompare(t *testing.T) {
 // counts nothing twice, also when answers are lost and requests come twice.
 func TestKeyCounter(t *testing.T) {
 	const each = 25
-	var lost sync.Map
 	g := group(t, 3, func(_ int, _ *Config, h *cluster.Seams) {
-		h.DropOutcome = func(ticket wire.Ticket) bool {
-			_, before := lost.LoadOrStore(ticket, true)
-			return !before && ticket.Seq%5 == 0
-		}
-		h.DuplicateForward = func() bool { return true }
+		faultyForwards(h, 3)
 	})
 	ctx := within(t, 60*time.Second)
 	var wg sync.WaitGroup

@@ -5,10 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Leave takes this member out of the group for good, and closes the node. The
@@ -33,7 +29,7 @@ import (
 func (n *Node) Leave(ctx context.Context) error {
 	err := cmp.Or(n.usable(), ended(ctx))
 	if err == nil {
-		err = ours(n.member.MayRetire())
+		err = ours(n.member.CheckLeave())
 	}
 	if err != nil {
 		return fault("leave", n.cfg.Dir, err)
@@ -55,11 +51,11 @@ func (n *Node) leave(ctx context.Context) error {
 
 func (n *Node) retire(ctx context.Context) error {
 	n.endSessions(ErrClosed)
-	err := n.member.Retire(ctx, n.tellLeft)
+	err := n.member.Leave(ctx)
 	n.renewal.stop()
 	switch {
 	case err == nil:
-		n.member.Leave()
+		n.member.AnnounceShutdown()
 		return nil
 	case ctx.Err() != nil:
 		err = because(ErrUnknown, ctx)
@@ -69,39 +65,4 @@ func (n *Node) retire(ctx context.Context) error {
 	}
 	_ = n.farewell(ctx) // what can be given back is
 	return err
-}
-
-// tellLeft makes it a fact that this member has left.
-func (n *Node) tellLeft(ctx context.Context) error {
-	answered := make(chan answer, 1)
-	n.pursue(&wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: n.member.Voters()}}}, func(a answer) { answered <- a })
-	select {
-	case a := <-answered:
-		if a.err == nil && a.unregistered() {
-			return n.knownToHaveLeft(ctx)
-		}
-		if a.reply.GetCode() == wire.Code_INVALID {
-			// Every other voter leaves too, and waits for this one to agree.
-			if err := n.member.SeeOff(ctx); err != nil {
-				return err
-			}
-		}
-		return a.fault()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// knownToHaveLeft looks why the group does not know this process: because it has
-// left, as a command that came twice finds out, or because it was forgotten
-// before.
-func (n *Node) knownToHaveLeft(ctx context.Context) error {
-	var left []uint64
-	if err := n.member.Read(ctx, func(m cluster.Machine) { left = m.Left() }); err != nil {
-		return err
-	}
-	if !slices.Contains(left, uint64(n.id)) {
-		return fmt.Errorf("%w: the group had forgotten this process; open the member again, and leave", ErrUnavailable)
-	}
-	return nil
 }

@@ -71,7 +71,7 @@ func TestLeaveNeedsAMajorityToStay(t *testing.T) {
 	leader := g.leader()
 	g.kill((leader + 1) % 3)
 	n := g.nodes[(leader+2)%3]
-	for n.member.MayRetire() == nil {
+	for n.member.CheckLeave() == nil {
 		<-time.After(time.Millisecond) // until the connection to the dead one has broken; nothing says when
 	}
 	err := n.Leave(within(t, 20*time.Second))
@@ -105,7 +105,7 @@ func TestLeaveInterrupted(t *testing.T) {
 // out, and stop, before it hears the answer.
 func sayLeft(t *testing.T, n *Node) {
 	t.Helper()
-	if err := n.tellLeft(within(t, time.Minute)); err != nil && !errors.Is(err, ErrInvalid) {
+	if err := n.member.RequestRemoval(within(t, time.Minute)); err != nil && !errors.Is(err, cluster.ErrRemoved) {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/cluster/core"
 )
 
 // Who has left is not needed any more, not even to find out that he has: the
@@ -166,7 +166,9 @@ func TestLeaveWithoutAnAnswer(t *testing.T) {
 	inBubble(t, 3, func(_ *Config, h *cluster.Seams) {
 		member := i
 		i++
-		h.DropOutcome = func(wire.Ticket) bool { return deaf[member] }
+		h.Effects = func(e *cluster.Effects) {
+			e.Notifications = slices.DeleteFunc(e.Notifications, func(n core.Notification) bool { return deaf[member] && n.Call != nil })
+		}
 	}, func(g *bubbleGroup) {
 		x := (g.leader(-1) + 1) % 3
 		deaf[x] = true
@@ -387,7 +389,7 @@ func TestCloseWhenTheOtherHasGone(t *testing.T) {
 		g.leader(-1)
 		g.isolate(1, true)
 		<-time.After(time.Second) // virtual: it is asked twice a second
-		g.nodes[1].member.Leave()
+		g.nodes[1].member.AnnounceShutdown()
 		g.kill(1)
 		g.isolate(1, false)
 		isAlive := func(m Member) bool { return m.Alive && m.ID != g.nodes[0].id }

@@ -226,7 +226,7 @@ func (o *opening) run(ctx context.Context) (*Session, error) {
 // loop, so that no later news of the session is missed.
 func (o *opening) answered(a answer) (*Session, error) {
 	switch {
-	case errors.Is(a.err, cluster.ErrForgotten):
+	case errors.Is(a.err, cluster.ErrUnregistered):
 		o.discard()
 		return nil, errOpenAgain
 	case a.err == nil && a.unregistered():

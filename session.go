@@ -253,7 +253,7 @@ func (s *Session) tellClosed() {
 		switch {
 		case errors.Is(err, ErrLocked): // another process has attached it meanwhile
 			s.closing.err = fmt.Errorf("%w: %w", ErrSessionExpired, errParted)
-		case !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten):
+		case !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrUnregistered):
 			s.closing.err = err
 		}
 		close(s.closing.told)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Sessions come and go with what they hold, given back by some and left to the
@@ -19,10 +18,8 @@ import (
 // than the limit or two leaders, and in the end nothing is left of anything.
 func TestSessionsComeAndGo(t *testing.T) {
 	g := group(t, 3, func(_ int, c *Config, h *cluster.Seams) {
-		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
-		var outcomes, forwards atomic.Uint64
-		h.DropOutcome = func(wire.Ticket) bool { return outcomes.Add(1)%10 == 0 }
-		h.DuplicateForward = func() bool { return forwards.Add(1)%10 == 0 }
+		c.HeartbeatInterval = 10 * time.Millisecond // a lost command is forwarded again after 3
+		faultyForwards(h, 10)
 	})
 	ctx, stop := context.WithCancel(within(t, 100*time.Second))
 	var moving, users sync.WaitGroup

@@ -161,8 +161,8 @@ func (a *auditor) members() {
 			a.fail("member %d has left and is still there", id)
 		}
 	}
-	if slices.Sort(left); !slices.Equal(left, a.m.Left()) {
-		a.fail("%v have left, and Left says %v", left, a.m.Left())
+	if slices.Sort(left); !slices.Equal(left, a.m.Removed()) {
+		a.fail("%v have left, and Left says %v", left, a.m.Removed())
 	}
 }
 
@@ -220,7 +220,7 @@ func views(m *Machine) string {
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Gossip(), m.Left(), m.Changes())
+	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Changes())
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

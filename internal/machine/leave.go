@@ -33,9 +33,9 @@ func (m *Machine) goes(k *memory) {
 	m.left = slices.Insert(slices.Clone(m.left), i, k.member)
 }
 
-// Left returns the members that have left for good, ascending. It is never
+// Removed returns the members that are removed, ascending. The slice is never
 // changed.
-func (m *Machine) Left() []uint64 { return m.left }
+func (m *Machine) Removed() []uint64 { return m.left }
 
 // sessionsOf returns all sessions of a member, by creation, also those that wait
 // to be attached.

@@ -55,7 +55,7 @@ func (c *simCall) Fail(err error) {
 	if c.over {
 		c.program.w.fail("member %d: a call fails that is over: %v", c.program.n, err)
 	}
-	if !errors.Is(err, core.ErrForgotten) && !errors.Is(err, core.ErrBusy) {
+	if !errors.Is(err, core.ErrUnregistered) && !errors.Is(err, core.ErrBusy) {
 		c.program.w.fail("member %d: a call fails: %v", c.program.n, err)
 	}
 	if c.op != nil {
