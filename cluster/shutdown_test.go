@@ -64,11 +64,11 @@ func (c *ending) end(answered, failed int, err error) {
 	c.answered, c.failed, c.err = c.answered+answered, c.failed+failed, err
 }
 
-func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)   { c.end(1, 0, nil) }
-func (c *ending) Fail(err error)                           { c.end(0, 1, err) }
-func (c *ending) Cancelled(bool)                           {}
-func (c *ending) Recheck(Machine, wire.Ticket) *wire.Reply { return nil }
-func (c *ending) once() bool                               { return c.answered+c.failed == 1 }
+func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)          { c.end(1, 0, nil) }
+func (c *ending) Fail(err error)                                  { c.end(0, 1, err) }
+func (c *ending) Cancelled(bool)                                  {}
+func (c *ending) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+func (c *ending) once() bool                                      { return c.answered+c.failed == 1 }
 
 var renewal = func() []byte {
 	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
