@@ -163,7 +163,7 @@ func TestDirectoryOfAnother(t *testing.T) {
 	})
 	t.Run("kind", func(t *testing.T) {
 		file := filepath.Join(foreignDirectory(t), "holiday.jpg")
-		refused(t, Config{Dir: file}, nil, "has to be a directory")
+		refused(t, Config{Dir: file}, nil, "set Dir to a directory")
 		if text, err := os.ReadFile(file); string(text) != "a beach" {
 			t.Errorf("the file was touched: %q %v", text, err)
 		}
