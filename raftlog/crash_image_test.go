@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,12 +17,15 @@ import (
 )
 
 // crashImage is a disk after a power loss, with the progress at that moment.
-// Steps acknowledged by then must be present, steps not begun must not.
 type crashImage struct {
-	disk         *vfs.MemFS
-	acknowledged int64
-	begun        int64
+	progress
+	digest digest
+	disk   *vfs.MemFS // shared by images of equal content: clone before use
 }
+
+// progress is how many steps were begun and acknowledged. Acknowledged steps
+// must be recovered, steps not begun must not.
+type progress struct{ acknowledged, begun int64 }
 
 // crashRecorder records a crash image before each operation that modifies the
 // disk.
@@ -33,6 +37,7 @@ type crashRecorder struct {
 	mu     sync.Mutex // protects the fields below
 	rng    *rand.Rand
 	images []crashImage
+	disks  map[digest]*vfs.MemFS // of images
 }
 
 func (r *crashRecorder) MaybeError(op errorfs.Op) error {
@@ -45,11 +50,29 @@ func (r *crashRecorder) MaybeError(op errorfs.Op) error {
 	if kept < 0 {
 		kept = r.rng.IntN(101)
 	}
-	image := crashImage{acknowledged: r.acknowledged.Load()} // before the clone: it grows meanwhile
-	image.disk = r.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: r.rng})
+	var image crashImage
+	image.acknowledged = r.acknowledged.Load() // before the clone: it grows meanwhile
+	disk := r.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: r.rng})
 	image.begun = r.begun.Load()
+	image.digest, image.disk = r.share(disk)
 	r.images = append(r.images, image)
 	return nil
+}
+
+// share returns the disk of an earlier image with the same content, if there is
+// one: most images equal another one, above all where unsynced data is lost.
+func (r *crashRecorder) share(disk *vfs.MemFS) (digest, *vfs.MemFS) {
+	d, err := digestOf(disk)
+	if err != nil {
+		panic(err) // MemFS does not fail
+	}
+	if r.disks == nil {
+		r.disks = map[digest]*vfs.MemFS{}
+	}
+	if r.disks[d] == nil {
+		r.disks[d] = disk
+	}
+	return d, r.disks[d]
 }
 
 func (r *crashRecorder) String() string { return "crash recorder" }
@@ -94,36 +117,45 @@ func recordScript(t *testing.T, steps []step, kept int, seed uint64) []crashImag
 	return r.take()
 }
 
-// check checks that the log recovered from an image is the one after a step: not
-// before the last acknowledged synced step, and not after the last one begun.
-func (image crashImage) check(t *testing.T, steps []step, recovered recoveries) {
+// check checks that a recovered log is the one after a step: not before the last
+// acknowledged synced step, and not after the last one begun.
+func (p progress) check(t *testing.T, steps []step, recovered string) {
 	t.Helper()
-	got := recovered.from(t, image.disk)
 	possible := []*model{newModel()}
-	for i, s := range steps[:image.begun] {
-		if int64(i) < image.acknowledged && s.synced(possible[len(possible)-1]) {
+	for i, s := range steps[:p.begun] {
+		if int64(i) < p.acknowledged && s.synced(possible[len(possible)-1]) {
 			possible = possible[:0]
 		}
 		possible = append(possible, s.after)
 	}
-	if !slices.ContainsFunc(possible, func(m *model) bool { return m.String() == got }) {
-		t.Fatalf("%d steps acknowledged, %d begun: recovered\n%s\nlast possible\n%s", image.acknowledged, image.begun, got, possible[len(possible)-1])
+	if !slices.ContainsFunc(possible, func(m *model) bool { return m.String() == recovered }) {
+		t.Fatalf("%d steps acknowledged, %d begun: recovered\n%s\nlast possible\n%s", p.acknowledged, p.begun, recovered, possible[len(possible)-1])
 	}
 }
 
-// recoveries maps the digest of a disk to the log recovered from it. Most images
-// of one run equal another one byte for byte, above all where unsynced data is
-// lost, and recovery depends on nothing else.
-type recoveries map[[sha256.Size]byte]string
+// recoveries caches the logs recovered from images by the content of the disk,
+// on which alone recovery depends.
+type recoveries map[digest]string
 
-// from recovers the log from a disk. Raft must start from it, and it must contain
-// no generation but the installed one.
-func (r recoveries) from(t *testing.T, disk *vfs.MemFS) string {
+func (r recoveries) from(t *testing.T, image crashImage) string {
 	t.Helper()
-	digest := diskDigest(t, disk)
-	if content, ok := r[digest]; ok {
+	if content, ok := r[image.digest]; ok {
 		return content
 	}
+	content := recoverLog(t, afterPowerLoss(image.disk))
+	for _, known := range r {
+		if known == content {
+			content = known // few contents are distinct, and some are large
+		}
+	}
+	r[image.digest] = content
+	return content
+}
+
+// recoverLog opens a disk and returns the content of its log. Raft must start
+// from it, and it must contain no generation but the installed one.
+func recoverLog(t *testing.T, disk *vfs.MemFS) string {
+	t.Helper()
 	store, log, err := openDisk(disk)
 	if err != nil {
 		t.Fatal(err)
@@ -137,34 +169,33 @@ func (r recoveries) from(t *testing.T, disk *vfs.MemFS) string {
 	if err := store.Err(); err != nil {
 		t.Fatal(err)
 	}
-	r[digest] = content
 	return content
 }
 
-// diskDigest returns a digest of all files in the data directory.
-func diskDigest(t *testing.T, disk *vfs.MemFS) (digest [sha256.Size]byte) {
-	t.Helper()
+// digest identifies the content of a disk.
+type digest [sha256.Size]byte
+
+func digestOf(disk *vfs.MemFS) (d digest, err error) {
 	names, err := disk.List("/conclave")
 	if err != nil {
-		return digest // there is no directory yet
+		return d, nil // there is no directory yet
 	}
 	slices.Sort(names)
 	h := sha256.New()
 	for _, name := range names {
 		file, err := disk.Open("/conclave/" + name)
 		if err != nil {
-			t.Fatal(err)
+			return d, err
 		}
 		info, err := file.Stat()
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			fmt.Fprintf(h, "%q %d\n", name, info.Size())
+			_, err = io.Copy(h, file)
 		}
-		fmt.Fprintf(h, "%q %d\n", name, info.Size())
-		if _, err := io.Copy(h, file); err != nil {
-			t.Fatal(err)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return d, err
 		}
-		file.Close()
 	}
-	h.Sum(digest[:0])
-	return digest
+	h.Sum(d[:0])
+	return d, nil
 }

@@ -34,10 +34,10 @@ func failDiskFrom(t *testing.T, at int64, steps []step) bool {
 		}
 		return syscall.EIO
 	}))
-	image := crashImage{disk: healthy}
+	var p progress
 	store, err := storage.Open(storage.Options{FS: disk, MemTableSize: 64 << 10})
 	if err == nil {
-		err = playAll(store, steps, &image)
+		err = playAll(store, steps, &p)
 		if closeErr := store.Close(); err == nil {
 			err = closeErr
 		}
@@ -46,22 +46,22 @@ func failDiskFrom(t *testing.T, at int64, steps []step) bool {
 	if failed != errors.Is(err, syscall.EIO) || failed && !strings.Contains(err.Error(), " /") {
 		t.Fatalf("mutation %d, failed %v: %v", at, failed, err)
 	}
-	image.check(t, steps, recoveries{})
+	p.check(t, steps, recoverLog(t, healthy))
 	return failed
 }
 
-// playAll plays the steps until one fails, and counts them in the image.
-func playAll(store *storage.Store, steps []step, image *crashImage) error {
+// playAll plays the steps until one fails, and counts them in p.
+func playAll(store *storage.Store, steps []step, p *progress) error {
 	log, err := Open(store, 0)
 	if err != nil {
 		return err
 	}
 	for _, s := range steps {
-		image.begun++
+		p.begun++
 		if err := play(log, s); err != nil {
 			return err
 		}
-		image.acknowledged++
+		p.acknowledged++
 	}
 	return nil
 }

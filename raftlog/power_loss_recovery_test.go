@@ -18,11 +18,11 @@ func TestPowerLoss_DuringRecovery(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	for at := 0; at < len(first); at += 7 {
 		disk := first[at].disk
-		want := recovered.from(t, afterPowerLoss(disk))
+		want := recovered.from(t, first[at])
 		for range 2 {
 			images := recordRecovery(t, disk, rng)
 			for _, image := range images {
-				if got := recovered.from(t, afterPowerLoss(image.disk)); got != want {
+				if got := recovered.from(t, image); got != want {
 					t.Fatalf("image %d: first\n%s\nthen\n%s", at, want, got)
 				}
 			}
@@ -31,7 +31,7 @@ func TestPowerLoss_DuringRecovery(t *testing.T) {
 			}
 			disk = images[rng.IntN(len(images))].disk
 		}
-		checkAppend(t, disk, recovered)
+		checkAppend(t, afterPowerLoss(disk))
 	}
 }
 
@@ -51,7 +51,7 @@ func recordRecovery(t *testing.T, disk *vfs.MemFS, rng *rand.Rand) []crashImage 
 
 // checkAppend appends to the log on a disk and checks that this survives one
 // more power loss.
-func checkAppend(t *testing.T, disk *vfs.MemFS, recovered recoveries) {
+func checkAppend(t *testing.T, disk *vfs.MemFS) {
 	t.Helper()
 	store, log, err := openDisk(disk)
 	if err != nil {
@@ -69,7 +69,7 @@ func checkAppend(t *testing.T, disk *vfs.MemFS, recovered recoveries) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := recovered.from(t, crashed); got != want {
+	if got := recoverLog(t, crashed); got != want {
 		t.Fatalf("recovered\n%s\nacknowledged\n%s", got, want)
 	}
 }

@@ -14,7 +14,7 @@ func TestPowerLoss_AtAnyOperation(t *testing.T) {
 				t.Parallel()
 				steps, recovered := script(seed, 40), recoveries{}
 				for _, image := range recordScript(t, steps, kept, seed) {
-					image.check(t, steps, recovered)
+					image.check(t, steps, recovered.from(t, image))
 				}
 			})
 		}
