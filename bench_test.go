@@ -1,4 +1,4 @@
-package conclave
+package conclave_test
 
 import (
 	"fmt"
@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // BenchmarkCycle measures lock and unlock in a group of three members in this
@@ -28,13 +30,11 @@ func BenchmarkCycle(b *testing.B) {
 }
 
 func benchmarkCycle(b *testing.B, at string, callers, locks int) {
-	g := group(b, 3, func(_ int, c *Config, _ *cluster.Seams) {
-		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
-	})
-	leader := g.leader()
-	n := g.nodes[leader]
+	g := grouptest.Start(b, 3, defaultTimes)
+	leader := g.Leader()
+	n := g.Nodes[leader]
 	if at == "follower" {
-		n = g.nodes[(leader+1)%3]
+		n = g.Nodes[(leader+1)%3]
 	}
 	warmUp(b, n)
 	var left atomic.Int64
@@ -62,9 +62,16 @@ func benchmarkCycle(b *testing.B, at string, callers, locks int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
+// defaultTimes are those of a program that sets none.
+func defaultTimes(g *grouptest.Group) {
+	grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
+		c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
+	})(g)
+}
+
 // warmUp opens the node's session before the clock runs.
-func warmUp(b *testing.B, n *Node) {
+func warmUp(b *testing.B, n *conclave.Node) {
 	l := n.FencedLock("warm")
-	mustLock(b, l)
-	mustUnlock(b, l)
+	grouptest.MustLock(b, l)
+	grouptest.MustUnlock(b, l)
 }

@@ -5,63 +5,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Node is this process's member of the group. It is safe for concurrent use.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	member  *cluster.Member
-	id      MemberID
-	boot    uint64
-	events  *events
-	clock   clock
-	feeds   *feeds
-	gossip  *gossipCheck
-	handles atomic.Uint64 // numbers given to lock handles
-	// restores counts how often the state was replaced, and outcomes may have
-	// been skipped.
-	restores atomic.Uint64
+	cfg    Config
+	log    *slog.Logger
+	id     MemberID
+	member *cluster.Member
+	client *client.Client
+	events *events
 
-	attempt uint32        // of registering; the loop's, after Open
-	memory  time.Duration // incarnationTTL, but in a test
-	renewal renewal
-
-	mu       sync.Mutex
-	sessions map[wire.ID]*Session // guarded by mu; alive
-	own      *Session             // guarded by mu; the node's own, if it has one
-	opening  *ownOpening          // guarded by mu; of the node's own
-	closing  bool                 // guarded by mu
-
-	hurried context.Context // ended by a Close that does not want to wait for a Leave any longer
-	hurry   context.CancelFunc
+	// A Close ends a Leave that is under way: it cancels leaving when its own time
+	// is up.
+	leaving     context.Context
+	cancelLeave context.CancelFunc
 
 	closeOnce sync.Once
+	graceful  bool // set before the member stops, by the goroutine that stops it
 	routines  sync.WaitGroup
 	done      chan struct{}
 	err       error // set before done is closed
 }
 
-// Open opens the member's directory, finds its group or forms a new one, and
-// returns once a leader is known and everything agreed so far is applied here.
-// That takes as long as it takes for a majority to be there; ctx bounds it.
-// A nil cfg is a group of one in memory. The Node lives until Close or until
-// its disk fails, whatever becomes of ctx.
+// Open opens the member's directory and finds its group or forms a new one. It
+// returns once a leader is known and the log up to its commit index is applied here,
+// for which a quorum has to be up; ctx bounds that wait. While Open waits, it logs
+// what it waits for every 10 seconds. A nil cfg is a group of one in memory. The Node
+// lives until Close or Leave, or until its disk fails, whatever becomes of ctx.
 //
-// Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt when the
-// directory is damaged, copied or rolled back; ErrUnavailable with ctx's error
-// when no majority was found in time; those of the network and the file system.
-// After an error nothing is left open.
+// Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt if the directory is
+// damaged, copied or rolled back; ErrRemoved if the member has left its group;
+// ErrUnavailable with ctx's error if no quorum was found in time; those of the
+// network and the file system. After an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	checked, err := cfg.withDefaults()
 	if err == nil {
@@ -69,39 +54,42 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	}
 	if err != nil {
 		if checked.Listener != nil {
-			checked.Listener.Close() // it is the node's, and there will be none
+			checked.Listener.Close() // it is the node's, and there will be no node
 		}
 		return nil, fault("open", checked.Dir, err)
 	}
+	checked.warn()
 	n := &Node{
-		cfg:      checked,
-		log:      checked.Logger,
-		clock:    newClock(),
-		events:   newEvents(checked.Events, checked.Logger),
-		feeds:    newFeeds(),
-		sessions: make(map[wire.ID]*Session),
-		memory:   cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
-		done:     make(chan struct{}),
+		cfg:    checked,
+		log:    checked.Logger,
+		events: newEvents(checked.Events, checked.Logger),
+		done:   make(chan struct{}),
 	}
-	n.hurried, n.hurry = context.WithCancel(context.Background())
-	n.renewal.node = n
-	n.gossip = newGossipCheck(n)
-	if checked.SessionTTL < 2*checked.ElectionTimeout {
-		n.log.Warn("SessionTTL is less than two election timeouts: a change of leader may cost holders their locks",
-			"ttl", checked.SessionTTL, "election", checked.ElectionTimeout)
-	}
+	n.leaving, n.cancelLeave = context.WithCancel(context.Background())
+	n.client = client.New(client.Config{
+		Name:           checked.Name,
+		TTL:            checked.SessionTTL,
+		IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
+		Logger:         checked.Logger,
+		LeaseEnded:     func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
+		HoldLost:       func(name string, fence uint64) { n.events.lockLost(name, Fence(fence)) },
+	})
 	if err := n.start(ctx); err != nil {
 		return nil, fault("open", checked.Dir, err)
 	}
 	return n, nil
 }
 
+// incarnationTTL is how long the group keeps the registration of a process that is
+// silent and has no session with a TTL.
+const incarnationTTL = time.Minute
+
 func listen(ctx context.Context, cfg *Config) error {
 	if cfg.Listener == nil {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", cfg.Bind)
 		if err != nil {
-			return fmt.Errorf("%w: choose another Bind, or stop what uses it", err)
+			return fmt.Errorf("%w: choose another Bind, or stop the process that uses it", err)
 		}
 		cfg.Listener = l
 	}
@@ -112,221 +100,210 @@ func listen(ctx context.Context, cfg *Config) error {
 }
 
 func (n *Node) start(ctx context.Context) error {
-	member, err := cluster.Start(ctx, n.clusterConfig())
-	if err != nil {
-		return startFault(ctx, err)
+	member, err := cluster.Start(ctx, n.memberConfig())
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case err != nil:
+		return err
 	}
 	n.member = member
 	status := member.Status()
-	n.id, n.boot = MemberID(status.ID), status.Boot
+	n.id = MemberID(status.ID)
+	n.client.Connect(group{member}, status.ID, status.Boot)
 	n.routines.Go(n.watch)
 	if err := n.register(ctx); err != nil {
-		n.Close(expired)
+		n.stop(func() {})
 		return err
 	}
-	n.renewal.begin()
-	n.routines.Go(n.gossip.run)
 	return nil
 }
 
-func startFault(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return ours(err)
-}
-
-// expired is a context that has ended, for a close without a farewell.
-var expired = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// register makes this process known to the group. Its outcome comes through
-// the log, so whoever has it knows a leader and has applied what was agreed.
+// register registers this process with the group. The outcome comes through the log,
+// so a leader is known then, and the log up to it is applied.
 func (n *Node) register(ctx context.Context) error {
-	reply, err := n.send(ctx, n.registration(), forget)
-	if err == nil && (answer{reply: reply}).unregistered() {
-		// It was registered and forgotten again before it heard of that. By
-		// now it is being registered anew, ahead of whatever else it sends.
-		reply, err = n.exec(ctx, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
-	}
+	err := n.client.Register(ctx)
 	switch {
-	case err == nil && reply.GetCode() == wire.Code_LEFT:
-		// This member has left, and not heard yet that it is out. Its vote may
-		// be needed for that, so it stays until then.
+	case errors.Is(convert(err), ErrRemoved):
+		// This member has left, and no peer has confirmed its removal yet. The group
+		// may need its vote to agree on that, so it runs until then.
 		select {
 		case <-n.member.Done():
-			return cmp.Or(ours(n.member.Err()), refusal(reply))
+			return cmp.Or(n.member.Err(), err)
 		case <-ctx.Done():
-			return fmt.Errorf("%w; this member has left the group, which still needs its vote to take it out", because(ErrUnavailable, ctx))
+			return fmt.Errorf("%w: %w; this member has left, and its group still needs its vote to remove it: open it again",
+				ErrUnavailable, context.Cause(ctx))
 		}
-	case err == nil:
-		return refusal(reply)
-	case ctx.Err() != nil:
-		// However far it had got, to the caller of Open it is all the same:
-		// there was no majority in time.
-		err = because(ErrUnavailable, ctx)
-		if unmet := n.member.Unmet(); unmet != nil {
-			err = fmt.Errorf("%w; the last attempt to meet another member: %w", err, unmet)
+	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
+		err = fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		if last := n.member.JoinError(); last != nil {
+			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
 		}
 	}
 	return err
 }
 
-func (n *Node) clusterConfig() cluster.Config {
-	return cluster.Config{
-		Name:        n.cfg.Name,
-		Group:       n.cfg.Group,
-		Dir:         n.cfg.Dir,
-		Listener:    n.cfg.Listener,
-		Advertise:   n.cfg.Advertise,
-		Join:        n.cfg.Join,
-		Expect:      n.cfg.Expect,
-		Voters:      n.cfg.Voters,
-		TLS:         n.cfg.TLS,
-		Insecure:    n.cfg.Insecure,
-		Dial:        n.cfg.Dial,
-		Heartbeat:   n.cfg.HeartbeatInterval,
-		Election:    n.cfg.ElectionTimeout,
-		Logger:      n.log,
-		MaxCalls:    n.cfg.Limits.Calls,
-		LoadMachine: loadMachine,
-		Ended:       n.sessionEnded,
-		Restored: func(m cluster.Machine) {
-			n.feeds.restored(m)
-			n.restored(m)
-		},
-		Changed: n.feeds.changed,
-		LeaderChanged: func(leader, term uint64) {
-			n.gossip.leaderChanged(leader, term)
-			n.events.leaderChanged(leader, term)
-		},
-		PresenceChanged: n.gossip.wake,
-	}
-}
-
-func loadMachine(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
-	return machine.Load(state)
-}
-
-// watch makes the node's end known, whatever its reason.
+// watch reports the node's end, whatever its reason.
 func (n *Node) watch() {
 	n.routines.Go(func() { n.events.run(n.done) })
 	<-n.member.Done()
-	n.renewal.stop()
-	n.endSessions(ErrClosed)
-	n.err = ErrClosed
-	if err := n.member.Err(); err != nil {
-		n.err = ours(err)
-	}
-	n.err = fault("run", n.cfg.Dir, n.err)
+	why := n.member.Err()
+	n.client.Stopped(why, n.graceful)
+	n.err = fault("run", n.cfg.Dir, cmp.Or(why, ErrClosed))
 	close(n.done)
 }
 
-// Close takes leave and stops the node. It closes the node's sessions, so that
-// what they hold is handed on at once, and hands leadership over if this member
-// has it. Sessions with NoTTL end only here and live on in the group with all that
-// they hold, for AttachSession or CloseSession, unless one of their checks ends
-// them: gossip, which they have unless NoChecks was given, knows of the farewell. ctx bounds this farewell;
-// with a ctx that has ended there is none, and the group finds out as if the
-// process had crashed. Without a majority there is nobody to take leave of, so
-// the farewell also ends after three election timeouts, and at once when the
-// others have taken leave before. A Leave that is under way goes on for as long.
+// Close shuts the node down gracefully: it closes the node's sessions, which releases
+// what they hold at once, transfers leadership if this member has it, and stops.
+// Sessions with NoTTL end only in this process. They live on in the group with all
+// that they hold, for AttachSession or CloseSession, unless one of their checks ends
+// them: the gossip check, which they have unless NoChecks was set, becomes critical
+// soon after.
 //
-// Then everything stops: when Close returns no goroutine, port or file of the
-// node is left. If its disk has failed, the database ends in the background, on
-// files that it can no longer reach. Close may be called at any time, more than
-// once, and by many.
-// It returns nil, or the context's error when the farewell was cut short.
+// ctx bounds the graceful part. If ctx is done already, Close still attempts it for
+// one election timeout, so a deferred Close works with a context that a signal has
+// cancelled. Without a quorum the attempt ends after three election timeouts. A Leave
+// that is under way goes on for as long.
+//
+// When Close returns, no goroutine, port or file of the node is left. If its disk has
+// failed, the database ends in the background, on files that it can no longer reach.
+// Close may be called at any time, more than once, and concurrently. It returns nil,
+// or ctx's error if the graceful part was cut short; the group then finds out as if
+// the process had crashed.
 func (n *Node) Close(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, n.farewellTimeout())
+	ctx, cancel := n.shutdownContext(ctx)
 	defer cancel()
-	defer context.AfterFunc(bounded, n.hurry)()
+	defer context.AfterFunc(ctx, n.cancelLeave)()
 	var err error
-	n.stop(func() { err = n.farewell(ctx) })
+	n.stop(func() {
+		if !cluster.IsCrash(ctx) {
+			err = n.shutDown(ctx)
+		}
+	})
 	return fault("close", n.cfg.Dir, err)
 }
 
-// stop ends the node, after the farewell if nobody has begun one before. It
-// returns when nothing of the node is left.
-func (n *Node) stop(farewell func()) {
+// shutdownContext bounds a graceful shutdown.
+func (n *Node) shutdownContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil && !cluster.IsCrash(ctx) {
+		return context.WithTimeout(context.WithoutCancel(ctx), n.cfg.ElectionTimeout)
+	}
+	return context.WithTimeout(ctx, 3*n.cfg.ElectionTimeout)
+}
+
+// stop ends the node, after the shutdown if no other call has begun one. It returns
+// when nothing of the node is left.
+func (n *Node) stop(shutdown func()) {
 	n.closeOnce.Do(func() {
-		n.mu.Lock()
-		n.closing = true
-		n.mu.Unlock()
-		farewell()
+		n.client.BeginShutdown()
+		shutdown()
+		n.graceful = true
 		n.member.Stop()
 	})
 	<-n.done
 	n.routines.Wait()
 }
 
-func (n *Node) farewellTimeout() time.Duration { return 3 * n.cfg.ElectionTimeout }
-
-// farewell first tells the holders in this process, and then the group: nobody
-// here may believe in a lock that somebody else is being granted.
-func (n *Node) farewell(ctx context.Context) error {
-	n.renewal.stop()
-	n.endSessions(ErrClosed)
-	if ctx.Err() != nil {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(ctx, n.farewellTimeout())
-	defer cancel()
-	if n.member.Majority() {
-		if err := n.deregister(bounded); err != nil && ctx.Err() != nil {
+// shutDown first ends the sessions in this process, and then in the group: no holder
+// here may trust a lock that the group is granting to another owner.
+func (n *Node) shutDown(ctx context.Context) error {
+	n.client.StopRenewing()
+	n.client.EndLeases()
+	if n.member.HasQuorum() {
+		if err := n.client.Deregister(ctx); err != nil && ctx.Err() != nil {
 			return err
 		}
-		if err := n.member.Transfer(bounded, 0); err != nil {
-			n.log.Debug("leadership is not handed over", "reason", err)
+		if err := n.member.StepDown(ctx); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
+			n.log.Debug("leadership is not transferred", "error", err)
 		}
 	}
-	n.member.Leave()
+	n.member.AnnounceShutdown()
 	return nil
 }
 
-// deregister ends what the group knows of this process, its sessions with a TTL
-// included.
-func (n *Node) deregister(ctx context.Context) error {
-	answered := make(chan answer, 1)
-	n.pursue(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},
-		func(a answer) { answered <- a })
-	select {
-	case a := <-answered:
-		return ours(a.err)
-	case <-ctx.Done():
-		return because(ErrUnknown, ctx)
+// Leave removes this member from the group for good and closes the node. The
+// remaining members then decide by a majority of their own. All sessions of the
+// member end, those with NoTTL included; what they held is released after their
+// lock-delay, and the member's checks are dropped. Open refuses the directory from
+// then on, with ErrRemoved.
+//
+// It blocks until the group has removed the member and another member has confirmed
+// that, ctx is done, or a Close that was called meanwhile has waited for as long as
+// it does. Give ctx enough time for a leader election. Then it closes the node, as
+// Close does.
+//
+// ErrLastVoter, ErrUnavailable (the remaining voters would have no quorum now) and
+// ctx's error alone (ctx was done before the call) have no effect: the node runs on.
+// After any other error the node is closed. ErrClosed: it was closed already, or is
+// being closed. ErrUnknown: the member may still belong to the group and count in its
+// majority, as the last voter does when all members leave at once. Open it again with
+// its directory: if it has left, Open waits until the group has removed it and returns
+// ErrRemoved; if not, it can Leave again.
+func (n *Node) Leave(ctx context.Context) error {
+	err := cmp.Or(n.client.Usable(), contextError(ctx))
+	if err == nil {
+		err = n.member.CheckLeave()
 	}
+	if err == nil {
+		err = n.leave(ctx)
+	}
+	return fault("leave", n.cfg.Dir, err)
 }
 
-// TransferLeadership hands leadership of the group to a voter, or to the one that
-// is furthest when to is 0. Only the leader can. It blocks until another leader
-// is known, the attempt has failed, or ctx ends; in the last case leadership may
-// still move. ErrInvalid: this node does not lead, or there is no such voter, or
-// it did not answer in time.
+var errCloseCalled = errors.New("the node was closed meanwhile")
+
+func (n *Node) leave(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.leaving, func() { cancel(errCloseCalled) })()
+	var err error = ErrClosed // unless this call is the one that closes the node
+	n.stop(func() {
+		n.client.EndLeases()
+		err = n.member.Leave(ctx)
+		n.client.StopRenewing()
+		switch {
+		case err == nil:
+			n.member.AnnounceShutdown()
+			return
+		case ctx.Err() != nil:
+			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
+		default:
+			// By itself the error would mean that the node runs on.
+			err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
+		}
+		bounded, cancel := n.shutdownContext(ctx)
+		defer cancel()
+		_ = n.shutDown(bounded) // releases what can be released
+	})
+	return err
+}
+
+// TransferLeadership transfers the leadership of the group to a voter, or to the most
+// up-to-date one if to is 0. Any member can be asked; it passes the request on to the
+// leader. It blocks until another leader is known, the attempt has failed, or ctx is
+// done; in the last case leadership may still move (ErrUnknown). ErrInvalid: to is not
+// another voter that is up to date. ErrNotLeader: leadership moved meanwhile.
+// ErrUnavailable: no leader is known.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
-	err := cmp.Or(n.usable(), ended(ctx))
-	if err != nil {
-		return fault("transfer leadership", "", err)
+	err := cmp.Or(n.client.Usable(), contextError(ctx))
+	if err == nil {
+		err = n.member.TransferLeadership(ctx, uint64(to))
+		switch {
+		case err != nil && ctx.Err() != nil:
+			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
+		case errors.Is(err, cluster.ErrNoSuccessor):
+			err = fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
 	}
-	err = n.member.Transfer(ctx, uint64(to))
-	switch {
-	case err != nil && ctx.Err() != nil:
-		err = because(ErrUnknown, ctx)
-	case errors.Is(err, cluster.ErrNotLeader), errors.Is(err, cluster.ErrNoSuccessor):
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return fault("transfer leadership", "", ours(err))
+	return fault("transfer leadership", "", err)
 }
 
-// Done is closed when the node has stopped for any reason; Err says why.
+// Done is closed when the node has stopped for any reason; Err returns the reason.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err says why the node has stopped: an error that wraps ErrClosed after Close,
-// otherwise what went wrong, with the operation and the file if it was the
-// disk. It is nil while the node runs.
+// Err returns why the node has stopped: an error that wraps ErrClosed after Close or
+// Leave, otherwise the failure, with the operation and the file if it was the disk.
+// It is nil while the node runs.
 func (n *Node) Err() error {
 	select {
 	case <-n.done:
@@ -336,30 +313,21 @@ func (n *Node) Err() error {
 	}
 }
 
-// usable reports ErrClosed once the node is being closed or has stopped.
-func (n *Node) usable() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closing {
-		return ErrClosed
-	}
-	select {
-	case <-n.done:
-		return fmt.Errorf("%w: %w", ErrClosed, n.err)
-	default:
+// contextError is the error of a context that is done, with its cause if that says
+// more; nil while ctx is not done.
+func contextError(ctx context.Context) error {
+	if ctx.Err() == nil {
 		return nil
 	}
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w (%w)", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }
 
-// read runs look at a state that is at least as new as everything acknowledged
-// before. It blocks until then.
-func (n *Node) read(ctx context.Context, look func(*machine.Machine)) error {
-	if err := n.usable(); err != nil {
-		return err
-	}
-	err := n.member.Read(ctx, func(m cluster.Machine) { look(m.(*machine.Machine)) })
-	if err != nil && ctx.Err() != nil {
-		return because(ErrUnavailable, ctx)
-	}
-	return ours(err)
+// ask evaluates a query; see client.Ask.
+func ask[A any](ctx context.Context, n *Node, q machine.Query) (A, error) {
+	return client.Ask[A](ctx, n.client, q, client.QueryOptions{})
 }
+
+func duration(ns int64) time.Duration { return time.Duration(ns) }

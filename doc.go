@@ -1,17 +1,17 @@
-// Package conclave is an embeddable library for clustered locks. An application
-// links it and opens one [Node] per process; the nodes form a group that agrees
-// by Raft and keeps what was agreed on disk. There is no server to run.
+// Package conclave is an embeddable library for clustered locks. An application links
+// it and opens one [Node] per process. The nodes form a group, which replicates one
+// state machine by Raft and keeps it on disk. There is no server to run.
 //
 //	node, err := conclave.Open(ctx, &conclave.Config{
 //		Dir:    "/var/lib/app/conclave",
-//		Bind:   "127.0.0.1:7000",
-//		Join:   []string{"127.0.0.1:7001", "127.0.0.1:7002"},
+//		Bind:   "127.0.0.1:7001",
+//		Join:   []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"},
 //		Expect: 3,
 //	})
 //	if err != nil {
 //		return err
 //	}
-//	defer node.Close(ctx)
+//	defer node.Close(context.Background())
 //
 //	lock := node.FencedLock("invoices")
 //	fence, err := lock.Lock(ctx)
@@ -20,40 +20,40 @@
 //	}
 //	defer lock.Unlock(ctx)
 //
-// A [FencedLock] is held by one handle at a time in the whole group. Whoever is
-// granted it gets a [Fence], a number larger than every fence given out before.
-// A lock cannot stop a holder that was paused from acting late, so the resource
-// that the lock protects has to check the fence; [Guard] is what it embeds.
+// A [FencedLock] is held by one handle at a time in the whole group. Each grant comes
+// with a fencing token, a [Fence] that is larger than every fence before. A lock cannot
+// stop a paused holder from acting late, so the resource that the lock protects has to
+// check the fence; [Guard] is what it embeds.
 //
-// # Nouns
+// # Types
 //
-//   - [Node] is this process's member of the group; [Open] makes one.
+//   - [Node] is this process's member of the group; [Open] returns one.
 //   - [FencedLock] is held by one handle at a time.
-//   - [Semaphore] hands out a limited number of permits; a [Permit] is one
-//     acquisition of some.
-//   - [Election] has one leader at a time, with a value that everybody can see;
-//     who leads is a [Leader].
-//   - [KV] is a small store of keys. An [Entry] is a key with its value, an [Op]
-//     is an operation of a [KV.Txn], an [Event] is a change that [KV.Watch] tells.
-//   - [Session] is the lease by which all of it is held. It ends when its process
-//     has been silent for the session's TTL, and earlier by force or when a [Check]
-//     becomes critical.
-//   - [Fence] is the number of a grant, [Guard] refuses those that are too late,
-//     and a [Sequencer] does for a key that is locked what a Fence does for a lock.
+//   - [Semaphore] has a limited number of permits; a [Permit] is one acquisition of
+//     some of them.
+//   - [Election] has one [Leader] at a time, with a value that every member can see.
+//   - [KV] is a small key/value store. An [Entry] is a key with its value, an [Op] an
+//     operation of a [KV.Txn], an [Event] a change that [KV.Watch] yields.
+//   - [Session] is the lease under which all of these are held. It expires when it was
+//     not renewed for its TTL; it can also be closed by force, or end with a [Check]
+//     that becomes critical.
+//   - [Fence] is the fencing token of a grant. [Guard] refuses stale ones. A [Sequencer]
+//     is to a locked key what a Fence is to a lock.
 //
-// A node has a session of its own, by which [Node.FencedLock], [Node.Semaphore]
-// and [Node.Election] hold what they hold. [Node.NewSession] makes others, with a
+// A node has a session of its own, under which the handles of [Node.FencedLock],
+// [Node.Semaphore] and [Node.Election] acquire. [Node.NewSession] opens others, with a
 // lock-delay, with checks, or with [NoTTL], to outlive the process.
 //
 // # Outcomes
 //
-// A call ends in one of three ways. It returned nil: it took effect, at one
-// point between call and return. It returned an error: it had no effect. Or it
-// returned an error that wraps [ErrUnknown]: the context ended when the request
-// was already under way, and it may take effect. What acquires, like
-// [FencedLock.Lock], [Semaphore.Acquire] or a first [Election.Campaign], knows only
-// the first two: what may have been queued for it is withdrawn in the background.
+// A call has one of three outcomes. It returned nil: it took effect, at one point between
+// call and return. It returned an error: it had no effect. Or it returned an error that
+// wraps [ErrUnknown]: the context was done while the request was under way, and it may
+// take effect. Calls that acquire, like [FencedLock.Lock], [Semaphore.Acquire] or a first
+// [Election.Campaign], have only the first two: a request that may have been queued is
+// withdrawn in the background.
 //
-// Every error is an [*Error]. Test for its cause with [errors.Is]; where a
-// context's end was the reason, that is a cause as well.
+// Every error is an [*Error]. Test for its cause with [errors.Is]. If a context was the
+// reason, errors.Is finds its error as well. [ErrBusy] and [ErrUnavailable] are worth a
+// retry.
 package conclave

@@ -1,61 +1,71 @@
 package conclave
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Election is a handle to an election of the group: of all who campaign one
-// leads, and everybody can see who, with the value that it has proclaimed.
+// Election is a handle to an election of the group: one of its candidates leads, and
+// every member can see which one, and the value that it proclaims.
 //
-// A handle is one candidate: goroutines that share one wait for each other like
-// two candidates, but for a Campaign of the handle that leads, which proclaims.
-// It costs nothing while it neither leads nor waits, and need not be closed. All
-// methods are safe for concurrent use.
+// A handle is one candidate. Goroutines that share a handle wait for each other like
+// two candidates, except that Campaign on a handle that leads proclaims. An idle
+// handle costs nothing and need not be closed. All methods are safe for concurrent
+// use.
 //
-// To lead is a lease, like holding a lock. A leader may be paused at any moment
-// and act when somebody else leads already. Lost tells early, but only a resource
-// that checks the fence can refuse. Names of elections and of locks are apart.
+// Leadership is a lease, like holding a lock. A leader can be paused at any moment and
+// act when another candidate leads already. Lost reports that early, but only a
+// resource that checks the fence can refuse. Elections and locks have separate names.
 type Election struct {
 	lock *FencedLock // in the name space of elections
 }
 
-// Election returns a new handle to the election of that name: 1 to 512 bytes of
-// UTF-8 without NUL. It does no work and does not block; a bad name shows when
-// the handle is used, as ErrInvalid or ErrTooLarge.
+// Leader is the leader of an election. The zero Leader, whose Fence is 0, means that
+// there is none.
+type Leader struct {
+	Name    string // of the election
+	Value   []byte // with which it campaigned, or that it has proclaimed since
+	Fence   Fence
+	Session SessionID
+	Node    MemberID
+}
+
+// Election returns a new handle to the election of that name, 1 to 512 bytes of UTF-8
+// without NUL. It does not block; an invalid name is reported when the handle is used,
+// as ErrInvalid or ErrTooLarge.
 //
-// Who leads by it does so under the node's own session, with Config.SessionTTL
+// The handle leads under the node's own session, which has the TTL Config.SessionTTL
 // and no lock-delay.
 func (n *Node) Election(name string) *Election {
-	return &Election{lock: n.fencedLock(nil, wire.Space_ELECTION, name)}
+	return &Election{lock: newLock(n, nil, wire.Space_ELECTION, name, nil)}
 }
 
-// Election returns a new handle to the election of that name, like
-// [Node.Election]. Who leads by it does so under this session: once that is
-// invalidated, nobody leads until its lock-delay has passed, and Campaign fails
-// with ErrSessionExpired, after ErrLockOwnershipLost for as long as a Resign is
-// owed.
+// Election returns a new handle to the election of that name, like [Node.Election],
+// which leads under this session. After the session was invalidated, no candidate
+// leads until its lock-delay has passed, and Campaign fails with ErrSessionExpired,
+// after ErrLockOwnershipLost for as long as a Resign is owed.
 func (s *Session) Election(name string) *Election {
-	return &Election{lock: s.node.fencedLock(s, wire.Space_ELECTION, name)}
+	return &Election{lock: newLock(s.node, s.lease, wire.Space_ELECTION, name, nil)}
 }
 
-// Campaign waits to lead and returns the fence of the new leadership. It blocks,
-// first in, first out among all candidates of the group, until this one leads,
-// ctx ends, or the session ends. value, of at most 64 KiB, is what others see
-// once it leads. A handle that leads already proclaims the value, and gets the
-// fence that it has.
+// Campaign waits for leadership and returns its fence. It blocks until this candidate
+// leads, ctx is done, or the session ends. Candidates are served in FIFO order across
+// the group. value, up to 64 KiB, is what observers see once it leads. On a handle that
+// leads already, Campaign proclaims the value and returns the current fence.
 //
-// An error means that the handle does not lead by this call, as with
-// [FencedLock.Lock], unless it led before. Errors: ctx's, with ErrUnavailable if no
-// majority could be reached, or ErrUnknown if a value was being proclaimed;
-// ErrLockOwnershipLost if the handle led and lost it, until Resign was called;
-// ErrSessionExpired if the session ended while waiting, or before for a handle
-// that belongs to one session; ErrTooLarge for the value, and with too many
-// candidates or calls under way; ErrInvalid; ErrClosed.
+// A non-nil error means that the handle does not lead because of this call, as with
+// [FencedLock.Lock]. Errors: ctx's, with ErrUnavailable if no quorum was reachable, or
+// ErrUnknown if a value was being proclaimed; ErrLockOwnershipLost if the handle led and
+// lost leadership, until Resign was called; ErrSessionExpired for a handle of a session
+// that has ended; ErrBusy with too many candidates or calls under way; ErrTooLarge for
+// the value; ErrInvalid; ErrClosed.
 func (e *Election) Campaign(ctx context.Context, value []byte) (Fence, error) {
 	f, err := e.campaign(ctx, value)
 	return f, fault("campaign", e.lock.name, err)
@@ -67,16 +77,16 @@ func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
 	}
 	for {
 		f, err := e.lock.current()
-		if errors.Is(err, ErrNotHeld) {
+		if client.IsKind(err, client.NotHeld) {
 			return e.lock.acquire(ctx, true, value)
 		}
 		if err == nil {
-			err = e.proclaim(ctx, value)
+			err = e.lock.handle.Proclaim(ctx, value)
 		}
 		switch {
 		case err == nil:
 			return f, nil
-		case !errors.Is(err, ErrNotHeld):
+		case !client.IsKind(err, client.NotHeld): // else it resigned meanwhile
 			return 0, err
 		}
 	}
@@ -84,96 +94,67 @@ func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
 
 func validCandidate(value []byte) error {
 	if len(value) > machine.MaxCandidate {
-		return fmt.Errorf("%w: the value has %d bytes of at most %d", ErrTooLarge, len(value), machine.MaxCandidate)
+		return fmt.Errorf("%w: value of %d bytes, the limit is %d", ErrTooLarge, len(value), machine.MaxCandidate)
 	}
 	return nil
 }
 
-// Proclaim changes the value that others see, of at most 64 KiB. It blocks until
-// the group has agreed. ErrNotHeld: the handle does not lead, and nothing was
-// done. ErrLockOwnershipLost: it led and lost it. Further errors: ErrTooLarge,
-// ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
+// Proclaim replaces the value that observers see, up to 64 KiB. It blocks until the
+// group has agreed. ErrNotHeld: the handle does not lead; no effect.
+// ErrLockOwnershipLost: it led and lost leadership. Further errors: ErrTooLarge,
+// ErrBusy, ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
 func (e *Election) Proclaim(ctx context.Context, value []byte) error {
 	err := validCandidate(value)
 	if err == nil {
-		err = e.proclaim(ctx, value)
+		err = e.lock.bad
+	}
+	if err == nil {
+		err = e.lock.handle.Proclaim(ctx, value)
 	}
 	return fault("proclaim", e.lock.name, err)
 }
 
-func (e *Election) proclaim(ctx context.Context, value []byte) error {
-	l := e.lock
-	if _, err := l.current(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	h := l.hold
-	l.mu.Unlock()
-	if h == nil {
-		return ErrNotHeld
-	}
-	guarded, stop := guard(ctx, h.lost) // a lost leader need not wait for a majority
-	defer stop()
-	reply, err := l.node.exec(guarded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
-		Name: l.name, Session: h.session.id[:], Handle: l.handle, Fence: uint64(h.fence), Value: value,
-	}}})
-	switch {
-	case err != nil && ctx.Err() == nil && guarded.Err() != nil:
-		return ErrLockOwnershipLost
-	case err != nil:
-		return err
-	}
-	err = refusal(reply)
-	if errors.Is(err, ErrNotHeld) || errors.Is(err, ErrSessionExpired) || errors.Is(err, ErrLockOwnershipLost) {
-		if l.holds(h) {
-			return ErrLockOwnershipLost
-		}
-		return ErrNotHeld // it was given up meanwhile
-	}
-	return err
-}
-
-// Resign gives the lead up, and to the candidate that has waited longest. It
-// blocks until the group has agreed, or ctx ends.
+// Resign gives up leadership, which the candidate at the head of the queue gets. It
+// blocks until the group has agreed or ctx is done.
 //
-// The lead counts as given up from the call on, whatever Resign returns. When ctx
-// ends first, or had ended before, it is still given up in the background until
-// that is done or the session has ended, and the error wraps ctx's and ErrUnknown.
-// ErrNotHeld: the handle does not lead, and nothing was done.
-// ErrLockOwnershipLost: the lead was lost before; the handle may campaign again.
+// Leadership counts as given up from the call on, whatever Resign returns. If ctx is
+// done, even before the call, the resignation is still submitted and pursued in the
+// background until it is applied or the session has ended, and the error wraps ctx's
+// and ErrUnknown. ErrNotHeld: the handle does not lead; no effect.
+// ErrLockOwnershipLost: leadership was lost before; the handle may campaign again.
 func (e *Election) Resign(ctx context.Context) error {
 	return fault("resign", e.lock.name, e.lock.unlock(ctx))
 }
 
-// Lost returns a channel that is closed when the lead is lost: when the session
-// could not be renewed in time, by this process's own clock and before the group
-// may let another lead, or when the group has ended the session. It is not closed
-// by Resign. It is nil when the handle does not lead.
+// Lost returns a channel that is closed when leadership is lost: if the session could
+// not be renewed in time, by this process's own clock and before the group may let
+// another candidate lead; or if the group has ended the session. Resign does not close
+// it. It is nil while the handle does not lead.
 func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 
-// Run campaigns with the value, runs lead when it leads, and resigns when lead
-// has returned. The context that lead gets ends when ctx does, and, with the cause
-// ErrLockOwnershipLost, when the lead is lost; lead should then stop. After a loss
-// Run campaigns again. It blocks until
+// Run campaigns with the value, calls lead once it leads, and resigns when lead has
+// returned. The context that lead gets carries the fence ([FenceFromContext]). It is
+// done when ctx is, and, with the cause ErrLockOwnershipLost, when leadership is lost;
+// lead should then return. After a loss Run campaigns again. It blocks until
 //
 //   - lead returned nil without a loss: Run returns nil;
 //   - lead returned an error other than the loss, or than the end of its context
-//     after one: Run returns it;
-//   - ctx ended: Run resigns if it leads, and returns ctx's error;
-//   - the session has ended of a handle that belongs to one: ErrSessionExpired;
+//     after a loss: Run returns that error;
+//   - ctx is done: Run resigns if it leads, and returns ctx's error;
+//   - the session has ended, for a handle of a session: ErrSessionExpired;
 //   - Campaign failed otherwise: Run returns its error.
 //
-// Run waits for lead, however long it takes to stop, and then for the resignation,
+// Run waits for lead to return, however long that takes, and then for the resignation,
 // at most until the session's deadline if it has one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, f Fence) error) error {
 	for {
 		f, err := e.campaign(ctx, value)
-		lost := errors.Is(err, ErrSessionExpired) && e.lock.session == nil
+		lost := false
 		if err == nil {
 			lost, err = e.term(ctx, f, lead)
 		}
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-			err = errors.Join(ended(ctx), err)
+			err = errors.Join(contextError(ctx), err)
 		}
 		if !lost || ctx.Err() != nil {
 			return fault("run", e.lock.name, err)
@@ -181,21 +162,122 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// term is the time from a grant to the resignation. With lost set there was no
-// more to it than that the lead was lost.
+// term is the time from a grant to the resignation. lost means that nothing but the
+// loss of leadership ended it.
 func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Context, f Fence) error) (lost bool, err error) {
-	guarded, stop := guard(ctx, e.Lost())
+	leading, stop := client.WithLoss(ctx, e.Lost(), ErrLockOwnershipLost)
 	defer stop()
 	defer func() {
-		resigned := e.lock.unlock(context.WithoutCancel(ctx))
-		told := errors.Is(context.Cause(guarded), ErrLockOwnershipLost)
-		if errors.Is(resigned, ErrLockOwnershipLost) || told {
-			lost = err == nil || errors.Is(err, ErrLockOwnershipLost) || told && errors.Is(err, context.Canceled)
+		resigned := convert(e.lock.unlock(context.WithoutCancel(ctx)))
+		reported := errors.Is(context.Cause(leading), ErrLockOwnershipLost)
+		if errors.Is(resigned, ErrLockOwnershipLost) || reported {
+			lost = err == nil || errors.Is(err, ErrLockOwnershipLost) || reported && errors.Is(err, context.Canceled)
 			return
 		}
 		if !errors.Is(resigned, ErrNotHeld) { // or lead has resigned itself
 			err = errors.Join(err, resigned)
 		}
 	}()
-	return false, lead(guarded, f)
+	return false, lead(ContextWithFence(leading, f), f)
+}
+
+// Leader returns the leader, which may be on any node. It is linearizable and blocks
+// until a quorum has confirmed that this node is up to date. Leadership may have moved
+// by the time that it returns.
+//
+// ErrNoLeader: no candidate leads, also while a lock-delay keeps the next one waiting.
+// ErrUnavailable: ctx was done before a quorum was reachable. ErrInvalid and
+// ErrTooLarge: the name is invalid. ErrBusy: too many reads are under way. ErrClosed.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	l, _, err := e.leader(ctx)
+	if err == nil && l.Fence == 0 {
+		err = ErrNoLeader
+	}
+	if err != nil {
+		return Leader{}, fault("leader", e.lock.name, err)
+	}
+	return l, nil
+}
+
+// Observe yields the current leader, with Fence 0 if there is none, and then each
+// change: another leader, another value of the same one, or none.
+//
+// The changes come in their order. An observer that is slower than the changes, or
+// whose node received a snapshot because it lagged too far, misses some, but always
+// gets the latest.
+//
+// The sequence ends with an error: ctx's, with ErrUnavailable if no quorum was
+// reachable before it was done; ErrClosed; or ErrInvalid or ErrTooLarge as with Leader.
+// Observe has no goroutine and does not poll.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		err := e.observe(ctx, func(l Leader) bool { return yield(l, nil) })
+		if err != nil {
+			yield(Leader{}, fault("observe", e.lock.name, err))
+		}
+	}
+}
+
+// observe calls yield until it returns false, which is no error, or no change can
+// come. After a gap in the feed it continues with the current leader.
+func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
+	var last Leader
+	first := true
+	for {
+		now, position, err := e.leader(ctx)
+		if err != nil {
+			return err
+		}
+		if first || !now.same(last) {
+			first, last = false, now
+			if !yield(now) {
+				return nil
+			}
+		}
+		err = e.lock.node.client.LeaderChanges(ctx, position, func(c wire.LeaderChange) bool {
+			if c.Election != e.lock.name {
+				return true
+			}
+			last = leaderOf(c.Election, c.Leader)
+			return yield(last)
+		})
+		if !client.IsKind(err, client.Compacted) {
+			return err
+		}
+	}
+}
+
+// leader reads the leader, and the position of that state in the feed of changes.
+func (e *Election) leader(ctx context.Context) (Leader, uint64, error) {
+	if e.lock.bad != nil {
+		return Leader{}, 0, e.lock.bad
+	}
+	l, position, err := e.lock.node.client.Leader(ctx, e.lock.name)
+	return leaderOf(e.lock.name, l), position, err
+}
+
+func leaderOf(election string, l *wire.Leader) Leader {
+	if l == nil {
+		return Leader{Name: election}
+	}
+	return Leader{
+		Name: election, Value: clone(l.Value), Fence: Fence(l.Fence),
+		Session: SessionID(l.Session), Node: MemberID(l.Member),
+	}
+}
+
+func (l Leader) same(other Leader) bool {
+	return l.Fence == other.Fence && bytes.Equal(l.Value, other.Value)
+}
+
+// Elections lists the elections of the group whose names begin with prefix and that
+// have a leader, by name. It reads pages, as [Node.Locks] does.
+func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
+	return pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
+		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}
+		if last != nil {
+			q.After = last.Name
+		}
+		return q
+	}, func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
 }

@@ -1,4 +1,4 @@
-package conclave
+package conclave_test
 
 import (
 	"context"
@@ -6,162 +6,148 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func mustLead(t testing.TB, e *Election, value string) Fence {
-	t.Helper()
-	f, err := e.Campaign(within(t, 20*time.Second), []byte(value))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func wantLeads(t *testing.T, e *Election, value string, f Fence) {
-	t.Helper()
-	l, err := e.Leader(within(t, 20*time.Second))
-	if err != nil || string(l.Value) != value || l.Fence != f || l.Node != e.lock.node.id {
-		t.Fatalf("%+v %v; want %q under %v", l, err, value, f)
-	}
-}
-
 func TestElection(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	a, b := n.Election("x"), n.Election("x")
-	wantError(t, a.Proclaim(t.Context(), nil), ErrNotHeld)
-	wantError(t, a.Resign(t.Context()), ErrNotHeld)
+	grouptest.WantError(t, a.Proclaim(t.Context(), nil), conclave.ErrNotHeld)
+	grouptest.WantError(t, a.Resign(t.Context()), conclave.ErrNotHeld)
 	if a.Lost() != nil {
 		t.Fatal("a channel for nothing")
 	}
-	f := mustLead(t, a, "a")
-	wantLeads(t, b, "a", f)
-	must(t, a.Proclaim(t.Context(), []byte("a2")))
-	wantLeads(t, b, "a2", f)
-	if again := mustLead(t, a, "a3"); again != f {
+	f := grouptest.MustCampaign(t, a, "a")
+	grouptest.WantLeader(t, n, b, "a", f)
+	grouptest.Must(t, a.Proclaim(t.Context(), []byte("a2")))
+	grouptest.WantLeader(t, n, b, "a2", f)
+	if again := grouptest.MustCampaign(t, a, "a3"); again != f {
 		t.Fatalf("fence %v, then %v", f, again)
 	}
-	wantLeads(t, b, "a3", f)
-	wantError(t, b.Proclaim(t.Context(), []byte("b")), ErrNotHeld)
-	var second Fence
+	grouptest.WantLeader(t, n, b, "a3", f)
+	grouptest.WantError(t, b.Proclaim(t.Context(), []byte("b")), conclave.ErrNotHeld)
+	var second conclave.Fence
 	elected := make(chan error, 1)
 	go func() {
 		var err error
-		second, err = b.Campaign(within(t, 20*time.Second), []byte("b"))
+		second, err = b.Campaign(grouptest.Within(t, 20*time.Second), []byte("b"))
 		elected <- err
 	}()
-	must(t, a.Resign(t.Context()))
+	grouptest.Must(t, a.Resign(t.Context()))
 	if err := <-elected; err != nil || second <= f {
 		t.Fatalf("fence %v after %v, %v", second, f, err)
 	}
-	wantLeads(t, a, "b", second)
-	must(t, b.Resign(t.Context()))
+	grouptest.WantLeader(t, n, a, "b", second)
+	grouptest.Must(t, b.Resign(t.Context()))
 	_, err := a.Leader(t.Context())
-	wantError(t, err, ErrNoLeader)
+	grouptest.WantError(t, err, conclave.ErrNoLeader)
 }
 
 func TestElectionsAndLocksAreApart(t *testing.T) {
-	n := alone(t)
-	mustLock(t, n.FencedLock("x"))
-	mustLead(t, n.Election("x"), "")
+	n := grouptest.Alone(t)
+	grouptest.MustLock(t, n.FencedLock("x"))
+	grouptest.MustCampaign(t, n.Election("x"), "")
 	if info, err := n.FencedLock("x").Info(t.Context()); err != nil || info.Waiters != 0 {
 		t.Fatal(info, err)
 	}
 }
 
 func TestElectionLost(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	e := n.Election("x")
-	f := mustLead(t, e, "first")
+	f := grouptest.MustCampaign(t, e, "first")
 	lost := e.Lost()
-	must(t, n.CloseSession(t.Context(), n.own.ID()))
+	grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
 	<-lost
-	wantError(t, e.Proclaim(t.Context(), nil), ErrLockOwnershipLost)
+	grouptest.WantError(t, e.Proclaim(t.Context(), nil), conclave.ErrLockOwnershipLost)
 	_, err := e.Campaign(t.Context(), nil)
-	wantError(t, err, ErrLockOwnershipLost)
-	wantError(t, e.Resign(t.Context()), ErrLockOwnershipLost)
-	wantError(t, e.Resign(t.Context()), ErrNotHeld)
-	if again := mustLead(t, e, "second"); again <= f {
+	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+	grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrLockOwnershipLost)
+	grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrNotHeld)
+	if again := grouptest.MustCampaign(t, e, "second"); again <= f {
 		t.Fatalf("fence %v after %v", again, f)
 	}
 }
 
 func TestElectionArguments(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	large := make([]byte, 64<<10+1)
 	e := n.Election("x")
 	_, err := e.Campaign(t.Context(), large)
-	wantError(t, err, ErrTooLarge)
-	f := mustLead(t, e, string(large[1:]))
-	wantError(t, e.Proclaim(t.Context(), large), ErrTooLarge)
-	wantLeads(t, e, string(large[1:]), f)
-	for name, want := range map[string]error{"": ErrInvalid, strings.Repeat("x", 513): ErrTooLarge} {
+	grouptest.WantError(t, err, conclave.ErrTooLarge)
+	f := grouptest.MustCampaign(t, e, string(large[1:]))
+	grouptest.WantError(t, e.Proclaim(t.Context(), large), conclave.ErrTooLarge)
+	grouptest.WantLeader(t, n, e, string(large[1:]), f)
+	for name, want := range map[string]error{"": conclave.ErrInvalid, strings.Repeat("x", 513): conclave.ErrTooLarge} {
 		e := n.Election(name)
 		_, err := e.Campaign(t.Context(), nil)
-		wantError(t, err, want)
-		wantError(t, e.Proclaim(t.Context(), nil), want)
-		wantError(t, e.Resign(t.Context()), want)
+		grouptest.WantError(t, err, want)
+		grouptest.WantError(t, e.Proclaim(t.Context(), nil), want)
+		grouptest.WantError(t, e.Resign(t.Context()), want)
 		_, err = e.Leader(t.Context())
-		wantError(t, err, want)
-		wantError(t, e.Run(t.Context(), nil, nil), want)
+		grouptest.WantError(t, err, want)
+		grouptest.WantError(t, e.Run(t.Context(), nil, nil), want)
 	}
-	_, err = n.Election("y").Campaign(expired, nil)
-	wantError(t, err, context.Canceled)
+	_, err = n.Election("y").Campaign(grouptest.Expired(), nil)
+	grouptest.WantError(t, err, context.Canceled)
 }
 
 func TestResignIsPursuedWithoutItsContext(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	a, b := n.Election("x"), n.Election("x")
 	for range 20 {
-		mustLead(t, a, "a")
-		if err := a.Resign(expired); err != nil {
-			wantError(t, err, ErrUnknown)
+		grouptest.MustCampaign(t, a, "a")
+		if err := a.Resign(grouptest.Expired()); err != nil {
+			grouptest.WantError(t, err, conclave.ErrUnknown)
 		}
-		mustLead(t, b, "b")
-		must(t, b.Resign(t.Context()))
+		grouptest.MustCampaign(t, b, "b")
+		grouptest.Must(t, b.Resign(t.Context()))
 	}
 }
 
 func TestRunEndsWithItsWork(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	e := n.Election("x")
-	must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f Fence) error {
-		wantLeads(t, e, "v", f)
+	grouptest.Must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f conclave.Fence) error {
+		grouptest.WantLeader(t, n, e, "v", f)
 		return nil
 	}))
 	mine := errors.New("mine")
-	err := e.Run(t.Context(), nil, func(context.Context, Fence) error { return mine })
-	wantError(t, err, mine)
+	err := e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return mine })
+	grouptest.WantError(t, err, mine)
 	_, err = e.Leader(t.Context())
-	wantError(t, err, ErrNoLeader)
+	grouptest.WantError(t, err, conclave.ErrNoLeader)
 	ctx, cancel := context.WithCancel(t.Context())
-	err = e.Run(ctx, nil, func(ctx context.Context, _ Fence) error {
+	err = e.Run(ctx, nil, func(ctx context.Context, _ conclave.Fence) error {
 		cancel()
 		<-ctx.Done()
 		return nil
 	})
-	wantError(t, err, context.Canceled)
+	grouptest.WantError(t, err, context.Canceled)
 	_, err = e.Leader(t.Context())
-	wantError(t, err, ErrNoLeader) // it has resigned although ctx had ended
-	wantError(t, e.Run(ctx, nil, nil), context.Canceled)
+	grouptest.WantError(t, err, conclave.ErrNoLeader) // it has resigned although ctx had ended
+	grouptest.WantError(t, e.Run(ctx, nil, nil), context.Canceled)
 }
 
 // After a loss Run leads again, under a new fence, however lead tells of the end
 // of its context. An error of lead's own ends it all the same.
 func TestRunCampaignsAgainAfterALoss(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	e := n.Election("x")
 	mine := errors.New("mine")
-	var last Fence
+	var last conclave.Fence
 	terms := 0
-	err := e.Run(t.Context(), []byte("v"), func(ctx context.Context, f Fence) error {
+	err := e.Run(t.Context(), []byte("v"), func(ctx context.Context, f conclave.Fence) error {
 		if f <= last {
 			t.Errorf("fence %v after %v", f, last)
 		}
 		last = f
 		terms++
-		must(t, n.CloseSession(t.Context(), n.own.ID()))
+		grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, ErrLockOwnershipLost) {
+		if cause := context.Cause(ctx); !errors.Is(cause, conclave.ErrLockOwnershipLost) {
 			t.Error(cause)
 		}
 		switch terms {
@@ -174,27 +160,27 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 		}
 		return mine
 	})
-	wantError(t, err, mine)
+	grouptest.WantError(t, err, mine)
 	if terms != 4 {
 		t.Fatalf("%d terms", terms)
 	}
-	mustLead(t, e, "nothing is owed")
+	grouptest.MustCampaign(t, e, "nothing is owed")
 }
 
 func TestRunUnderASessionThatEnds(t *testing.T) {
-	n := alone(t)
-	s := mustSession(t, n, nil)
-	err := s.Election("x").Run(t.Context(), nil, func(ctx context.Context, _ Fence) error {
-		must(t, n.CloseSession(t.Context(), s.ID()))
+	n := grouptest.Alone(t)
+	s := grouptest.MustSession(t, n, nil)
+	err := s.Election("x").Run(t.Context(), nil, func(ctx context.Context, _ conclave.Fence) error {
+		grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	wantError(t, err, ErrSessionExpired)
+	grouptest.WantError(t, err, conclave.ErrSessionExpired)
 }
 
 // A panic of lead's passes through, and does not keep the lead.
 func TestRunWithAPanic(t *testing.T) {
-	n := alone(t)
+	n := grouptest.Alone(t)
 	e := n.Election("x")
 	func() {
 		defer func() {
@@ -202,8 +188,36 @@ func TestRunWithAPanic(t *testing.T) {
 				t.Error("the panic is swallowed")
 			}
 		}()
-		_ = e.Run(t.Context(), nil, func(context.Context, Fence) error { panic("planted") })
+		_ = e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { panic("planted") })
 	}()
 	_, err := e.Leader(t.Context())
-	wantError(t, err, ErrNoLeader)
+	grouptest.WantError(t, err, conclave.ErrNoLeader)
+}
+
+// A node that is closed, and a name that is none, end an observer.
+func TestElectionObserverEnds(t *testing.T) {
+	n := grouptest.Alone(t)
+	for _, err := range n.Election("").Observe(t.Context()) {
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+	}
+	_, err := n.Election("").Leader(t.Context())
+	grouptest.WantError(t, err, conclave.ErrInvalid)
+	first, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		seen := 0
+		for _, err := range n.Election("e").Observe(t.Context()) {
+			if err != nil {
+				ended <- err
+			} else if seen++; seen == 1 {
+				close(first)
+			}
+		}
+	}()
+	select {
+	case <-first:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	n.Close(t.Context())
+	grouptest.WantError(t, <-ended, conclave.ErrClosed)
 }

@@ -1,80 +1,101 @@
 package conclave
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
 
-// What can be the matter. Every error of this package is an *Error. It wraps one
-// of these, a context's error, or both; what the network, the file system or
-// another member said while a node was being opened, and why a disk failed, is
-// passed on as it is.
+// Sentinel errors. Every error of this package is an *Error that wraps one of
+// these, a context's error, or both. Errors of the network, the file system or
+// another member that Open meets, and the reason why a disk failed, are wrapped as
+// they are.
 var (
-	// ErrLocked: somebody else holds what is asked for, or waits for it. Try again
-	// later, or wait with Lock or Acquire.
-	ErrLocked = errors.New("locked by another owner")
-	// ErrLockDelay: the last holder's session was invalidated, and its lock-delay has not passed.
+	// ErrLocked: another owner holds or waits for it. Retry later, or wait with Lock
+	// or Acquire.
+	ErrLocked = errors.New("locked")
+	// ErrLockDelay: the last holder's session was invalidated, and its lock-delay
+	// has not passed. Retry later, or wait with Lock or Acquire.
 	ErrLockDelay = errors.New("in the lock-delay of its last holder")
-	// ErrNotHeld: it is not held by who would give it back or use it.
+	// ErrNotHeld: the caller does not hold what it wants to release or use.
 	ErrNotHeld = errors.New("not held")
-	// ErrLockOwnershipLost: the lock, the lead or the permits were held and lost,
-	// because the session ended or could not be renewed in time. What they protect
-	// may be in other hands. The handle works again once each Unlock owed, or
-	// Resign, was called.
-	ErrLockOwnershipLost = errors.New("the lock's ownership was lost")
-	// ErrAcquireLimitReached: the handle holds the lock as many times as its Reentrant limit allows.
-	ErrAcquireLimitReached = errors.New("the reentrant limit is reached")
-	// ErrSessionExpired: the session has ended. What was held by it is released.
-	ErrSessionExpired = errors.New("the session has ended")
-	// ErrSessionNotFound: there is no such session.
-	ErrSessionNotFound = errors.New("no such session")
-	// ErrCheckCritical: a check that the session would depend on is critical.
-	// Choose other checks, or wait until it passes.
-	ErrCheckCritical = errors.New("a check is critical")
-	// ErrStaleFence: a larger fence was seen before, so this one belongs to a former holder.
+	// ErrLockOwnershipLost: the lock, the leadership or the permits were lost,
+	// because the session ended or could not be renewed in time. Another owner may
+	// hold them now. The handle works again once each Unlock owed, or Resign, was
+	// called.
+	ErrLockOwnershipLost = errors.New("lock ownership lost")
+	// ErrAcquireLimitReached: the handle holds the lock as often as its Reentrant
+	// limit allows.
+	ErrAcquireLimitReached = errors.New("reentrant limit reached")
+	// ErrSessionExpired: the session has ended. What it held is released.
+	ErrSessionExpired = errors.New("session has ended")
+	// ErrSessionNotFound: the group has no such session.
+	ErrSessionNotFound = errors.New("session not found")
+	// ErrSessionBound: the session is bound to a live process, so it cannot be
+	// attached.
+	ErrSessionBound = errors.New("session is bound to a live process")
+	// ErrCheckCritical: a check that the session would depend on is critical. Retry
+	// when it passes, or choose other checks.
+	ErrCheckCritical = errors.New("check is critical")
+	// ErrStaleFence: a larger fence was seen before, so this one belongs to an
+	// earlier holder.
 	ErrStaleFence = errors.New("stale fence")
-	// ErrLimitMismatch: the semaphore is used with another limit, which the error
-	// names. Use that one, or change it for everybody with Resize.
-	ErrLimitMismatch = errors.New("the semaphore has another limit")
-	// ErrKeyNotFound: there is no such key.
-	ErrKeyNotFound = errors.New("no such key")
-	// ErrCompareFailed: a comparison in a Txn did not hold; nothing was done.
-	ErrCompareFailed = errors.New("a comparison did not hold")
-	// ErrCompacted: changes that were asked for are not remembered any more.
-	// Read the present state, and watch from its index on.
-	ErrCompacted = errors.New("the changes asked for are not remembered any more")
-	// ErrNoLeader: nobody leads the election.
-	ErrNoLeader = errors.New("nobody leads")
-	// ErrUnavailable: no majority of the group could be reached, and nothing was queued: no effect.
-	ErrUnavailable = errors.New("no majority of the group can be reached")
-	// ErrUnknown: the request was under way when the wait for it ended. It may take effect.
-	ErrUnknown = errors.New("the outcome is not known")
-	// ErrClosed: the node is closed or has stopped; Node.Err says why.
-	ErrClosed = errors.New("the node is closed")
-	// ErrCorrupt: data on disk is damaged, or is not what this member had acknowledged.
-	ErrCorrupt = errors.New("data is damaged")
-	// ErrTooLarge: a limit is passed; nothing was done.
-	ErrTooLarge = errors.New("over a limit")
-	// ErrInvalid: an argument or a setting makes no sense; nothing was done.
+	// ErrStaleSequencer: the session no longer holds the key by the acquisition that
+	// the sequencer names.
+	ErrStaleSequencer = errors.New("stale sequencer")
+	// ErrLimitMismatch: the semaphore is in use with another limit, which the error
+	// names. Use that limit, or change it for all users with Resize.
+	ErrLimitMismatch = errors.New("semaphore has another limit")
+	// ErrKeyNotFound: the key does not exist.
+	ErrKeyNotFound = errors.New("key not found")
+	// ErrCompareFailed: a comparison in a Txn failed; nothing was changed.
+	ErrCompareFailed = errors.New("comparison failed")
+	// ErrCompacted: the requested index has been compacted. Read the current state,
+	// and watch from its index on.
+	ErrCompacted = errors.New("requested index has been compacted")
+	// ErrNoLeader: the election has no leader.
+	ErrNoLeader = errors.New("no leader")
+	// ErrUnavailable: no quorum of the group could be reached, and nothing was
+	// queued: no effect. Worth a retry.
+	ErrUnavailable = errors.New("no quorum of the group is reachable")
+	// ErrUnknown: the request was under way when the wait for it ended. It may take
+	// effect.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrClosed: the node is closed or has stopped; Node.Err returns the reason.
+	ErrClosed = errors.New("node is closed")
+	// ErrCorrupt: data on disk is damaged, or is not what this member acknowledged.
+	ErrCorrupt = errors.New("data is corrupt")
+	// ErrTooLarge: a limit is exceeded, and a retry cannot succeed. No effect.
+	ErrTooLarge = errors.New("limit exceeded")
+	// ErrBusy: a limit on what may be under way or in use at once is exceeded. No
+	// effect; worth a retry when other calls, holders or waiters have finished.
+	ErrBusy = errors.New("busy")
+	// ErrInvalid: an argument or a setting is invalid. No effect.
 	ErrInvalid = errors.New("invalid")
+	// ErrNotLeader: the member that was asked to transfer leadership does not lead
+	// the group. Worth a retry.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrLastVoter: the only voter of a group cannot leave it.
+	ErrLastVoter = errors.New("last voter of the group")
+	// ErrRemoved: the member has been removed from its group for good.
+	ErrRemoved = errors.New("member has been removed from the group")
 )
 
-// Error says what was being done to what, and what was the matter. A context
-// that had ended before the call is passed on alone, with neither ErrUnavailable
-// nor ErrUnknown: nobody was asked.
+// Error describes a failed operation. A context that was done before the call is
+// wrapped alone, with neither ErrUnavailable nor ErrUnknown: nothing was submitted.
 type Error struct {
 	Op   string // "lock", "open", ...
 	Name string // of the lock, session, key, directory, ...; may be empty
 	Err  error
 }
 
+// Error returns "conclave: operation name: cause".
 func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("conclave: %s: %v", e.Op, e.Err)
@@ -82,7 +103,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("conclave: %s %s: %v", e.Op, quote(e.Name), e.Err)
 }
 
-// quote keeps a name that is far over its limit out of logs.
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// quote keeps a name that is far longer than its limit out of logs.
 func quote(name string) string {
 	if len(name) > 2*machine.MaxName {
 		return fmt.Sprintf("%q... (%d bytes)", name[:64], len(name))
@@ -90,86 +114,159 @@ func quote(name string) string {
 	return strconv.Quote(name)
 }
 
-func (e *Error) Unwrap() error { return e.Err }
-
 // fault makes the *Error of an operation; nil stays nil.
 func fault(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Op: op, Name: name, Err: err}
+	return &Error{Op: op, Name: name, Err: convert(err)}
 }
 
-// because joins what was the matter with the context's error, so that both are found.
-func because(what error, ctx context.Context) error { return fmt.Errorf("%w: %w", what, ended(ctx)) }
-
-// ended is the error of a context that has ended, and its cause if it has one; nil
-// is that it has not.
-func ended(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
+// convert turns the facts of the lower floors into the errors that are documented
+// here.
+func convert(err error) error {
+	var (
+		done *Error
+		f    *client.Fault
+	)
+	switch {
+	case errors.As(err, &done):
+		return err // an application's function returned it to Run
+	case !errors.As(err, &f):
+		return convertMember(err)
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w (%w)", ctx.Err(), cause)
+	converted := faultKind(f)
+	if f.Detail != "" {
+		converted = fmt.Errorf("%w: %s", converted, f.Detail)
 	}
-	return ctx.Err()
+	if f.Cause != nil && f.Kind != client.Interrupted {
+		converted = fmt.Errorf("%w: %w", converted, convert(f.Cause))
+	}
+	return converted
 }
 
-// refusal turns a fact of the machine into an error; nil is no refusal.
+func faultKind(f *client.Fault) error {
+	switch f.Kind {
+	case client.Refused:
+		return refusal(f.Reply)
+	case client.Interrupted:
+		if queued := describeWait(f.Reply); queued != "" {
+			return fmt.Errorf("%w: %s", f.Cause, queued)
+		}
+		return f.Cause
+	case client.Unavailable:
+		return ErrUnavailable
+	case client.Unknown:
+		return ErrUnknown
+	case client.NotHeld:
+		return ErrNotHeld
+	case client.Lost:
+		return ErrLockOwnershipLost
+	case client.Expired:
+		return ErrSessionExpired
+	case client.Compacted:
+		return ErrCompacted
+	}
+	return ErrClosed
+}
+
+// refusal turns a refusal by the state machine into an error.
 func refusal(r *wire.Reply) error {
 	switch r.GetCode() {
-	case wire.Code_OK, wire.Code_QUEUED:
-		return nil
 	case wire.Code_LOCKED:
+		if holder := describeHolder(r); holder != "" {
+			return fmt.Errorf("%w: %s", ErrLocked, holder)
+		}
 		return ErrLocked
 	case wire.Code_LIMIT_MISMATCH:
 		return fmt.Errorf("%w: %d", ErrLimitMismatch, r.GetLimit())
 	case wire.Code_STALE_FENCE:
-		return fmt.Errorf("%w: it was written with %v", ErrStaleFence, Fence(r.GetFence()))
-	case wire.Code_COMPARE_FAILED:
-		return ErrCompareFailed
-	case wire.Code_CHECK_CRITICAL:
-		return ErrCheckCritical
-	case wire.Code_CHECK_UNKNOWN:
-		return fmt.Errorf("%w: this member has no such check; register it first", ErrInvalid)
+		return fmt.Errorf("%w: the key was written with %v", ErrStaleFence, Fence(r.GetFence()))
 	case wire.Code_LOCK_DELAY:
 		return fmt.Errorf("%w: %v left", ErrLockDelay, duration(r.GetDelay()))
-	case wire.Code_NOT_HELD:
-		return ErrNotHeld
-	case wire.Code_OWNERSHIP_LOST:
-		return ErrLockOwnershipLost
-	case wire.Code_LIMIT_REACHED:
-		return ErrAcquireLimitReached
-	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION:
-		return ErrSessionExpired
+	case wire.Code_CHECK_CRITICAL:
+		return fmt.Errorf("%w: %q", ErrCheckCritical, r.GetDetail())
+	case wire.Code_CHECK_UNKNOWN:
+		return fmt.Errorf("%w: this member has no check %q: register it first", ErrInvalid, r.GetDetail())
 	case wire.Code_TOO_LARGE:
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
-	case wire.Code_LEFT:
-		return fmt.Errorf("%w: this member has left the group for good; start with an empty directory, as a new member", ErrInvalid)
+	case wire.Code_BUSY:
+		return fmt.Errorf("%w: %s", ErrBusy, r.GetDetail())
 	case wire.Code_STALE_BOOT:
-		return fmt.Errorf("%w: the group knows a later start of this member: its directory is a copy, or was rolled back; "+
-			"stop the other copy, or start this one with an empty directory", ErrCorrupt)
+		return fmt.Errorf("%w: the group knows a later start of this member, so its directory is a copy or was rolled back: "+
+			"stop this process and continue with the original directory", ErrCorrupt)
+	}
+	if err, ok := refusals[r.GetCode()]; ok {
+		return err
 	}
 	return fmt.Errorf("%w: %s %s", ErrInvalid, r.GetCode(), r.GetDetail())
 }
 
-// ours turns an error of the floors below into one that is documented here.
-func ours(err error) error {
+// refusals are the codes whose error says it all.
+var refusals = map[wire.Code]error{
+	wire.Code_COMPARE_FAILED:      ErrCompareFailed,
+	wire.Code_STALE_SEQUENCER:     ErrStaleSequencer,
+	wire.Code_NOT_HELD:            ErrNotHeld,
+	wire.Code_OWNERSHIP_LOST:      ErrLockOwnershipLost,
+	wire.Code_LIMIT_REACHED:       ErrAcquireLimitReached,
+	wire.Code_SESSION_EXPIRED:     ErrSessionExpired,
+	wire.Code_UNKNOWN_INCARNATION: ErrSessionExpired,
+	wire.Code_SESSION_BOUND:       ErrSessionBound,
+	wire.Code_REMOVED:             ErrRemoved,
+}
+
+// describeHolder says for people which owner a refusal names.
+func describeHolder(r *wire.Reply) string {
+	h := r.GetHolder()
+	id, ok := wire.IDFrom(h.GetSession())
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("held by session %s", id)
+	if h.GetMember() != 0 {
+		text += fmt.Sprintf(" of member %s", wire.MemberID(h.GetMember()))
+	}
+	if h.GetFence() != 0 {
+		text += fmt.Sprintf(" with fence %v", Fence(h.GetFence()))
+	}
+	return text
+}
+
+// describeWait says for people what a request was waiting for.
+func describeWait(r *wire.Reply) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("queued at position %d", r.GetPosition())
+	if holder := describeHolder(r); holder != "" {
+		text += ", " + holder
+	}
+	return text
+}
+
+// convertMember turns the errors of the member in this process into those that are
+// documented here.
+func convertMember(err error) error {
+	mark := func(sentinel error) error { return fmt.Errorf("%w: %w", sentinel, err) }
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cluster.ErrLeft), errors.Is(err, cluster.ErrOnlyVoter):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	case errors.Is(err, cluster.ErrNoneToStay):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, cluster.ErrRemoved):
+		return mark(ErrRemoved)
+	case errors.Is(err, cluster.ErrLastVoter):
+		return mark(ErrLastVoter)
+	case errors.Is(err, cluster.ErrNoQuorumWithout):
+		return mark(ErrUnavailable)
+	case errors.Is(err, cluster.ErrNotLeader):
+		return mark(ErrNotLeader)
 	case errors.Is(err, cluster.ErrStopped):
 		return fmt.Errorf("%w (%w)", ErrClosed, err)
 	case errors.Is(err, cluster.ErrBusy):
-		return fmt.Errorf("%w: %w; wait for some to end", ErrTooLarge, err)
-	case errors.Is(err, cluster.ErrForgotten):
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return mark(ErrBusy)
+	case errors.Is(err, cluster.ErrUnregistered):
+		return mark(ErrUnknown)
 	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt):
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return mark(ErrCorrupt)
 	}
 	return err
 }

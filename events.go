@@ -5,15 +5,20 @@ import (
 	"log/slog"
 )
 
-// Events tells an application what happens in its node. Every function may be
-// nil. They are called one at a time, in order, on a goroutine of the node; one
-// that blocks delays only the later ones, of which up to 1,024 wait and further
-// ones are dropped, with a line in the log. They may come before Open has
-// returned, and none may wait for Open or Close: those wait for them.
+// Events is a set of functions that a node calls when something happens. Each may
+// be nil. The node calls them one at a time, in order, on a goroutine of its own. A
+// function that blocks delays the later calls; up to 1,024 wait, and further ones
+// are dropped with a line in the log. Events may come before Open has returned. A
+// function must not wait for Open or Close, which wait for it.
 type Events struct {
-	LeaderChanged func(leader MemberID, term uint64) // 0: no leader is known
-	SessionEnded  func(id SessionID, why error)      // a session of this node
-	LockLost      func(name string, fence Fence)     // a hold of this node: of a lock, an election or permits
+	// LeaderChanged reports the leader of the group's Raft term, 0 if none is known.
+	LeaderChanged func(leader MemberID, term uint64)
+	// SessionEnded reports that a session of this node has ended, and why.
+	SessionEnded func(id SessionID, why error)
+	// LockLost reports a lost hold of this node: of a lock, an election or permits.
+	// It is not called for a hold that the node releases: by Unlock, Session.Close,
+	// Close or Leave.
+	LockLost func(name string, fence Fence)
 }
 
 const maxEvents = 1024
@@ -33,7 +38,8 @@ func newEvents(on *Events, log *slog.Logger) *events {
 	return e
 }
 
-// run calls what is queued until done is closed, and what is left then.
+// run makes the calls that are queued until done is closed, and those that are left
+// then.
 func (e *events) run(done <-chan struct{}) {
 	for {
 		select {
@@ -52,7 +58,7 @@ func (e *events) run(done <-chan struct{}) {
 	}
 }
 
-// call shields the node from a panic of the application's.
+// call shields the node from a panic of the application.
 func (e *events) call(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -66,7 +72,7 @@ func (e *events) put(f func()) {
 	select {
 	case e.queue <- f:
 	default:
-		e.log.Warn("an event is dropped: an event function blocks")
+		e.log.Warn("event dropped: an event function blocks")
 	}
 }
 

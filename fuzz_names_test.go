@@ -102,7 +102,7 @@ const opBytes = 1 + 2 + 2 + 1 + 1
 func fuzzedOp(b []byte, mine SessionID) Op {
 	key := strings.Repeat("k", int(binary.BigEndian.Uint16(b[1:])%600))
 	value := make([]byte, 64*int(binary.BigEndian.Uint16(b[3:])%(9<<10)))
-	flags, index := Flags(uint64(b[5])), uint64(b[6])
+	flags, index := WithFlags(uint64(b[5])), uint64(b[6])
 	session := mine
 	if b[5]%2 == 1 {
 		session = SessionID{} // nobody's

@@ -70,28 +70,6 @@ func TestGossipPatienceIsPerStart(t *testing.T) {
 	}
 }
 
-// The sessions of a process that is gone without a farewell end with their gossip
-// check, long before their TTL; a restart of the member may open new ones.
-func TestGossipCheckEndsSessions(t *testing.T) {
-	g := group(t, 3, nil)
-	victim := (g.leader() + 1) % 3
-	watcher := g.nodes[(victim+1)%3]
-	ctx := within(t, 60*time.Second)
-	s, err := g.nodes[victim].NewSession(ctx, &SessionConfig{TTL: NoTTL, LockDelay: NoLockDelay, Behavior: Delete})
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := mustAcquire(t, g.nodes[victim].KV(), "held", "", s)
-	g.kill(victim)
-	if e := nextEvent(t, watcher.KV(), "held", held.ModifyIndex); !e.Deleted {
-		t.Fatalf("%+v", e)
-	}
-	g.start(victim)
-	if _, err := g.nodes[victim].NewSession(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Deaths that gossip shows are not believed by a leader that is cut off, nor soon
 // after: its gossip needs time to find the others again.
 func TestGossipIsNotBelievedAfterACut(t *testing.T) {

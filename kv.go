@@ -1,75 +1,77 @@
 package conclave
 
 import (
+	"bytes"
 	"context"
 	"errors"
+
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// KV is the group's keys and values, after Consul's. It is meant for what locks
-// need around them: who leads and where, small configuration, the state that a
-// new holder takes over. All members keep all of it in memory.
+// KV is the group's key/value store, after Consul's. It is meant for what locks need
+// around them: the address of a leader, small configuration, the state that the next
+// holder continues from. Every member keeps all of it in memory.
 //
-// Keys are 1 to 512 bytes of UTF-8 without NUL; "/" has no meaning of its own.
-// Values have up to 512 KiB; a nil value and an empty one are the same, and read
-// as nil. A group holds up to 1,048,576 keys, and 1 GiB of keys and values. All
-// methods are safe for concurrent use. No value that is returned is shared with
-// anybody, and none that is passed is kept.
+// Keys are 1 to 512 bytes of UTF-8 without NUL; "/" has no meaning of its own. Values
+// have up to 512 KiB; a nil value and an empty one are the same, and read as nil. A
+// group holds up to 1,048,576 keys, and 1 GiB of keys and values. All methods are safe
+// for concurrent use. Values that are returned are copies, and values that are passed
+// are not retained.
 //
-// A key can be locked by a session ([KV.Acquire]). Such locks are advisory:
-// anybody may write to a locked key. For protection against holders that do not
-// know yet that they have lost a lock, write with [KV.PutFenced], or in a
-// [KV.Txn] with [OpCheckSequencer].
+// A session can lock a key ([KV.Acquire]). Such locks are advisory: any caller may
+// write to a locked key. Against a holder that has lost a lock without noticing, write
+// with [KV.PutFenced], or in a [KV.Txn] with [OpCheckSequencer].
 type KV struct{ node *Node }
 
-// KV returns the group's keys. It does no work.
+// KV returns the group's key/value store. It does not block.
 func (n *Node) KV() *KV { return &KV{n} }
 
-// Entry is a key with its value and all that the group keeps of it. The zero
-// Entry is no key.
+// Entry is a key with its value and metadata. The zero Entry is not a key.
 //
-// The indexes are of the group's log. Each change of a key has an index that is
-// larger than that of every change before, of any key. So a modify index never
-// comes twice, and names one version of one key.
+// The indexes are of the group's log. Each change of a key has a larger index than
+// every change before, of any key, so a modify index is never reused and identifies
+// one version of one key.
 type Entry struct {
 	Key         string
 	Value       []byte
-	Flags       uint64    // see Flags
+	Flags       uint64    // see WithFlags
 	CreateIndex uint64    // of the change that created the key
-	ModifyIndex uint64    // of the last change, of its lock included
-	LockIndex   uint64    // rises each time that a session locks the key anew; 0: none has
-	Session     SessionID // that has locked it; zero: nobody
-	Fence       Fence     // the largest that it was written with; see PutFenced
+	ModifyIndex uint64    // of the last change, locking and releasing included
+	LockIndex   uint64    // incremented each time that a session acquires the key; 0: never
+	Session     SessionID // that holds the key; zero: none
+	Fence       Fence     // the largest that the key was written with; see PutFenced
 }
 
-// Put writes a value, and creates the key if there is none. A lock on the key
-// stays. A Put that changes nothing moves no index.
+// Put writes a value, and creates the key if it does not exist. The key stays locked if
+// it is. A Put that changes nothing moves no index.
 //
-// Like each write it blocks until a majority has it on disk. It fails with
-// ErrUnavailable, and had no effect, if no leader could be asked before ctx
-// ended; with ErrUnknown if it may still have one; with ErrInvalid or
-// ErrTooLarge if the key, the value or the group's keys as a whole are beyond
-// what KV describes; with ErrTooLarge if too many calls are under way; and with
+// Like every write it blocks until the change is on the disks of a majority. Errors:
+// ErrUnavailable if no leader was reachable before ctx was done, with no effect;
+// ErrUnknown if it was done later; ErrInvalid or ErrTooLarge if the key or the value
+// exceeds what KV describes; ErrBusy with too many calls under way, keys or bytes;
 // ErrClosed.
 func (k *KV) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Entry, error) {
 	return k.one(ctx, "put", OpPut(key, value, opts...))
 }
 
-// PutFenced writes a value on behalf of who holds f, the fence of a lock or an
-// election. The key remembers the largest fence that it was written with, and
-// refuses smaller ones with ErrStaleFence: so a holder that has lost its lock
-// without noticing cannot overwrite its successor. That is not advisory, as long
-// as everybody writes the key with PutFenced. The flags stay as they are.
+// PutFenced writes a value on behalf of the holder of f, the fence of a lock or an
+// election. The key remembers the largest fence that it was written with, and refuses
+// smaller ones with ErrStaleFence, so a holder that has lost its lock without noticing
+// cannot overwrite what its successor wrote. That is not advisory, as long as every
+// writer uses PutFenced. The flags stay as they are.
 //
-// Deleting the key forgets the fence. It blocks like Put and has its errors;
-// ErrInvalid also when f is 0.
+// Deleting the key discards the fence. PutFenced blocks like Put and has its errors;
+// ErrInvalid also for fence 0.
 func (k *KV) PutFenced(ctx context.Context, key string, value []byte, f Fence) (Entry, error) {
 	return k.one(ctx, "put fenced", OpPutFenced(key, value, f))
 }
 
-// CompareAndSwap is Put if the key has that modify index, or, with 0, if there
-// is no such key. Otherwise it returns false and changes nothing. It blocks like
-// Put and has its errors. After ErrUnknown, read the key: its modify index shows
-// whether it was changed, and its value by whom, if values differ.
+// CompareAndSwap is Put if the key has that modify index, or, with 0, if it does not
+// exist. Otherwise it returns false and changes nothing. It blocks like Put and has its
+// errors. After ErrUnknown, read the key: the modify index shows whether it was changed,
+// and the value by which writer, if values differ.
 func (k *KV) CompareAndSwap(ctx context.Context, key string, modifyIndex uint64, value []byte, opts ...PutOption) (e Entry, swapped bool, err error) {
 	e, err = k.one(ctx, "compare and swap", OpCompareAndSwap(key, modifyIndex, value, opts...))
 	if errors.Is(err, ErrCompareFailed) {
@@ -78,17 +80,17 @@ func (k *KV) CompareAndSwap(ctx context.Context, key string, modifyIndex uint64,
 	return e, err == nil, err
 }
 
-// Delete deletes a key, whoever has locked it. That there is none is no error.
-// The key may be acquired again at once, unless a lock-delay of an invalidated
-// session is pending, which outlives the key. It blocks like Put and has its
+// Delete deletes a key, even one that a session holds. A key that does not exist is no
+// error. The key may be acquired again at once, unless the lock-delay of an invalidated
+// session is pending, which survives the deletion. It blocks like Put and has its
 // errors.
 func (k *KV) Delete(ctx context.Context, key string) error {
 	_, err := k.one(ctx, "delete", OpDelete(key))
 	return err
 }
 
-// CompareAndDelete is Delete if the key has that modify index. Otherwise it
-// returns false and changes nothing; index 0 is true if there is no such key. It
+// CompareAndDelete is Delete if the key has that modify index. Otherwise it returns
+// false and changes nothing; with index 0 it returns true if the key does not exist. It
 // blocks like Put and has its errors.
 func (k *KV) CompareAndDelete(ctx context.Context, key string, modifyIndex uint64) (bool, error) {
 	_, err := k.one(ctx, "compare and delete", OpCompareAndDelete(key, modifyIndex))
@@ -98,43 +100,135 @@ func (k *KV) CompareAndDelete(ctx context.Context, key string, modifyIndex uint6
 	return err == nil, err
 }
 
-// DeletePrefix deletes all keys that begin with prefix, at one point in time.
-// The empty prefix is all keys. ErrTooLarge: there are more than 16,384, and none
-// was deleted; do it with longer prefixes. It blocks like Put and has its errors.
+// DeletePrefix deletes all keys that begin with prefix, atomically. The empty prefix is
+// all keys. ErrTooLarge: more than 16,384 keys match, and none was deleted; use longer
+// prefixes. It blocks like Put and has its errors.
 func (k *KV) DeletePrefix(ctx context.Context, prefix string) error {
 	_, err := k.one(ctx, "delete prefix", OpDeletePrefix(prefix))
 	return err
 }
 
-// Acquire locks a key for a session and writes the value. A session that holds
-// the key already writes only; otherwise LockIndex moves. Any live session of the
-// group may be named. It never waits for the key: use [KV.Watch] for that, or
-// better a FencedLock, which is granted in order.
+// Acquire locks a key for a session and writes the value. If the session holds the key
+// already, Acquire only writes; otherwise LockIndex is incremented. Any live session of
+// the group may be named. Acquire never waits for the key: use [KV.Watch] for that, or a
+// FencedLock, which is granted in order.
 //
-// When the session ends, the key is released or deleted, as the session's
-// Behavior says. Entry.Sequencer tells others by whose authority a request comes.
+// When the session ends, the key is released or deleted, as the session's Behavior
+// says. Entry.Sequencer proves to others under which acquisition a request is made.
 //
-// ErrLocked: another session holds the key, and the error names it.
-// ErrLockDelay: the session that held the key was invalidated, and its
-// lock-delay has not passed; the error says how much is left.
-// ErrSessionExpired: no such session lives. Otherwise it blocks like Put and has
+// ErrLocked: another session holds the key, and the error names it. ErrLockDelay: the
+// session that held the key was invalidated, and its lock-delay has not passed.
+// ErrSessionExpired: the session does not exist. Otherwise it blocks like Put and has
 // its errors.
 func (k *KV) Acquire(ctx context.Context, key string, value []byte, s SessionID, opts ...PutOption) (Entry, error) {
 	return k.one(ctx, "acquire", OpAcquire(key, value, s, opts...))
 }
 
-// Release gives a key back that the session holds, and writes the value. There is
-// no lock-delay. ErrNotHeld: the session does not hold it, and nothing was done.
-// It blocks like Put and has its errors.
+// Release releases a key that the session holds, and writes the value. There is no
+// lock-delay. ErrNotHeld: the session does not hold the key; no effect. It blocks like
+// Put and has its errors.
 func (k *KV) Release(ctx context.Context, key string, value []byte, s SessionID, opts ...PutOption) (Entry, error) {
 	return k.one(ctx, "release", OpRelease(key, value, s, opts...))
 }
 
-// one carries out a single operation.
+// one executes a single operation.
 func (k *KV) one(ctx context.Context, what string, op Op) (Entry, error) {
 	entries, _, err := k.write(ctx, []Op{op})
 	if err != nil {
 		return Entry{}, fault(what, op.key, err)
 	}
 	return entries[0], nil
+}
+
+// ReadOption configures a read.
+type ReadOption interface{ applyRead(*client.QueryOptions) }
+
+type readOption func(*client.QueryOptions)
+
+func (f readOption) applyRead(o *client.QueryOptions) { f(o) }
+
+// Stale reads this node's own state without asking the group. It works without a
+// quorum. The result may be old, without a bound; but the stale reads of one node never
+// go back in time while it runs.
+func Stale() ReadOption { return readOption(func(o *client.QueryOptions) { o.Stale = true }) }
+
+// Get reads a key. It is linearizable: it sees every write, by any node, that was
+// acknowledged before the call. It blocks until a quorum has confirmed that this node is
+// up to date, unless [Stale] is given.
+//
+// ErrKeyNotFound: the key does not exist. ErrUnavailable: ctx was done before a quorum
+// was reachable. ErrInvalid and ErrTooLarge: the key is invalid. ErrBusy: too many reads
+// are under way. ErrClosed.
+func (k *KV) Get(ctx context.Context, key string, opts ...ReadOption) (Entry, error) {
+	err := validName(key)
+	var e *wire.Entry
+	if err == nil {
+		e, err = read[*wire.Entry](ctx, k, machine.KeyQuery{Key: key}, opts)
+	}
+	if err == nil && e == nil {
+		err = ErrKeyNotFound
+	}
+	if err != nil {
+		return Entry{}, fault("get", key, err)
+	}
+	return entryOf(e), nil
+}
+
+// List reads all keys that begin with prefix, as they are at one point in time, ordered
+// by their bytes. The empty prefix is all keys. It returns no error if there are none.
+// It blocks like Get and has its errors but ErrKeyNotFound. It copies every value; see
+// Keys.
+func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Entry, error) {
+	entries, err := read[[]*wire.Entry](ctx, k, machine.KeysQuery{Prefix: prefix}, opts)
+	if err != nil {
+		return nil, fault("list", prefix, err)
+	}
+	var list []Entry
+	for _, e := range entries {
+		list = append(list, entryOf(e))
+	}
+	return list, nil
+}
+
+// Keys is List without the values. With a separator it cuts each key after the first
+// separator behind the prefix, and lists equal results once: with "/" it lists the files
+// and folders of a folder. The empty separator lists whole keys. It blocks like Get and
+// has its errors but ErrKeyNotFound.
+func (k *KV) Keys(ctx context.Context, prefix, separator string, opts ...ReadOption) ([]string, error) {
+	keys, err := read[[]string](ctx, k, machine.KeyNamesQuery{Prefix: prefix, Separator: separator}, opts)
+	return keys, fault("list keys", prefix, err)
+}
+
+// Index returns the index of the last change of any key, in the state that is read. A
+// caller that reads it first, then reads with Get or List, and then watches from it on,
+// misses no change, and may only see some twice. The indexes of the entries would not
+// do: a deleted key leaves none. It blocks like Get and has its errors but
+// ErrKeyNotFound.
+func (k *KV) Index(ctx context.Context, opts ...ReadOption) (uint64, error) {
+	index, err := read[uint64](ctx, k, machine.IndexQuery{}, opts)
+	return index, fault("index", "", err)
+}
+
+func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption) (A, error) {
+	var o client.QueryOptions
+	for _, opt := range opts {
+		opt.applyRead(&o)
+	}
+	return client.Ask[A](ctx, k.node.client, q, o)
+}
+
+func entryOf(e *wire.Entry) Entry {
+	return Entry{
+		Key: e.Key, Value: clone(e.Value), Flags: e.Flags,
+		CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex,
+		Session: SessionID(e.Session), Fence: Fence(e.Fence),
+	}
+}
+
+// clone copies a value; an empty one is nil.
+func clone(value []byte) []byte {
+	if len(value) == 0 {
+		return nil
+	}
+	return bytes.Clone(value)
 }

@@ -4,100 +4,109 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"sync"
+	"time"
 
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// FencedLock is a handle to a lock of the group, after Hazelcast's. Two handles
-// of one name exclude each other, on one node as on two; a handle is one owner.
+// FencedLock is a handle to a lock of the group, after Hazelcast's FencedLock. A
+// handle is one owner: two handles of one name exclude each other, on one node as on
+// two.
 //
-// By default goroutines that share a handle exclude one another too, like those
-// that share a sync.Mutex. A handle made with [Reentrant] may be locked again by
-// its owner; give it to one goroutine, or to those that belong together.
+// By default goroutines that share a handle exclude one another as well, as with a
+// sync.Mutex. A handle made with [Reentrant] can be locked again by its owner; give
+// it to one goroutine, or to goroutines that act as one.
 //
-// A handle costs nothing while it neither holds nor waits, and need not be
-// closed. All methods are safe for concurrent use.
+// An idle handle costs nothing and need not be closed. All methods are safe for
+// concurrent use.
 type FencedLock struct {
-	node      *Node
-	session   *Session // what it acquires by; nil: the node's own
-	space     wire.Space
-	name      string
-	bad       error // what is wrong with the name or an option
-	handle    uint64
-	reentrant bool
-	limit     uint32
-
-	mu   sync.Mutex
-	hold *hold // guarded by mu; nil when nothing is held or owed
+	node   *Node
+	name   string
+	bad    error // what is wrong with the name or an option
+	handle client.Lock
 }
 
-// LockOption changes how a lock handle behaves.
-type LockOption func(*FencedLock)
+// LockOption configures a lock handle.
+type LockOption interface{ applyLock(*lockOptions) }
 
-// Reentrant lets the handle's owner lock again what it holds, up to limit holds
-// at once; 0 is no limit. Every hold has to be given back by an Unlock of its own.
+type lockOptions struct {
+	config client.LockConfig
+	err    error
+}
+
+type lockOption func(*lockOptions)
+
+func (f lockOption) applyLock(o *lockOptions) { f(o) }
+
+// Reentrant lets the handle's owner lock again what it holds, up to limit holds at a
+// time; 0 is no limit. Each hold needs an Unlock of its own.
 func Reentrant(limit int) LockOption {
-	return func(l *FencedLock) {
-		l.reentrant = true
+	return lockOption(func(o *lockOptions) {
 		if limit < 0 || limit > math.MaxInt32 {
-			l.bad = fmt.Errorf("%w: a reentrant limit of %d; it has to be from 0, which is none, to %d", ErrInvalid, limit, math.MaxInt32)
+			o.err = fmt.Errorf("%w reentrant limit: want 0 (none) to %d, got %d", ErrInvalid, math.MaxInt32, limit)
 			return
 		}
-		l.limit = uint32(limit)
-	}
+		o.config.Reentrant, o.config.Limit = true, uint32(limit)
+	})
 }
 
-// FencedLock returns a new handle to the lock of that name: 1 to 512 bytes of
-// UTF-8 without NUL. It does no work and does not block; a bad name or option
-// shows when the handle is used, as ErrInvalid or ErrTooLarge.
+// FencedLock returns a new handle to the lock of that name, 1 to 512 bytes of UTF-8
+// without NUL. It does not block; an invalid name or option is reported when the
+// handle is used, as ErrInvalid or ErrTooLarge.
 //
-// What it locks is held by the node's own session, with Config.SessionTTL and no
-// lock-delay.
+// The handle acquires under the node's own session, which has the TTL
+// Config.SessionTTL and no lock-delay.
 func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return n.fencedLock(nil, wire.Space_LOCK, name, opts...)
+	return newLock(n, nil, wire.Space_LOCK, name, opts)
 }
 
-// FencedLock returns a new handle to the lock of that name, like
-// [Node.FencedLock]. What it locks is held by this session, with its lock-delay.
-// Once the session has ended, Lock fails with ErrSessionExpired, after
-// ErrLockOwnershipLost for as long as Unlocks are owed.
+// FencedLock returns a new handle to the lock of that name, like [Node.FencedLock],
+// which acquires under this session, with its lock-delay. Once the session has
+// ended, Lock fails with ErrSessionExpired, after ErrLockOwnershipLost for as long as
+// Unlocks are owed.
 func (s *Session) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return s.node.fencedLock(s, wire.Space_LOCK, name, opts...)
+	return newLock(s.node, s.lease, wire.Space_LOCK, name, opts)
 }
 
-func (n *Node) fencedLock(s *Session, space wire.Space, name string, opts ...LockOption) *FencedLock {
-	l := &FencedLock{node: n, session: s, space: space, name: name, handle: n.handles.Add(1), bad: validName(name)}
+func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
+	o := lockOptions{config: client.LockConfig{Lease: lease, Space: space, Name: name}, err: validName(name)}
 	for _, opt := range opts {
-		opt(l)
+		opt.applyLock(&o)
 	}
+	l := &FencedLock{node: n, name: name, bad: o.err}
+	l.handle.Init(n.client, o.config)
 	return l
 }
 
-// Lock acquires the lock and returns its fence. It blocks, first in, first out
-// among all that wait in the group, until it is granted, ctx ends, or the
-// session ends.
+// Lock acquires the lock and returns its fence. It blocks until the lock is granted,
+// ctx is done, or the session ends. Waiters are served in FIFO order across the
+// group. The handle of a node's own session that holds nothing waits on under the
+// node's next session, behind the other waiters.
 //
-// An error means that this call holds nothing: what may have been queued for it
-// is withdrawn in the background, and a grant that won that race is given back.
-// Errors: ctx's, with ErrUnavailable if no majority could be reached;
-// ErrSessionExpired if the session ended while waiting, or before for a handle
-// that belongs to one session; ErrLockOwnershipLost if the handle held the lock
-// and lost it, until each Unlock owed was called; ErrAcquireLimitReached;
-// ErrTooLarge with too many waiters or calls under way; ErrInvalid; ErrClosed.
+// A non-nil error means that this call holds nothing: a place in the queue is
+// withdrawn in the background, and a grant that won that race is released. Errors:
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired for a
+// handle of a session that has ended; ErrLockOwnershipLost if the handle held the
+// lock and lost it, until each Unlock owed was called; ErrAcquireLimitReached;
+// ErrBusy with too many waiters or calls under way; ErrTooLarge and ErrInvalid for
+// the name or an option; ErrClosed.
 //
-// Holding a lock is a lease. Its holder may be paused at any moment, also right
-// after Lock has returned, and act when the lock is already somebody else's.
-// Lost and Fence tell early, but only the resource can refuse: give it the fence.
+// A hold is a lease. Its holder can be paused at any moment, even right after Lock
+// returned, and act when another owner has the lock already. Lost and Fence report
+// that early, but only the resource can refuse: send it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
 	f, err := l.acquire(ctx, true, nil)
 	return f, fault("lock", l.name, err)
 }
 
-// TryLock is Lock without the wait for other holders: if the lock cannot be had
-// at once, the error wraps ErrLocked, or ErrLockDelay when its last holder's
-// lock-delay has not passed. It blocks for as long as the group takes to decide.
+// TryLock is Lock without waiting for other owners. If the lock is not available the
+// error wraps ErrLocked, or ErrLockDelay if its last holder's lock-delay has not
+// passed. It blocks until the group has decided.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
 	f, err := l.acquire(ctx, false, nil)
 	return f, fault("try lock", l.name, err)
@@ -108,95 +117,31 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte) (Fenc
 	if l.bad != nil {
 		return 0, l.bad
 	}
-	for {
-		if ctx.Err() != nil {
-			return 0, ended(ctx)
-		}
-		session, held, err := l.acquirer(ctx)
-		if err != nil {
-			return 0, err
-		}
-		var fence Fence
-		if held != nil {
-			fence = held.fence
-		}
-		got, err := newAcquisition(l, session).run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
-			Name: l.name, Session: session.id[:], Handle: l.handle,
-			Reentrant: l.reentrant, Limit: l.limit, Wait: wait, Fence: uint64(fence),
-			Election: l.space == wire.Space_ELECTION, Value: value,
-		}}})
-		refused := errors.Is(err, errRefusedSession)
-		switch {
-		case held != nil && (refused || errors.Is(err, ErrLockOwnershipLost)):
-			if l.holds(held) {
-				return 0, ErrLockOwnershipLost
-			}
-			continue // it was given back meanwhile, so there was nothing to re-enter
-		case refused:
-			// It had ended before the request came, so nothing was queued.
-			// Handles that hold nothing get another one, if it was the node's.
-			session.end(ErrSessionExpired)
-			continue
-		}
-		return got, err
-	}
+	f, err := l.handle.Acquire(ctx, wait, value)
+	return Fence(f), l.explain(err)
 }
 
-// acquirer says by which session to acquire, and which hold is re-entered.
-func (l *FencedLock) acquirer(ctx context.Context) (*Session, *hold, error) {
-	if err := l.node.usable(); err != nil {
-		return nil, nil, err
+// explain adds to the error of an acquisition that this very handle was in the way.
+func (l *FencedLock) explain(err error) error {
+	var f *client.Fault
+	if !errors.As(err, &f) || !l.handle.IsOwner(f.Reply) {
+		return err
 	}
-	l.mu.Lock()
-	h := l.hold
-	l.mu.Unlock()
-	if h != nil {
-		if h.isLost() {
-			return nil, nil, ErrLockOwnershipLost
-		}
-		if l.reentrant {
-			return h.session, h, nil
-		}
-		return h.session, nil, nil
+	const own = "held by this handle: use Reentrant to lock it again"
+	if f.Kind == client.Refused {
+		return fmt.Errorf("%w: %s", ErrLocked, own)
 	}
-	session, err := l.node.acquireBy(ctx, l.session)
-	return session, nil, err
+	return fmt.Errorf("%w: %s", f.Cause, own)
 }
 
-// holds reports whether the hold is still the handle's, lost or not.
-func (l *FencedLock) holds(h *hold) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.hold == h
-}
-
-func (l *FencedLock) place() (wire.Space, string, uint64) { return l.space, l.name, l.handle }
-
-func (l *FencedLock) granted(s *Session, f Fence) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h := l.hold; h != nil && h.session == s && h.fence == f {
-		h.count++
-		return nil
-	}
-	h := newHold(l.name, s, f)
-	if l.hold != nil {
-		return ErrLockOwnershipLost // of a former hold, which is still owed
-	}
-	if !s.keep(h) {
-		return fmt.Errorf("waiting: %w", ErrSessionExpired)
-	}
-	l.hold = h
-	return nil
-}
-
-// Unlock gives one hold back. With the last one the lock is free, and handed to
-// who has waited longest. It blocks until the group has agreed, or ctx ends.
+// Unlock releases one hold. With the last one the lock is free, and granted to the
+// waiter at the head of the queue. It blocks until the group has agreed or ctx is
+// done.
 //
-// The hold counts as given back from the call on, whatever Unlock returns. When
-// ctx ends first, or had ended before, the release still goes out and is pursued
-// until it is done or the session has ended, and the error wraps ctx's and
-// ErrUnknown. ErrNotHeld: the handle holds nothing, and nothing was done.
+// The hold counts as released from the call on, whatever Unlock returns. If ctx is
+// done, even before the call, the release is still submitted and pursued in the
+// background until it is applied or the session has ended, and the error wraps ctx's
+// and ErrUnknown. ErrNotHeld: the handle holds nothing; no effect.
 // ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
 	return fault("unlock", l.name, l.unlock(ctx))
@@ -206,81 +151,128 @@ func (l *FencedLock) unlock(ctx context.Context) error {
 	if l.bad != nil {
 		return l.bad
 	}
-	h, lost := l.giveBack()
-	if h == nil {
-		return ErrNotHeld
-	}
-	if lost {
-		return ErrLockOwnershipLost
-	}
-	return h.handBack(ctx, l.release(h.session, h.fence))
+	return l.handle.Release(ctx)
 }
 
-// giveBack takes one hold off the handle, at once and only here.
-func (l *FencedLock) giveBack() (h *hold, lost bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h = l.hold; h == nil {
-		return nil, false
-	}
-	lost = h.isLost()
-	if h.count--; h.count == 0 {
-		l.hold = nil
-		h.session.release(h)
-	}
-	return h, lost
-}
-
-func (l *FencedLock) release(s *Session, f Fence) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: l.name, Session: s.id[:], Handle: l.handle, Fence: uint64(f),
-		Election: l.space == wire.Space_ELECTION,
-	}}}
-}
-
-// Fence returns the fence of the current hold. It does not block, needs no
-// network and looks at the clock itself: a holder that was paused for longer
-// than its session allows gets ErrLockOwnershipLost here even before Lost is
-// closed. ErrNotHeld: the handle holds nothing.
+// Fence returns the fence of the current hold. It does not block, needs no network
+// and reads the clock itself: a holder that was paused for longer than its session
+// allows gets ErrLockOwnershipLost here even before Lost is closed. ErrNotHeld: the
+// handle holds nothing.
 func (l *FencedLock) Fence() (Fence, error) {
 	f, err := l.current()
 	return f, fault("fence", l.name, err)
 }
 
 func (l *FencedLock) current() (Fence, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.bad != nil:
+	if l.bad != nil {
 		return 0, l.bad
-	case l.hold == nil:
-		return 0, ErrNotHeld
-	case l.hold.isLost():
-		return 0, ErrLockOwnershipLost
 	}
-	return l.hold.fence, nil
+	f, err := l.handle.Fence()
+	return Fence(f), err
 }
 
-// Holds is how many holds of this handle have not been given back, lost ones
-// included. It is local and informative.
-func (l *FencedLock) Holds() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hold == nil {
-		return 0
+// Holds returns the number of holds of this handle that have not been released, lost
+// ones included. It is local.
+func (l *FencedLock) Holds() int { return l.handle.Holds() }
+
+// Lost returns a channel that is closed when the current hold is lost: if the session
+// could not be renewed in time, by this process's own clock and before the group may
+// grant the lock to another owner; or if the group has ended the session. Unlock does
+// not close it. It is nil when nothing is held.
+func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
+
+// Do runs f while it holds the lock. The context that f gets carries the fence
+// ([FenceFromContext]). It is done when ctx is, and, with the cause
+// ErrLockOwnershipLost, when the lock is lost; f should then stop and must not touch
+// what the lock protects.
+//
+// If the lock was not acquired, Do returns the error of Lock. Otherwise it returns
+// f's error, joined with ErrLockOwnershipLost if the lock was lost meanwhile. Do
+// waits for the release even if ctx is done, at most until the session's deadline if
+// it has one.
+func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	fence, err := l.Lock(ctx)
+	if err != nil {
+		return err
 	}
-	return l.hold.count
+	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
+	held, stop := client.WithLoss(ctx, l.Lost(), ErrLockOwnershipLost)
+	defer stop()
+	return f(ContextWithFence(held, fence))
 }
 
-// Lost returns a channel that is closed when the current hold is lost: when the
-// session could not be renewed in time, by this process's own clock and before
-// the group may hand the lock to another, or when the group has ended the
-// session. It is not closed by Unlock. It is nil when nothing is held.
-func (l *FencedLock) Lost() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hold == nil {
-		return nil
+// Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail it
+// panics with an *Error: Lock if ctx is done or the lock cannot be acquired, Unlock if
+// it is not held or was lost. Unlock waits for the release even if ctx is done.
+func (l *FencedLock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
+
+type locker struct {
+	lock *FencedLock
+	ctx  context.Context
+}
+
+func (l locker) Lock() {
+	if _, err := l.lock.Lock(l.ctx); err != nil {
+		panic(err)
 	}
-	return l.hold.lost
+}
+
+func (l locker) Unlock() {
+	// As with a sync.Mutex, the lock is free when Unlock returns; the wait ends at
+	// the session's deadline if it has one.
+	if err := l.lock.Unlock(context.WithoutCancel(l.ctx)); err != nil {
+		panic(err)
+	}
+}
+
+// LockInfo describes a lock. For a lock that is free and has no waiters, only Name is
+// set.
+type LockInfo struct {
+	Name    string
+	Held    bool
+	Session SessionID // of the holder, like Node, Holds and Fence; zero if not held
+	Node    MemberID
+	Holds   int
+	Fence   Fence
+	Waiters int
+	Delay   time.Duration // lock-delay left
+}
+
+// Info describes the lock, which may be held by any node. It is linearizable and
+// blocks until a quorum has confirmed that this node is up to date. The lock may have
+// changed by the time that Info returns. Errors: ErrUnavailable with ctx's; ErrBusy
+// with too many reads under way; ErrTooLarge and ErrInvalid for the name; ErrClosed.
+func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
+	if l.bad != nil {
+		return LockInfo{}, fault("info", l.name, l.bad)
+	}
+	v, err := ask[*machine.LockView](ctx, l.node, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
+	switch {
+	case err != nil:
+		return LockInfo{}, fault("info", l.name, err)
+	case v == nil:
+		return LockInfo{Name: l.name}, nil
+	}
+	return lockInfo(*v), nil
+}
+
+func lockInfo(v machine.LockView) LockInfo {
+	return LockInfo{
+		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member),
+		Holds: int(v.Holds), Fence: Fence(v.Fence), Waiters: v.Waiters, Delay: duration(v.Delay),
+	}
+}
+
+// Locks lists the locks of the group whose names begin with prefix and that are held,
+// waited for or in a lock-delay, by name. It reads pages, each linearizable and each
+// blocking as Info does; locks that change between two pages may be missing or out of
+// date. It ends with the first error, which has Info's causes.
+func (n *Node) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return pages(ctx, n, "list locks", prefix, func(last *machine.LockView) machine.Query {
+		q := machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, Limit: pageSize}
+		if last != nil {
+			q.After = last.Name
+		}
+		return q
+	}, lockInfo)
 }

@@ -1,4 +1,6 @@
-package conclave
+//go:build unix
+
+package conclave_test
 
 import (
 	"context"
@@ -9,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // BenchmarkScale holds much at once in a group of three members in this process,
@@ -23,7 +27,7 @@ import (
 func BenchmarkScale(b *testing.B) {
 	for _, n := range []int{100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("locks/%d", n), func(b *testing.B) {
-			benchmarkScale(b, n, func(ctx context.Context, node *Node, i int) (holder, error) {
+			benchmarkScale(b, n, func(ctx context.Context, node *conclave.Node, i int) (holder, error) {
 				l := node.FencedLock(fmt.Sprintf("orders/%07d", i))
 				_, err := l.Lock(ctx)
 				return l, err
@@ -32,7 +36,7 @@ func BenchmarkScale(b *testing.B) {
 	}
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("sessions/%d", n), func(b *testing.B) {
-			benchmarkScale(b, n, func(ctx context.Context, node *Node, _ int) (holder, error) {
+			benchmarkScale(b, n, func(ctx context.Context, node *conclave.Node, _ int) (holder, error) {
 				s, err := node.NewSession(ctx, nil)
 				return sessionHolder{s}, err
 			})
@@ -41,45 +45,46 @@ func BenchmarkScale(b *testing.B) {
 }
 
 // holder says by an error that it has lost what it holds.
-type holder interface{ Fence() (Fence, error) }
+type holder interface {
+	Fence() (conclave.Fence, error)
+}
 
-type sessionHolder struct{ *Session }
+type sessionHolder struct{ *conclave.Session }
 
-func (h sessionHolder) Fence() (Fence, error) { return 0, h.Err() }
+func (h sessionHolder) Fence() (conclave.Fence, error) { return 0, h.Err() }
 
-func benchmarkScale(b *testing.B, n int, hold func(context.Context, *Node, int) (holder, error)) {
+func benchmarkScale(b *testing.B, n int, hold func(context.Context, *conclave.Node, int) (holder, error)) {
 	for b.Loop() {
-		g := group(b, 3, func(_ int, c *Config, h *cluster.Seams) {
-			c.HeartbeatInterval, c.ElectionTimeout, c.SessionTTL = 100*time.Millisecond, time.Second, 10*time.Second
-			h.KeepEntries = 200 // so that a snapshot is needed soon
-		})
-		leader := g.leader()
-		node, away := g.nodes[leader], (leader+1)%3
+		g := grouptest.Start(b, 3, defaultTimes, grouptest.Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) {
+			s.KeepEntries = 200 // so that a snapshot is needed soon
+		}))
+		leader := g.Leader()
+		node, away := g.Nodes[leader], (leader+1)%3
 		warmUp(b, node)
-		heap, disk := heapInUse(), diskInUse(b, g.configs[away].Dir)
+		heap, disk := heapInUse(), diskInUse(b, g.Configs[away].Dir)
 
 		start := time.Now()
 		held := holdMany(b, node, n, hold)
 		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "acquired/s")
-		g.awaitApplied(away)
+		g.AwaitApplied(away)
 		b.ReportMetric(float64(heapInUse()-heap)/float64(n), "heap-B/each")
-		b.ReportMetric(float64(diskInUse(b, g.configs[away].Dir)-disk)/float64(n), "disk-B/each")
+		b.ReportMetric(float64(diskInUse(b, g.Configs[away].Dir)-disk)/float64(n), "disk-B/each")
 
 		idle(b, node)
-		b.ReportMetric(g.comeBack(away, 0, 0), "restart-s")
-		b.ReportMetric(g.comeBack(away, 1000, 1), "install-s")
+		b.ReportMetric(comeBack(b, g, away, 0, 0), "restart-s")
+		b.ReportMetric(comeBack(b, g, away, 1000, 1), "install-s")
 		b.ReportMetric(0, "ns/op") // says nothing here
 		for _, h := range held {
 			if _, err := h.Fence(); err != nil {
 				b.Fatal(err)
 			}
 		}
-		g.closeAll()
+		g.KillAll()
 	}
 }
 
 // holdMany acquires by 1,024 callers.
-func holdMany(b *testing.B, node *Node, n int, hold func(context.Context, *Node, int) (holder, error)) []holder {
+func holdMany(b *testing.B, node *conclave.Node, n int, hold func(context.Context, *conclave.Node, int) (holder, error)) []holder {
 	held := make([]holder, n)
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -102,7 +107,7 @@ func holdMany(b *testing.B, node *Node, n int, hold func(context.Context, *Node,
 }
 
 // idle reports what the process does for three renewals' time.
-func idle(b *testing.B, node *Node) {
+func idle(b *testing.B, node *conclave.Node) {
 	cpu, entries, start := cpuTime(b), node.Status().Applied, time.Now()
 	<-time.After(10 * time.Second) // what is measured is that time passes
 	elapsed := time.Since(start).Seconds()
@@ -120,18 +125,18 @@ func cpuTime(b *testing.B) time.Duration {
 
 // comeBack kills a member and opens it again after the others have made so many
 // entries. It returns the seconds until the member has all that they have.
-func (g *testGroup) comeBack(away, entries int, snapshots uint64) float64 {
-	g.t.Helper()
-	g.kill(away)
-	l := g.nodes[g.leader()].FencedLock("busy")
+func comeBack(b *testing.B, g *grouptest.Group, away, entries int, snapshots uint64) float64 {
+	b.Helper()
+	g.Kill(away)
+	l := g.Nodes[g.Leader()].FencedLock("busy")
 	for range entries / 2 {
-		mustLock(g.t, l)
-		mustUnlock(g.t, l)
+		grouptest.MustLock(b, l)
+		grouptest.MustUnlock(b, l)
 	}
 	start := time.Now()
-	g.start(away)
-	g.awaitApplied(away)
+	g.Start(away)
+	g.AwaitApplied(away)
 	elapsed := time.Since(start).Seconds()
-	g.wantInstalled(away, snapshots)
+	g.WantInstalled(away, snapshots)
 	return elapsed
 }

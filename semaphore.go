@@ -4,41 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Semaphore is a handle to a semaphore of the group: a number of permits, its
-// limit, of which never more are out than that. All who use it have to agree on
-// the limit for as long as anybody holds or awaits a permit, and for ever once
-// Resize has set it. A semaphore that nobody uses, and that was never resized, is
-// forgotten, and its next user names the limit.
+// Semaphore is a handle to a semaphore of the group: a limited number of permits. All
+// its users have to agree on the limit, for as long as a permit is held or waited for,
+// and for good once Resize has set it. The group keeps nothing of a semaphore that is
+// not in use and was never resized; its next user names the limit.
 //
-// A handle is not an owner; each Acquire stands for itself. It costs nothing and
+// A handle is not an owner: each Acquire stands by itself. A handle costs nothing and
 // need not be closed. All methods are safe for concurrent use.
 type Semaphore struct {
-	node    *Node
-	session *Session // what it acquires by; nil: the node's own
-	name    string
-	bad     error         // what is wrong with the name or the limit
-	limit   atomic.Uint32 // that this handle takes for agreed
+	node  *Node
+	lease *client.Lease // to acquire under; nil: the node's own
+	name  string
+	bad   error         // what is wrong with the name or the limit
+	limit atomic.Uint32 // that this handle uses
 }
 
-// SemaphoreInfo is a semaphore as the group has it. One that nobody uses, and
-// that was never resized, has the limit of the handle that asks.
+// SemaphoreInfo describes a semaphore. One that is not in use and was never resized
+// has the limit of the handle that asks.
 type SemaphoreInfo struct {
 	Name      string
 	Limit     int
-	Available int // negative while more is out than Resize allows
+	Available int // negative while more permits are held than a smaller limit allows
 	Waiters   int
 	Holders   []PermitInfo  // by fence
-	Delay     time.Duration // until the next permit is free that a lock-delay holds back
+	Delay     time.Duration // until a lock-delay frees the next permit
 }
 
-// PermitInfo is one Permit as the group has it.
+// PermitInfo describes one Permit.
 type PermitInfo struct {
 	Session SessionID
 	Node    MemberID
@@ -47,24 +48,24 @@ type PermitInfo struct {
 }
 
 // Semaphore returns a new handle to the semaphore of that name, 1 to 512 bytes of
-// UTF-8 without NUL, with a limit from 1 to 2,147,483,647. It does no work and
-// does not block; a bad name or limit shows when the handle is used, as ErrInvalid
-// or ErrTooLarge.
+// UTF-8 without NUL, with a limit from 1 to 2,147,483,647. It does not block; an
+// invalid name or limit is reported when the handle is used, as ErrInvalid or
+// ErrTooLarge.
 //
-// What it acquires is held by the node's own session, with Config.SessionTTL and
-// no lock-delay.
-func (n *Node) Semaphore(name string, limit int) *Semaphore { return n.semaphore(nil, name, limit) }
+// The handle acquires under the node's own session, which has the TTL
+// Config.SessionTTL and no lock-delay.
+func (n *Node) Semaphore(name string, limit int) *Semaphore { return newSemaphore(n, nil, name, limit) }
 
 // Semaphore returns a new handle to the semaphore of that name, like
-// [Node.Semaphore]. What it acquires is held by this session, with its lock-delay:
-// permits of a session that was invalidated stay out until that has passed. Once
-// the session has ended, Acquire fails with ErrSessionExpired.
+// [Node.Semaphore], which acquires under this session. The permits of a session that
+// was invalidated are released when its lock-delay has passed. Once the session has
+// ended, Acquire fails with ErrSessionExpired.
 func (s *Session) Semaphore(name string, limit int) *Semaphore {
-	return s.node.semaphore(s, name, limit)
+	return newSemaphore(s.node, s.lease, name, limit)
 }
 
-func (n *Node) semaphore(session *Session, name string, limit int) *Semaphore {
-	s := &Semaphore{node: n, session: session, name: name, bad: validName(name)}
+func newSemaphore(n *Node, lease *client.Lease, name string, limit int) *Semaphore {
+	s := &Semaphore{node: n, lease: lease, name: name, bad: validName(name)}
 	if s.bad == nil {
 		s.bad = validLimit(limit)
 	}
@@ -76,31 +77,31 @@ func (n *Node) semaphore(session *Session, name string, limit int) *Semaphore {
 
 func validLimit(limit int) error {
 	if limit < 1 || limit > machine.MaxPermits {
-		return fmt.Errorf("%w: a limit of %d; it has to be from 1 to %d", ErrInvalid, limit, machine.MaxPermits)
+		return fmt.Errorf("%w limit: want 1 to %d, got %d", ErrInvalid, machine.MaxPermits, limit)
 	}
 	return nil
 }
 
-// Acquire takes n permits at once, as one Permit. It blocks, strictly first in,
-// first out among all that wait in the group, until they are granted, ctx ends,
-// or the session ends. A request for many is not overtaken by requests for few,
-// which wait behind it even if there are permits enough for them.
+// Acquire acquires n permits at once, as one Permit. It blocks until they are granted,
+// ctx is done, or the session ends. Waiters are served in FIFO order across the group:
+// a request for many permits is not overtaken by one for few, even if enough permits
+// for that one are free. A request under the node's own session waits on under the
+// node's next session, behind the other waiters.
 //
-// An error means that this call holds nothing: what may have been queued for it
-// is withdrawn in the background, and a grant that won that race is given back.
-// Errors: ctx's, with ErrUnavailable if no majority could be reached;
-// ErrLimitMismatch; ErrTooLarge for more permits than the limit, and with too
-// many waiters or calls under way; ErrSessionExpired if the session ended while
-// waiting, or before for a handle that belongs to one session; ErrInvalid for
-// less than one permit; ErrClosed.
+// A non-nil error means that this call holds nothing: a place in the queue is
+// withdrawn in the background, and a grant that won that race is released. Errors:
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrLimitMismatch;
+// ErrSessionExpired for a handle of a session that has ended; ErrBusy with too many
+// waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
+// for less than one; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 	p, err := s.acquire(ctx, n, true)
 	return p, fault("acquire", s.name, err)
 }
 
-// TryAcquire is Acquire without the wait for others: if the permits cannot be had
-// at once, the error wraps ErrLocked, or ErrLockDelay when only lock-delays stand
-// in the way. It blocks for as long as the group takes to decide.
+// TryAcquire is Acquire without waiting for other users. If the permits are not
+// available the error wraps ErrLocked, or ErrLockDelay if only lock-delays hold them
+// back. It blocks until the group has decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
 	p, err := s.acquire(ctx, n, false)
 	return p, fault("try acquire", s.name, err)
@@ -108,107 +109,95 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, error) {
 	limit := s.limit.Load()
-	if err := s.validPermits(n, limit); err != nil {
-		return nil, err
-	}
-	for {
-		if ctx.Err() != nil {
-			return nil, ended(ctx)
-		}
-		if err := s.node.usable(); err != nil {
-			return nil, err
-		}
-		session, err := s.node.acquireBy(ctx, s.session)
-		if err != nil {
-			return nil, err
-		}
-		p := &Permit{name: s.name}
-		_, err = newAcquisition(p, session).run(ctx, &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{
-			Name: s.name, Session: session.id[:], Limit: limit, Permits: uint32(n), Wait: wait,
-		}}})
-		switch {
-		case err == nil:
-			return p, nil
-		case !errors.Is(err, errRefusedSession):
-			return nil, err
-		}
-		// It had ended before the request came, so nothing was queued. Only the
-		// node's own session is replaced.
-		session.end(ErrSessionExpired)
-	}
-}
-
-func (s *Semaphore) validPermits(n int, limit uint32) error {
 	switch {
 	case s.bad != nil:
-		return s.bad
+		return nil, s.bad
 	case n < 1:
-		return fmt.Errorf("%w: %d permits; ask for at least 1", ErrInvalid, n)
+		return nil, fmt.Errorf("%w number of permits: want at least 1, got %d", ErrInvalid, n)
 	case uint64(n) > uint64(limit):
-		return fmt.Errorf("%w: %d permits of a limit of %d; ask for less, or Resize", ErrTooLarge, n, limit)
+		return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
 	}
-	return nil
+	p, err := s.node.client.Acquire(ctx, client.PermitRequest{
+		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait,
+	})
+	var f *client.Fault
+	switch {
+	case err == nil:
+		return &Permit{name: s.name, permit: p}, nil
+	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
+		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
+	}
+	return nil, err
 }
 
-// Resize changes the limit for everybody, and for this handle, whatever it was.
-// Other handles have to be made with the new limit; theirs is refused with
-// ErrLimitMismatch. Permits that are out stay out: after shrinking nothing is
-// granted until what is out fits again, and waiters that ask for more than the
-// new limit get ErrLimitMismatch. The group remembers the limit even when nobody
-// uses the semaphore; it remembers at most 65,536 of them.
+// Do runs f while it holds n permits. The context that f gets carries the fence
+// ([FenceFromContext]). It is done when ctx is, and, with the cause
+// ErrLockOwnershipLost, when the permits are lost; f should then stop.
 //
-// It blocks until the group has agreed. Errors: ErrInvalid, ErrTooLarge,
-// ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
-func (s *Semaphore) Resize(ctx context.Context, limit int) error {
-	return fault("resize", s.name, s.resize(ctx, limit))
+// If the permits were not acquired, Do returns the error of Acquire. Otherwise it
+// returns f's error, joined with ErrLockOwnershipLost if the permits were lost
+// meanwhile. Do waits for the release even if ctx is done, at most until the session's
+// deadline if it has one.
+func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context) error) (err error) {
+	p, err := s.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Release(context.WithoutCancel(ctx))) }()
+	held, stop := client.WithLoss(ctx, p.Lost(), ErrLockOwnershipLost)
+	defer stop()
+	if fence, err := p.Fence(); err == nil { // or the context ends at once
+		held = ContextWithFence(held, fence)
+	}
+	return f(held)
 }
 
-func (s *Semaphore) resize(ctx context.Context, limit int) error {
+// Resize changes the limit for all users, and for this handle, whatever it was. Other
+// handles have to be made with the new limit; until then they get ErrLimitMismatch.
+// Permits that are held stay held: after shrinking, none is granted until the sum fits
+// again, and waiters for more than the new limit get ErrLimitMismatch. The group keeps
+// the limit even while the semaphore is not in use, for at most 65,536 semaphores.
+//
+// It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the
+// name or the limit, ErrBusy, ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
+func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 	err := s.bad
 	if err == nil {
 		err = validLimit(limit)
 	}
 	if err == nil {
-		err = s.node.usable()
-	}
-	if err != nil {
-		return err
-	}
-	reply, err := s.node.exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
-		Name: s.name, Limit: uint32(limit),
-	}}})
-	if err == nil {
-		err = refusal(reply)
+		_, err = s.node.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
+			Name: s.name, Limit: uint32(limit),
+		}}})
 	}
 	if err == nil {
 		s.limit.Store(uint32(limit))
 	}
-	return err
+	return fault("resize", s.name, err)
 }
 
-// Info says who holds permits, from anywhere in the group. It is linearizable
-// and blocks until a majority has confirmed that this node is up to date.
-// Between Info and what is done about it, everything may change.
+// Info describes the semaphore and lists its holders, of any node. It is linearizable
+// and blocks until a quorum has confirmed that this node is up to date. The semaphore
+// may have changed by the time that Info returns. Its errors are those of
+// [FencedLock.Info].
 func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
+	if s.bad != nil {
+		return SemaphoreInfo{}, fault("info", s.name, s.bad)
+	}
 	limit := int(s.limit.Load())
-	info := SemaphoreInfo{Name: s.name, Limit: limit, Available: limit}
-	err := s.bad
-	if err == nil {
-		err = s.node.read(ctx, func(m *machine.Machine) {
-			if v, ok := m.Semaphore(s.name); ok {
-				info = semaphoreInfo(s.name, v)
-			}
-		})
-	}
-	if err != nil {
+	v, err := ask[*machine.SemaphoreView](ctx, s.node, machine.SemaphoreQuery{Name: s.name})
+	switch {
+	case err != nil:
 		return SemaphoreInfo{}, fault("info", s.name, err)
+	case v == nil:
+		return SemaphoreInfo{Name: s.name, Limit: limit, Available: limit}, nil
 	}
-	return info, nil
+	return semaphoreInfo(*v), nil
 }
 
-func semaphoreInfo(name string, v machine.SemaphoreView) SemaphoreInfo {
+func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 	info := SemaphoreInfo{
-		Name: name, Limit: int(v.Limit), Available: int(v.Available), Waiters: v.Waiters, Delay: duration(v.Delay),
+		Name: v.Name, Limit: int(v.Limit), Available: int(v.Available), Waiters: v.Waiters, Delay: duration(v.Delay),
 	}
 	for _, p := range v.Holders {
 		info.Holders = append(info.Holders, PermitInfo{
@@ -217,3 +206,47 @@ func semaphoreInfo(name string, v machine.SemaphoreView) SemaphoreInfo {
 	}
 	return info
 }
+
+// Semaphores lists the semaphores of the group whose names begin with prefix and that
+// are in use or were resized, by name. It reads pages, as [Node.Locks] does.
+func (n *Node) Semaphores(ctx context.Context, prefix string) iter.Seq2[SemaphoreInfo, error] {
+	return pages(ctx, n, "list semaphores", prefix, func(last *machine.SemaphoreView) machine.Query {
+		q := machine.SemaphoresQuery{Prefix: prefix, Limit: pageSize}
+		if last != nil {
+			q.After = last.Name
+		}
+		return q
+	}, semaphoreInfo)
+}
+
+// Permit is what one Acquire of a [Semaphore] was granted, whatever the number of
+// permits. Release releases it as a whole. All methods are safe for concurrent use.
+type Permit struct {
+	name   string
+	permit *client.Permit
+}
+
+// Release releases the permits. It blocks until the group has agreed or ctx is done.
+//
+// The permits count as released from the call on, whatever Release returns. If ctx is
+// done, even before the call, the release is still submitted and pursued in the
+// background until it is applied or the session has ended, and the error wraps ctx's
+// and ErrUnknown. ErrNotHeld: Release was called before; no effect.
+// ErrLockOwnershipLost: the permits were lost before.
+func (p *Permit) Release(ctx context.Context) error {
+	return fault("release", p.name, p.permit.Release(ctx))
+}
+
+// Fence returns the fence of this acquisition. It does not block, needs no network and
+// reads the clock itself: a holder that was paused for longer than its session allows
+// gets ErrLockOwnershipLost here even before Lost is closed. ErrNotHeld: Release was
+// called.
+func (p *Permit) Fence() (Fence, error) {
+	f, err := p.permit.Fence()
+	return Fence(f), fault("fence", p.name, err)
+}
+
+// Lost returns a channel that is closed when the permits are lost with their session:
+// before the group may grant them to another owner if the session could not be
+// renewed, or when the group has ended it. Release does not close it.
+func (p *Permit) Lost() <-chan struct{} { return p.permit.Lost() }

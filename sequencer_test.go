@@ -1,9 +1,12 @@
-package conclave
+package conclave_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 func FuzzParseSequencer(f *testing.F) {
@@ -13,9 +16,9 @@ func FuzzParseSequencer(f *testing.F) {
 	f.Add(id + ":01:key")
 	f.Add("::")
 	f.Fuzz(func(t *testing.T, s string) {
-		q, err := ParseSequencer(s)
+		q, err := conclave.ParseSequencer(s)
 		if err != nil {
-			if q != (Sequencer{}) {
+			if q != (conclave.Sequencer{}) {
 				t.Fatalf("%q gave %+v with %v", s, q, err)
 			}
 			return
@@ -23,7 +26,7 @@ func FuzzParseSequencer(f *testing.F) {
 		if !strings.EqualFold(q.String(), s) {
 			t.Fatalf("%q was read as %q", s, q)
 		}
-		if again, err := ParseSequencer(q.String()); err != nil || again != q {
+		if again, err := conclave.ParseSequencer(q.String()); err != nil || again != q {
 			t.Fatalf("%q was read as %+v, %v", q, again, err)
 		}
 	})
@@ -31,12 +34,12 @@ func FuzzParseSequencer(f *testing.F) {
 
 func TestParseSequencer(t *testing.T) {
 	id := "01234567-89ab-cdef-0123-456789abcdef"
-	session, err := ParseSessionID(strings.ToUpper(id))
+	session, err := conclave.ParseSessionID(strings.ToUpper(id))
 	if err != nil || session.String() != id {
 		t.Fatal(session, err)
 	}
-	want := Sequencer{Key: "a:b/c", LockIndex: 7, Session: session}
-	got, err := ParseSequencer(id + ":7:a:b/c")
+	want := conclave.Sequencer{Key: "a:b/c", LockIndex: 7, Session: session}
+	got, err := conclave.ParseSequencer(id + ":7:a:b/c")
 	if err != nil || got != want {
 		t.Fatal(got, err)
 	}
@@ -46,17 +49,17 @@ func TestParseSequencer(t *testing.T) {
 		strings.ReplaceAll(id, "-", "") + ":1:k", strings.Replace(id, "0", "g", 1) + ":1:k",
 		strings.Replace(id, "-", "", 1) + "-:1:k", "00000000-0000-0000-0000-000000000000:1:k",
 	} {
-		_, err := ParseSequencer(bad)
-		wantError(t, err, ErrInvalid)
+		_, err := conclave.ParseSequencer(bad)
+		grouptest.WantError(t, err, conclave.ErrInvalid)
 	}
-	_, err = ParseSequencer(id + ":1:" + strings.Repeat("k", 513))
-	wantError(t, err, ErrTooLarge)
+	_, err = conclave.ParseSequencer(id + ":1:" + strings.Repeat("k", 513))
+	grouptest.WantError(t, err, conclave.ErrTooLarge)
 }
 
 func TestSequencerAsText(t *testing.T) {
-	want := Sequencer{Key: "k", LockIndex: 1, Session: SessionID{1}}
+	want := conclave.Sequencer{Key: "k", LockIndex: 1, Session: conclave.SessionID{1}}
 	text, err := json.Marshal(want)
-	var got Sequencer
+	var got conclave.Sequencer
 	if err == nil {
 		err = json.Unmarshal(text, &got)
 	}

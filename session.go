@@ -2,264 +2,331 @@ package conclave
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
-	"sync"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// SessionID names a session. It prints as a UUID and is never used twice.
+// SessionID identifies a session. It prints as a UUID and is never reused.
 type SessionID [16]byte
 
-// String prints the ID as a UUID is printed.
+// String prints the ID as a UUID.
 func (id SessionID) String() string { return wire.ID(id).String() }
 
-// Session is what locks, permits and keys are held by. It lives for as long as
-// its process renews it, which the node does by itself, and for its TTL after
-// that; with NoTTL it lives until somebody ends it. When it ends, everything held
-// by it is released, after its lock-delay unless it was closed with Close.
+// MarshalText returns what String prints.
+func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText is ParseSessionID.
+func (id *SessionID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseSessionID(string(text))
+	return err
+}
+
+// ParseSessionID parses what SessionID.String prints, in lower or upper case. It
+// returns ErrInvalid for anything else.
+func ParseSessionID(s string) (SessionID, error) {
+	id, err := parseSessionID(s)
+	return id, fault("parse session ID", s, err)
+}
+
+func parseSessionID(s string) (id SessionID, err error) {
+	digits := strings.ReplaceAll(s, "-", "")
+	if len(digits) == 2*len(id) {
+		_, err = hex.Decode(id[:], []byte(digits))
+	}
+	if err != nil || !strings.EqualFold(id.String(), s) {
+		return SessionID{}, fmt.Errorf("%w session ID: want 0123abcd-0123-0123-0123-0123456789ab, got %q", ErrInvalid, s)
+	}
+	return id, nil
+}
+
+// Session is a lease: what locks, permits, leaderships and keys are held under, after
+// Chubby's and Consul's sessions. The node renews it for as long as the process runs.
+// It outlives its last renewal by its TTL; with NoTTL it lives until it is closed.
+// When it ends, everything that it holds is released, after its lock-delay unless it
+// was closed by Close.
 //
-// Each node has a session of its own, opened when it is first needed; further
-// ones come from [Node.NewSession] and [Node.AttachSession]. All methods are safe
-// for concurrent use.
+// Each node has a session of its own, which it opens when that is first needed. More
+// come from [Node.NewSession] and [Node.AttachSession]. All methods are safe for
+// concurrent use.
 type Session struct {
-	node        *Node
-	id          wire.ID
-	incarnation wire.ID // of this process, that it is bound to
-	ttl         time.Duration
-	done        chan struct{}
-	closing     closing
-
-	mu       sync.Mutex
-	deadline instant            // guarded by mu; nobody else can be granted anything before it
-	timer    *time.Timer        // guarded by mu; nil without TTL
-	holds    map[*hold]struct{} // guarded by mu
-	err      error              // guarded by mu; why it ended, nil while it lives
+	node  *Node
+	lease *client.Lease
 }
 
-// closing is a session's Close on its way.
-type closing struct {
-	once sync.Once
-	told chan struct{} // closed when the group has answered
-	err  error         // valid once told is closed
+// SessionConfig configures a session. The zero value, like a nil *SessionConfig, is a
+// session with all defaults.
+type SessionConfig struct {
+	// Name is for people, up to 512 bytes. Sessions may share a name. Default: none.
+	Name string
+	// TTL is how long the session outlives its last renewal, at least: 1 s to 24 h, or
+	// NoTTL. With less than two election timeouts a leader election may end the
+	// session. Default: 10 s.
+	TTL time.Duration
+	// LockDelay is for how long what the session held cannot be acquired after the
+	// session was invalidated, that is ended otherwise than by Close: up to 60 s, or
+	// NoLockDelay. It gives a holder that does not know yet time to stop. Default:
+	// 15 s.
+	LockDelay time.Duration
+	// Behavior says what happens to the keys that the session holds when it ends.
+	// Default: ReleaseKeys.
+	Behavior Behavior
+	// Checks names checks of this member, up to 16. The session ends at once when one
+	// of them becomes critical or is deregistered. Default: the built-in check
+	// "gossip", which is critical while the group's failure detector has declared
+	// this process dead, and after it was closed.
+	Checks []string
+	// NoChecks makes the session depend on no check, for safety rather than liveness:
+	// a false positive of the failure detector ends nothing then. Checks must be
+	// empty.
+	NoChecks bool
 }
 
-// newSession is called when the group has opened the session or bound it to this
-// process. sent is when it was asked to.
-func newSession(n *Node, id, incarnation wire.ID, ttl time.Duration, sent instant) *Session {
-	s := &Session{
-		node: n, id: id, incarnation: incarnation, ttl: ttl,
-		done:     make(chan struct{}),
-		closing:  closing{told: make(chan struct{})},
-		deadline: math.MaxInt64,
-		holds:    make(map[*hold]struct{}),
+const (
+	// NoTTL is the TTL of a session that does not end by time. With NoChecks it
+	// outlives its process with all that it holds: Node.Close, a crash and a restart.
+	// It ends with Session.Close, Node.CloseSession, Node.Leave, or one of its
+	// checks; the default check, gossip, becomes critical soon after its process has
+	// ended. Another process takes it over with Node.AttachSession. A partitioned
+	// process trusts such a session for as long as the partition lasts.
+	NoTTL time.Duration = client.NoTTL
+	// NoLockDelay releases what a session held at once.
+	NoLockDelay time.Duration = -1
+)
+
+// gossipCheck is the built-in check.
+const gossipCheck = "gossip"
+
+// Behavior says what happens to the keys that a session holds when it ends.
+type Behavior int
+
+const (
+	// ReleaseKeys keeps the keys and their values, held by no session.
+	ReleaseKeys Behavior = iota
+	// DeleteKeys deletes the keys.
+	DeleteKeys
+)
+
+// String returns "release" or "delete".
+func (b Behavior) String() string {
+	switch b {
+	case ReleaseKeys:
+		return "release"
+	case DeleteKeys:
+		return "delete"
 	}
-	if ttl == NoTTL {
-		return s
-	}
-	s.mu.Lock() // the timer may run at once
-	defer s.mu.Unlock()
-	s.deadline = sent + instant(trusted(ttl))
-	s.timer = time.AfterFunc(n.clock.until(s.deadline), s.check)
-	return s
+	return fmt.Sprintf("Behavior(%d)", int(b))
 }
 
-// trusted is how long after an acknowledged renewal was sent a holder may rely
-// on it: the TTL less what its clock may be slower than the leader's.
-func trusted(ttl time.Duration) time.Duration { return ttl - ttl/100 }
+// withDefaults returns a copy in which every field is set, or all faults at once.
+func (c *SessionConfig) withDefaults() (SessionConfig, error) {
+	var d SessionConfig
+	if c != nil {
+		d = *c
+	}
+	setDefault(&d.TTL, 10*time.Second)
+	setDefault(&d.LockDelay, 15*time.Second)
+	if d.LockDelay == NoLockDelay {
+		d.LockDelay = 0
+	}
+	if len(d.Checks) == 0 && !d.NoChecks {
+		d.Checks = []string{gossipCheck}
+	}
+	d.Checks = slices.Clone(d.Checks)
+	return d, d.validate()
+}
 
-// ID names the session.
-func (s *Session) ID() SessionID { return SessionID(s.id) }
+func (c *SessionConfig) validate() error {
+	var faults []error
+	if c.Name != "" {
+		faults = append(faults, validName(c.Name))
+	}
+	if low, high := duration(machine.MinTTL), duration(machine.MaxTTL); c.TTL != NoTTL && (c.TTL < low || c.TTL > high) {
+		faults = append(faults, fmt.Errorf("%w TTL: want %v to %v or NoTTL, got %v", ErrInvalid, low, high, c.TTL))
+	}
+	if high := duration(machine.MaxLockDelay); c.LockDelay < 0 || c.LockDelay > high {
+		faults = append(faults, fmt.Errorf("%w LockDelay: want up to %v or NoLockDelay, got %v", ErrInvalid, high, c.LockDelay))
+	}
+	if c.Behavior != ReleaseKeys && c.Behavior != DeleteKeys {
+		faults = append(faults, fmt.Errorf("%w Behavior: want ReleaseKeys or DeleteKeys, got %d", ErrInvalid, int(c.Behavior)))
+	}
+	if c.NoChecks && len(c.Checks) > 0 {
+		faults = append(faults, fmt.Errorf("%w Checks: NoChecks is set, so there must be none", ErrInvalid))
+	}
+	if len(c.Checks) > machine.MaxSessionChecks {
+		faults = append(faults, fmt.Errorf("%w: %d Checks, the limit is %d", ErrTooLarge, len(c.Checks), machine.MaxSessionChecks))
+		return errors.Join(faults...)
+	}
+	for i, name := range c.Checks {
+		if err := validName(name); err != nil {
+			faults = append(faults, fmt.Errorf("check %q: %w", name, err))
+		}
+		if slices.Contains(c.Checks[:i], name) {
+			faults = append(faults, fmt.Errorf("%w Checks: %q is there twice", ErrInvalid, name))
+		}
+	}
+	return errors.Join(faults...)
+}
 
-// Done is closed when the session is lost: past its deadline by this process's
-// own clock, whatever the network does; ended by the group; or closed. Err then
-// says which. A session with NoTTL has no deadline.
+// NewSession opens a session that is bound to this process. It blocks until the group
+// has agreed. If ctx is done first, a session that may have been opened is closed in
+// the background. A nil cfg takes all defaults.
 //
-// A session that is ended on purpose, by CloseSession, by a check that has become
-// critical, or because its process was started anew, ends in the group at once. A
-// process that is cut off at that moment learns of it only at its own deadline;
-// lock-delay and fences are for that.
-func (s *Session) Done() <-chan struct{} { return s.done }
-
-// Err is nil while the session lives. Afterwards it wraps ErrSessionExpired or
-// ErrClosed. It looks at the clock itself.
-func (s *Session) Err() error {
-	return fault("session", s.id.String(), s.alive())
+// Errors: ErrInvalid with every fault of cfg at once, and for a check that this member
+// has not registered; ErrCheckCritical; ErrTooLarge; ErrBusy with too many sessions or
+// calls under way; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
+func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
+	checked, err := cfg.withDefaults()
+	var lease *client.Lease
+	if err == nil {
+		lease, err = n.client.Open(ctx, client.LeaseConfig{
+			Name: checked.Name, TTL: checked.TTL, LockDelay: checked.LockDelay,
+			Behavior: wire.Behavior(checked.Behavior), Checks: checked.Checks,
+		})
+	}
+	if err != nil {
+		return nil, fault("new session", checked.Name, err)
+	}
+	return &Session{node: n, lease: lease}, nil
 }
 
-// alive reports why the session has ended; nil while it lives.
-func (s *Session) alive() error {
-	s.mu.Lock()
-	expired := s.err == nil && s.node.clock.now() >= s.deadline
-	err := s.err
-	s.mu.Unlock()
-	if expired {
-		return s.expire()
+// AttachSession binds a session with NoTTL, whose process has ended, to this process.
+// The earlier process may have been one of this member or of another. If the session
+// is bound to this process already, AttachSession returns it. It blocks until the
+// group has decided. If ctx is done first the session may be bound all the same; a
+// later AttachSession then returns it.
+//
+// A session outlives its process if it was opened with NoChecks, or if none of its
+// checks has ended it; the default check, gossip, does so soon after the process has
+// ended.
+//
+// What the session holds stays held. To use it, do what the earlier process did: the
+// first Lock or TryLock of a lock, Campaign in an election, or Acquire of as many
+// permits claims what the session holds, at once, ahead of all waiters, and with a new
+// fence, so that the resource refuses the earlier process from the first request on.
+// The session's checks are from then on those of this member.
+//
+// Errors: ErrSessionNotFound; ErrSessionBound if its process is alive as far as the
+// group knows, which drops the registration of a process at once if that shuts down
+// gracefully or restarts, and otherwise after a minute of silence, if no session of it
+// with a TTL is left by then; ErrInvalid if the session has a TTL, or this member lacks
+// one of its checks; ErrCheckCritical; ErrBusy; ErrClosed; and ctx's with
+// ErrUnavailable or ErrUnknown.
+func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
+	lease, err := n.client.Attach(ctx, wire.ID(id))
+	if err != nil {
+		return nil, fault("attach session", id.String(), notFound(err))
+	}
+	return &Session{node: n, lease: lease}, nil
+}
+
+// CloseSession ends any session of the group by force, for operators. What the session
+// holds is released at once, or after its lock-delay if it has one, and its process is
+// told. A partitioned process learns of it only at its own deadline, and may trust
+// until then that it holds what others have been granted: lock-delay and fences are
+// for that.
+//
+// It blocks until the group has agreed. Errors: ErrSessionNotFound; ErrBusy; ErrClosed;
+// ErrUnavailable or ErrUnknown with ctx's, and ErrUnknown alone if the registration of
+// this process expired meanwhile. It is idempotent.
+func (n *Node) CloseSession(ctx context.Context, id SessionID) error {
+	return fault("close session", id.String(), notFound(n.client.CloseSession(ctx, wire.ID(id))))
+}
+
+// notFound is for operations on a session that is not this process's: there it has
+// not expired, but is unknown.
+func notFound(err error) error {
+	var f *client.Fault
+	if errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_SESSION_EXPIRED {
+		return ErrSessionNotFound
 	}
 	return err
 }
 
-// check runs when the deadline may have come.
-func (s *Session) check() {
-	s.mu.Lock()
-	left := s.node.clock.until(s.deadline)
-	if s.err == nil && left > 0 {
-		s.timer.Reset(left)
-	}
-	s.mu.Unlock()
-	if left <= 0 {
-		s.expire()
-	}
-}
+// ID returns the session's ID.
+func (s *Session) ID() SessionID { return SessionID(s.lease.ID()) }
 
-// expire ends the session at its deadline: by then the group may let it go.
-// What the group still keeps for it is of no use to anybody, so it is told.
-func (s *Session) expire() error {
-	ended := s.end(fmt.Errorf("%w: it could not be renewed for %v", ErrSessionExpired, trusted(s.ttl)))
-	if ended {
-		s.node.pursue(closeCommand(s.id, false), forget)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
+// Done is closed when the session is lost: at its deadline by this process's own
+// clock, whatever the network does; when the group has ended it; or when it was
+// closed. Err returns which. A session with NoTTL has no deadline.
+//
+// CloseSession, a critical check and a restart of the process end a session in the
+// group at once. A process that is partitioned at that moment learns of it only at its
+// own deadline; lock-delay and fences are for that.
+func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 
-// end makes the session's end known here: first to who holds locks by it. It
-// reports whether this call did it.
-func (s *Session) end(why error) bool {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return false
-	}
-	s.err = why
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	holds := s.holds
-	s.holds = nil
-	s.mu.Unlock()
-	for h := range holds {
-		close(h.lost)
-	}
-	close(s.done)
-	s.node.drop(s)
-	for h := range holds {
-		s.node.events.lockLost(h.name, h.fence)
-	}
-	s.node.events.sessionEnded(s.ID(), why)
-	return true
-}
+// Err returns nil while the session lives. Afterwards it returns an error that wraps
+// ErrSessionExpired or ErrClosed. It reads the clock itself.
+func (s *Session) Err() error { return fault("session", s.ID().String(), s.lease.Err()) }
 
-// renewed moves the deadline: the group has acknowledged a renewal that was
-// sent at that time. A session that is past its deadline stays lost.
-func (s *Session) renewed(sent instant) {
-	if s.ttl == NoTTL || s.alive() != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deadline = max(s.deadline, sent+instant(trusted(s.ttl)))
-}
-
-// keep lets a hold be lost with the session; false means that it is already.
-func (s *Session) keep(h *hold) bool {
-	if s.alive() != nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return false
-	}
-	s.holds[h] = struct{}{}
-	return true
-}
-
-// release takes a hold that was given back out of the session's fate.
-func (s *Session) release(h *hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.holds, h)
-}
-
-// Renew renews this session, and with it every session of the process, now and
-// not when it is due. The node does so by itself; Renew is for a program that
-// wants to know that the session was alive at some time after the call began. It
-// blocks until the group has acknowledged it, and moves the deadline that Done
-// goes by. Errors: ErrSessionExpired, ErrClosed, ErrTooLarge with too many calls under
-// way, and ctx's with ErrUnavailable or ErrUnknown.
+// Renew renews this session, and with it every session of the process, now. The node
+// renews them by itself; Renew is for a program that has to know that the session was
+// alive at some time after the call began. It blocks until the group has acknowledged
+// the renewal, and moves the deadline of Done. Errors: ErrSessionExpired, ErrClosed,
+// ErrBusy with too many calls under way, and ctx's with ErrUnavailable or ErrUnknown.
 func (s *Session) Renew(ctx context.Context) error {
-	err := s.alive()
+	err := s.lease.Err()
 	if err == nil {
-		err = s.node.renewal.now(ctx)
+		err = s.node.client.Renew(ctx)
 	}
-	if ended := s.alive(); ended != nil {
+	if ended := s.lease.Err(); ended != nil {
 		err = ended
 	}
-	return fault("renew", s.id.String(), err)
+	return fault("renew", s.ID().String(), err)
 }
 
-// Close ends the session: first here, so that Done and the Lost channels of all
-// that it holds are closed, then in the group, where everything is released at
-// once and without a lock-delay. It blocks until the group has done so. When ctx
-// ends first the close is pursued in the background, and the error wraps ctx's
-// and ErrUnknown.
+// Close ends the session: first here, where it closes Done and the Lost channels of
+// all that the session holds, then in the group, which releases everything at once and
+// without a lock-delay. It blocks until the group has done so. If ctx is done first,
+// the close is pursued in the background, and the error wraps ctx's and ErrUnknown.
 //
-// Close may be called more than once. It does nothing and returns nil if the
-// session had ended otherwise; but if it has ended only here and lives on in the
-// group, as one with NoTTL can, the error says so: Node.CloseSession ends it.
+// Close may be called more than once. It does nothing and returns nil if the session
+// had ended otherwise; but if it has ended only here and lives on in the group, as one
+// with NoTTL can, it returns the reason: Node.CloseSession ends it.
 func (s *Session) Close(ctx context.Context) error {
-	return fault("close session", s.id.String(), s.close(ctx))
+	return fault("close session", s.ID().String(), s.lease.Close(ctx))
 }
 
-// errClosedHere and errParted are ways in which a session ends in this process.
-var (
-	errClosedHere = errors.New("it was closed")
-	errParted     = errors.New("the group had forgotten this process; the session lives on there, to be attached or closed")
-)
+// SessionInfo describes a session.
+type SessionInfo struct {
+	ID             SessionID
+	Name           string
+	Node           MemberID      // of its process, or of the last one if it is unbound
+	TTL, LockDelay time.Duration // as it was opened; TTL may be NoTTL
+	Remaining      time.Duration // until it expires, unless it is renewed; 0 with NoTTL
+	Behavior       Behavior
+	Checks         []string // that can end it
+	CreateIndex    uint64
+}
 
-func (s *Session) close(ctx context.Context) error {
-	s.end(fmt.Errorf("%w: %w", ErrSessionExpired, errClosedHere))
-	if why := s.alive(); !errors.Is(why, errClosedHere) {
-		if errors.Is(why, errParted) || s.ttl == NoTTL && errors.Is(why, ErrClosed) {
-			return why
+// Sessions lists the sessions of the group, by create index. It reads pages, as
+// [Node.Locks] does.
+func (n *Node) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
+	return pages(ctx, n, "list sessions", "", func(last *machine.SessionView) machine.Query {
+		q := machine.SessionsQuery{Limit: pageSize}
+		if last != nil {
+			q.After = last.Cursor()
 		}
-		return nil
+		return q
+	}, sessionInfo)
+}
+
+func sessionInfo(s machine.SessionView) SessionInfo {
+	info := SessionInfo{
+		ID: SessionID(s.ID), Name: s.Name, Node: MemberID(s.Member),
+		TTL: duration(s.TTL), LockDelay: duration(s.LockDelay), Remaining: duration(s.Remaining),
+		Behavior: Behavior(s.Behavior), Checks: slices.Clone(s.Checks), CreateIndex: s.CreateIndex,
 	}
-	s.closing.once.Do(s.tellClosed)
-	select {
-	case <-s.closing.told:
-		return s.closing.err
-	case <-ctx.Done():
-		return because(fmt.Errorf("%w yet; the close is pursued", ErrUnknown), ctx)
+	if s.TTL == 0 {
+		info.TTL = NoTTL
 	}
-}
-
-// tellClosed tells the group that the session was closed. A session without TTL
-// has to be told again if the group forgot this process meanwhile, as it has
-// lost its process, and not ended.
-func (s *Session) tellClosed() {
-	s.node.pursue(closeCommand(s.id, true), func(a answer) {
-		err := a.fault()
-		if s.ttl == NoTTL && a.forgotten() && s.node.usable() == nil {
-			s.tellClosed()
-			return
-		}
-		switch {
-		case errors.Is(err, ErrLocked): // another process has attached it meanwhile
-			s.closing.err = fmt.Errorf("%w: %w", ErrSessionExpired, errParted)
-		case !errors.Is(err, ErrSessionExpired) && !errors.Is(a.err, cluster.ErrForgotten):
-			s.closing.err = err
-		}
-		close(s.closing.told)
-	})
-}
-
-func closeCommand(id wire.ID, graceful bool) *wire.Command {
-	return &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:], Graceful: graceful}}}
+	return info
 }

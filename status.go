@@ -1,20 +1,36 @@
 package conclave
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
-// MemberID is a member's identity, given at its first start and never reused.
+// MemberID is a member's identity, generated at its first start and never reused.
 type MemberID uint64
 
 // String prints the ID as 16 hexadecimal digits.
 func (id MemberID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// Role says what a member does in the group.
+// MarshalText returns what String prints.
+func (id MemberID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText parses what MarshalText returned.
+func (id *MemberID) UnmarshalText(text []byte) error {
+	parsed, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil || len(text) != 16 {
+		return fault("parse member ID", string(text), fmt.Errorf("%w: want 16 hexadecimal digits, got %q", ErrInvalid, text))
+	}
+	*id = MemberID(parsed)
+	return nil
+}
+
+// Role is a member's role in the group.
 type Role int
 
 const (
-	// Voter: the member votes; a majority of voters decides.
+	// Voter is a member that votes. A majority of the voters is a quorum.
 	Voter Role = iota + 1
-	// Standby: the member has the state and does not vote.
+	// Standby is a member that has the state and does not vote: a Raft learner.
 	Standby
 )
 
@@ -29,32 +45,46 @@ func (r Role) String() string {
 	return fmt.Sprintf("Role(%d)", int(r))
 }
 
+// MarshalText returns what String prints.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText parses "voter" or "standby".
+func (r *Role) UnmarshalText(text []byte) error {
+	for _, role := range []Role{Voter, Standby} {
+		if role.String() == string(text) {
+			*r = role
+			return nil
+		}
+	}
+	return fault("parse role", string(text), fmt.Errorf("%w: want %v or %v, got %q", ErrInvalid, Voter, Standby, text))
+}
+
 // Member is a member of the group as this node sees it.
 type Member struct {
 	ID    MemberID
 	Name  string
-	Addr  string // where it was last seen
+	Addr  string // its latest known address
 	Role  Role
-	Alive bool // gossip says that it answers; not an authority
+	Alive bool // the local failure detector's view; not authoritative
 }
 
-// Status is what a node knows at one moment. It may be old by the time that it
-// is looked at.
+// Status is a node's view at one moment. It may be out of date as soon as it is
+// returned.
 type Status struct {
 	ID      MemberID
 	Name    string
 	Role    Role
 	Leader  MemberID // 0: none is known
-	Term    uint64   // of Raft
-	Commit  uint64   // index of the last entry agreed
+	Term    uint64   // Raft term
+	Commit  uint64   // index of the last entry known to be committed
 	Applied uint64   // index of the last entry applied here
 	Members []Member // by ID, this one included
 }
 
-// Addr is the address that others dial to reach this node.
+// Addr is the address that other members dial to reach this node.
 func (n *Node) Addr() string { return n.cfg.Advertise }
 
-// Status says what the node knows at the moment. It does not block.
+// Status returns the node's current view. It does not block.
 func (n *Node) Status() Status {
 	s := n.member.Status()
 	status := Status{

@@ -94,7 +94,7 @@ func (b *book) raised(member, boot uint64) {
 // save needs no answer: losing it costs a lookup after the next restart.
 func (b *book) save(p *wire.Peer) {
 	if data, err := proto.Marshal(p); err == nil {
-		b.log.NoteLocal(fmt.Sprintf("%s%016x", peerRecord, p.GetMember()), data)
+		b.log.SetLocalNoSync(fmt.Sprintf("%s%016x", peerRecord, p.GetMember()), data)
 	}
 }
 

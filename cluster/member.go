@@ -114,6 +114,9 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m.routine("supervisor", m.supervise)
+	if m.seams.Started != nil {
+		m.seams.Started(m)
+	}
 	return m, nil
 }
 

@@ -25,18 +25,18 @@ func (m *Member) openPort() error {
 			Name:        m.cfg.Name,
 			Advertise:   m.cfg.Advertise,
 		},
-		Listener:   m.cfg.Listener,
-		Dial:       m.cfg.Dial,
-		TLS:        m.cfg.TLS,
-		Insecure:   m.cfg.Insecure,
-		Handler:    m,
-		Logger:     m.log,
-		Member:     m.members.has,
-		Left:       m.hasLeft,
-		ToldLeft:   m.gone,
-		Boots:      m.book.boots(),
-		BootRaised: m.book.raised,
-		Timing:     m.seams.timing(),
+		Listener:     m.cfg.Listener,
+		Dial:         m.cfg.Dial,
+		TLS:          m.cfg.TLS,
+		Insecure:     m.cfg.Insecure,
+		Handler:      m,
+		Logger:       m.log,
+		Member:       m.members.has,
+		Removed:      m.hasLeft,
+		OnRemoved:    m.gone,
+		Boots:        m.book.boots(),
+		BootAdvanced: m.book.raised,
+		Timing:       m.seams.timing(),
 	})
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (h Seams) timing() transport.Timing {
 	if h.Slow == 0 {
 		return transport.Timing{} // its defaults
 	}
-	return transport.Timing{Beat: h.pace() * time.Second, Silence: h.pace() * 5 * time.Second}
+	return transport.Timing{KeepAlive: h.pace() * time.Second, KeepAliveTimeout: h.pace() * 5 * time.Second}
 }
 
 func (m *Member) openGossip() (err error) {

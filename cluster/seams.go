@@ -19,6 +19,7 @@ type Seams struct {
 	DuplicateForward func() bool            // send forwarded commands twice
 	IncarnationTTL   time.Duration          // how long the group remembers a silent process
 	Slow             int                    // a factor for the intervals of gossip and of keep-alives
+	Started          func(*Member)          // gets the member before Start returns
 }
 
 type seamsKey struct{}
@@ -33,3 +34,14 @@ func SeamsFrom(ctx context.Context) Seams {
 	s, _ := ctx.Value(seamsKey{}).(Seams)
 	return s
 }
+
+type crashKey struct{}
+
+// WithCrash returns a context that makes Close of a node skip the graceful shutdown, so
+// that the group finds out as if the process had crashed.
+func WithCrash(ctx context.Context) context.Context {
+	return context.WithValue(ctx, crashKey{}, true)
+}
+
+// IsCrash reports whether ctx comes from WithCrash.
+func IsCrash(ctx context.Context) bool { return ctx.Value(crashKey{}) != nil }

@@ -238,7 +238,7 @@ func TestConfigure(t *testing.T) {
 		t.Errorf("the name is %q", name)
 	}
 	mustLock(t, ctx, group.Node(1).FencedLock("shared"))
-	sessions, err := group.Node(0).Sessions(ctx)
+	sessions, err := collect(group.Node(0).Sessions(ctx))
 	if err != nil || len(sessions) != 1 || sessions[0].TTL != time.Minute {
 		t.Errorf("%+v, %v", sessions, err)
 	}

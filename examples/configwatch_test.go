@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// What one process writes all see, in one order. The writer is killed with -9;
-// another one goes on.
-func TestConfigWatch(t *testing.T) {
+// All processes print the same changes in the same order, and go on after the
+// writer is killed.
+func TestConfigWatch_WriterKilled(t *testing.T) {
 	t.Parallel()
-	all := trio(t, "configwatch", nil)
+	all := startGroup(t, "configwatch", nil)
 	for _, p := range all {
 		p.expect(`up to date: 0 keys`)
 	}
@@ -29,7 +29,7 @@ func TestConfigWatch(t *testing.T) {
 				indexes[i] = index
 			}
 			if index != indexes[i] {
-				t.Errorf("%s has index %s where anna has %s", p.name, index, indexes[i])
+				t.Errorf("%s prints index %s, want %s as anna", p.name, index, indexes[i])
 			}
 		}
 	}
@@ -40,23 +40,28 @@ func TestConfigWatch(t *testing.T) {
 	for _, p := range []*process{ben, clara} {
 		p.expect(`config/port = 8082`)
 	}
-	leave(t, ben, clara)
+	interrupt(t, ben, clara)
 }
 
-// Who starts reads what is. It is alone, so its restart is quick to arrange.
-func TestConfigWatchRestarted(t *testing.T) {
+// A killed process lists the keys when it restarts. It is a group of one, so the
+// restart needs no others.
+func TestConfigWatch_Restarted(t *testing.T) {
 	t.Parallel()
 	args := []string{"-dir", t.TempDir(), "-name", "anna"}
 	p := start(t, "anna", nil, "configwatch", args...)
-	p.expect(`is in the group`)
+	p.expectKillCommand()
 	p.enter("port=8080")
 	p.expect(`config/port = 8080`)
 	p.enter("bad\x00key=1")
 	p.expect(`bad.*invalid`)
+	p.enter("=1")
+	p.expect(`=1: missing key`)
+	p.enter(" = ")
+	p.expect(`=: missing key`)
 	p.kill()
 
 	p = start(t, "anna", nil, "configwatch", args...)
 	p.expect(`config/port = 8080`)
 	p.expect(`up to date: 1 keys`)
-	leave(t, p)
+	interrupt(t, p)
 }

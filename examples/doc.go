@@ -1,17 +1,18 @@
-// Package examples holds whole programs to read, run and change. Begin with
+// Package examples holds whole programs to read, run and change. These need one
+// command each:
 //
 //	go run ./examples/quickstart           the story of a lock, in seven chapters
-//	go run ./examples/fencedstore          a paused holder wakes up and is refused
-//	go run ./examples/semaphorerecipe      a semaphore out of sessions and keys
+//	go run ./examples/fencedstore          a paused lock holder writes late and is refused
+//	go run ./examples/semaphorerecipe      a semaphore from sessions and keys
 //
-// Of these, start three processes; what stands on top of each says how:
+// Of these, start three processes; the documentation of each has the commands:
 //
-//	go run ./examples/member -help          they share a lock
-//	go run ./examples/leaderelection -help  one leads, and all know who
-//	go run ./examples/ratelimit -help       so many jobs at once, and no more
-//	go run ./examples/configwatch -help     all hear of each change
-//	go run ./examples/exclusivejob -help    one runs the job, once in each period
+//	go doc ./examples/member               members share a lock
+//	go doc ./examples/leaderelection       candidates elect a leader
+//	go doc ./examples/ratelimit            workers share a limit on concurrent jobs
+//	go doc ./examples/configwatch          processes watch shared configuration
+//	go doc ./examples/exclusivejob         one process runs the job of each period
 //
-// The tests of this folder run each of them as what it is: a program in a
-// process of its own, known by what it prints.
+// The tests of this folder run each of them as a process of its own and check its
+// output.
 package examples

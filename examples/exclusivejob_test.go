@@ -9,34 +9,35 @@ import (
 	"testing"
 )
 
-// The process that runs the job is killed in the middle. Another one runs it for
-// the same period under a larger fence, and the third does not run it again.
-func TestExclusiveJob(t *testing.T) {
+// The process that runs the job is killed before it is done. Another one runs the
+// job for the same period with a larger fence, and the third does not repeat it.
+func TestExclusiveJob_RunnerKilled(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "report.json")
-	// The period is a week, so it is the same one for the whole test, but on rare
-	// midnights, when the third runs it for the new week.
-	all := trio(t, "exclusivejob", nil, "-ttl", "2s", "-every", "168h", "-takes", "2s", "-store", store)
-	ran, period, fence := runs(t, all[:])
-	ran.kill()
+	// The period is a week, so it does not change during the test, except on rare
+	// midnights, when the third process runs the job of the new week.
+	all := startGroup(t, "exclusivejob", nil, "-ttl", "2s", "-every", "168h", "-takes", "2s", "-store", store)
+	killed, period, fence := runner(t, all[:])
+	killed.expectKillCommand()
+	killed.kill()
 	if _, err := os.Stat(store); !os.IsNotExist(err) {
-		t.Fatalf("the run was over before it could be killed: %v", err)
+		t.Fatalf("the job was done before its process was killed: %v", err)
 	}
 
 	rest := make([]*process, 0, 2)
 	for _, p := range all {
-		if p != ran {
+		if p != killed {
 			rest = append(rest, p)
 		}
 	}
-	heir, again, next := runs(t, rest)
+	successor, again, next := runner(t, rest)
 	if again != period || next <= fence {
-		t.Errorf("the job of %s with fence %d after that of %s with fence %d", again, next, period, fence)
+		t.Errorf("got the job of %s with fence %d, want that of %s with a fence larger than %d", again, next, period, fence)
 	}
-	heir.expect(`is done with the job of`)
+	successor.expect(`finished the job of`)
 	for _, p := range rest {
-		if p != heir {
-			p.expect(`the job of .+ was done by ` + heir.name)
+		if p != successor {
+			p.expect(`the job of .+ was done by ` + successor.name)
 		}
 	}
 	var last struct {
@@ -47,15 +48,15 @@ func TestExclusiveJob(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &last)
 	}
-	if err != nil || last.Fence != next || last.By != heir.name {
-		t.Errorf("the store has %s: %v", text, err)
+	if err != nil || last.Fence != next || last.By != successor.name {
+		t.Errorf("the store has %s (error %v), want fence %d by %s", text, err, next, successor.name)
 	}
-	leave(t, rest...)
+	interrupt(t, rest...)
 }
 
-// runs waits until one of the processes runs the job.
-func runs(t *testing.T, among []*process) (by *process, period string, fence int) {
+// runner waits until one of the processes runs the job.
+func runner(t *testing.T, among []*process) (p *process, period string, fence int) {
 	t.Helper()
-	by, match := whichever(t, `RUNS the job of (.+) with fence (\d+)$`, among...)
-	return by, match[0], number(t, match[1])
+	p, match := expectAny(t, `RUNS the job of (.+) with fence (\d+)$`, among...)
+	return p, match[0], number(t, match[1])
 }

@@ -7,60 +7,59 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 )
 
-// team is three members that share a lock.
-type team struct {
+// lockGroup is three members that share a lock.
+type lockGroup struct {
 	t       *testing.T
 	dir     string
 	ttl     string
-	members [3]*teammate
+	members [3]*lockMember
 }
 
-type teammate struct {
+type lockMember struct {
 	*process
 	addr string
 	id   string
 	name string
 }
 
-func newTeam(t *testing.T, ttl string) *team {
+func newLockGroup(t *testing.T, ttl string) *lockGroup {
 	t.Helper()
-	tm := &team{t: t, dir: t.TempDir(), ttl: ttl}
+	g := &lockGroup{t: t, dir: t.TempDir(), ttl: ttl}
 	first := ""
-	for i := range tm.members {
-		tm.start(i, first)
-		first = tm.members[0].addr
+	for i := range g.members {
+		g.start(i, first)
+		first = g.members[0].addr
 	}
-	for _, m := range tm.members {
+	for _, m := range g.members {
 		m.id = m.expect(`open: member (\w+) of a group of 3`)[0]
 	}
-	return tm
+	return g
 }
 
-// start runs a member that knows one of the others, or none.
-func (tm *team) start(i int, join string) {
-	tm.t.Helper()
+// start starts a member that joins the given address, if there is one.
+func (g *lockGroup) start(i int, join string) {
+	g.t.Helper()
 	name := []string{"anna", "ben", "clara"}[i]
-	args := []string{"-dir", filepath.Join(tm.dir, name), "-expect", "3", "-lock", "invoices", "-name", name, "-ttl", tm.ttl}
+	args := []string{"-dir", filepath.Join(g.dir, name), "-expect", "3", "-lock", "invoices", "-name", name, "-ttl", g.ttl}
 	if join != "" {
 		args = append(args, "-join", join)
 	}
-	m := &teammate{process: start(tm.t, name, nil, "member", args...), name: name}
+	m := &lockMember{process: start(g.t, name, nil, "member", args...), name: name}
 	m.addr = m.expect(`listening on (\S+)$`)[0]
-	tm.members[i] = m
+	g.members[i] = m
 }
 
-var says = regexp.MustCompile(`HOLDER .*fence (\d+)$|waiting for "invoices": held by .*fence (\d+)$`)
+var holderLine = regexp.MustCompile(`HOLDER .*fence (\d+)$|waiting for "invoices": held by .*fence (\d+)$`)
 
-// holds waits until a member says who holds the lock, and returns with which
-// fence, and whether it is that member itself.
-func (m *teammate) holds() (fence int, itself bool) {
+// holds waits until the member prints the holder of the lock, and returns the
+// fence and whether the member itself is the holder.
+func (m *lockMember) holds() (fence int, itself bool) {
 	m.t.Helper()
-	match := m.expect(says.String())
+	match := m.expect(holderLine.String())
 	fence, err := strconv.Atoi(match[0] + match[1])
 	if err != nil {
 		m.t.Fatal(err)
@@ -68,134 +67,97 @@ func (m *teammate) holds() (fence int, itself bool) {
 	return fence, match[0] != ""
 }
 
-// holder wants these members to agree on one of them as the holder, and returns
-// which, with its fence.
-func (tm *team) holder(among ...int) (holder, fence int) {
-	tm.t.Helper()
+// holder checks that these members agree on one of them as the holder, and
+// returns it with its fence.
+func (g *lockGroup) holder(among ...int) (holder, fence int) {
+	g.t.Helper()
 	holder = -1
 	for k, i := range among {
-		f, itself := tm.members[i].holds()
+		f, itself := g.members[i].holds()
 		if k > 0 && f != fence {
-			tm.t.Fatalf("%s knows of fence %d, another of %d", tm.members[i].name, f, fence)
+			g.t.Fatalf("%s prints fence %d, another member prints %d", g.members[i].name, f, fence)
 		}
 		fence = f
 		if itself {
 			if holder >= 0 {
-				tm.t.Fatalf("%s and %s hold fence %d", tm.members[holder].name, tm.members[i].name, f)
+				g.t.Fatalf("%s and %s both hold fence %d", g.members[holder].name, g.members[i].name, f)
 			}
 			holder = i
 		}
 	}
 	if holder < 0 {
-		tm.t.Fatalf("nobody among %v holds fence %d", among, fence)
+		g.t.Fatalf("none of the members %v holds fence %d", among, fence)
 	}
 	return holder, fence
 }
 
-// others are the two that are not i.
+// others returns the two members other than i.
 func others(i int) []int { return []int{(i + 1) % 3, (i + 2) % 3} }
 
-// The holder is killed with -9. After its TTL the next one holds the lock, with a
-// larger fence. The killed one comes back, on another port, as who it was.
-func TestMemberKilled(t *testing.T) {
+// The next waiter acquires the lock after the TTL, with a larger fence. The
+// killed member restarts on another port with its identity.
+func TestMember_HolderKilled(t *testing.T) {
 	t.Parallel()
-	tm := newTeam(t, "2s")
-	dead, old := tm.holder(0, 1, 2)
-	id := tm.members[dead].id
-	tm.members[dead].kill()
-	heir, fence := tm.holder(others(dead)...)
+	g := newLockGroup(t, "2s")
+	killed, old := g.holder(0, 1, 2)
+	g.members[killed].expectKillCommand()
+	id := g.members[killed].id
+	g.members[killed].kill()
+	successor, fence := g.holder(others(killed)...)
 	if fence <= old {
-		t.Errorf("fence %d after %d", fence, old)
+		t.Errorf("got fence %d, want more than %d", fence, old)
 	}
 
-	tm.start(dead, tm.members[heir].addr)
-	if got := tm.members[dead].expect(`open: member (\w+) of a group of 3`)[0]; got != id {
-		t.Errorf("came back as %s, was %s", got, id)
+	g.start(killed, g.members[successor].addr)
+	if got := g.members[killed].expect(`open: member (\w+) of a group of 3`)[0]; got != id {
+		t.Errorf("restarted as member %s, want %s", got, id)
 	}
-	if seen, itself := tm.members[dead].holds(); seen != fence || itself {
-		t.Errorf("came back and sees fence %d, its own: %t; want %d of another", seen, itself, fence)
+	if seen, itself := g.members[killed].holds(); seen != fence || itself {
+		t.Errorf("after the restart: holder has fence %d (this member: %t), want %d of another member", seen, itself, fence)
 	}
 }
 
-// Ctrl-C hands the lock on. The TTL is an hour, so it is not that which does it.
-func TestMemberTakesLeave(t *testing.T) {
+// Ctrl-C releases the lock at once. With a TTL of an hour, expiry cannot be the
+// reason.
+func TestMember_HolderInterrupted(t *testing.T) {
 	t.Parallel()
-	tm := newTeam(t, "1h")
-	leaving, old := tm.holder(0, 1, 2)
-	tm.members[leaving].signal(os.Interrupt)
-	if _, fence := tm.holder(others(leaving)...); fence <= old {
-		t.Errorf("fence %d after %d", fence, old)
+	g := newLockGroup(t, "1h")
+	closing, old := g.holder(0, 1, 2)
+	g.members[closing].signal(os.Interrupt)
+	if _, fence := g.holder(others(closing)...); fence <= old {
+		t.Errorf("got fence %d, want more than %d", fence, old)
 	}
-	tm.members[leaving].expect("taking leave")
-	tm.members[leaving].expect("closed$")
-	if status := tm.members[leaving].wait(); status != 0 {
-		t.Errorf("exit status %d", status)
+	g.members[closing].expect("shutting down gracefully")
+	g.members[closing].expect("closed$")
+	if status := g.members[closing].wait(); status != 0 {
+		t.Errorf("exit status %d, want 0", status)
 	}
 }
 
-// The farewell takes its time when the others do not answer. A second Ctrl-C
-// does not wait for it.
-func TestMemberInterruptedTwice(t *testing.T) {
+// The graceful shutdown takes a while when the other members do not answer. A
+// second Ctrl-C ends the process at once.
+func TestMember_InterruptedTwice(t *testing.T) {
 	t.Parallel()
-	tm := newTeam(t, "1h")
-	impatient, _ := tm.holder(0, 1, 2)
-	for _, i := range others(impatient) {
-		tm.members[i].signal(syscall.SIGSTOP)
+	g := newLockGroup(t, "1h")
+	holder, _ := g.holder(0, 1, 2)
+	for _, i := range others(holder) {
+		g.members[i].signal(syscall.SIGSTOP)
 	}
-	tm.members[impatient].signal(os.Interrupt)
-	tm.members[impatient].expect("taking leave")
-	tm.members[impatient].signal(os.Interrupt)
-	if status := tm.members[impatient].wait(); status != -1 {
-		t.Errorf("exit status %d; it has to be killed by the signal", status)
+	g.members[holder].signal(os.Interrupt)
+	g.members[holder].expect("shutting down gracefully")
+	g.members[holder].signal(os.Interrupt)
+	if status := g.members[holder].wait(); status != -1 {
+		t.Errorf("exit status %d, want the end by a signal", status)
 	}
 }
 
-// Ctrl-C before there is a group ends it as well.
-func TestMemberInterruptedEarly(t *testing.T) {
+// Ctrl-C ends a member that waits for its group.
+func TestMember_InterruptedWhileOpening(t *testing.T) {
 	t.Parallel()
 	p := start(t, "alone", nil, "member", "-dir", t.TempDir(), "-lock", "invoices", "-expect", "3")
-	p.expect("takes until a majority")
+	p.expect("waiting for a majority")
 	p.signal(os.Interrupt)
 	if status := p.wait(); status != 0 {
-		t.Errorf("exit status %d", status)
-	}
-}
-
-// Wrong flags: status 2, a line that says what is wrong, and nothing is done.
-func TestMemberFlags(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "none")
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-lock", "invoices"}, "-dir is missing"},
-		{[]string{"-dir", dir}, "-lock is missing"},
-		{[]string{"-dir", dir, "-lock", "invoices", "now"}, `"now" is not a flag`},
-		{[]string{"-dir", dir, "-lock", "invoices", "-wait"}, "-wait"},
-		{[]string{"-dir", dir, "-lock", "invoices", "-ttl", "10"}, `invalid value "10"`},
-		{[]string{"-dir", dir, "-lock", "invoices", "-ttl", "1ms"}, "SessionTTL is 1ms"},
-		{[]string{"-dir", dir, "-lock", "invoices", "-bind", "0.0.0.0:0"}, "set Advertise"},
-		{[]string{"-dir", dir, "-lock", "invoices", "-join", "here"}, `Join "here" has to be host:port`},
-		{[]string{"-dir", dir, "-lock", ""}, "-lock is missing"},
-	} {
-		p := start(t, "member", nil, "member", c.args...)
-		status, text := p.wait(), strings.Join(p.text(), "\n")
-		if status != 2 || !strings.Contains(text, c.want) {
-			t.Errorf("%q: exit status %d; want %q in\n%s", c.args, status, c.want, text)
-		}
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("%s: %v; it has to be as it was", dir, err)
-	}
-}
-
-// Help is what was asked for, so it is no fault.
-func TestMemberHelp(t *testing.T) {
-	t.Parallel()
-	p := start(t, "member", nil, "member", "-help")
-	p.expect("-dir directory")
-	if status := p.wait(); status != 0 {
-		t.Errorf("exit status %d", status)
+		t.Errorf("exit status %d, want 0", status)
 	}
 }

@@ -3,8 +3,10 @@ package examples
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +17,19 @@ import (
 	"time"
 )
 
-// patience is how long a line or an end is waited for.
-const patience = 30 * time.Second
+// waitTimeout bounds each wait for a line or for the end of a process.
+const waitTimeout = 30 * time.Second
 
-var programs string // the folder of the compiled ones
+var programs string // the folder of the compiled examples
 
-// All are compiled at once, which is most of what the tests take; without what
-// debuggers need it takes less.
+// parallelTests is the number of tests that run at a time. They wait for timeouts
+// rather than compute, so it exceeds the default, the number of processors.
+const parallelTests = "6"
+
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", parallelTests); err != nil { // -parallel overrides it
+		panic(err)
+	}
 	status, err := build(m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,41 +38,59 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// build compiles all examples at once, without symbols, since linking takes most
+// of the time of these tests.
 func build(run func() int) (status int, err error) {
+	if err := readSources(); err != nil {
+		return 0, err
+	}
 	if programs, err = os.MkdirTemp("", "conclave-examples-"); err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(programs) // temporary: what it leaves the system removes
-	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", programs, "./...").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%w\n%s", err, out)
+	defer os.RemoveAll(programs) // a leftover is in the system's temporary folder
+	// The separator makes it a folder for go build, also for a single program.
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", programs+string(filepath.Separator), "./...").CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("build the examples: %w\n%s", err, out)
 	}
 	return run(), nil
 }
 
-// process is a program that runs.
+// readSources reads the folders of this module. go test reuses a result until a
+// file changes that the test reads, and does not see what go build reads.
+func readSources() error {
+	return filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != ".." {
+			return fs.SkipDir
+		}
+		return err
+	})
+}
+
+// process is a running example.
 type process struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
-	in   io.Writer     // its input, which ends with it
-	read int           // how many lines expect has gone through
-	over chan struct{} // closed when it has ended and everything is read
-	err  error         // of its end; valid once over is closed
+	in   io.Writer
+	read int           // number of lines that expect has consumed
+	done chan struct{} // closed when the process has ended and all output is read
+	err  error         // of Wait; valid once done is closed
 
 	mu      sync.Mutex
-	lines   []string      // guarded by mu; of both outputs
-	printed chan struct{} // guarded by mu; closed when there is a new line, and at the end
+	lines   []string      // guarded by mu; of stdout and stderr
+	printed chan struct{} // guarded by mu; closed on each new line and at the end
 }
 
-// start runs an example. What of it is still there when the test ends is killed.
-// name is for messages, env is added to the environment.
+// start runs an example and kills it when the test ends. name is for failure
+// messages; env is added to the environment.
 func start(t *testing.T, name string, env []string, example string, args ...string) *process {
 	t.Helper()
 	p := &process{
 		t:       t,
 		name:    name,
 		cmd:     exec.Command(filepath.Join(programs, example), args...),
-		over:    make(chan struct{}),
+		done:    make(chan struct{}),
 		printed: make(chan struct{}),
 	}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -82,7 +107,7 @@ func start(t *testing.T, name string, env []string, example string, args ...stri
 		p.err = p.cmd.Wait()
 		_ = in.Close() // never fails
 	}()
-	go p.listen(out)
+	go p.readOutput(out)
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
@@ -92,16 +117,16 @@ func start(t *testing.T, name string, env []string, example string, args ...stri
 	return p
 }
 
-func (p *process) listen(out io.Reader) {
+func (p *process) readOutput(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		p.tell(func() { p.lines = append(p.lines, lines.Text()) })
+		p.update(func() { p.lines = append(p.lines, lines.Text()) })
 	}
-	close(p.over)
-	p.tell(func() {})
+	close(p.done)
+	p.update(func() {})
 }
 
-func (p *process) tell(change func()) {
+func (p *process) update(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
@@ -109,20 +134,20 @@ func (p *process) tell(change func()) {
 	p.printed = make(chan struct{})
 }
 
-// text is what was printed so far.
+// text returns the output so far.
 func (p *process) text() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines[:len(p.lines):len(p.lines)]
 }
 
-// expect waits for a line that matches, after the one that was expected last,
-// and returns what the pattern's groups matched.
+// expect waits for a line that matches, after the line that was expected last,
+// and returns the submatches.
 func (p *process) expect(pattern string) []string {
 	p.t.Helper()
 	re := regexp.MustCompile(pattern)
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	timeout := time.NewTimer(waitTimeout)
+	defer timeout.Stop()
 	for {
 		p.mu.Lock()
 		lines, printed := p.lines, p.printed
@@ -133,28 +158,29 @@ func (p *process) expect(pattern string) []string {
 				return match[1:]
 			}
 		}
-		if p.ended() {
-			p.t.Fatalf("%s ended (%v) and did not print %q", p.name, p.err, pattern)
+		if p.drained() {
+			p.t.Fatalf("%s ended (%v) before it printed %q", p.name, p.err, pattern)
 		}
 		select {
 		case <-printed:
-		case <-late.C:
-			p.t.Fatalf("%s did not print %q in %v", p.name, pattern, patience)
+		case <-timeout.C:
+			p.t.Fatalf("%s did not print %q in %v", p.name, pattern, waitTimeout)
 		}
 	}
 }
 
-// ended is true once everything was read, so what is not there will not come.
-func (p *process) ended() bool {
+// drained reports whether the process has ended and expect has consumed all of
+// its output.
+func (p *process) drained() bool {
 	select {
-	case <-p.over:
+	case <-p.done:
 		return p.read == len(p.text())
 	default:
 		return false
 	}
 }
 
-// enter types a line.
+// enter writes a line to the input.
 func (p *process) enter(line string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
@@ -162,7 +188,6 @@ func (p *process) enter(line string) {
 	}
 }
 
-// signal sends a signal.
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -170,19 +195,19 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// kill ends it as kill -9 does and waits until it is gone.
+// kill ends the process as kill -9 does and waits for its end.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it fails only if the process has ended
-	<-p.over
+	_ = p.cmd.Process.Kill() // fails only if the process has ended
+	<-p.done
 }
 
 // wait waits for the end and returns the exit status; -1 after a signal.
 func (p *process) wait() int {
 	p.t.Helper()
 	select {
-	case <-p.over:
-	case <-time.After(patience):
-		p.t.Fatalf("%s did not end in %v", p.name, patience)
+	case <-p.done:
+	case <-time.After(waitTimeout):
+		p.t.Fatalf("%s did not end in %v", p.name, waitTimeout)
 	}
 	var exit *exec.ExitError
 	if p.err != nil && !errors.As(p.err, &exit) {
@@ -190,3 +215,15 @@ func (p *process) wait() int {
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
+
+// expectKillCommand checks that the process prints its own ID in the command that
+// kills it.
+func (p *process) expectKillCommand() {
+	p.t.Helper()
+	if pid := p.expect(`to crash .*, run: .* (\d+)$`)[0]; pid != fmt.Sprint(p.cmd.Process.Pid) {
+		p.t.Errorf("%s prints process ID %s, want %d", p.name, pid, p.cmd.Process.Pid)
+	}
+}
+
+// tempEnv makes dir the process's folder for temporary files, on each system.
+func tempEnv(dir string) []string { return []string{"TMPDIR=" + dir, "TMP=" + dir, "TEMP=" + dir} }

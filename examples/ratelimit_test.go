@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Two permits for three processes. One holds its permit for an hour and is
-// killed: the others have one permit until its TTL has passed, and then two. By
-// the journal, never more than two were at work.
-func TestRateLimit(t *testing.T) {
+// Three processes share two permits. One holds its permit for an hour and is
+// killed: the others share one permit until its session expires, and then two.
+// The journal shows that no more than two workers worked at once.
+func TestRateLimit_HolderKilled(t *testing.T) {
 	t.Parallel()
 	journal := filepath.Join(t.TempDir(), "journal")
 	own := func(name string) []string {
@@ -23,30 +23,30 @@ func TestRateLimit(t *testing.T) {
 		}
 		return []string{"-workers", "2", "-work", "20ms"}
 	}
-	all := trio(t, "ratelimit", own, "-ttl", "2s", "-limit", "2", "-journal", journal)
+	all := startGroup(t, "ratelimit", own, "-ttl", "2s", "-limit", "2", "-journal", journal)
 	anna, ben, clara := all[0], all[1], all[2]
 	anna.expect(`anna/1 works, fence \d+$`)
-	for _, p := range []*process{ben, clara, ben, clara} { // in turn, on the permit that is left
+	for _, p := range []*process{ben, clara, ben, clara} { // in turn, with the remaining permit
 		p.expect(`works, fence \d+$`)
 		p.expect(`is done, fence \d+$`)
 	}
 	before := len(entries(t, journal))
 	anna.kill()
-	for deadline := time.Now().Add(patience); atOnce(entries(t, journal)[before:]) < 2; {
+	for deadline := time.Now().Add(waitTimeout); atOnce(entries(t, journal)[before:]) < 2; {
 		if ben.expect(`works, fence \d+$`); time.Now().After(deadline) {
-			t.Fatalf("anna's permit has not come back in %v", patience)
+			t.Fatalf("anna's permit is not released in %v", waitTimeout)
 		}
 	}
-	leave(t, ben, clara)
+	interrupt(t, ben, clara)
 
-	book := entries(t, journal)
-	if most := max(atOnce(book[:before]), atOnce(without("anna/1", book))); most > 2 {
-		t.Errorf("%d of at most 2 were at work at once:\n%v", most, book)
+	written := entries(t, journal)
+	if most := max(atOnce(written[:before]), atOnce(without("anna/1", written))); most > 2 {
+		t.Errorf("%d workers worked at once, want at most 2:\n%v", most, written)
 	}
 }
 
 // entry is a line of the journal.
-type entry struct{ what, who string }
+type entry struct{ what, worker string }
 
 func entries(t *testing.T, journal string) []entry {
 	t.Helper()
@@ -63,18 +63,18 @@ func entries(t *testing.T, journal string) []entry {
 	return all
 }
 
-func without(who string, all []entry) []entry {
-	return slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return e.who == who })
+func without(worker string, all []entry) []entry {
+	return slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return e.worker == worker })
 }
 
-// atOnce is how many workers were at work at the same time, at most.
+// atOnce returns the largest number of workers that worked at the same time.
 func atOnce(all []entry) (most int) {
 	working := make(map[string]bool)
 	for _, e := range all {
 		if e.what == "begin" {
-			working[e.who] = true
+			working[e.worker] = true
 		} else {
-			delete(working, e.who)
+			delete(working, e.worker)
 		}
 		most = max(most, len(working))
 	}

@@ -3,7 +3,6 @@ package raftlog
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -13,137 +12,68 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// The end of the write-ahead log is cut off at one byte after another. No database
-// can tell that from a log that was never longer; the watermark can.
-func TestALostTailIsNoticed(t *testing.T) {
-	disk := acknowledged(t)
-	wal, bytes := lastLog(t, disk)
-	whole, _, err := reopenCopy(t, disk, wal, bytes)
+// The tail of the WAL is truncated at one byte after another. No database can
+// distinguish that from a WAL that was never longer; the watermark can.
+func TestDamage_LostWALTailDetected(t *testing.T) {
+	t.Parallel()
+	files := readFiles(t, acknowledgedLog(t))
+	wal := longestWAL(files)
+	whole, err := readDamaged(t, files, wal, files[wal])
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := 0
-	for cut := 0; cut < len(bytes); cut += 3 {
-		got, _, err := reopenCopy(t, disk, wal, bytes[:cut])
+	refused, length := 0, len(files[wal])
+	for end := 0; end < length; end += 3 {
+		got, err := readDamaged(t, files, wal, files[wal][:end])
 		switch {
 		case err != nil && !errors.Is(err, storage.ErrCorrupt):
-			t.Fatalf("cut at %d: %v", cut, err)
+			t.Fatalf("truncated at %d: %v", end, err)
 		case err != nil:
 			refused++
 		case got != whole:
-			t.Fatalf("cut at %d of %d, opened with\n%swant\n%s", cut, len(bytes), got, whole)
+			t.Fatalf("truncated at %d of %d: opened with\n%swant\n%s", end, length, got, whole)
 		}
 	}
-	if refused < len(bytes)/6 {
-		t.Errorf("%d cuts of a log of %d bytes refused: is it empty?", refused, len(bytes))
+	if refused < length/6 {
+		t.Errorf("%d truncations of a WAL of %d bytes refused: is it empty?", refused, length)
 	}
 }
 
-// lastLog finds the write-ahead log with the most in it.
-func lastLog(t *testing.T, disk *vfs.MemFS) (path string, content []byte) {
-	t.Helper()
-	for name, c := range files(t, disk) {
-		if strings.HasSuffix(name, ".log") && len(c) > len(content) {
-			path, content = name, c
-		}
-	}
-	return path, content
-}
-
-// files reads all of a directory.
-func files(t *testing.T, disk vfs.FS) map[string][]byte {
-	t.Helper()
-	names, err := disk.List("/conclave")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string][]byte{}
-	for _, name := range names {
-		file, err := disk.Open("/conclave/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all[name], err = io.ReadAll(file); err != nil {
-			t.Fatal(err)
-		}
-		file.Close()
-	}
-	return all
-}
-
-// reopenCopy opens a copy of the directory in which one file has other content,
-// and tells what is in it.
-func reopenCopy(t *testing.T, disk vfs.FS, changed string, content []byte) (string, *Log, error) {
-	t.Helper()
-	damaged := vfsMem()
-	if err := damaged.MkdirAll("/conclave", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range files(t, disk) {
-		if name == changed {
-			c = content
-		}
-		file, err := damaged.Create("/conclave/"+name, vfs.WriteCategoryUnspecified)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.Write(append([]byte(nil), c...)); err != nil {
-			t.Fatal(err)
-		}
-		file.Close()
-	}
-	store, log, err := reopen(damaged)
-	if err != nil {
-		return "", nil, err
-	}
-	defer store.Close()
-	m, err := found(log)
-	if err != nil {
-		return "", log, err
-	}
-	if err := store.Err(); err != nil {
-		return "", log, err
-	}
-	return m.String(), log, nil
-}
-
-// Every file is damaged at many places, one at a time: bytes flipped, zeroed,
-// cut off. Either it is noticed, at Open or in reading the state, or what is
-// there is as it was; or it is as it was some steps before, if those were not
-// acknowledged as durable.
-func TestDamageIsNoticedOrHarmless(t *testing.T) {
-	disk, steps := workedOn(t)
+// Every file is damaged at many offsets, one at a time: bits flipped, bytes
+// zeroed, the tail truncated. Open or reading the state detects the damage, or
+// the log is unchanged but for steps that were not acknowledged as durable.
+func TestDamage_AnyFileDetectedOrHarmless(t *testing.T) {
+	t.Parallel()
+	disk, steps := usedLog(t)
 	harmless := func(got string) bool {
-		last := len(steps) - 1
-		for last > 0 && !steps[last].synced(steps[last-1].after) {
-			last--
+		durable := len(steps) - 1
+		for durable > 0 && !steps[durable].synced(steps[durable-1].after) {
+			durable--
 		}
-		return slices.ContainsFunc(steps[last:], func(s step) bool { return s.after.String() == got })
+		return slices.ContainsFunc(steps[durable:], func(s step) bool { return s.after.String() == got })
 	}
-	noticed := map[string][2]int{}
-	for name, content := range files(t, disk) {
-		for _, damaged := range damages(content) {
-			got, _, err := reopenCopy(t, disk, name, damaged.content)
-			count := noticed[name]
-			count[1]++
+	files := readFiles(t, disk)
+	for name, content := range files {
+		detected, all := 0, damages(content)
+		for _, d := range all {
+			got, err := readDamaged(t, files, name, d.content)
 			switch {
 			case err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrNewer):
-				t.Errorf("%s, %s: %v", name, damaged.how, err)
+				t.Errorf("%s, %s: %v", name, d.how, err)
 			case err != nil:
-				count[0]++
+				detected++
 			case !harmless(got):
-				t.Errorf("%s, %s: opened with\n%swant\n%s", name, damaged.how, got, steps[len(steps)-1].after)
+				t.Errorf("%s, %s: opened with\n%swant\n%s", name, d.how, got, steps[len(steps)-1].after)
 			}
-			noticed[name] = count
 		}
+		t.Logf("%s: %d of %d detected", name, detected, len(all))
 	}
-	t.Logf("noticed, of all: %v", noticed)
 }
 
-// workedOn makes a directory with tables as well as a write-ahead log in it.
-func workedOn(t *testing.T) (*vfs.MemFS, []step) {
+// usedLog plays a script, with a table flush in it, and closes the log.
+func usedLog(t *testing.T) (*vfs.MemFS, []step) {
 	t.Helper()
-	disk := vfsMem()
+	disk := vfs.NewMem()
 	store, log := openLog(t, storage.Options{FS: disk})
 	steps := script(1, 60)
 	for i, s := range steps {
@@ -152,13 +82,7 @@ func workedOn(t *testing.T) (*vfs.MemFS, []step) {
 				t.Fatal(err)
 			}
 		}
-		err := error(nil)
-		if i == 0 {
-			err = log.Bootstrap(s.ops[0].(Install).ConfState)
-		} else {
-			err = play(log, s)
-		}
-		if err != nil {
+		if err := play(log, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,6 +90,63 @@ func workedOn(t *testing.T) (*vfs.MemFS, []step) {
 		t.Fatal(err)
 	}
 	return disk, steps
+}
+
+// acknowledgedLog writes a log with a few acknowledged entries and closes it.
+func acknowledgedLog(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewMem()
+	store, log := openLog(t, storage.Options{FS: disk})
+	bootstrap(t, log, 1, 2, 3)
+	for i := uint64(2); i < 6; i++ {
+		mustWrite(t, log, Append{Entries: entries(i, i, 1)})
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+func longestWAL(files map[string][]byte) (longest string) {
+	for name, content := range files {
+		if strings.HasSuffix(name, ".log") && len(content) > len(files[longest]) {
+			longest = name
+		}
+	}
+	return longest
+}
+
+// readDamaged opens a data directory with the given files, one of them replaced,
+// and returns the content of its log.
+func readDamaged(t *testing.T, files map[string][]byte, damaged string, content []byte) (string, error) {
+	t.Helper()
+	disk := vfs.NewMem()
+	if err := disk.MkdirAll("/conclave", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range files {
+		if name == damaged {
+			c = content
+		}
+		file, err := disk.Create("/conclave/"+name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.Write(slices.Clone(c)); err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+	}
+	store, log, err := openDisk(disk)
+	if err != nil {
+		return "", err
+	}
+	defer store.Close()
+	m, err := readLog(log)
+	if err != nil {
+		return "", err
+	}
+	return m.String(), store.Err()
 }
 
 type damage struct {
@@ -188,7 +169,7 @@ func damages(content []byte) []damage {
 		all = append(all,
 			damage{fmt.Sprintf("bit flipped at %d of %d", at, len(content)), flipped},
 			damage{fmt.Sprintf("zeroed from %d of %d", at, len(content)), zeroed},
-			damage{fmt.Sprintf("cut off at %d of %d", at, len(content)), content[:at]})
+			damage{fmt.Sprintf("truncated at %d of %d", at, len(content)), content[:at]})
 	}
 	return all
 }

@@ -1,26 +1,27 @@
-// Package raftlog is one member's log, durable before it says so. It is a seam,
-// not an API.
+// Package raftlog stores one member's Raft log, durably before it acknowledges
+// an append, together with the state machine's checkpoint. It is a seam, not an
+// API.
 //
-// A Log has two halves that never share a variable. The disk half belongs to
-// the storage goroutine: Write carries operations out there, many in one batch
-// of the database with at most one sync. The memory half belongs to the loop:
-// it implements raft.Storage and learns of an operation by Wrote, after Write
-// has returned. So raft sees an entry only when it is durable, and the loop
-// never waits for the disk.
+// A Log has two halves that share no variable. The write state belongs to the
+// storage goroutine: Write runs operations there, many in one batch of the
+// database with at most one sync. The in-memory storage belongs to the loop: it
+// implements raft.Storage and receives an operation through Wrote after Write
+// has returned. Raft therefore reads an entry only once it is durable, and the
+// loop never blocks on the disk.
 //
-// The log, the state that applying it has led to, and the index of that state
-// are in one database with one write-ahead log. Its order is their order: what
-// is written without a sync is durable with the next one, and a truncation
-// never survives the state that made it possible.
+// The log, the checkpoint and the applied index share one database and its WAL,
+// which makes writes durable in the order in which they were issued: a write
+// without a sync is durable with the next sync, and a truncation never survives
+// a power loss that the checkpoint it relies on does not survive.
 //
-// Open notices damage: every byte of the log is in a chain of checksums, every
-// byte of the state in one of Pebble's, and the watermark tells how many synced
-// writes there have been. It does not notice
-//   - the loss of writes that were not synced: they changed the state only, and
-//     are made again from the log;
-//   - the loss of the end of the write-ahead log together with up to 63 rises of
-//     the watermark, that is, a power cut on a disk that also loses what it
-//     reported as durable; terms, votes and local records are noticed even then;
-//   - an older copy of the whole directory. That is for the boot counter, which
-//     the other members remember.
+// Open detects damage. A checksum chain covers every byte of the log, Pebble's
+// checksums cover the state, and the watermark counts synced writes. Open does
+// not detect
+//   - the loss of unsynced writes: these change the checkpoint only, and are
+//     repeated from the log;
+//   - the loss of the WAL's tail together with up to 63 raises of the watermark,
+//     which takes a power loss on a disk that also loses acknowledged syncs; even
+//     then it detects the loss of terms, votes and local records;
+//   - an older copy of the whole directory. The other members detect it by its
+//     boot counter.
 package raftlog

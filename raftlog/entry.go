@@ -7,22 +7,27 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// An entry on disk: version, type, term, chain, data. The chain is a checksum
-// over the entry and the chain of the entry before: an entry is right only
-// together with all of the log that leads to it.
+// An entry on disk: version, type, term, chain, data. Its checksum covers the
+// entry and the checksum of the entry before it, and so the whole log up to it.
 const entryHeader = 1 + 1 + 8 + 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// follow returns the mark of an entry that follows previous.
-func follow(previous mark, e *raftpb.Entry) mark {
+// position identifies a prefix of the log by its last entry.
+type position struct {
+	index, term uint64
+	chain       uint32 // checksum of the prefix
+}
+
+// next returns the position of an entry that follows p.
+func (p position) next(e *raftpb.Entry) position {
 	var b [4 + 8 + 8 + 1]byte
-	binary.BigEndian.PutUint32(b[0:], previous.chain)
+	binary.BigEndian.PutUint32(b[0:], p.chain)
 	binary.BigEndian.PutUint64(b[4:], e.GetIndex())
 	binary.BigEndian.PutUint64(b[12:], e.GetTerm())
 	b[20] = byte(e.GetType())
 	chain := crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, e.GetData())
-	return mark{index: e.GetIndex(), term: e.GetTerm(), chain: chain}
+	return position{index: e.GetIndex(), term: e.GetTerm(), chain: chain}
 }
 
 func encodeEntry(e *raftpb.Entry, chain uint32) []byte {
@@ -33,14 +38,14 @@ func encodeEntry(e *raftpb.Entry, chain uint32) []byte {
 	return append(record, e.GetData()...)
 }
 
-// decodeEntry copies the entry out of its record.
+// decodeEntry returns an entry that does not alias its record.
 func decodeEntry(index uint64, record []byte) (e *raftpb.Entry, chain uint32, err error) {
-	b, err := body("entry", record)
+	b, err := stripVersion("entry", record)
 	if err != nil {
 		return nil, 0, err
 	}
 	if len(record) < entryHeader {
-		return nil, 0, damaged("entry %d has %d bytes", index, len(record))
+		return nil, 0, corruptf("record of entry %d: want at least %d bytes, got %d", index, entryHeader, len(record))
 	}
 	e = &raftpb.Entry{
 		Index: new(index),

@@ -2,21 +2,21 @@ package raftlog
 
 import "encoding/binary"
 
-// The key space of one group: the group's number, a kind, and what the kind
-// needs. Numbers are big endian, so that keys sort as they count.
+// A key is the group's number, a kind, and what the kind requires. Numbers are
+// big-endian, so that keys sort numerically.
 const (
 	kindHardState  = 'h'
 	kindConfState  = 'c'
 	kindApplied    = 'a'
 	kindTruncated  = 't'
 	kindEntry      = 'e' // + index
-	kindSynced     = 'w' // number of the last synced write, for the watermark
-	kindGeneration = 'g' // which generation of the state is the valid one
+	kindSynced     = 'w' // number of synced writes, compared with the watermark
+	kindGeneration = 'g' // generation of the installed state
 	kindState      = 's' // + generation + the machine's key
 	kindLocal      = 'l' // + name
 )
 
-// group is the number of a group; it makes the keys.
+// group is the number of a group and constructs its keys.
 type group uint32
 
 func (g group) key(kind byte) []byte {
@@ -35,8 +35,9 @@ func (g group) state(generation uint64, key []byte) []byte {
 
 func (g group) local(name string) []byte { return append(g.key(kindLocal), name...) }
 
-// after returns the first key behind all those with the prefix.
-func after(prefix []byte) []byte {
+// prefixEnd returns the smallest key after all keys with the prefix, or nil if
+// there is none.
+func prefixEnd(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
 		end[i]++
@@ -44,14 +45,15 @@ func after(prefix []byte) []byte {
 			return end[:i+1]
 		}
 	}
-	return nil // nothing is behind
+	return nil
 }
 
-// number reads the number that follows the kind.
-func number(key []byte) (n uint64, rest []byte, ok bool) {
+// keyNumber decodes the number that follows the kind; ok is false when the key
+// is too short.
+func keyNumber(key []byte) (n uint64, ok bool) {
 	const at = 4 + 1
 	if len(key) < at+8 {
-		return 0, nil, false
+		return 0, false
 	}
-	return binary.BigEndian.Uint64(key[at:]), key[at+8:], true
+	return binary.BigEndian.Uint64(key[at:]), true
 }

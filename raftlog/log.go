@@ -9,13 +9,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Log is the log of one group and the state that belongs to it. It is a
-// raft.Storage, for the loop.
+// Log is the Raft log of one group and the state of its machine. It implements
+// raft.Storage. Methods documented as loop only must be called on the loop's
+// goroutine, like those of raft.Storage.
 type Log struct {
-	memory      // belongs to the loop
-	disk   disk // belongs to the storage goroutine
-	store  *storage.Store
-	group  group
+	memStorage            // belongs to the loop
+	written    writeState // belongs to the storage goroutine
+	store      *storage.Store
+	group      group
 }
 
 var _ raft.Storage = (*Log)(nil)
@@ -23,25 +24,26 @@ var _ raft.Storage = (*Log)(nil)
 // Bootstrapped reports whether the log belongs to a group. Loop only.
 func (l *Log) Bootstrapped() bool { return l.applied.Index > 0 }
 
-// Applied says which entry the state is the state of. Loop only.
+// Applied returns the position of the written state. Loop only.
 func (l *Log) Applied() Applied { return l.applied }
 
-// Bytes is about what the entries take in memory. Loop only.
+// Bytes returns the approximate memory that the entries occupy. Loop only.
 func (l *Log) Bytes() uint64 { return uint64(l.bytes) }
 
-// Submit hands the operations to the storage goroutine, which writes them after
-// all that was handed in before, and calls done, there too. See storage.Go.
+// Submit writes the operations on the storage goroutine, after everything
+// submitted before, and then calls done there. It does not block. As with
+// storage.Store.Go, done is not called once the store has failed or is closed.
 func (l *Log) Submit(ops []Op, done func(error)) {
 	l.store.Go(func(*pebble.DB) error { return l.Write(ops) }, done)
 }
 
-// Wrote tells the memory half of an operation that Write has carried out.
-// Operations are told in the order in which they were written. Loop only.
-func (l *Log) Wrote(op Op) { op.remember(&l.memory) }
+// Wrote makes an operation that Write has completed visible to the loop's half.
+// It must be called for each operation, in the order of writing. Loop only.
+func (l *Log) Wrote(op Op) { op.update(&l.memStorage) }
 
-// Bootstrap makes an empty log the log of a new group, as if it had been
-// truncated at index 1: a membership, and no state yet. It blocks, and has to
-// be called before the log is used.
+// Bootstrap makes an empty log the log of a new group, as if truncated at index
+// 1: with a membership and an empty state. It blocks until that is durable, and
+// must be called before the log is used.
 func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
 	op := Install{
 		Index: 1, Term: 1,
@@ -49,8 +51,8 @@ func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
 		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
 	}
 	err := l.store.Do(func(*pebble.DB) error {
-		if !l.disk.empty() {
-			return fmt.Errorf("bootstrap: %s holds the log of a group already", l.store.Dir())
+		if !l.written.empty() {
+			return fmt.Errorf("bootstrap the raft log in %s: it belongs to a group already", l.store.Dir())
 		}
 		return l.Write([]Op{op})
 	})

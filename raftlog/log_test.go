@@ -1,122 +1,41 @@
 package raftlog
 
 import (
-	"fmt"
-	"io"
-	stdlog "log"
 	"maps"
+	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
-	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
-func openLog(t *testing.T, options storage.Options) (*storage.Store, *Log) {
-	t.Helper()
-	store, err := storage.Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	log, err := Open(store, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store, log
-}
-
-// carryOut writes the operations as the loop and the storage goroutine would.
-func carryOut(log *Log, ops ...Op) error {
-	result := make(chan error, 1)
-	log.Submit(ops, func(err error) { result <- err })
-	select {
-	case err := <-result:
-		if err != nil {
-			return err
-		}
-	case <-log.store.Failed():
-		return log.store.Err()
-	}
-	for _, op := range ops {
-		log.Wrote(op)
-	}
-	return nil
-}
-
-func mustCarryOut(t *testing.T, log *Log, ops ...Op) {
-	t.Helper()
-	if err := carryOut(log, ops...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func hardState(term, vote, commit uint64) *raftpb.HardState {
-	return &raftpb.HardState{Term: new(term), Vote: new(vote), Commit: new(commit)}
-}
-
-var discard = stdlog.New(io.Discard, "", 0)
-
-func members(ids ...uint64) *raftpb.ConfState { return &raftpb.ConfState{Voters: ids} }
-
-func entry(index, term uint64, data string) *raftpb.Entry {
-	return &raftpb.Entry{Index: new(index), Term: new(term), Type: new(raftpb.EntryNormal), Data: []byte(data)}
-}
-
-// entries makes entries of one term.
-func entries(first, last, term uint64) []*raftpb.Entry {
-	var all []*raftpb.Entry
-	for i := first; i <= last; i++ {
-		all = append(all, entry(i, term, fmt.Sprintf("%d of %d", i, term)))
-	}
-	return all
-}
-
-func set(key, value string) wire.Change {
-	return wire.Change{Key: []byte(key), Value: []byte(value)}
-}
-
-func state(t *testing.T, log *Log) map[string]string {
-	t.Helper()
-	got := map[string]string{}
-	err := log.State(func(key, value []byte) error {
-		got[string(key)] = string(value)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
-// A log is bootstrapped, written to, applied, truncated, and found again as it
-// was.
-func TestALogIsFoundAgainAsItWas(t *testing.T) {
+// A log is bootstrapped, appended to, applied, truncated, and read back after
+// reopening.
+func TestLog_ReopenReadsWhatWasWritten(t *testing.T) {
 	options := storage.Options{Dir: t.TempDir()}
 	store, log := openLog(t, options)
-	if err := log.Bootstrap(members(1, 2, 3)); err != nil {
-		t.Fatal(err)
-	}
-	mustCarryOut(t, log, Append{HardState: hardState(2, 1, 1), Entries: entries(2, 9, 2)})
-	mustCarryOut(t, log,
+	bootstrap(t, log, 1, 2, 3)
+	mustWrite(t, log, Append{HardState: hardState(2, 1, 1), Entries: entries(2, 9, 2)})
+	mustWrite(t, log,
 		Append{HardState: hardState(3, 2, 6), Entries: entries(8, 8, 3)},
 		Apply{Index: 5, Term: 2, Digest: 55, Changes: []wire.Change{set("a", "1"), set("b", "2")}},
-		Apply{Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: members(1, 2)},
+		Apply{Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: voters(1, 2)},
 		Truncate{Index: 4})
 	check := func(when string, log *Log) {
 		first, last := log.first(), log.last()
 		if first != 5 || last != 8 {
-			t.Errorf("%s: log from %d to %d, want 5 to 8", when, first, last)
+			t.Errorf("%s: entries %d to %d, want 5 to 8", when, first, last)
 		}
 		if got := log.Applied(); got != (Applied{Index: 6, Term: 2, Digest: 66}) {
 			t.Errorf("%s: applied %+v", when, got)
 		}
 		hard, conf, _ := log.InitialState()
-		if !proto.Equal(hard, hardState(3, 2, 6)) || !proto.Equal(conf, members(1, 2)) {
+		if !proto.Equal(hard, hardState(3, 2, 6)) || !proto.Equal(conf, voters(1, 2)) {
 			t.Errorf("%s: %v, %v", when, hard, conf)
 		}
-		if got := state(t, log); !maps.Equal(got, map[string]string{"a": "3"}) {
+		if got := readState(t, log); !maps.Equal(got, map[string]string{"a": "3"}) {
 			t.Errorf("%s: state %v", when, got)
 		}
 		got, err := log.Entries(5, 9, 1<<20)
@@ -138,58 +57,86 @@ func TestALogIsFoundAgainAsItWas(t *testing.T) {
 	check("after reopening", log)
 }
 
-// A snapshot is staged beside a state that goes on, and installed.
-func TestASnapshotReplacesLogAndState(t *testing.T) {
-	options := storage.Options{Dir: t.TempDir()}
-	store, log := openLog(t, options)
-	if err := log.Bootstrap(members(1)); err != nil {
+func TestLog_BootstrapOnce(t *testing.T) {
+	_, log := openLog(t, storage.Options{})
+	if log.Bootstrapped() {
+		t.Error("a new log is bootstrapped")
+	}
+	// Local records do not make a group.
+	if err := log.SetLocal("identity", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	mustCarryOut(t, log, Append{HardState: hardState(5, 0, 3), Entries: entries(2, 20, 5)},
-		Apply{Index: 3, Term: 5, Changes: []wire.Change{set("old", "1")}})
-	abandoned, err := log.Stage()
+	for i, want := range []bool{true, false} {
+		if err := log.Bootstrap(voters(1)); (err == nil) != want {
+			t.Errorf("Bootstrap, call %d: %v", i+1, err)
+		}
+		if !log.Bootstrapped() {
+			t.Error("not bootstrapped")
+		}
+	}
+}
+
+// The hard state that commits an entry may be written after the entry was
+// applied, or never. Raft starts nevertheless.
+func TestLog_AppliedEntryIsCommittedAfterReopen(t *testing.T) {
+	disk := vfs.NewMem()
+	store, log := openLog(t, storage.Options{FS: disk})
+	bootstrap(t, log, 1)
+	mustWrite(t, log, Append{HardState: hardState(1, 1, 1), Entries: entries(2, 3, 1)}, Apply{Index: 3, Term: 1})
+	store.Close()
+	_, log = openLog(t, storage.Options{FS: disk})
+	startRaft(t, log)
+	if hard, _, _ := log.InitialState(); hard.GetCommit() != 3 {
+		t.Errorf("commit index %d, want 3", hard.GetCommit())
+	}
+}
+
+// A vote is durable when the write returns, also in a term that was durable
+// before. Lost in a power loss and cast a second time, it could elect a second
+// leader.
+func TestLog_VoteSurvivesPowerLoss(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	_, log := openLog(t, storage.Options{FS: disk})
+	bootstrap(t, log, 1, 2, 3)
+	for _, step := range []struct {
+		what       string
+		term, vote uint64
+	}{
+		{"a new term", 2, 0}, {"a vote in that term", 2, 3}, {"a new term with a vote", 3, 1},
+	} {
+		mustWrite(t, log, Append{HardState: hardState(step.term, step.vote, 0)})
+		_, recovered := openLog(t, storage.Options{FS: afterPowerLoss(disk)})
+		hard, _, err := recovered.InitialState()
+		if err != nil || hard.GetTerm() != step.term || hard.GetVote() != step.vote {
+			t.Errorf("%s: recovered hard state %v, %v", step.what, hard, err)
+		}
+	}
+}
+
+// Two groups share a store without affecting each other.
+func TestLog_GroupsAreIsolated(t *testing.T) {
+	disk := vfs.NewMem()
+	store, log := openLog(t, storage.Options{FS: disk})
+	other, err := Open(store, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := log.Stage()
-	if err != nil {
+	bootstrap(t, log, 1)
+	bootstrap(t, other, 2)
+	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)}, Apply{Index: 2, Term: 1, Changes: []wire.Change{set("a", "1")}})
+	before := mustReadLog(t, log)
+	if err := play(other, step{snapshot: map[string]string{"o": "1"}, ops: []Op{Install{Index: 5, Term: 1, ConfState: voters(2)}}}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 1000 {
-		value := make([]byte, 4096)
-		if err := stage.Put(fmt.Appendf(nil, "k%d", i), value); err != nil {
-			t.Fatal(err)
-		}
-		if err := abandoned.Put(fmt.Appendf(nil, "x%d", i), value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := state(t, log); !maps.Equal(got, map[string]string{"old": "1"}) {
-		t.Fatalf("state while staging: %v", got)
-	}
-	generation, err := stage.Finish()
-	if err != nil {
+	store.Close()
+	store, log = openLog(t, storage.Options{FS: disk})
+	if other, err = Open(store, 1); err != nil {
 		t.Fatal(err)
 	}
-	// The snapshot ends before the log did, and in an older term.
-	mustCarryOut(t, log, Install{Index: 10, Term: 4, Digest: 7, ConfState: members(1, 2), Generation: generation})
-	check := func(when string, log *Log) {
-		if first, last := log.first(), log.last(); first != 11 || last != 10 {
-			t.Errorf("%s: log from %d to %d, want 11 to 10", when, first, last)
-		}
-		if got := state(t, log); len(got) != 1000 || got["old"] != "" {
-			t.Errorf("%s: state has %d keys", when, len(got))
-		}
-		snapshot, _ := log.Snapshot()
-		if m := snapshot.GetMetadata(); m.GetIndex() != 10 || m.GetTerm() != 4 || len(m.GetConfState().GetVoters()) != 2 {
-			t.Errorf("%s: metadata %v", when, m)
-		}
+	if after := mustReadLog(t, log); after != before {
+		t.Errorf("got\n%s\nwant\n%s", after, before)
 	}
-	check("while open", log)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
+	if got, err := readLog(other); err != nil || !strings.Contains(got.String(), "truncated 5 of 1") || got.state["o"] != "1" {
+		t.Errorf("other group: %v, %v", got, err)
 	}
-	_, log = openLog(t, options)
-	check("after reopening", log)
-	mustCarryOut(t, log, Append{Entries: entries(11, 12, 5)})
 }

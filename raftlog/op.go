@@ -5,45 +5,51 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Op is one operation on the log: Append, Apply, Truncate, Install or Discard. It is
-// carried out on disk by Write, then told to the memory half by Wrote, and must
-// not be altered from the moment it is handed in.
+// Op is one operation on the log: Append, Apply, Truncate, Install or Discard.
+// Write carries it out on disk, then Wrote on the loop's half. It must not be
+// modified once it is submitted.
 type Op interface {
 	write(*writer) error
-	remember(*memory)
+	update(*memStorage)
 }
 
-// Append puts entries at the end of the log. They replace all from the index of
-// the first one on. It is durable when Write returns, unless it does no more
-// than move the commit index.
+// Append appends entries, replacing those from the first index on, and sets the
+// hard state. It is durable when Write returns, unless it only advances the
+// commit index.
 type Append struct {
 	HardState *raftpb.HardState // nil: unchanged
 	Entries   []*raftpb.Entry
 }
 
-// Apply makes durable, with the next sync, what applying the log up to Index has
-// changed in the state.
+// Apply advances the checkpoint to Index. It is durable with the next synced
+// operation.
 type Apply struct {
 	Index, Term, Digest uint64
 	ConfState           *raftpb.ConfState // nil: unchanged
 	Changes             []wire.Change
 }
 
-// Truncate forgets the entries up to and with Index, which must be applied.
+// Truncate removes the entries up to and including Index, which must be applied.
 type Truncate struct {
 	Index uint64
 }
 
-// Install replaces the whole log and the state by a staged snapshot of the
-// state at Index.
+// Install replaces the whole log and the state by a staged snapshot, which is
+// the state at Index. It is durable when Write returns.
 type Install struct {
 	Index, Term, Digest uint64
 	ConfState           *raftpb.ConfState
 	HardState           *raftpb.HardState // nil: unchanged
-	Generation          uint64            // as Stage.Finish returned it
+	Generation          uint64            // returned by Stage.Finish
 }
 
-// Discard removes a finished stage that is not going to be installed.
+// Discard removes a finished stage that will not be installed.
 type Discard struct {
 	Generation uint64
+}
+
+// Applied identifies the entry at which a state was taken, with the digest of
+// that state.
+type Applied struct {
+	Index, Term, Digest uint64
 }

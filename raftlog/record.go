@@ -8,36 +8,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Every record starts with the version of its format.
+// recordVersion is the format version with which every record starts.
 const recordVersion = 1
 
-// mark is an entry without its data: what the next one is appended to.
-type mark struct {
-	index, term uint64
-	chain       uint32 // checksum of the log up to and with this entry
-}
-
-// Applied says which entry the state is the state of, and what digest of it was
-// handed in with it.
-type Applied struct {
-	Index, Term, Digest uint64
-}
-
-// body checks the version of a record and strips it.
-func body(name string, record []byte) ([]byte, error) {
+// stripVersion checks the version of a record and returns what follows it.
+func stripVersion(name string, record []byte) ([]byte, error) {
 	if len(record) == 0 {
-		return nil, damaged("the %s record is empty", name)
+		return nil, corruptf("%s record is empty", name)
 	}
 	if record[0] > recordVersion {
-		return nil, fmt.Errorf("%w: the %s record has version %d, this one knows up to %d", storage.ErrNewer, name, record[0], recordVersion)
+		return nil, fmt.Errorf("%w: %s record: version %d, want at most %d: run the version that wrote it",
+			storage.ErrNewer, name, record[0], recordVersion)
 	}
 	if record[0] == 0 {
-		return nil, damaged("the %s record has version 0", name)
+		return nil, corruptf("%s record: version 0", name)
 	}
 	return record[1:], nil
 }
 
-func damaged(format string, args ...any) error {
+// corruptf returns an error that wraps storage.ErrCorrupt. Open adds what to do.
+func corruptf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{storage.ErrCorrupt}, args...)...)
 }
 
@@ -49,17 +39,17 @@ func encodeNumbers(numbers ...uint64) []byte {
 	return record
 }
 
-// decodeNumbers reads as many numbers as there are places.
-func decodeNumbers(name string, record []byte, places ...*uint64) error {
-	b, err := body(name, record)
+// decodeNumbers decodes exactly len(numbers) numbers.
+func decodeNumbers(name string, record []byte, numbers ...*uint64) error {
+	b, err := stripVersion(name, record)
 	if err != nil {
 		return err
 	}
-	if len(b) != 8*len(places) {
-		return damaged("the %s record has %d bytes", name, len(record))
+	if len(b) != 8*len(numbers) {
+		return corruptf("%s record: want %d bytes, got %d", name, 1+8*len(numbers), len(record))
 	}
-	for i, place := range places {
-		*place = binary.BigEndian.Uint64(b[8*i:])
+	for i, n := range numbers {
+		*n = binary.BigEndian.Uint64(b[8*i:])
 	}
 	return nil
 }
@@ -69,12 +59,12 @@ func encodeMessage(m proto.Message) ([]byte, error) {
 }
 
 func decodeMessage(name string, record []byte, m proto.Message) error {
-	b, err := body(name, record)
+	b, err := stripVersion(name, record)
 	if err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(b, m); err != nil {
-		return damaged("the %s record: %w", name, err)
+		return corruptf("%s record: %w", name, err)
 	}
 	return nil
 }

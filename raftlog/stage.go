@@ -5,11 +5,12 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// stageBatch is about how much of a snapshot is written at a time.
+// stageBatch is the approximate size of one write of a snapshot, in bytes.
 const stageBatch = 1 << 20
 
-// Stage takes in a snapshot beside the valid state. It is for one goroutine,
-// not the storage goroutine, and every call may block on the disk.
+// Stage receives a snapshot beside the installed state. It must be used by one
+// goroutine, which is not the storage goroutine. Every call may block on the
+// disk.
 type Stage struct {
 	log        *Log
 	generation uint64
@@ -17,13 +18,14 @@ type Stage struct {
 	bytes      int
 }
 
-// Stage begins to take in a snapshot. Either it is discarded, or its Finish
-// leads to an Install or a Discard; one that neither happened to is removed at the next Open.
+// Stage starts to receive a snapshot. It ends with Stage.Discard, or with
+// Stage.Finish and then an Install or Discard operation. The next Open removes a
+// stage that did not end.
 func (l *Log) Stage() (*Stage, error) {
 	s := &Stage{log: l}
 	err := l.store.Do(func(*pebble.DB) error {
-		l.disk.generations++
-		s.generation = l.disk.generations
+		l.written.generations++
+		s.generation = l.written.generations
 		return nil
 	})
 	if err != nil {
@@ -32,7 +34,7 @@ func (l *Log) Stage() (*Stage, error) {
 	return s, nil
 }
 
-// Put adds a pair. It keeps both slices.
+// Put adds a pair to the snapshot. It retains both slices.
 func (s *Stage) Put(key, value []byte) error {
 	if value == nil {
 		value = []byte{} // nil would delete
@@ -45,7 +47,7 @@ func (s *Stage) Put(key, value []byte) error {
 	return s.flush()
 }
 
-// flush writes without a sync: the sync of Install covers it.
+// flush writes without a sync: that of Install covers it.
 func (s *Stage) flush() error {
 	changes := s.changes
 	s.changes, s.bytes = nil, 0
@@ -63,10 +65,10 @@ func (s *Stage) batch(fill func(*writer) error) error {
 	return s.log.store.Do(func(*pebble.DB) error { return s.log.commit(fill) })
 }
 
-// Finish writes what is left and returns the generation to install.
+// Finish writes the remaining pairs and returns the generation for Install.
 func (s *Stage) Finish() (generation uint64, err error) { return s.generation, s.flush() }
 
-// Discard removes what was staged so far, instead of finishing it.
+// Discard removes the stage instead of finishing it.
 func (s *Stage) Discard() error {
 	s.changes, s.bytes = nil, 0
 	return s.batch(func(w *writer) error { return w.deleteGeneration(s.generation) })

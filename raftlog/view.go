@@ -9,46 +9,48 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// View is the state at one index, for reading while the log goes on. It is for
-// one goroutine, any one, and has to be closed before the store is.
+// View is a consistent view of the state at one index, unaffected by later
+// writes. It must be used by one goroutine, any one, and closed before the store
+// is.
 type View struct {
 	Applied
 	ConfState *raftpb.ConfState
 
 	reader *pebble.Snapshot
 	prefix []byte
-	free   func()
+	unpin  func()
 }
 
-// View opens a view of what is written at the moment.
+// View returns a view of the currently written state.
 func (l *Log) View() (*View, error) {
-	db, giveBack, err := l.store.Borrow()
+	db, unpin, err := l.store.Pin()
 	if err != nil {
 		return nil, err
 	}
-	v := &View{reader: db.NewSnapshot(), free: giveBack}
-	header, err := readHeader(v.reader, l.group)
+	v := &View{reader: db.NewSnapshot(), unpin: unpin}
+	h, err := readHeader(v.reader, l.group)
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
-	v.Applied, v.ConfState = header.applied, header.conf
-	v.prefix = l.group.state(header.generation, nil)
+	v.Applied, v.ConfState = h.applied, h.conf
+	v.prefix = l.group.state(h.generation, nil)
 	return v, nil
 }
 
-// Each calls fn with each pair of the state, in the order of the keys. They are
-// valid during the call only.
+// Each calls fn with each pair of the state, in key order, until fn returns an
+// error. The slices are valid during the call only.
 func (v *View) Each(fn func(key, value []byte) error) error {
 	return each(v.reader, v.prefix, func(key, value []byte) error { return fn(key[len(v.prefix):], value) })
 }
 
-// Close gives the view back.
+// Close releases the view.
 func (v *View) Close() error {
-	defer v.free()
+	defer v.unpin()
 	return v.reader.Close()
 }
 
-// State calls fn with each pair of the state as it is written at the moment.
+// State calls fn with each pair of the currently written state, as View.Each
+// does.
 func (l *Log) State(fn func(key, value []byte) error) error {
 	v, err := l.View()
 	if err != nil {
@@ -57,23 +59,23 @@ func (l *Log) State(fn func(key, value []byte) error) error {
 	return errors.Join(v.Each(fn), v.Close())
 }
 
-// Load has something made from the state as it is written at the moment.
+// Load returns the result of load on the currently written state.
 func Load[M any](l *Log, load func(state iter.Seq2[[]byte, []byte]) (M, error)) (M, error) {
-	var failed error
-	enough := errors.New("enough")
-	made, err := load(func(yield func(key, value []byte) bool) {
-		failed = l.State(func(key, value []byte) error {
+	var readErr error
+	stop := errors.New("stop")
+	loaded, err := load(func(yield func(key, value []byte) bool) {
+		readErr = l.State(func(key, value []byte) error {
 			if !yield(key, value) {
-				return enough
+				return stop
 			}
 			return nil
 		})
-		if errors.Is(failed, enough) {
-			failed = nil
+		if errors.Is(readErr, stop) {
+			readErr = nil
 		}
 	})
-	if err := errors.Join(failed, err); err != nil {
-		return made, fmt.Errorf("reading the state: %w", err)
+	if err := errors.Join(readErr, err); err != nil {
+		return loaded, fmt.Errorf("load the state in %s: %w", l.store.Dir(), err)
 	}
-	return made, nil
+	return loaded, nil
 }

@@ -12,34 +12,32 @@ import (
 )
 
 const (
-	watermarkSlot   = 512 // a sector each, which is written whole or not at all
+	watermarkSlot   = 512 // a sector, which the disk writes atomically
 	watermarkRecord = 1 + 8 + 4
-	watermarkEvery  = 64 // rises between two syncs
+	watermarkEvery  = 64 // raises between two syncs
 )
 
-// watermark keeps, in a small file outside the database, how many synced writes
-// there have been. A database that has lost the end of its write-ahead log
-// opens without a word; but each synced write also puts its number into the
-// database, so there a smaller one means that the member has forgotten what it
-// acknowledged.
+// watermark stores the number of synced writes in a small file outside the
+// database. A database that has lost the tail of its WAL opens without an error;
+// but each synced write also puts its number into the database, so that a number
+// below the watermark shows the loss of acknowledged entries.
 //
-// It rises after the write is durable, never before, so it never claims too
-// much. It need not be durable at once: after a crash of the process alone it
-// is there, and when it is behind after a power cut it merely detects less. So
-// it is synced every 64th time, and when the write was a promise to others that
-// nothing else would remind of: a term, a vote, a local record.
+// It is raised after the write is durable, never before, and so never exceeds
+// the true number. It need not be durable itself: it survives a crash of the
+// process, and if a power loss sets it back it merely detects less. It is
+// therefore synced on every 64th raise, and after a write whose loss no other
+// member would notice: a term, a vote, a local record.
 //
-// Of the two slots one always holds what was synced last, and only the other
-// is written to, so that a torn write leaves one that is whole.
+// Of its two slots one always holds what was synced last, and only the other is
+// written to, so that a torn write leaves one valid slot.
 type watermark struct {
 	file     vfs.File
 	count    uint64 // as written
 	slot     int64  // to write to
-	unsynced int
+	unsynced int    // raises since the last sync
 }
 
-// openWatermark opens the file and reads it; found is false when it holds
-// nothing.
+// openWatermark opens and reads the file; found is false when no slot is valid.
 func openWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err error) {
 	slots, err := readSlots(fsys, path)
 	if err != nil {
@@ -61,7 +59,7 @@ func openWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err erro
 	if !found {
 		return w, false, nil
 	}
-	// The larger may not be durable yet, and the next write is to the other.
+	// The larger count may not be durable, and the next raise overwrites the other.
 	return w, true, w.file.Sync()
 }
 
@@ -83,8 +81,8 @@ func readSlots(fsys vfs.FS, path string) (slots [2][]byte, err error) {
 	return slots, nil
 }
 
-// decodeSlot reads a slot; ok is false for one that was never, or not wholly,
-// written.
+// decodeSlot decodes a slot; ok is false for one that was never written, or
+// torn.
 func decodeSlot(slot []byte) (count uint64, ok bool, err error) {
 	if len(slot) != watermarkRecord {
 		return 0, false, nil
@@ -99,7 +97,7 @@ func decodeSlot(slot []byte) (count uint64, ok bool, err error) {
 
 // create writes the first count and makes the file itself durable.
 func (w *watermark) create(fsys vfs.FS, dir string) error {
-	if err := w.rise(0, true); err != nil {
+	if err := w.raise(0, true); err != nil {
 		return err
 	}
 	d, err := fsys.OpenDir(dir)
@@ -109,8 +107,8 @@ func (w *watermark) create(fsys vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// rise is called after the write with that number was synced.
-func (w *watermark) rise(count uint64, durably bool) error {
+// raise sets the count after the write with that number was synced.
+func (w *watermark) raise(count uint64, sync bool) error {
 	record := encodeNumbers(count)
 	record = binary.BigEndian.AppendUint32(record, crc32.Checksum(record, castagnoli))
 	if _, err := w.file.WriteAt(record, w.slot*watermarkSlot); err != nil {
@@ -118,7 +116,7 @@ func (w *watermark) rise(count uint64, durably bool) error {
 	}
 	w.count = count
 	w.unsynced++
-	if durably || w.unsynced >= watermarkEvery {
+	if sync || w.unsynced >= watermarkEvery {
 		return w.sync()
 	}
 	return nil
@@ -142,12 +140,11 @@ func (w *watermark) close() error {
 	return w.file.Close()
 }
 
-// verify compares the number of the last synced write that the database shows
-// with the watermark.
-func (w *watermark) verify(shown uint64) error {
-	if shown >= w.count {
+// verify compares the number of synced writes in the database with the
+// watermark.
+func (w *watermark) verify(synced uint64) error {
+	if synced >= w.count {
 		return nil
 	}
-	return damaged("this member has acknowledged %d writes and remembers only %d of them, so its log is shorter than others believe; it must not vote: "+
-		"move the directory away and let it join as a new member", w.count, shown)
+	return corruptf("lost acknowledged entries: %d writes were acknowledged, %d are in the database, so this member must not vote", w.count, synced)
 }

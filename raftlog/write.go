@@ -8,18 +8,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// writer gathers operations in one batch and moves the disk half along.
+// writer collects operations in one batch and advances the write state.
 type writer struct {
-	*disk
-	group group
-	batch *pebble.Batch
-	sync  bool // the batch has to be durable
-	vow   bool // and the watermark with it
+	*writeState
+	group         group
+	batch         *pebble.Batch
+	sync          bool // sync the batch
+	syncWatermark bool // and the watermark as well
 }
 
-// Write carries the operations out, all or none, and returns when those that
-// have to be are durable. It runs on the storage goroutine. An operation that
-// does not fit the log is refused; after any error the log takes no more.
+// Write carries out the operations in one atomic batch and returns when it is as
+// durable as the operations require. It runs on the storage goroutine. It
+// refuses an operation that contradicts the log; after any error all further
+// writes fail.
 func (l *Log) Write(ops []Op) error {
 	return l.commit(func(w *writer) error {
 		for _, op := range ops {
@@ -31,31 +32,31 @@ func (l *Log) Write(ops []Op) error {
 	})
 }
 
-// commit has a batch filled and writes it, on the storage goroutine.
+// commit fills a batch and writes it, on the storage goroutine.
 func (l *Log) commit(fill func(*writer) error) error {
-	if l.disk.failed != nil {
-		return l.disk.failed
+	if l.written.failed != nil {
+		return l.written.failed
 	}
-	db, giveBack, err := l.store.Borrow()
+	db, unpin, err := l.store.Pin()
 	if err != nil {
 		return err
 	}
-	defer giveBack()
+	defer unpin()
 	batch := db.NewBatch()
 	defer batch.Close()
-	w := &writer{disk: &l.disk, group: l.group, batch: batch}
+	w := &writer{writeState: &l.written, group: l.group, batch: batch}
 	if err = fill(w); err == nil {
 		err = w.commit()
 	}
 	if err != nil {
-		l.disk.failed = fmt.Errorf("the log failed before: %w", err)
+		l.written.failed = fmt.Errorf("raft log failed before: %w", err)
 	}
 	return err
 }
 
-// commit writes the batch, and where it is synced its number with it.
+// commit writes the batch, and with a synced batch its number.
 func (w *writer) commit() error {
-	if err := w.verify(); err != nil { // what Open would refuse is not written
+	if err := w.verify(); err != nil { // never write what Open refuses
 		return err
 	}
 	if !w.sync {
@@ -68,7 +69,7 @@ func (w *writer) commit() error {
 	if err := w.batch.Commit(pebble.Sync); err != nil {
 		return err
 	}
-	return w.watermark.rise(w.synced, w.vow)
+	return w.watermark.raise(w.synced, w.syncWatermark)
 }
 
 func (a Append) write(w *writer) error {
@@ -81,39 +82,39 @@ func (a Append) write(w *writer) error {
 	first := a.Entries[0].GetIndex()
 	previous, ok := w.at(first - 1)
 	if !ok || first <= w.applied.Index {
-		return fmt.Errorf("entries from %d on do not fit a log that ends at %d and is applied to %d", first, w.last().index, w.applied.Index)
+		return fmt.Errorf("entries from %d: the log ends at %d and is applied to %d", first, w.last().index, w.applied.Index)
 	}
-	stale := w.last().index
-	w.marks = w.marks[:first-1-w.truncated.index]
+	oldLast := w.last().index
+	w.positions = w.positions[:first-1-w.truncated.index]
 	for _, e := range a.Entries {
 		if e.GetIndex() != previous.index+1 || e.GetTerm() < previous.term {
 			return fmt.Errorf("entry %d of term %d follows entry %d of term %d", e.GetIndex(), e.GetTerm(), previous.index, previous.term)
 		}
-		previous = follow(previous, e)
-		w.marks = append(w.marks, previous)
+		previous = previous.next(e)
+		w.positions = append(w.positions, previous)
 		if err := w.batch.Set(w.group.entry(previous.index), encodeEntry(e, previous.chain), nil); err != nil {
 			return err
 		}
 	}
 	w.sync = true
-	if stale <= previous.index {
+	if oldLast <= previous.index {
 		return nil
 	}
-	return w.batch.DeleteRange(w.group.entry(previous.index+1), w.group.entry(stale+1), nil)
+	return w.batch.DeleteRange(w.group.entry(previous.index+1), w.group.entry(oldLast+1), nil)
 }
 
-// setHardState writes the hard state. A term that sinks, or a second vote in
-// one term, would be a promise broken.
+// setHardState writes the hard state. It refuses a term that decreases and a
+// second vote in one term, which would break a promise to other members.
 func (w *writer) setHardState(hard *raftpb.HardState) error {
 	if hard == nil {
 		return nil
 	}
 	term, vote := w.hard.GetTerm(), w.hard.GetVote()
 	if hard.GetTerm() < term || hard.GetTerm() == term && vote != 0 && hard.GetVote() != vote {
-		return fmt.Errorf("the hard state goes back: %v after %v", hard, w.hard)
+		return fmt.Errorf("hard state %v after %v: term or vote taken back", hard, w.hard)
 	}
 	if hard.GetTerm() != term || hard.GetVote() != vote {
-		w.sync, w.vow = true, true
+		w.sync, w.syncWatermark = true, true
 	}
 	w.hard = proto.CloneOf(hard)
 	return w.setMessage(kindHardState, w.hard)
@@ -132,15 +133,15 @@ func (w *writer) setApplied(a Applied) error {
 	return w.batch.Set(w.group.key(kindApplied), encodeNumbers(a.Index, a.Term, a.Digest), nil)
 }
 
-func (w *writer) setTruncated(m mark) error {
-	w.truncated = m
-	return w.batch.Set(w.group.key(kindTruncated), encodeNumbers(m.index, m.term, uint64(m.chain)), nil)
+func (w *writer) setTruncated(p position) error {
+	w.truncated = p
+	return w.batch.Set(w.group.key(kindTruncated), encodeNumbers(p.index, p.term, uint64(p.chain)), nil)
 }
 
 func (a Apply) write(w *writer) error {
-	m, ok := w.at(a.Index)
-	if !ok || m.term != a.Term || a.Index <= w.applied.Index {
-		return fmt.Errorf("index %d of term %d, in a log that ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
+	p, ok := w.at(a.Index)
+	if !ok || p.term != a.Term || a.Index <= w.applied.Index {
+		return fmt.Errorf("index %d of term %d: the log ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
 	}
 	if a.ConfState != nil {
 		if err := w.setMessage(kindConfState, a.ConfState); err != nil {
@@ -159,13 +160,13 @@ func (t Truncate) write(w *writer) error {
 	if t.Index <= w.truncated.index {
 		return nil
 	}
-	m, ok := w.at(t.Index)
+	p, ok := w.at(t.Index)
 	if !ok || t.Index > w.applied.Index {
-		return fmt.Errorf("up to %d, in a log that ends at %d and is applied to %d", t.Index, w.last().index, w.applied.Index)
+		return fmt.Errorf("up to index %d: the log ends at %d and is applied to %d", t.Index, w.last().index, w.applied.Index)
 	}
 	if err := w.batch.DeleteRange(w.group.entry(0), w.group.entry(t.Index+1), nil); err != nil {
 		return err
 	}
-	w.marks = append([]mark(nil), w.marks[t.Index-w.truncated.index:]...)
-	return w.setTruncated(m)
+	w.positions = append([]position(nil), w.positions[t.Index-w.truncated.index:]...)
+	return w.setTruncated(p)
 }

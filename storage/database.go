@@ -9,10 +9,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// database opens Pebble; a new database it opens twice. The first write-ahead
-// log of one carries no sync offsets, so that damage to it would pass unseen;
-// each later one does.
-func (s *Store) database() (*pebble.DB, error) {
+// openDatabase opens Pebble, a new database twice: the first WAL of a database
+// carries no sync offsets, so that damage to it would be undetectable; every
+// later WAL does.
+func (s *Store) openDatabase() (*pebble.DB, error) {
 	if s.dir.fresh {
 		db, err := s.openPebble(true)
 		if err != nil {
@@ -29,7 +29,6 @@ func (s *Store) database() (*pebble.DB, error) {
 }
 
 func (s *Store) openPebble(create bool) (*pebble.DB, error) {
-	// Pebble wants to lock the directory itself: it is given the lock we have.
 	lock, err := pebble.LockDirectory(s.dir.path, lockedFS{s.fs})
 	if err != nil {
 		return nil, err
@@ -42,45 +41,49 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		MemTableSize:       s.options.MemTableSize,
 		CacheSize:          8 << 20,
 		MaxOpenFiles:       256,
-		Logger:             pebbleLogger{s.options.Logger, s.guard},
+		Logger:             pebbleLogger{s.options.Logger, s.failstop},
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { s.background(err) },
-			DataCorruption:  func(info pebble.DataCorruptionInfo) { s.guard.fail(corruption(info)) },
+			BackgroundError: s.backgroundError,
+			DataCorruption:  s.dataCorruption,
 		},
 	})
 }
 
-// lockedFS locks what the store has locked already, and leaves it to the store
-// to give the lock back.
+// lockedFS satisfies Pebble's locking of a directory that the store has locked
+// and will unlock itself.
 type lockedFS struct{ vfs.FS }
 
 func (lockedFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
-// background answers a failed flush or compaction. Writes that fail never get
-// here, so it was a read; Pebble would try again for ever.
-func (s *Store) background(err error) {
+// backgroundError fails the store on a failed flush or compaction, which Pebble
+// would retry forever. The cause is a read: Pebble sees no failed write.
+func (s *Store) backgroundError(err error) {
 	if pebble.IsCorruptionError(err) {
 		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, s.dir.path, err)
 	}
-	s.guard.fail(err)
+	s.failstop.fail(err)
 }
 
-func corruption(info pebble.DataCorruptionInfo) error {
-	return fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details)
+func (s *Store) dataCorruption(info pebble.DataCorruptionInfo) {
+	s.failstop.fail(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
 }
 
-// pebbleLogger passes Pebble's words on to slog. Pebble expects Fatalf not to
-// return: here it fails the store and parks.
+// pebbleLogger forwards Pebble's log to slog. Pebble relies on Fatalf not
+// returning: it fails the store and parks the goroutine.
 type pebbleLogger struct {
-	log   *slog.Logger
-	guard *guard
+	log      *slog.Logger
+	failstop *failstop
 }
 
-func (l pebbleLogger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+func (l pebbleLogger) Infof(format string, args ...any) {
+	l.log.Debug("pebble", "detail", fmt.Sprintf(format, args...))
+}
 
-func (l pebbleLogger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.log.Error("pebble", "detail", fmt.Sprintf(format, args...))
+}
 
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.guard.fail(fmt.Errorf("pebble: "+format, args...))
-	<-l.guard.released
+	l.failstop.fail(fmt.Errorf("pebble: "+format, args...))
+	<-l.failstop.resumed
 }

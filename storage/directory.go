@@ -12,16 +12,16 @@ import (
 
 const lockName = "LOCK" // Pebble's name for it
 
-// directory is a data directory that was made ready: it exists, is ours, is
-// locked and is marked.
+// directory is a data directory that is locked and has a marker file.
 type directory struct {
 	path  string
 	lock  io.Closer
-	fresh bool // nothing was ever acknowledged from here: there is no database yet
+	fresh bool // there is no database yet: nothing was ever acknowledged from here
 }
 
-// openDirectory makes a directory ready for Pebble. A directory of something
-// else, or of a newer version, is refused before anything in it is touched.
+// openDirectory locks the directory and prepares it for Pebble. It refuses a
+// directory of another program or of a newer version before it changes anything
+// in it.
 func openDirectory(fsys vfs.FS, path string) (*directory, error) {
 	if err := makeDirectory(fsys, path); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func openDirectory(fsys vfs.FS, path string) (*directory, error) {
 	return d, nil
 }
 
-// canonical returns the one spelling of a path. A lock is the process's, so two
-// spellings would both get it.
+// canonical resolves a path to its only spelling. A file lock belongs to the
+// process, so that two spellings of one directory would both be granted it.
 func canonical(fsys vfs.FS, path string) (string, error) {
 	if fsys != vfs.Default {
 		return path, nil
@@ -57,13 +57,13 @@ func canonical(fsys vfs.FS, path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// makeDirectory creates the directory where it is missing, and its parents, and
-// makes each new name durable.
+// makeDirectory creates the directory and its parents where they are missing,
+// and syncs the parent of each.
 func makeDirectory(fsys vfs.FS, path string) error {
 	info, err := fsys.Stat(path)
 	switch {
 	case err == nil && !info.IsDir():
-		return fmt.Errorf("%s is a file; the data directory has to be a directory", path)
+		return fmt.Errorf("data directory %s is a file: set Dir to a directory", path)
 	case err == nil:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -76,7 +76,7 @@ func makeDirectory(fsys vfs.FS, path string) error {
 		}
 	}
 	if err := fsys.MkdirAll(path, 0o700); err != nil {
-		return fmt.Errorf("create the data directory %s: %w", path, err)
+		return fmt.Errorf("create data directory %s: %w", path, err)
 	}
 	return syncDirectory(fsys, parent)
 }
@@ -87,14 +87,13 @@ func syncDirectory(fsys vfs.FS, path string) error {
 		return err
 	}
 	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
+		return fmt.Errorf("sync directory %s: %w", path, err)
 	}
 	return nil
 }
 
-// lockDirectory takes the directory for this store. The file system tells the
-// three cases apart badly: a lock file that cannot be made is a *fs.PathError,
-// a lock that somebody has is any other error.
+// lockDirectory locks the directory for this store. A lock file that cannot be
+// created is a *fs.PathError; any other error means that the lock is taken.
 func lockDirectory(fsys vfs.FS, path string) (io.Closer, error) {
 	lock, err := fsys.Lock(fsys.PathJoin(path, lockName))
 	var pathError *fs.PathError
@@ -102,7 +101,11 @@ func lockDirectory(fsys vfs.FS, path string) (io.Closer, error) {
 	case err == nil:
 		return lock, nil
 	case errors.As(err, &pathError):
-		return nil, fmt.Errorf("data directory %s is not writable: %w", path, err)
+		return nil, notWritable(path, err)
 	}
-	return nil, fmt.Errorf("%w: %s (%w); a directory serves one member in one process at a time", ErrInUse, path, err)
+	return nil, fmt.Errorf("%w: %s: %w: a directory serves one member in one process at a time", ErrInUse, path, err)
+}
+
+func notWritable(path string, err error) error {
+	return fmt.Errorf("data directory %s is not writable: %w", path, err)
 }

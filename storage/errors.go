@@ -11,31 +11,39 @@ import (
 )
 
 var (
-	// ErrClosed says that the store was closed.
-	ErrClosed = errors.New("the store is closed")
-	// ErrCorrupt says that what is on disk is damaged, or that a part which
-	// had been acknowledged is gone.
-	ErrCorrupt = errors.New("data is damaged")
-	// ErrInUse says that another process, or another store of this one, has
-	// the directory open.
-	ErrInUse = errors.New("directory is in use")
-	// ErrNewer says that the data was written by a newer version of conclave.
-	ErrNewer = errors.New("data was written by a newer version of conclave")
-	// ErrForeign says that the directory holds files of something else.
-	ErrForeign = errors.New("directory belongs to something else")
+	// ErrClosed: the store is closed.
+	ErrClosed = errors.New("store closed")
+	// ErrCorrupt: data on disk is damaged, or acknowledged data is missing.
+	ErrCorrupt = errors.New("corrupt data")
+	// ErrInUse: another process, or another store of this process, has the
+	// directory open.
+	ErrInUse = errors.New("directory in use")
+	// ErrNewer: the data has a format of a newer version of conclave.
+	ErrNewer = errors.New("data written by a newer version of conclave")
+	// ErrForeign: the directory contains files of another program.
+	ErrForeign = errors.New("not a conclave data directory")
 )
 
-// openError gives Pebble's error at opening the class that the floors above
-// tell apart. Pebble marks only some damage as such: what neither is of a newer
-// format nor comes from the operating system is that its files contradict each
-// other, or that one is gone.
+// NewGroupWarning is the part of an error message that warns of starting over
+// with an empty directory.
+const NewGroupWarning = "this version cannot add a member to an existing group, and a new group restarts fences at 1, " +
+	"so that a resource which has seen larger fences refuses every holder"
+
+// CorruptAdvice is the part of an error message that states what to do about a
+// data directory from which a member must not start.
+const CorruptAdvice = "keep the directory and run the group on its other members; " + NewGroupWarning
+
+// openError classifies Pebble's error on opening a database. Pebble marks only
+// part of the damage as corruption: files that are missing or contradict each
+// other are damage as well, unless the format is newer or the error is the
+// operating system's.
 func openError(dir string, err error) error {
 	var system syscall.Errno
 	switch {
 	case strings.Contains(err.Error(), "unknown format major version"):
-		return fmt.Errorf("%w: %s: %w; run the version that wrote it", ErrNewer, dir, err)
+		return fmt.Errorf("%w: %s: %w: run the version that wrote it", ErrNewer, dir, err)
 	case errors.As(err, &system) && !errors.Is(err, fs.ErrNotExist) && !pebble.IsCorruptionError(err):
-		return fmt.Errorf("open %s: %w", dir, err)
+		return fmt.Errorf("database in %s: %w", dir, err)
 	}
-	return fmt.Errorf("%w: %s: %w; move the directory away and let the member join as a new one", ErrCorrupt, dir, err)
+	return fmt.Errorf("%w: %s: %w: %s", ErrCorrupt, dir, err, CorruptAdvice)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The marker makes a directory a data directory of conclave: one line with the
-// version of the format. It has its first name while the database is being
-// created, and its last once that is done: a creation that was cut short, from
-// which nothing was ever acknowledged, can be told from a database that has
-// lost a file, and is done again.
+// The marker file, one line with the version of the format, identifies a data
+// directory of conclave. It carries its first name until the database has been
+// created, and its final name from then on. This tells a creation that a crash
+// interrupted, from which nothing was acknowledged and which is done again, from
+// a database that has lost a file.
 const (
 	creatingName  = "CONCLAVE.new"
 	markerName    = "CONCLAVE"
@@ -22,14 +22,15 @@ const (
 	formatVersion = 1
 )
 
-// contents is what a directory holds.
+// contents is what a directory contains.
 type contents struct {
-	established bool
-	creating    bool     // marked, with the database not complete
-	rest        []string // neither marker nor lock
+	established bool     // marked, with a database
+	creating    bool     // marked, without a complete database
+	rest        []string // all files but marker and lock
 }
 
-// readDirectory looks at a directory without touching it.
+// readDirectory reads and checks the contents of a directory without changing
+// it.
 func readDirectory(fsys vfs.FS, path string) (c contents, err error) {
 	names, err := fsys.List(path)
 	if err != nil {
@@ -50,11 +51,12 @@ func readDirectory(fsys vfs.FS, path string) (c contents, err error) {
 	case c.established:
 		return c, readMarker(fsys, fsys.PathJoin(path, markerName))
 	case len(c.rest) == 0:
-		return c, nil // new, or cut short when not even the marker was whole
+		return c, nil // new, or interrupted before the marker was durable
 	case c.creating:
 		return c, readMarker(fsys, fsys.PathJoin(path, creatingName))
 	}
-	return c, fmt.Errorf("%w: %s holds %q and no %s; choose an empty directory", ErrForeign, path, c.rest[0], markerName)
+	return c, fmt.Errorf("%w: %s: contains %q and no file %s: set Dir to the member's data directory, or for a new group choose an empty directory; %s",
+		ErrForeign, path, c.rest[0], markerName, NewGroupWarning)
 }
 
 func readMarker(fsys vfs.FS, path string) error {
@@ -71,17 +73,17 @@ func readMarker(fsys vfs.FS, path string) error {
 	version, err := strconv.ParseUint(number, 10, 32)
 	switch {
 	case !ok || err != nil || version == 0:
-		return fmt.Errorf("%w: %s does not say %q and a number", ErrCorrupt, path, markerPrefix)
+		return fmt.Errorf("%w: %s: want %q and a version, got %.40q: %s", ErrCorrupt, path, markerPrefix, text, CorruptAdvice)
 	case version > formatVersion:
-		return fmt.Errorf("%w: %s says format %d, this one knows up to %d; run the version that wrote it", ErrNewer, path, version, formatVersion)
+		return fmt.Errorf("%w: %s: format %d, want at most %d: run the version that wrote it", ErrNewer, path, version, formatVersion)
 	}
 	return nil
 }
 
-// prepare marks a directory without a database, and removes from it what an
-// earlier creation left behind.
+// prepare marks a directory without a database, and removes the files of an
+// interrupted creation.
 func (d *directory) prepare(fsys vfs.FS) error {
-	found, err := readDirectory(fsys, d.path) // again: now it is locked
+	found, err := readDirectory(fsys, d.path) // a second time: now it is locked
 	if err != nil || found.established {
 		return err
 	}
@@ -92,7 +94,7 @@ func (d *directory) prepare(fsys vfs.FS) error {
 	marker := fsys.PathJoin(d.path, creatingName)
 	file, err := fsys.Create(marker, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return fmt.Errorf("data directory %s is not writable: %w", d.path, err)
+		return notWritable(d.path, err)
 	}
 	_, err = fmt.Fprintf(file, "%s%d\n", markerPrefix, formatVersion)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
@@ -101,18 +103,18 @@ func (d *directory) prepare(fsys vfs.FS) error {
 	return syncDirectory(fsys, d.path)
 }
 
-// clear removes what a creation that was cut short has left, but its marker,
-// without which the rest would be taken for somebody else's.
+// clear removes the files of an interrupted creation except the marker, without
+// which the remaining files would be those of another program.
 func (d *directory) clear(fsys vfs.FS, names []string) error {
 	for _, name := range names {
 		if err := fsys.Remove(fsys.PathJoin(d.path, name)); err != nil {
-			return fmt.Errorf("remove %s of an unfinished creation: %w", name, err)
+			return fmt.Errorf("remove %s of an interrupted creation in %s: %w", name, d.path, err)
 		}
 	}
 	return syncDirectory(fsys, d.path)
 }
 
-// establish says that the database is complete.
+// establish records that the database is complete.
 func (d *directory) establish(fsys vfs.FS) error {
 	if err := fsys.Rename(fsys.PathJoin(d.path, creatingName), fsys.PathJoin(d.path, markerName)); err != nil {
 		return err

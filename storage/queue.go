@@ -2,11 +2,11 @@ package storage
 
 import "sync"
 
-// queue is an unbounded first-in-first-out of work. What bounds it is what its
-// producers let be in flight: the loop one batch, whoever calls Do one call, and
-// notes that nobody waits for are one for each change of an address.
+// queue is a FIFO of tasks without a bound of its own. Its producers bound it:
+// the loop has one batch in flight, each caller of Do one call, and tasks whose
+// result is not awaited come one for each change of a member's address.
 type queue struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // protects the fields below
 	tasks  []func()
 	closed bool
 	wake   *sync.Cond // tasks or closed has changed
@@ -18,7 +18,8 @@ func newQueue() *queue {
 	return q
 }
 
-// put appends a task; false: the queue is closed and the task dropped.
+// put appends a task. It returns false, and drops the task, when the queue is
+// closed.
 func (q *queue) put(task func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -30,8 +31,8 @@ func (q *queue) put(task func()) bool {
 	return true
 }
 
-// take waits for tasks and returns all there are, or nil once the queue is
-// closed and empty.
+// take blocks until there are tasks and returns all of them, or nil once the
+// queue is closed and empty.
 func (q *queue) take() []func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +44,7 @@ func (q *queue) take() []func() {
 	return tasks
 }
 
-// close refuses further tasks; those that are there can still be taken.
+// close makes put fail. Tasks in the queue can still be taken.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

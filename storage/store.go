@@ -11,16 +11,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Options say where and how a store keeps its bytes. The zero value is a store
-// in memory.
+// Options configures a Store. The zero value is a store in memory.
 type Options struct {
-	Dir          string       // default "": in memory, gone with the store
+	Dir          string       // default "": in memory, lost on Close
 	FS           vfs.FS       // default: the operating system's, or memory without Dir
-	Logger       *slog.Logger // default: silent
-	MemTableSize uint64       // default 4 MiB
-	// Inline runs every operation on the caller's goroutine, and after a
-	// failure drops writes instead of parking: for a simulator that has one
-	// goroutine only.
+	Logger       *slog.Logger // default: discards
+	MemTableSize uint64       // in bytes; default 4 MiB
+	// Inline runs all work on the caller's goroutine and, after a failure,
+	// discards writes instead of parking: for a single-threaded simulator.
 	Inline bool
 }
 
@@ -39,59 +37,59 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is an open database and the goroutine that writes to it.
+// Store is an open database and the storage goroutine, which is the only one
+// that writes to it. Its methods may be called from any goroutine.
 type Store struct {
-	options Options
-	dir     *directory
-	fs      *guardFS
-	guard   *guard
-	queue   *queue
-	loans   *loans
-	stopped chan struct{} // closed when the storage goroutine has ended
+	options  Options
+	dir      *directory
+	fs       *failstopFS
+	failstop *failstop
+	queue    *queue
+	pins     pins
+	stopped  chan struct{} // closed when the storage goroutine has returned
 
-	db      *pebble.DB // set before Open returns, then read only
+	db      *pebble.DB // set before Open returns, then read-only
 	onClose []func() error
 
 	closing  sync.Once
 	closeErr error
 }
 
-// Open opens the data directory, creating it where it is missing. A directory
-// that is in use (ErrInUse), damaged (ErrCorrupt), of a newer version
-// (ErrNewer) or of something else (ErrForeign) is refused.
+// Open opens the data directory and creates it where it is missing. It refuses
+// a directory that is in use (ErrInUse), damaged (ErrCorrupt), of a newer
+// version (ErrNewer) or of another program (ErrForeign), and leaves it as it is.
 func Open(options Options) (*Store, error) {
 	options = options.withDefaults()
 	dir, err := openDirectory(options.FS, options.Dir)
 	if err != nil {
 		return nil, err
 	}
-	g := newGuard()
+	f := newFailstop()
 	s := &Store{
-		options: options,
-		dir:     dir,
-		fs:      &guardFS{FS: options.FS, guard: g},
-		guard:   g,
-		queue:   newQueue(),
-		loans:   newLoans(),
-		stopped: make(chan struct{}),
+		options:  options,
+		dir:      dir,
+		fs:       &failstopFS{FS: options.FS, failstop: f},
+		failstop: f,
+		queue:    newQueue(),
+		stopped:  make(chan struct{}),
 	}
 	if options.Inline {
-		g.release()
+		f.resume()
 		close(s.stopped)
 	} else {
-		go s.run()
+		go s.loop()
 	}
-	if err := s.Do(s.start); err != nil {
-		_ = s.Close() // err says what is wrong
+	if err := s.Do(s.open); err != nil {
+		_ = s.Close() // err is the cause
 		return nil, err
 	}
 	return s, nil
 }
 
-// start opens the database, on the storage goroutine: where a write fails in
-// the middle, the goroutine is parked and Open returns the guard's error.
-func (s *Store) start(*pebble.DB) error {
-	db, err := s.database()
+// open opens the database on the storage goroutine: a failed write parks that
+// goroutine, and Open returns the failure.
+func (s *Store) open(*pebble.DB) error {
+	db, err := s.openDatabase()
 	if err != nil {
 		return openError(s.dir.path, err)
 	}
@@ -99,8 +97,8 @@ func (s *Store) start(*pebble.DB) error {
 	return nil
 }
 
-// run is the storage goroutine.
-func (s *Store) run() {
+// loop is the storage goroutine.
+func (s *Store) loop() {
 	defer close(s.stopped)
 	pprof.Do(context.Background(), pprof.Labels("conclave", "storage"), func(context.Context) {
 		for tasks := s.queue.take(); tasks != nil; tasks = s.queue.take() {
@@ -110,3 +108,17 @@ func (s *Store) run() {
 		}
 	})
 }
+
+// Failed returns a channel that is closed when the store has failed. From then
+// on nothing is acknowledged, and only Close is useful.
+func (s *Store) Failed() <-chan struct{} { return s.failstop.failed }
+
+// Err returns the failure of the store, with operation and file, or nil.
+func (s *Store) Err() error { return s.failstop.error() }
+
+// FS returns the fail-stop file system, for files beside the database. Only the
+// storage goroutine may write to it, since a failed write parks the goroutine.
+func (s *Store) FS() vfs.FS { return s.fs }
+
+// Dir returns the path of the data directory.
+func (s *Store) Dir() string { return s.dir.path }

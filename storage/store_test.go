@@ -2,47 +2,14 @@ package storage
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 )
 
-func put(t *testing.T, s *Store, key, value string) {
-	t.Helper()
-	if err := s.Do(func(db *pebble.DB) error { return db.Set([]byte(key), []byte(value), pebble.Sync) }); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func get(t *testing.T, s *Store, key string) string {
-	t.Helper()
-	db, giveBack, err := s.Borrow()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer giveBack()
-	value, closer, err := db.Get([]byte(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return ""
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closer.Close()
-	return string(value)
-}
-
-func open(t *testing.T, options Options) *Store {
-	t.Helper()
-	s, err := Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func TestWhatWasWrittenIsThereAfterReopening(t *testing.T) {
+func TestStore_ReopenReadsWhatWasWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
 	put(t, s, "a", "1")
@@ -54,7 +21,7 @@ func TestWhatWasWrittenIsThereAfterReopening(t *testing.T) {
 	}
 }
 
-func TestNothingWorksAfterClose(t *testing.T) {
+func TestStore_ClosedRefusesWork(t *testing.T) {
 	s := open(t, Options{})
 	for range 2 {
 		if err := s.Close(); err != nil {
@@ -64,13 +31,13 @@ func TestNothingWorksAfterClose(t *testing.T) {
 	if err := s.Do(func(*pebble.DB) error { return nil }); !errors.Is(err, ErrClosed) {
 		t.Errorf("Do = %v, want ErrClosed", err)
 	}
-	if _, _, err := s.Borrow(); !errors.Is(err, ErrClosed) {
-		t.Errorf("Borrow = %v, want ErrClosed", err)
+	if _, _, err := s.Pin(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Pin = %v, want ErrClosed", err)
 	}
 	s.Go(func(*pebble.DB) error { t.Error("work ran after Close"); return nil }, func(error) {})
 }
 
-func TestWorkIsDoneInTheOrderItWasHandedIn(t *testing.T) {
+func TestStore_RunsWorkInSubmissionOrder(t *testing.T) {
 	s := open(t, Options{})
 	var order []int
 	for i := range 100 {
@@ -80,11 +47,35 @@ func TestWorkIsDoneInTheOrderItWasHandedIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(order) != 100 {
-		t.Fatalf("%d of 100 were done", len(order))
+		t.Fatalf("%d of 100 tasks ran", len(order))
 	}
 	for i, got := range order {
 		if i != got {
 			t.Fatalf("order %v", order)
 		}
 	}
+}
+
+func TestStore_OnCloseRunsAfterAllWork(t *testing.T) {
+	var order []string
+	failed := errors.New("close of a file beside the database failed")
+	s := open(t, Options{})
+	s.Go(func(*pebble.DB) error { order = append(order, "work"); return nil }, func(error) {})
+	s.OnClose(func() error { order = append(order, "close"); return failed })
+	if err := s.Close(); !errors.Is(err, failed) {
+		t.Errorf("Close = %v", err)
+	}
+	if !slices.Equal(order, []string{"work", "close"}) {
+		t.Errorf("order %v", order)
+	}
+}
+
+// A panic in a task fails the store, not the process.
+func TestStore_PanicInTaskFailsStore(t *testing.T) {
+	s := open(t, Options{})
+	err := s.Do(func(*pebble.DB) error { panic("boom") })
+	if err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("Do = %v", err)
+	}
+	s.Close()
 }

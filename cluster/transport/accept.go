@@ -2,35 +2,31 @@ package transport
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// acceptLoop takes connections until the listener is closed. Other failures
-// (most often: out of file descriptors) pass, so it waits and goes on.
+// acceptLoop accepts connections until the listener is closed. Other failures
+// (typically: too many open files) are temporary, so it retries.
 func (t *Transport) acceptLoop() {
-	const longest = time.Second
-	wait := 5 * time.Millisecond
+	const minWait, maxWait = 5 * time.Millisecond, time.Second
+	wait := minWait
 	for {
 		raw, err := t.cfg.Listener.Accept()
 		switch {
 		case err == nil:
-			wait = 5 * time.Millisecond
+			wait = minWait
 			t.admit(raw)
 			continue
 		case t.ctx.Err() != nil:
 			return
 		case errors.Is(err, net.ErrClosed):
-			t.log().Error("the listener was closed from outside, nobody can connect any more", "err", err)
+			t.log().Error("listener closed by another owner: no peer can connect", "error", err)
 			return
 		}
-		t.log().Error("cannot accept connections", "err", err)
+		t.log().Error("accept failed", "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -38,19 +34,19 @@ func (t *Transport) acceptLoop() {
 			timer.Stop()
 			return
 		}
-		wait = min(2*wait, longest)
+		wait = min(2*wait, maxWait)
 	}
 }
 
 // admit starts the handshake, unless policy or limits forbid it.
 func (t *Transport) admit(raw net.Conn) {
 	if !t.permitted(raw.RemoteAddr()) {
-		t.noteRefusal(raw.RemoteAddr(), ErrPlaintext)
+		t.failures.inbound(raw.RemoteAddr(), &ConnectError{Addr: raw.RemoteAddr().String(), Inbound: true, Err: ErrPlaintext})
 		_ = raw.Close()
 		return
 	}
-	if !t.slots.enter() {
-		_ = raw.Close() // too many at once; a member will dial again
+	if !t.limits.beginHandshake() {
+		_ = raw.Close() // members dial again
 		return
 	}
 	c, ok := t.track(raw)
@@ -58,17 +54,17 @@ func (t *Transport) admit(raw net.Conn) {
 		ok = t.goroutines.start("inbound", func() { t.serve(c) })
 	}
 	if !ok {
-		t.slots.leave()
+		t.limits.endHandshake()
 		_ = c.Close() // the transport is closed
 	}
 }
 
-// serve runs one inbound connection from its hello to its end.
+// serve runs one inbound connection.
 func (t *Transport) serve(c *conn) {
-	h, err := t.greet(c)
-	t.slots.leave()
+	h, err := t.answer(c)
+	t.limits.endHandshake()
 	if err != nil {
-		t.noteRefusal(c.RemoteAddr(), err)
+		t.failures.inbound(c.RemoteAddr(), err)
 		_ = c.Close()
 		return
 	}
@@ -87,97 +83,4 @@ func (t *Transport) serve(c *conn) {
 	case wire.Kind_FORM:
 		t.serveForm(c)
 	}
-}
-
-// noteRefusal logs a refusal once for each host and reason; junk is no more
-// than a matter of debugging.
-func (t *Transport) noteRefusal(remote net.Addr, err error) {
-	var refused *RefusedError
-	if !errors.As(err, &refused) && !errors.Is(err, ErrPlaintext) {
-		t.log().Debug("inbound connection without a valid hello", "remote", remote, "err", err)
-		return
-	}
-	host, _, splitErr := net.SplitHostPort(remote.String())
-	if splitErr != nil {
-		host = remote.String()
-	}
-	if t.refusals.isNew(host, kindOf(err)) {
-		level := slog.LevelWarn
-		if refused != nil {
-			level = refused.level()
-		}
-		t.log().Log(t.ctx, level, "inbound connection refused", "remote", remote, "err", err)
-	}
-}
-
-// inbound is a PEER connection from a member.
-type inbound struct {
-	conn        *conn
-	incarnation wire.ID
-	done        chan struct{} // closed when its last Handler call has returned
-}
-
-// servePeer reads a member's frames. A newer connection replaces an older one,
-// which may not have noticed yet that it is dead; it waits until the older
-// one's reader is done, so that the Handler sees one after the other.
-func (t *Transport) servePeer(c *conn, h *hello) {
-	in := &inbound{conn: c, incarnation: h.Incarnation, done: make(chan struct{})}
-	defer close(in.done)
-	t.mu.Lock()
-	older := t.inbound[h.Member]
-	t.inbound[h.Member] = in
-	t.mu.Unlock()
-	if older != nil {
-		_ = older.conn.Close()
-		select {
-		case <-older.done:
-		case <-t.ctx.Done():
-			return
-		}
-	}
-	if !t.known(h.Member) {
-		t.lostBy(h.Member, in) // removed since its hello, before RemovePeer could find it here
-		return
-	}
-	t.Redial(h.Member) // it is there, so it can be dialled
-	t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
-	err := t.readFrames(c, h.Member)
-	_ = c.Close()
-	if t.lostBy(h.Member, in) {
-		t.log().Info("connection from peer lost", "peer", fmt.Sprintf("%x", h.Member), "err", err)
-		t.cfg.Handler.PeerLost(h.Member)
-	}
-}
-
-// readFrames returns when the connection is of no more use.
-func (t *Transport) readFrames(c *conn, from uint64) error {
-	s := newStream(c, t.cfg.Timing, t.cfg.Limits.Frame)
-	t.beats(s)
-	for {
-		body, err := s.read()
-		if err != nil {
-			return err
-		}
-		f := new(wire.Frame)
-		if err := proto.Unmarshal(body, f); err != nil {
-			return fmt.Errorf("%w: %w", ErrBadFrame, err)
-		}
-		if f.GetBody() == nil {
-			return fmt.Errorf("%w: of no known kind", ErrBadFrame)
-		}
-		t.cfg.Handler.Frame(from, f)
-	}
-}
-
-// lostBy strikes off a connection that ended, and reports whether the member
-// is lost by it: not when the same process has connected anew, nor when it was
-// this side that closed.
-func (t *Transport) lostBy(member uint64, in *inbound) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	current := t.inbound[member]
-	if current == in {
-		delete(t.inbound, member)
-	}
-	return !t.closed && (current == in || current.incarnation != in.incarnation)
 }

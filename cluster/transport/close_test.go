@@ -11,9 +11,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Close in the midst of everything leaves no connection, goroutine or port.
-// That nothing hangs is what the test's own end shows; goroutines are counted.
-func TestCloseDuringEverything(t *testing.T) {
+// Close during every operation leaks no connection, goroutine or port, and the
+// operations return.
+func TestClose_ConcurrentWithEveryOperation(t *testing.T) {
 	for round := range 8 {
 		a := start(t, identity(1), listenTCP(t), nil)
 		b := start(t, identity(2), listenTCP(t), nil)
@@ -34,11 +34,11 @@ func TestCloseDuringEverything(t *testing.T) {
 				}
 			})
 		}
-		begun := make(chan struct{})
+		formed := make(chan struct{})
 		var once sync.Once
 		repeat(func(i int) { a.Send(2, raftFrame("x")); drainEvents(b.events) })
 		repeat(func(i int) { a.SetPeer(uint64(3+i%5), fmt.Sprint("127.0.0.1:", 1+i%3)); a.RemovePeer(uint64(3 + i%7)) })
-		repeat(func(int) { _, _ = a.Form(ctx, b.addr, &wire.FormRequest{}); once.Do(func() { close(begun) }) })
+		repeat(func(int) { _, _ = a.Form(ctx, b.addr, &wire.FormRequest{}); once.Do(func() { close(formed) }) })
 		repeat(func(int) {
 			if w, err := a.OpenSnapshot(ctx, 2, testHeader); err == nil {
 				_ = w.Add([]byte("k"), []byte("v"))
@@ -52,7 +52,7 @@ func TestCloseDuringEverything(t *testing.T) {
 				c.Close()
 			}
 		})
-		<-begun
+		<-formed
 		var closing sync.WaitGroup
 		for range 2 {
 			closing.Go(func() { _ = a.Close() })
@@ -62,7 +62,7 @@ func TestCloseDuringEverything(t *testing.T) {
 		cancel()
 		wg.Wait()
 		for _, n := range []*node{a, b} {
-			checkNothingLeft(t, n)
+			checkReleased(t, n)
 		}
 	}
 }
@@ -77,26 +77,26 @@ func drainEvents(e *events) {
 	}
 }
 
-func checkNothingLeft(t *testing.T, n *node) {
+func checkReleased(t *testing.T, n *node) {
 	t.Helper()
 	if got := n.goroutines.count(); got != 0 {
-		t.Errorf("%d goroutines are left", got)
+		t.Errorf("%d goroutines are running", got)
 	}
 	n.mu.Lock()
 	open := len(n.conns)
 	n.mu.Unlock()
 	if open != 0 {
-		t.Errorf("%d connections are left", open)
+		t.Errorf("%d connections are open", open)
 	}
 	ln, err := net.Listen("tcp", n.addr)
 	if err != nil {
-		t.Errorf("the port is still taken: %v", err)
+		t.Errorf("the port is not released: %v", err)
 		return
 	}
 	ln.Close()
 }
 
-func TestCloseBeforeStartAndTwice(t *testing.T) {
+func TestClose_BeforeStartAndTwice(t *testing.T) {
 	tr, err := New(Config{Identity: identity(1), Listener: listenTCP(t), Handler: newEvents()})
 	if err != nil {
 		t.Fatal(err)
@@ -110,21 +110,21 @@ func TestCloseBeforeStartAndTwice(t *testing.T) {
 	tr.Start()
 	tr.SetPeer(3, "127.0.0.1:1")
 	if tr.Send(2, raftFrame("x")) {
-		t.Error("a closed transport takes frames")
+		t.Error("Send after Close returned true")
 	}
 	if _, err := tr.Form(context.Background(), "127.0.0.1:1", &wire.FormRequest{}); err == nil {
-		t.Error("a closed transport dials")
+		t.Error("Form after Close succeeded")
 	}
 	if got := tr.goroutines.count(); got != 0 {
 		t.Errorf("%d goroutines", got)
 	}
 }
 
-// A loss is not reported by who closes itself, but is to the other.
-func TestCloseIsNoLoss(t *testing.T) {
+// Close reports PeerLost at the peer, not at the closing member.
+func TestClose_PeerLostAtPeerOnly(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	a.Close()
 	b.events.await(t, "lost 1")
 	for {

@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// conn is a connection that the transport keeps track of until it is closed.
+// conn is a connection that the transport tracks until it is closed.
 type conn struct {
 	net.Conn               // TLS or not
-	raw      net.Conn      // below it
+	raw      net.Conn      // below TLS
 	done     chan struct{} // closed by Close
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	ends   []func()
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	onClose []func()
 }
 
-// Close closes the connection below TLS: a farewell alert could block on a
-// peer that does not read, and the protocol needs none.
+// Close closes the connection below TLS: a close_notify alert could block on a
+// peer that does not read, and the protocol does not need it.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -29,23 +29,24 @@ func (c *conn) Close() error {
 		return net.ErrClosed
 	}
 	c.closed = true
-	ends := c.ends
+	callbacks := c.onClose
 	c.mu.Unlock()
 
 	close(c.done)
 	err := c.raw.Close()
-	for _, f := range ends {
+	for _, f := range callbacks {
 		f()
 	}
 	return err
 }
 
-// atEnd has f called once, when the connection is closed or if it is already.
-func (c *conn) atEnd(f func()) {
+// afterClose arranges for f to be called once, when the connection is closed,
+// or now if it already is.
+func (c *conn) afterClose(f func()) {
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
-		c.ends = append(c.ends, f)
+		c.onClose = append(c.onClose, f)
 	}
 	c.mu.Unlock()
 	if closed {
@@ -53,11 +54,11 @@ func (c *conn) atEnd(f func()) {
 	}
 }
 
-// track takes a connection into the books; false: the transport is closed, and
-// so is the connection.
+// track wraps a connection for Close to find. If the transport is closed, it
+// closes the connection and returns false.
 func (t *Transport) track(raw net.Conn) (*conn, bool) {
 	c := &conn{Conn: raw, raw: raw, done: make(chan struct{})}
-	c.atEnd(func() {
+	c.afterClose(func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.conns, c)
@@ -69,13 +70,13 @@ func (t *Transport) track(raw net.Conn) (*conn, bool) {
 	}
 	t.mu.Unlock()
 	if closed {
-		_ = c.Close() // nothing was said on it yet
+		_ = c.Close() // unused
 	}
 	return c, !closed
 }
 
-// dialRaw connects without saying anything.
-func (t *Transport) dialRaw(ctx context.Context, addr string) (*conn, error) {
+// dial connects, without a handshake.
+func (t *Transport) dial(ctx context.Context, addr string) (*conn, error) {
 	dial := t.cfg.Dial
 	if dial == nil {
 		dial = t.dialTCP
@@ -85,8 +86,8 @@ func (t *Transport) dialRaw(ctx context.Context, addr string) (*conn, error) {
 		return nil, err
 	}
 	if !t.permitted(raw.RemoteAddr()) {
-		_ = raw.Close() // the refusal is the error to report
-		return nil, fmt.Errorf("transport: dialling %s: %w", addr, ErrPlaintext)
+		_ = raw.Close() // unused
+		return nil, ErrPlaintext
 	}
 	c, ok := t.track(raw)
 	if !ok {
@@ -98,7 +99,7 @@ func (t *Transport) dialRaw(ctx context.Context, addr string) (*conn, error) {
 	return c, nil
 }
 
-// dialTCP refuses a forbidden address before the first packet leaves.
+// dialTCP refuses a forbidden address before it sends the first packet.
 func (t *Transport) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		host, _, err := net.SplitHostPort(address)
@@ -106,7 +107,7 @@ func (t *Transport) dialTCP(ctx context.Context, addr string) (net.Conn, error) 
 			return err
 		}
 		if !t.permitted(&net.IPAddr{IP: net.ParseIP(host)}) {
-			return ErrPlaintext
+			return fmt.Errorf("%s: %w", host, ErrPlaintext)
 		}
 		return nil
 	}}
@@ -115,12 +116,12 @@ func (t *Transport) dialTCP(ctx context.Context, addr string) (net.Conn, error) 
 
 // permitted is the policy for plaintext.
 func (t *Transport) permitted(remote net.Addr) bool {
-	return t.tls != nil || t.cfg.Insecure || isLocal(remote)
+	return t.tls != nil || t.cfg.Insecure || isLoopback(remote)
 }
 
-// isLocal reports whether traffic with the address stays on this machine.
-// Addresses that are not of IP (in memory, Unix sockets) do.
-func isLocal(a net.Addr) bool {
+// isLoopback reports whether traffic with the address stays on this machine, as
+// it does for addresses that are not IP (in memory, Unix sockets).
+func isLoopback(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
 		return a.IP.IsLoopback()
@@ -128,47 +129,4 @@ func isLocal(a net.Addr) bool {
 		return a.IP.IsLoopback()
 	}
 	return true
-}
-
-// tlsPair holds the two sides of mutual TLS.
-type tlsPair struct{ server, client *tls.Config }
-
-func newTLSPair(cfg *tls.Config) *tlsPair {
-	if cfg == nil {
-		return nil
-	}
-	return &tlsPair{server: mutual(cfg), client: cfg.Clone()}
-}
-
-// mutual demands a certificate from whoever connects. Members are each
-// other's equals, so the authorities for both directions are the same unless
-// the embedder says otherwise.
-func mutual(cfg *tls.Config) *tls.Config {
-	s := cfg.Clone()
-	s.ClientAuth = tls.RequireAndVerifyClientCert
-	if s.ClientCAs == nil {
-		s.ClientCAs = s.RootCAs
-	}
-	if choose := s.GetConfigForClient; choose != nil {
-		s.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-			chosen, err := choose(h)
-			if chosen == nil || err != nil {
-				return chosen, err
-			}
-			m := chosen.Clone()
-			m.GetConfigForClient = nil
-			return mutual(m), nil
-		}
-	}
-	return s
-}
-
-// clientFor expects the certificate of the host that is dialled, unless the
-// embedder named one for all members.
-func (p *tlsPair) clientFor(addr string) *tls.Config {
-	c := p.client.Clone()
-	if host, _, err := net.SplitHostPort(addr); err == nil && c.ServerName == "" {
-		c.ServerName = host
-	}
-	return c
 }

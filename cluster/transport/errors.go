@@ -1,13 +1,16 @@
 package transport
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"strings"
-	"sync"
+	"os"
+	"syscall"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 var (
@@ -15,111 +18,120 @@ var (
 	ErrClosed = errors.New("transport: closed")
 	// ErrPlaintext: the address is not a loopback address, and neither TLS nor
 	// Insecure is set.
-	ErrPlaintext = errors.New("plaintext is allowed on loopback addresses only: configure TLS, or set Insecure if the network itself is trusted")
-	// ErrUnknownPeer: the member is not in the address book.
-	ErrUnknownPeer = errors.New("transport: the member is not in the address book")
-	// ErrNotConnected: no connection to the member exists yet.
+	ErrPlaintext = errors.New("plaintext is allowed on loopback addresses only: set Config.TLS, or Config.Insecure if the network itself is trusted")
+	// ErrUnknownPeer: the member is not a peer (see SetPeer).
+	ErrUnknownPeer = errors.New("transport: the member is not a peer")
+	// ErrNotConnected: no connection to the member has been attempted yet.
 	ErrNotConnected = errors.New("transport: not connected yet")
 	// ErrNotJoined: this member belongs to no cluster yet.
 	ErrNotJoined = errors.New("transport: this member belongs to no cluster yet")
-	// ErrNotConclave: what speaks at the other end is not a conclave member.
-	ErrNotConclave = errors.New("transport: the other end does not speak conclave's protocol")
-	// ErrTooLarge: a frame, packet or pair is over its limit.
-	ErrTooLarge = errors.New("transport: over the size limit")
-	// ErrBadFrame: what arrived is damaged or out of order.
+	// ErrNotConclave: the program at the other end is not a conclave member.
+	ErrNotConclave = errors.New("the other end does not use conclave's protocol")
+	// ErrTLSMismatch: one of two members uses TLS and the other plaintext.
+	ErrTLSMismatch = errors.New("one member uses TLS and the other plaintext")
+	// ErrTooLarge: a frame, packet or pair exceeds its limit.
+	ErrTooLarge = errors.New("transport: size limit exceeded")
+	// ErrBadFrame: a frame is damaged or out of order.
 	ErrBadFrame = errors.New("transport: bad frame")
 	// ErrSnapshotRefused: the receiver did not install the snapshot.
 	ErrSnapshotRefused = errors.New("transport: the receiver did not install the snapshot")
 )
 
-// Reason says which check of a hello failed.
-type Reason string
-
-// The reasons for which a connection is refused.
-const (
-	ReasonMalformed Reason = "malformed hello"
-	ReasonProtocol  Reason = "no common protocol version"
-	ReasonGroup     Reason = "another group"
-	ReasonCluster   Reason = "another cluster"
-	ReasonNoCluster Reason = "no cluster yet"
-	ReasonMember    Reason = "another member"
-	ReasonSelf      Reason = "connected to itself"
-	ReasonClone     Reason = "copied data directory"
-	ReasonRollback  Reason = "rolled-back data directory"
-	ReasonStranger  Reason = "not a member"
-	ReasonLeft      Reason = "not a member any more"
-	ReasonBusy      Reason = "too many connections"
-	ReasonKind      Reason = "unknown kind of connection"
-	ReasonOther     Reason = "refused"
-)
-
-// RefusedError says that a hello was refused, and by whom.
-type RefusedError struct {
-	Addr   string // of the other end
-	Here   bool   // this member refused the other; else the other refused this one
-	Reason Reason
-	Detail string
+// ConnectError reports that no connection to a peer was established, for
+// another reason than a refusal (see RefusedError).
+type ConnectError struct {
+	Member    uint64 // zero: whichever member is at Addr
+	Addr      string
+	Inbound   bool // the peer connected to this member
+	Handshake bool // the connection was established, its handshake failed
+	Err       error
 }
 
-func (e *RefusedError) Error() string {
-	if e.Here {
-		return fmt.Sprintf("transport: refused the member at %s: %s: %s", e.Addr, e.Reason, e.Detail)
+func (e *ConnectError) Error() string {
+	step := "connect to "
+	if e.Handshake {
+		step = "handshake with "
 	}
-	return fmt.Sprintf("transport: refused by the member at %s: %s: %s", e.Addr, e.Reason, e.Detail)
+	return "transport: " + step + peerAt(e.Member, e.Addr) + ": " + e.Err.Error() + e.advice()
 }
 
-// text is the refusal as it travels; parseRefusal reads it.
-func (e *RefusedError) text() string { return string(e.Reason) + ": " + e.Detail }
+// Unwrap returns the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
 
-func parseRefusal(addr, text string) *RefusedError {
-	reason, detail, ok := strings.Cut(text, ": ")
-	switch r := Reason(reason); r {
-	case ReasonMalformed, ReasonProtocol, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonSelf,
-		ReasonClone, ReasonRollback, ReasonStranger, ReasonLeft, ReasonBusy, ReasonKind:
-		if ok {
-			return &RefusedError{Addr: addr, Reason: r, Detail: detail}
-		}
+// advice returns what to do about the error, with a leading colon, or "".
+func (e *ConnectError) advice() string {
+	source := "Config.Advertise of that member"
+	if e.Member == 0 {
+		source = "Config.Join here, or Config.Advertise there"
 	}
-	return &RefusedError{Addr: addr, Reason: ReasonOther, Detail: text} // by a later version
+	var unresolved *net.DNSError
+	switch text := handshakeAdvice(e.Err); {
+	case text != "":
+		return ": " + text
+	case e.Inbound, errors.Is(e.Err, ErrPlaintext), errors.Is(e.Err, ErrClosed), errors.Is(e.Err, context.Canceled):
+		return ""
+	case errors.As(e.Err, &unresolved):
+		return ": check the host in " + source + ", and the name service"
+	case errors.Is(e.Err, ErrNotConclave):
+		return ": another program listens there, check the port in " + source
+	case !e.Handshake:
+		return ": check that the member runs, and the host and port in " + source
+	case isTimeout(e.Err):
+		return ": no hello arrived in time, check the port in " + source
+	}
+	return ": see the log of the member there"
 }
 
-// isClosed recognises that our side, or nothing but the end of the connection,
-// is behind an error.
+// handshakeAdvice is the part of advice that applies to either direction.
+func handshakeAdvice(err error) string {
+	var (
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+	)
+	switch {
+	case errors.Is(err, ErrTLSMismatch):
+		return "set Config.TLS on every member or on none"
+	case errors.As(err, &authority):
+		return "set RootCAs in Config.TLS to the authority that issues the members' certificates"
+	case errors.As(err, &host):
+		return "issue that member a certificate for the host in its Config.Advertise, or set ServerName in Config.TLS"
+	case errors.As(err, &invalid):
+		return "replace that member's certificate"
+	case isAlert(err):
+		return "the other member rejected the TLS handshake, see its log for the reason"
+	}
+	return ""
+}
+
+// peerAt names a peer by what is known of it.
+func peerAt(member uint64, addr string) string {
+	if member == 0 {
+		return addr
+	}
+	return fmt.Sprintf("member %v at %s", wire.MemberID(member), addr)
+}
+
+// isAlert reports whether err is a TLS alert that the peer sent.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// isTimeout reports whether a deadline is the cause of err.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// isClosed reports whether this side closed the connection, or the peer did so
+// between two frames.
 func isClosed(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// changes remembers what was said last about each subject, so that a fault
-// that repeats itself is logged once. It is bounded: subjects come from outside.
-type changes struct {
-	mu   sync.Mutex
-	last map[string]string
-}
-
-const maxSubjects = 256
-
-func newChanges() *changes { return &changes{last: make(map[string]string)} }
-
-// isNew reports whether this was not what was said last.
-func (c *changes) isNew(subject, said string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, ok := c.last[subject]; ok && last == said {
-		return false
-	}
-	if len(c.last) >= maxSubjects {
-		clear(c.last)
-	}
-	c.last[subject] = said
-	return true
-}
-
-// level is how loud a refusal is to be said. While a group forms its members
-// learn of that one after the other, so for a moment some refuse the others;
-// everything else is for an operator to see to.
-func (e *RefusedError) level() slog.Level {
-	if e.Reason == ReasonNoCluster || e.Reason == ReasonStranger {
-		return slog.LevelInfo
-	}
-	return slog.LevelWarn
+// isBroken reports whether the connection, rather than what arrived on it, is
+// the cause of err.
+func isBroken(err error) bool {
+	return isClosed(err) || isTimeout(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 
 const maxForm = 64 << 10
 
-// Form puts a proposal to the member at addr, whoever that is, and returns its
-// answer.
+// Form sends a proposal to whichever member is at addr and returns its answer.
+// It blocks for at most Timing.Form.
 func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest) (*wire.FormReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Form)
 	defer cancel()
@@ -27,7 +26,7 @@ func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest
 	defer stop()
 	reply := new(wire.FormReply)
 	if err := exchange(c, req, reply); err != nil {
-		return nil, fmt.Errorf("transport: proposal to %s: %w", addr, errors.Join(err, context.Cause(ctx)))
+		return nil, fmt.Errorf("transport: proposal to %s: %w", addr, withCause(ctx, err))
 	}
 	return reply, nil
 }
@@ -38,7 +37,7 @@ func exchange(c *conn, req, reply proto.Message) error {
 		return err
 	}
 	if len(buf) > frameHeader+maxForm {
-		return fmt.Errorf("%w: a proposal of %d bytes, the limit is %d", ErrTooLarge, len(buf)-frameHeader, maxForm)
+		return fmt.Errorf("%w: got a proposal of %d bytes, want at most %d", ErrTooLarge, len(buf)-frameHeader, maxForm)
 	}
 	if _, err := c.Write(buf); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (t *Transport) serveForm(c *conn) {
 	}
 	req := new(wire.FormRequest)
 	if err := readMessage(c, req); err != nil {
-		t.log().Debug("no proposal arrived", "remote", c.RemoteAddr(), "err", err)
+		t.log().Debug("proposal not received", "addr", c.RemoteAddr(), "error", err)
 		return
 	}
 	buf, err := appendMessage(nil, t.cfg.Handler.Form(req))
@@ -72,6 +71,6 @@ func (t *Transport) serveForm(c *conn) {
 		_, err = c.Write(buf)
 	}
 	if err != nil {
-		t.log().Info("a proposal could not be answered", "remote", c.RemoteAddr(), "err", err)
+		t.log().Info("proposal not answered", "addr", c.RemoteAddr(), "error", err)
 	}
 }

@@ -15,7 +15,7 @@ func TestForm(t *testing.T) {
 	id := identity(1)
 	id.Cluster = wire.ID{}
 	a := start(t, id, listenTCP(t), nil)
-	b := start(t, identity(2), listenTCP(t), nil) // belongs to a cluster: its handler decides
+	b := start(t, identity(2), listenTCP(t), nil) // in a cluster: its handler decides
 	req := &wire.FormRequest{Proposal: &wire.Proposal{Cluster: testCluster[:], Voters: 3}}
 	b.events.form = func(got *wire.FormRequest) *wire.FormReply {
 		if !proto.Equal(got, req) {
@@ -28,34 +28,34 @@ func TestForm(t *testing.T) {
 		t.Errorf("got %v, %v", reply, err)
 	}
 	if _, err := a.Form(context.Background(), a.addr, req); err == nil {
-		t.Error("a proposal to itself was delivered")
+		t.Error("a proposal to this member itself was delivered")
 	} else {
-		checkRefusal(t, err, ReasonSelf, "leads back")
+		checkRefusal(t, err, ReasonSelf, "member that dialed it")
 	}
 	req.Proposal.Founders = []*wire.Founder{{Name: string(make([]byte, maxForm))}}
 	if _, err := a.Form(context.Background(), b.addr, req); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a proposal over the limit: %v", err)
+		t.Errorf("an oversized proposal: %v", err)
 	}
 }
 
-// The caller's context ends the wait for an answer.
-func TestFormIsBounded(t *testing.T) {
+// Form returns when its context or its timeout ends, with the cause.
+func TestForm_ContextDone(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	asked, release := make(chan struct{}), make(chan struct{})
+	received, release := make(chan struct{}), make(chan struct{})
 	b.events.form = func(*wire.FormRequest) *wire.FormReply {
-		close(asked)
+		close(received)
 		<-release
 		return &wire.FormReply{}
 	}
 	defer close(release)
-	changedMind := errors.New("changed my mind")
+	cause := errors.New("the cause")
 	go func() {
-		<-asked
-		cancel(changedMind)
+		<-received
+		cancel(cause)
 	}()
-	if _, err := a.Form(ctx, b.addr, &wire.FormRequest{}); !errors.Is(err, changedMind) {
+	if _, err := a.Form(ctx, b.addr, &wire.FormRequest{}); !errors.Is(err, cause) {
 		t.Error(err)
 	}
 	a.cfg.Timing.Form = time.Nanosecond

@@ -10,18 +10,15 @@ import (
 )
 
 // A frame is the length of its body (4 bytes, big endian), the body's CRC-32C
-// (4 bytes) and the body. An empty body is a beat: a sign of life.
+// (4 bytes) and the body. A frame with an empty body is a keep-alive.
 const frameHeader = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// beat is the frame with an empty body, whose checksum is zero.
-var beat = make([]byte, frameHeader)
-
 // appendFrame appends body as a frame.
 func appendFrame(buf, body []byte) []byte {
 	start := len(buf)
-	buf = append(buf, beat...)
+	buf = append(buf, make([]byte, frameHeader)...)
 	buf = append(buf, body...)
 	seal(buf[start:])
 	return buf
@@ -30,7 +27,7 @@ func appendFrame(buf, body []byte) []byte {
 // appendMessage appends m as a frame.
 func appendMessage(buf []byte, m proto.Message) ([]byte, error) {
 	start := len(buf)
-	buf, err := proto.MarshalOptions{}.MarshalAppend(append(buf, beat...), m)
+	buf, err := proto.MarshalOptions{}.MarshalAppend(append(buf, make([]byte, frameHeader)...), m)
 	if err != nil {
 		return buf[:start], err
 	}
@@ -38,16 +35,16 @@ func appendMessage(buf []byte, m proto.Message) ([]byte, error) {
 	return buf, nil
 }
 
-// seal fills in the header of a frame whose body is in place.
+// seal writes the header of a frame whose body is in place.
 func seal(frame []byte) {
 	body := frame[frameHeader:]
 	binary.BigEndian.PutUint32(frame, uint32(len(body)))
 	binary.BigEndian.PutUint32(frame[4:], crc32.Checksum(body, castagnoli))
 }
 
-// readFrame reads one frame's body, into buf where that is large enough. The
-// length is checked before memory is taken for it. io.EOF means that the
-// connection ended between two frames.
+// readFrame reads one frame's body, into buf if that is large enough. The limit
+// is checked before memory is allocated. io.EOF means that the connection ended
+// between two frames.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -55,7 +52,7 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(header[:])
 	if uint64(n) > uint64(limit) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes arrived, the limit is %d", ErrTooLarge, n, limit)
+		return nil, fmt.Errorf("%w: got a frame of %d bytes, want at most %d", ErrTooLarge, n, limit)
 	}
 	if int(n) > cap(buf) {
 		buf = make([]byte, n)

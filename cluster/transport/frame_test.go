@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestFrameFaults(t *testing.T) {
+func TestReadFrame_Malformed(t *testing.T) {
 	good := appendFrame(nil, []byte("body"))
 	damaged := bytes.Clone(good)
 	damaged[len(damaged)-1] ^= 1
@@ -19,16 +19,16 @@ func TestFrameFaults(t *testing.T) {
 		in   []byte
 		want error
 	}{
-		{"nothing", nil, io.EOF},
-		{"half a header", good[:5], io.ErrUnexpectedEOF},
-		{"a header alone", good[:8], io.ErrUnexpectedEOF},
-		{"half a body", good[:10], io.ErrUnexpectedEOF},
-		{"a flipped bit", damaged, ErrBadFrame},
-		{"a beat with a checksum", []byte{0, 0, 0, 0, 0, 0, 0, 1}, ErrBadFrame},
-		{"4 GiB announced", []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, ErrTooLarge},
+		{"empty", nil, io.EOF},
+		{"half of a header", good[:5], io.ErrUnexpectedEOF},
+		{"header only", good[:8], io.ErrUnexpectedEOF},
+		{"half of a body", good[:10], io.ErrUnexpectedEOF},
+		{"flipped bit", damaged, ErrBadFrame},
+		{"keep-alive with a checksum", []byte{0, 0, 0, 0, 0, 0, 0, 1}, ErrBadFrame},
+		{"length of 4 GiB", []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, ErrTooLarge},
 		{"one byte over the limit", appendFrame(nil, make([]byte, 17)), ErrTooLarge},
 		{"at the limit", appendFrame(nil, make([]byte, 16)), nil},
-		{"whole", good, nil},
+		{"complete", good, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := readFrame(bytes.NewReader(c.in), 16, nil); !errors.Is(err, c.want) {
@@ -38,8 +38,8 @@ func TestFrameFaults(t *testing.T) {
 	}
 }
 
-// The length in a header is checked before memory is taken for it.
-func TestOversizedFrameTakesNoMemory(t *testing.T) {
+// The length in a header is checked before memory is allocated for it.
+func TestReadFrame_OversizedNotAllocated(t *testing.T) {
 	header := []byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 	r := bytes.NewReader(header)
 	var before, after runtime.MemStats
@@ -53,7 +53,7 @@ func TestOversizedFrameTakesNoMemory(t *testing.T) {
 	}
 }
 
-func TestMessagesRoundTrip(t *testing.T) {
+func TestAppendMessage_RoundTrip(t *testing.T) {
 	var buf []byte
 	var err error
 	for _, s := range []string{"one", "two", "three"} {
@@ -76,7 +76,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 
 func FuzzFrame(f *testing.F) {
 	f.Add(appendFrame(nil, []byte("body")))
-	f.Add(beat)
+	f.Add(appendFrame(nil, nil))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := bytes.NewReader(in)
@@ -86,7 +86,7 @@ func FuzzFrame(f *testing.F) {
 				return
 			}
 			if len(body) > 256 {
-				t.Fatalf("%d bytes got through", len(body))
+				t.Fatalf("got %d bytes", len(body))
 			}
 			again := appendFrame(nil, body)
 			if back, err := readFrame(bytes.NewReader(again), 256, nil); err != nil || !bytes.Equal(back, body) {

@@ -2,66 +2,63 @@ package transport
 
 import (
 	"context"
-	"fmt"
 	"runtime/pprof"
 	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// group starts every goroutine of a transport, names it in pprof's labels and
+// goroutines starts every goroutine of a transport, labels it for pprof and
 // counts it.
-type group struct {
+type goroutines struct {
 	member string
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	stopped bool
-	running map[string]int
+	running int
 }
 
-func newGroup(member uint64) *group {
-	return &group{member: fmt.Sprintf("%x", member), running: make(map[string]int)}
+func newGoroutines(member uint64) *goroutines {
+	return &goroutines{member: wire.MemberID(member).String()}
 }
 
-// start runs f on a goroutine of its own; false means that the group was
-// stopped and f will not run.
-func (g *group) start(what string, f func()) bool {
+// start runs f on its own goroutine. After wait was called it returns false and
+// f does not run.
+func (g *goroutines) start(name string, f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.stopped {
 		return false
 	}
-	g.running[what]++
+	g.running++
 	g.wg.Add(1)
-	go g.run(what, f)
+	go g.run(name, f)
 	return true
 }
 
-func (g *group) run(what string, f func()) {
+func (g *goroutines) run(name string, f func()) {
 	defer g.wg.Done()
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.running[what]--
+		g.running--
 	}()
-	labels := pprof.Labels("conclave", "transport", "member", g.member, "goroutine", what)
+	labels := pprof.Labels("conclave", "transport", "member", g.member, "goroutine", name)
 	pprof.Do(context.Background(), labels, func(context.Context) { f() })
 }
 
-// wait lets nothing start any more and returns when all have ended.
-func (g *group) wait() {
+// wait prevents further starts and blocks until every goroutine has ended.
+func (g *goroutines) wait() {
 	g.mu.Lock()
 	g.stopped = true
 	g.mu.Unlock()
 	g.wg.Wait()
 }
 
-// count is the number of goroutines that run, for tests.
-func (g *group) count() int {
+// count returns the number of running goroutines, for tests.
+func (g *goroutines) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
-	for _, k := range g.running {
-		n += k
-	}
-	return n
+	return g.running
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Gossip is memberlist's transport over the group's port. Packets travel in
-// frames over a connection per address that is dialled when needed and closed
-// when idle; like UDP they may be lost.
+// frames over one connection for each address, dialed on demand and closed after
+// an idle timeout. As with UDP, packets may be lost.
 type Gossip struct {
 	t       *Transport
 	ctx     context.Context // ends with Shutdown
@@ -26,7 +26,7 @@ type Gossip struct {
 	mu    sync.Mutex // guards what follows
 	shut  bool
 	links map[string]*packetLink
-	conns map[*conn]struct{} // everything that Shutdown closes
+	conns map[*conn]struct{} // for Shutdown to close
 }
 
 var _ memberlist.NodeAwareTransport = (*Gossip)(nil)
@@ -46,25 +46,36 @@ func newGossip(t *Transport) *Gossip {
 	}
 }
 
-// Gossip is the one transport for memberlist on this port. Before memberlist
-// reads from it, and after its Shutdown, what arrives is dropped.
+// Gossip returns the transport for memberlist on this port. What arrives while
+// memberlist does not read from it, or after its Shutdown, is dropped.
 func (t *Transport) Gossip() *Gossip { return t.gossip }
 
-// FinalAdvertiseAddr is the advertised address as an IP address, which is what
-// memberlist passes on to others.
+// FinalAdvertiseAddr returns the advertised address as an IP address, which is
+// what memberlist spreads.
 func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
-	if ip == "" {
-		host, p, err := net.SplitHostPort(g.t.cfg.Identity.Advertise)
-		if err != nil {
-			return nil, 0, fmt.Errorf("transport: advertised address: %w", err)
-		}
-		if port, err = strconv.Atoi(p); err != nil {
-			return nil, 0, fmt.Errorf("transport: advertised address %q: the port is not a number", g.t.cfg.Identity.Advertise)
-		}
-		ip = host
+	if ip != "" {
+		resolved, err := g.resolve(ip)
+		return resolved, port, err
 	}
-	resolved, err := g.resolve(ip)
-	return resolved, port, err
+	resolved, port, err := g.resolveHostPort(g.t.cfg.Identity.Advertise)
+	if err != nil {
+		return nil, 0, fmt.Errorf("transport: member %v advertises %q: %w: set Config.Advertise to a host and port that the other members can dial",
+			wire.MemberID(g.t.cfg.Identity.Member), g.t.cfg.Identity.Advertise, err)
+	}
+	return resolved, port, nil
+}
+
+func (g *Gossip) resolveHostPort(addr string) (net.IP, int, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, 0, fmt.Errorf("invalid port: want a number, got %q", port)
+	}
+	ip, err := g.resolve(host)
+	return ip, int(number), err
 }
 
 func (g *Gossip) resolve(host string) (net.IP, error) {
@@ -74,9 +85,9 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 		defer cancel()
 		ips, err := net.DefaultResolver.LookupIP(ctx, "ip", host)
 		if err != nil {
-			return nil, fmt.Errorf("transport: advertised address: %w", err)
+			return nil, err
 		}
-		ip = ips[0] // without an error there is one
+		ip = ips[0] // there is one if err is nil
 	}
 	if v4 := ip.To4(); v4 != nil {
 		return v4, nil
@@ -84,13 +95,13 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 	return ip, nil
 }
 
-// PacketCh delivers packets.
+// PacketCh returns the channel of received packets.
 func (g *Gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
 
-// StreamCh delivers streams.
+// StreamCh returns the channel of accepted streams.
 func (g *Gossip) StreamCh() <-chan net.Conn { return g.streams }
 
-// DialTimeout opens a stream.
+// DialTimeout dials a stream.
 func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, timeout)
 	defer cancel()
@@ -98,53 +109,53 @@ func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if !g.adopt(c) {
+	if !g.track(c) {
 		return nil, ErrClosed
 	}
 	return c, nil
 }
 
-// DialAddressTimeout opens a stream.
+// DialAddressTimeout dials a stream.
 func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	return g.DialTimeout(addr.Addr, timeout)
 }
 
 // acceptStream hands a connection to memberlist, which closes it.
 func (g *Gossip) acceptStream(c *conn) {
-	if !g.adopt(c) {
+	if !g.track(c) {
 		return
 	}
 	select {
 	case g.streams <- c:
 	default:
-		_ = c.Close() // memberlist does not keep up; it tries again
+		_ = c.Close() // memberlist does not keep up; the peer retries
 	}
 }
 
 // acceptPackets reads a member's packets until its connection ends.
 func (g *Gossip) acceptPackets(c *conn, h *hello) {
-	if !g.adopt(c) {
+	if !g.track(c) {
 		return
 	}
 	from := replyAddr(h.Advertise, c.RemoteAddr())
 	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
-	g.t.beats(s)
+	g.t.keepAlive(s)
 	for {
 		body, err := s.read()
 		if err != nil {
-			g.t.log().Debug("packet connection ended", "remote", c.RemoteAddr(), "err", err)
+			g.t.log().Debug("packet connection closed", "addr", c.RemoteAddr(), "error", err)
 			return
 		}
 		p := &memberlist.Packet{Buf: append([]byte(nil), body...), From: from, Timestamp: time.Now()}
 		select {
 		case g.packets <- p:
-		default: // as with UDP
+		default: // dropped, as with UDP
 		}
 	}
 }
 
-// replyAddr is where a packet's sender listens: what it advertises, or where
-// it advertises a name, that port at the address it came from.
+// replyAddr returns where a packet's sender listens: the address that it
+// advertises; if that is a name, its port at the address the packet came from.
 func replyAddr(advertise string, remote net.Addr) net.Addr {
 	host, port, err := net.SplitHostPort(advertise)
 	if err != nil {
@@ -164,9 +175,9 @@ func replyAddr(advertise string, remote net.Addr) net.Addr {
 	return &net.TCPAddr{IP: ip, Port: number}
 }
 
-// adopt notes a connection that Shutdown has to close; false: it is too late,
-// and the connection is closed.
-func (g *Gossip) adopt(c *conn) bool {
+// track registers a connection for Shutdown to close. After Shutdown it closes
+// the connection and returns false.
+func (g *Gossip) track(c *conn) bool {
 	g.mu.Lock()
 	shut := g.shut
 	if !shut {
@@ -177,7 +188,7 @@ func (g *Gossip) adopt(c *conn) bool {
 		_ = c.Close()
 		return false
 	}
-	c.atEnd(func() {
+	c.afterClose(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		delete(g.conns, c)
@@ -185,8 +196,8 @@ func (g *Gossip) adopt(c *conn) bool {
 	return true
 }
 
-// Shutdown closes memberlist's connections. The port stays open: it is not
-// memberlist's alone.
+// Shutdown closes memberlist's connections. The port stays open for the other
+// kinds of connections.
 func (g *Gossip) Shutdown() error {
 	g.mu.Lock()
 	g.shut = true

@@ -13,19 +13,19 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// gossiper is a member of a memberlist group over transports.
+// gossiper is a member of a memberlist cluster over transports.
 type gossiper struct {
 	*node
 	list   *memberlist.Memberlist
 	joined chan *memberlist.Node
-	left   chan *memberlist.Node
+	dead   chan *memberlist.Node
 }
 
 func (g *gossiper) NotifyJoin(n *memberlist.Node)   { g.joined <- n }
-func (g *gossiper) NotifyLeave(n *memberlist.Node)  { g.left <- n }
+func (g *gossiper) NotifyLeave(n *memberlist.Node)  { g.dead <- n }
 func (g *gossiper) NotifyUpdate(n *memberlist.Node) {}
 
-// The node's metadata is the only part of the delegate in use.
+// Of the delegate, only the metadata is used.
 func (g *gossiper) NodeMeta(int) []byte               { return []byte("meta of " + g.cfg.Identity.Name) }
 func (*gossiper) NotifyMsg([]byte)                    {}
 func (*gossiper) GetBroadcasts(int, int) [][]byte     { return nil }
@@ -34,7 +34,7 @@ func (*gossiper) MergeRemoteState(buf []byte, _ bool) {}
 
 func startGossip(t *testing.T, n *node) *gossiper {
 	t.Helper()
-	g := &gossiper{node: n, joined: make(chan *memberlist.Node, 100), left: make(chan *memberlist.Node, 100)}
+	g := &gossiper{node: n, joined: make(chan *memberlist.Node, 100), dead: make(chan *memberlist.Node, 100)}
 	cfg := memberlist.DefaultLocalConfig()
 	cfg.Name = n.cfg.Identity.Name
 	cfg.Transport = n.Gossip()
@@ -53,8 +53,9 @@ func startGossip(t *testing.T, n *node) *gossiper {
 	return g
 }
 
-// groupOfThree joins three members, kills one and waits until the others know.
-func groupOfThree(t *testing.T, nodes [3]*node) {
+// checkFailureDetection joins three members, kills one and waits until the others
+// declare it dead.
+func checkFailureDetection(t *testing.T, nodes [3]*node) {
 	t.Helper()
 	var g [3]*gossiper
 	for i, n := range nodes {
@@ -75,39 +76,38 @@ func groupOfThree(t *testing.T, nodes [3]*node) {
 			seen[n.Name] = true
 		}
 	}
-	nodes[2].Close() // without farewell
+	nodes[2].Close() // without Leave
 	for _, x := range g[:2] {
-		// On a machine under load another may be suspected, and come back.
-		for n := <-x.left; n.Name != nodes[2].cfg.Identity.Name; n = <-x.left {
-			t.Logf("%s lost %s", x.list.LocalNode().Name, n.Name)
+		// Under load another may be declared dead, and refute it.
+		for n := <-x.dead; n.Name != nodes[2].cfg.Identity.Name; n = <-x.dead {
+			t.Logf("%s declared %s dead", x.list.LocalNode().Name, n.Name)
 		}
 	}
 }
 
-func TestMemberlistOverTCP(t *testing.T) {
-	groupOfThree(t, [3]*node{
+func TestGossip_MemberlistOverTCP(t *testing.T) {
+	checkFailureDetection(t, [3]*node{
 		start(t, identity(1), listenTCP(t), nil), start(t, identity(2), listenTCP(t), nil), start(t, identity(3), listenTCP(t), nil),
 	})
 }
 
-// The same in a bubble, where the addresses look like IP addresses because
-// memberlist insists.
-func TestMemberlistInMemory(t *testing.T) {
+// The addresses in the bubble are IP addresses because memberlist parses them.
+func TestGossip_MemberlistInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// memberlist does not wait for its probes when it is shut down; they
-		// end by their timers, which run only as long as the bubble does.
+		// memberlist's Shutdown does not wait for its probes, which end with
+		// their timers. Those run only while the test does.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		n := newMemNet()
 		var nodes [3]*node
 		for i := range nodes {
 			nodes[i] = inMemory(t, n, identity(uint64(i+1)), fmt.Sprintf("10.0.0.%d:7000", i+1))
 		}
-		groupOfThree(t, nodes)
+		checkFailureDetection(t, nodes)
 	})
 }
 
-// A member of another group does not get in, and is told why.
-func TestMemberlistOfAnotherGroup(t *testing.T) {
+// A member of another group is refused with both groups named.
+func TestGossip_OtherGroupRefused(t *testing.T) {
 	a := startGossip(t, start(t, identity(1), listenTCP(t), nil))
 	id := identity(2)
 	id.Group = "other"
@@ -118,9 +118,9 @@ func TestMemberlistOfAnotherGroup(t *testing.T) {
 	}
 }
 
-// Packets to one address share a connection, which closes when idle and comes
-// back when needed.
-func TestPacketConnections(t *testing.T) {
+// Packets to one address share a connection, which closes after the idle timeout
+// and is dialed again on demand.
+func TestPackets_ConnectionClosedWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "10.0.0.1:7000")
@@ -145,7 +145,7 @@ func TestPacketConnections(t *testing.T) {
 		}
 		time.Sleep(a.cfg.Timing.Idle + 2*time.Second)
 		if got := b.goroutines.count(); got != 1 {
-			t.Errorf("%d goroutines are left", got)
+			t.Errorf("%d goroutines are running", got)
 		}
 		send("again")
 		if got := n.dials(b.addr); got != 2 {
@@ -154,9 +154,9 @@ func TestPacketConnections(t *testing.T) {
 	})
 }
 
-// Packets that nobody takes, to one address or to many, are lost and cost a
-// bounded amount of memory and goroutines.
-func TestPacketsAreBounded(t *testing.T) {
+// Undeliverable packets, to one address or to many, are lost and cost bounded
+// memory and goroutines.
+func TestPackets_UndeliverableAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := start(t, identity(1), n.listen("a"), func(c *Config) {
@@ -173,52 +173,50 @@ func TestPacketsAreBounded(t *testing.T) {
 		if got := a.goroutines.count(); got != 1+5 || errs != 500 {
 			t.Errorf("%d goroutines, %d errors", got, errs)
 		}
-		for i := range 2 * b.cfg.Limits.Packets { // more than memberlist, were it there, would find waiting
+		for i := range 2 * b.cfg.Limits.Packets { // twice what is queued for memberlist
 			if _, err := b.Gossip().WriteTo([]byte("x"), "a"); err != nil {
 				t.Fatal(i, err)
 			}
 			synctest.Wait()
 		}
 		if got := len(a.Gossip().PacketCh()); got != a.cfg.Limits.Packets {
-			t.Errorf("%d packets wait", got)
+			t.Errorf("%d packets are queued", got)
 		}
 		if _, err := b.Gossip().WriteTo(make([]byte, 65<<10), "a"); err == nil {
-			t.Error("an oversized packet was taken")
+			t.Error("an oversized packet was accepted")
 		}
 	})
 }
 
-// Streams that memberlist does not take are closed, not collected.
-func TestStreamsAreBounded(t *testing.T) {
+// Streams that memberlist does not read are closed beyond the backlog.
+func TestStreams_BacklogIsBounded(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.PerMember = 100 })
 	b := start(t, identity(2), listenTCP(t), nil)
-	closed := 0
+	full := false
 	for range streamBacklog + 10 {
 		c, err := b.Gossip().DialTimeout(a.addr, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if len(a.Gossip().streams) == streamBacklog {
-			closed++
-		}
+		full = full || len(a.Gossip().streams) == streamBacklog
 	}
-	if closed == 0 {
+	if !full {
 		t.Error("the backlog was never full")
 	}
 	if err := a.Gossip().Shutdown(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Gossip().DialTimeout(b.addr, time.Minute); err == nil {
-		t.Error("a stream was opened after Shutdown")
+		t.Error("DialTimeout after Shutdown succeeded")
 	}
 	if _, err := a.Gossip().WriteTo([]byte("x"), b.addr); err == nil {
-		t.Error("a packet was taken after Shutdown")
+		t.Error("WriteTo after Shutdown succeeded")
 	}
-	introduceAll(t, a, b) // the port is not memberlist's alone
+	connectAll(t, a, b) // Shutdown leaves the port open
 }
 
-func TestReplyAddress(t *testing.T) {
+func TestReplyAddr(t *testing.T) {
 	remote := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9), Port: 1234}
 	for advertise, want := range map[string]string{
 		"10.0.0.1:7000":  "10.0.0.1:7000",

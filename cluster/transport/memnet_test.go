@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// memNet is a network in memory: listeners by address, connections by
-// net.Pipe. It works inside synctest bubbles.
+// memNet is an in-memory network of net.Pipe connections, for synctest bubbles.
 type memNet struct {
 	mu        sync.Mutex
 	listeners map[string]*memListener
-	dialled   map[string]int
+	dialCount map[string]int
 }
 
 func newMemNet() *memNet {
-	return &memNet{listeners: make(map[string]*memListener), dialled: make(map[string]int)}
+	return &memNet{listeners: make(map[string]*memListener), dialCount: make(map[string]int)}
 }
 
 type memListener struct {
@@ -43,7 +42,7 @@ func (n *memNet) listen(addr string) *memListener {
 func (n *memNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.listeners[addr]
-	n.dialled[addr]++
+	n.dialCount[addr]++
 	n.mu.Unlock()
 	if l == nil {
 		return nil, fmt.Errorf("dial %s: connection refused", addr)
@@ -62,7 +61,7 @@ func (n *memNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 func (n *memNet) dials(addr string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.dialled[addr]
+	return n.dialCount[addr]
 }
 
 func (l *memListener) Accept() (net.Conn, error) {

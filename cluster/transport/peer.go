@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// peer keeps the outbound connection to one member up: its breaking is how a
-// crash is noticed at once.
+// peer keeps the outbound connection to one member up even without frames to
+// send: a crash of the member is noticed at once because the connection breaks.
 type peer struct {
 	t      *Transport
 	member uint64
@@ -22,21 +22,21 @@ type peer struct {
 
 	mu      sync.Mutex // guards what follows
 	addr    string
-	abandon context.CancelFunc // ends the attempt or connection to an address that is out of date
+	abandon context.CancelFunc // ends the attempt at, or connection to, an earlier address
 	err     error              // why there is no connection; nil: there is one
 }
 
 func (p *peer) start() { p.t.goroutines.start("peer writer", p.run) }
 
-func (p *peer) kick() {
+func (p *peer) redial() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// move changes the address; what goes on with the old one is given up.
-func (p *peer) move(addr string) {
+// setAddr changes the address and abandons the connection to the earlier one.
+func (p *peer) setAddr(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.addr == addr {
@@ -44,22 +44,22 @@ func (p *peer) move(addr string) {
 	}
 	p.addr = addr
 	p.abandon()
-	p.kick()
+	p.redial()
 }
 
-// run dials again and again, until the peer is removed. The waits grow while
-// connections fail or last no longer than the longest wait.
+// run connects again and again until the peer is removed. The waits double up
+// to the limit while connections fail or end soon.
 func (p *peer) run() {
 	defer p.cancel()
 	timing := p.t.cfg.Timing
 	wait := timing.BackoffMin
 	for p.ctx.Err() == nil {
 		began := time.Now()
-		p.fail(p.once())
+		p.setState(p.connectOnce())
 		if time.Since(began) > timing.Dial+timing.BackoffMax {
 			wait = timing.BackoffMin
 		}
-		if p.pause(wait) {
+		if p.backOff(wait) {
 			wait = timing.BackoffMin
 			continue
 		}
@@ -67,8 +67,8 @@ func (p *peer) run() {
 	}
 }
 
-// pause waits before the next dial; true: it was cut short by a kick.
-func (p *peer) pause(wait time.Duration) bool {
+// backOff waits before the next dial. It returns true if redial ended the wait.
+func (p *peer) backOff(wait time.Duration) bool {
 	timer := time.NewTimer(p.t.cfg.Jitter(wait))
 	defer timer.Stop()
 	select {
@@ -80,8 +80,8 @@ func (p *peer) pause(wait time.Duration) bool {
 	return false
 }
 
-// once makes one connection and serves it until it breaks.
-func (p *peer) once() error {
+// connectOnce makes one connection and serves it until it breaks.
+func (p *peer) connectOnce() error {
 	if p.t.identity().Cluster.IsZero() {
 		return ErrNotJoined
 	}
@@ -101,69 +101,51 @@ func (p *peer) once() error {
 	return p.serve(newStream(c, p.t.cfg.Timing, p.t.cfg.Limits.Frame))
 }
 
-// serve writes the queue to the stream. The other end sends nothing but beats;
-// that it falls silent or closes is what its reader is there to notice.
+// serve writes the queue to the stream. The peer sends only keep-alives back;
+// the reader is there to notice that they stop or that the connection closes.
 func (p *peer) serve(s *stream) error {
-	p.queue.setOpen(true)
-	defer p.queue.setOpen(false)
-	p.fail(nil)
-	broken := make(chan error, 1)
+	p.queue.reset(true)
+	defer p.queue.reset(false)
+	p.setState(nil)
+	readErr := make(chan error, 1)
 	started := p.t.goroutines.start("peer reader", func() {
 		defer func() { _ = s.Close() }()
 		_, err := s.read()
 		if err == nil {
-			err = fmt.Errorf("%w: a frame came back", ErrBadFrame)
+			err = fmt.Errorf("%w: unexpected on a one-way connection", ErrBadFrame)
 		}
-		broken <- err
+		readErr <- err
 	})
 	if !started {
 		_ = s.Close()
 		return ErrClosed
 	}
 	encode := func(buf []byte, f *wire.Frame) ([]byte, error) { return appendMessage(buf, f) }
-	err := s.pump(p.queue.ready, func(s *stream) error { return drain(s, p.queue, encode) }, 0)
-	if read := <-broken; isClosed(err) { // the reader knows more
+	err := s.writeLoop(p.queue.ready, func(s *stream) error { return writeQueue(s, p.queue, encode) }, 0)
+	if read := <-readErr; isClosed(err) { // the reader knows the cause
 		err = read
 	}
-	return fmt.Errorf("transport: connection to member %x lost: %w", p.member, err)
+	return fmt.Errorf("transport: connection to member %v lost: %w", wire.MemberID(p.member), err)
 }
 
-// fail records the state of the connection, and logs it when it is of another
-// kind than before.
-func (p *peer) fail(err error) {
+// setState records the state of the connection, and logs it if its reason has
+// changed and the failure log does not report it.
+func (p *peer) setState(err error) {
 	p.mu.Lock()
-	last := p.err
+	last, addr := p.err, p.addr
 	p.err = err
-	addr := p.addr
 	p.mu.Unlock()
-	if p.ctx.Err() != nil || kindOf(last) == kindOf(err) {
+	reason := reasonOf(err)
+	if p.ctx.Err() != nil || !errors.Is(last, ErrNotConnected) && reasonOf(last) == reason {
 		return
 	}
-	log := p.t.log().With("peer", fmt.Sprintf("%x", p.member), "addr", addr)
-	var refused *RefusedError
-	if errors.As(err, &refused) && !refused.Here && refused.Reason == ReasonLeft && p.t.cfg.ToldLeft != nil {
-		p.t.cfg.ToldLeft()
-	}
-	switch {
-	case err == nil:
-		log.Info("connected")
-	case errors.As(err, &refused):
-		log.Log(p.ctx, refused.level(), "connection refused", "err", err)
-	default:
-		log.Info("not connected", "err", err)
-	}
-}
-
-// kindOf classes errors that differ in details only, such as port numbers.
-func kindOf(err error) string {
 	var refused *RefusedError
 	switch {
 	case err == nil:
-		return "connected"
-	case errors.As(err, &refused):
-		return string(refused.Reason)
-	case errors.Is(err, ErrPlaintext), errors.Is(err, ErrNotJoined), errors.Is(err, ErrNotConclave):
-		return err.Error()
+		p.t.log().Info("peer connected", "member", wire.MemberID(p.member), "addr", addr)
+	case !needsOperator(reason):
+		p.t.log().Info("peer not connected", "member", wire.MemberID(p.member), "addr", addr, "error", err)
+	case errors.As(err, &refused) && refused.Reason == ReasonRemoved && !refused.Here && p.t.cfg.OnRemoved != nil:
+		p.t.cfg.OnRemoved()
 	}
-	return "unreachable"
 }

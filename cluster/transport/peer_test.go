@@ -14,8 +14,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// inMemory puts a transport on a memNet, for use in a bubble. Waits are not
-// jittered, so that they can be counted.
+// inMemory starts a transport on a memNet, for use in a bubble. Its waits have no
+// jitter, so that tests can predict them.
 func inMemory(t *testing.T, n *memNet, id Identity, addr string) *node {
 	t.Helper()
 	return start(t, id, n.listen(addr), func(c *Config) {
@@ -24,20 +24,20 @@ func inMemory(t *testing.T, n *memNet, id Identity, addr string) *node {
 	})
 }
 
-// A member that restarts under a new address, with a higher boot, is met again
-// and its earlier process is refused.
-func TestRestartAtAnotherAddress(t *testing.T) {
+// A member that restarts at another address is connected; its earlier process is
+// refused.
+func TestPeer_RestartAtAnotherAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
 		b := inMemory(t, n, identity(2), "b")
-		introduceAll(t, a, b)
+		connectAll(t, a, b)
 		a.events.await(t, "connected 2 b")
 		b.Close()
 		a.events.await(t, "lost 2")
-		synctest.Wait() // the outbound connection is another one
+		synctest.Wait() // the outbound connection ends separately
 		if a.Send(2, raftFrame("x")) {
-			t.Error("a frame was taken for a member that is gone")
+			t.Error("Send to a lost peer returned true")
 		}
 
 		id := identity(2)
@@ -49,48 +49,48 @@ func TestRestartAtAnotherAddress(t *testing.T) {
 		b2.events.await(t, "connected 1")
 		awaitConnected(t, a, 2)
 		if !a.Send(2, raftFrame("again")) {
-			t.Fatal("not sent")
+			t.Fatal("Send returned false")
 		}
 		b2.events.await(t, "frame 1 again")
 
-		ghost := inMemory(t, n, identity(2), "b")
-		ghost.SetPeer(1, "a")
+		old := inMemory(t, n, identity(2), "b")
+		old.SetPeer(1, "a")
 		synctest.Wait()
-		checkRefusal(t, ghost.PeerError(1), ReasonRollback, "member 2 started 1 times")
+		checkRefusal(t, old.PeerError(1), ReasonRollback, "member 0000000000000002 has boot counter 1 after 2 was seen")
 	})
 }
 
-// A clone of a running member is refused, and the member is left in peace.
-func TestCloneOfARunningMember(t *testing.T) {
+// A copy of a running member is refused; the member keeps its connections.
+func TestPeer_CopyOfRunningMemberRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
 		b := inMemory(t, n, identity(2), "b")
-		introduceAll(t, a, b)
+		connectAll(t, a, b)
 		id := identity(2)
 		id.Incarnation = wire.ID{66}
-		clone := inMemory(t, n, id, "clone")
-		clone.SetPeer(1, "a")
+		copied := inMemory(t, n, id, "copied")
+		copied.SetPeer(1, "a")
 		synctest.Wait()
-		checkRefusal(t, clone.PeerError(1), ReasonClone, "copy of the other's directory")
+		checkRefusal(t, copied.PeerError(1), ReasonClone, "on a copy of the data directory")
 		if err := errors.Join(a.PeerError(2), b.PeerError(1)); err != nil {
 			t.Error(err)
 		}
-		if b.Send(1, raftFrame("still here")) {
-			a.events.await(t, "frame 2 still here")
+		if b.Send(1, raftFrame("original")) {
+			a.events.await(t, "frame 2 original")
 		} else {
-			t.Error("the original was cut off")
+			t.Error("the original lost its connection")
 		}
 	})
 }
 
-// A change of address is followed at once, also away from a live connection.
-func TestChangeOfAddress(t *testing.T) {
+// A change of address takes effect at once, even if the connection is up.
+func TestPeer_AddressChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
 		b := inMemory(t, n, identity(2), "b")
-		introduceAll(t, a, b)
+		connectAll(t, a, b)
 		moved := n.listen("moved")
 		defer moved.Close()
 		a.SetPeer(2, "moved")
@@ -106,36 +106,36 @@ func TestChangeOfAddress(t *testing.T) {
 	})
 }
 
-// Waits double up to the limit; a hint ends them.
-func TestBackoff(t *testing.T) {
+// Waits double up to the limit; Redial ends them.
+func TestPeer_Backoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
 		began := time.Now()
-		a.SetPeer(2, "nobody")
+		a.SetPeer(2, "unreachable")
 		var at []time.Duration
 		for seen := 0; len(at) < 9; time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
-			if d := n.dials("nobody"); d > seen {
+			if d := n.dials("unreachable"); d > seen {
 				seen = d
 				at = append(at, time.Since(began).Round(10*time.Millisecond)/time.Millisecond)
 			}
 		}
 		want := []time.Duration{0, 50, 150, 350, 750, 1550, 3150, 5150, 7150}
 		if !slices.Equal(at, want) {
-			t.Errorf("dialled at %v ms, want %v", at, want)
+			t.Errorf("dialed at %v ms, want %v", at, want)
 		}
-		before := n.dials("nobody")
+		before := n.dials("unreachable")
 		a.Redial(2)
 		synctest.Wait()
-		if n.dials("nobody") != before+1 {
-			t.Error("the hint was not followed at once")
+		if n.dials("unreachable") != before+1 {
+			t.Error("Redial did not dial at once")
 		}
 	})
 }
 
-// A member that dials us is there: it is dialled back without further waiting.
-func TestInboundConnectionEndsTheWait(t *testing.T) {
+// An inbound connection ends the wait: its member is up.
+func TestPeer_InboundConnectionEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
@@ -161,21 +161,21 @@ func answer(t *testing.T, c net.Conn, id Identity) {
 	}
 }
 
-// The network swallows everything, without a reset: both sides notice.
-func TestSilenceBreaksTheConnection(t *testing.T) {
+// A network that loses everything without a reset is detected at both ends.
+func TestPeer_PartitionWithoutReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
-		hole := make(chan struct{})
+		partition := make(chan struct{})
 		a := start(t, identity(1), n.listen("a"), func(c *Config) {
 			c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 				select {
-				case <-hole:
+				case <-partition:
 					<-ctx.Done()
 					return nil, ctx.Err()
 				default:
 				}
 				conn, err := n.dial(ctx, addr)
-				return &holeConn{Conn: conn, hole: hole}, err
+				return &lossyConn{Conn: conn, partition: partition}, err
 			}
 		})
 		b := start(t, identity(2), n.listen("b"), func(c *Config) { c.Dial = n.dial })
@@ -186,32 +186,32 @@ func TestSilenceBreaksTheConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if err := a.PeerError(2); err != nil {
-			t.Fatalf("an idle connection did not last: %v", err)
+			t.Fatalf("an idle connection was closed: %v", err)
 		}
-		close(hole)
+		close(partition)
 		began := time.Now()
 		b.events.await(t, "lost 1")
-		if d := time.Since(began); d > b.cfg.Timing.Silence {
-			t.Errorf("noticed after %v", d)
+		if d := time.Since(began); d > b.cfg.Timing.KeepAliveTimeout {
+			t.Errorf("detected after %v", d)
 		}
-		time.Sleep(b.cfg.Timing.Silence)
+		time.Sleep(b.cfg.Timing.KeepAliveTimeout)
 		if a.PeerError(2) == nil {
-			t.Error("the dialer did not notice")
+			t.Error("the dialer still counts as connected")
 		}
 	})
 }
 
-// holeConn loses everything in both directions once hole is closed.
-type holeConn struct {
+// lossyConn loses everything in both directions once partition is closed.
+type lossyConn struct {
 	net.Conn
-	hole chan struct{}
+	partition chan struct{}
 }
 
-func (c *holeConn) Read(b []byte) (int, error) {
+func (c *lossyConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		select {
-		case <-c.hole:
+		case <-c.partition:
 			if err == nil {
 				continue
 			}
@@ -221,31 +221,31 @@ func (c *holeConn) Read(b []byte) (int, error) {
 	}
 }
 
-func (c *holeConn) Write(b []byte) (int, error) {
+func (c *lossyConn) Write(b []byte) (int, error) {
 	select {
-	case <-c.hole:
+	case <-c.partition:
 		return len(b), nil
 	default:
 		return c.Conn.Write(b)
 	}
 }
 
-// The same process connects again before its old connection is known dead: no
-// loss is reported, frames go on, and of a new process the old one's loss is.
-func TestReplacedConnection(t *testing.T) {
+// A reconnection of the same process before its old connection is known to be
+// dead reports no loss; a new process reports the loss of the old one.
+func TestPeer_ConnectionReplaced(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	a.SetPeer(2, "127.0.0.1:1")
-	first, _ := shake(t, a.addr, memberTwo())
+	first, _ := greetAs(t, a.addr, memberTwo())
 	defer first.Close()
 	a.events.await(t, "connected 2")
-	second, _ := shake(t, a.addr, memberTwo())
+	second, _ := greetAs(t, a.addr, memberTwo())
 	defer second.Close()
 	if got := <-a.events.ch; got[:9] != "connected" {
 		t.Fatalf("got %q, want connected", got)
 	}
 	o := memberTwo()
 	o.id.Boot, o.id.Incarnation = 6, wire.ID{6}
-	third, h := shake(t, a.addr, o)
+	third, h := greetAs(t, a.addr, o)
 	defer third.Close()
 	if h.refusal != "" {
 		t.Fatal(h.refusal)
@@ -257,10 +257,10 @@ func TestReplacedConnection(t *testing.T) {
 	}
 }
 
-func TestRemovePeer(t *testing.T) {
+func TestRemovePeer_ClosesBothDirections(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	a.RemovePeer(2)
 	a.events.await(t, "lost 2")
 	b.events.await(t, "lost 1")
@@ -269,16 +269,16 @@ func TestRemovePeer(t *testing.T) {
 	}
 	await(t, func() error {
 		b.Redial(1)
-		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonStranger {
-			return fmt.Errorf("not refused as a stranger: %v", b.PeerError(1))
+		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonNotMember {
+			return fmt.Errorf("not refused as not a member: %v", b.PeerError(1))
 		}
 		return nil
 	})
 }
 
-// A member may be removed when its hello has been judged and its connection is
-// not known yet. It does not stay connected.
-func TestRemovePeerWhileItConnects(t *testing.T) {
+// A member that is removed between the check of its hello and the registration of
+// its connection does not stay connected.
+func TestRemovePeer_DuringHandshake(t *testing.T) {
 	var a *node
 	var removed atomic.Bool
 	a = start(t, identity(1), listenTCP(t), func(c *Config) {
@@ -293,14 +293,14 @@ func TestRemovePeerWhileItConnects(t *testing.T) {
 	b := start(t, identity(2), listenTCP(t), nil)
 	b.SetPeer(1, a.addr)
 	await(t, func() error {
-		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonStranger {
-			return fmt.Errorf("not refused as a stranger: %v", b.PeerError(1))
+		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonNotMember {
+			return fmt.Errorf("not refused as not a member: %v", b.PeerError(1))
 		}
 		return nil
 	})
 }
 
-func TestNothingIsDialledBeforeJoined(t *testing.T) {
+func TestJoined_NoDialBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		id := identity(1)
@@ -322,14 +322,24 @@ func TestNothingIsDialledBeforeJoined(t *testing.T) {
 	})
 }
 
-func TestOversizedFrameIsNotSent(t *testing.T) {
+func TestSend_RefusesOversizedFrameAndUnknownPeer(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.Frame = 100 })
 	b := start(t, identity(2), listenTCP(t), nil)
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	if a.Send(2, raftFrame(string(make([]byte, 101)))) {
-		t.Error("it was taken")
+		t.Error("Send of an oversized frame returned true")
 	}
 	if a.Send(9, raftFrame("x")) {
-		t.Error("a frame for nobody was taken")
+		t.Error("Send to an unknown peer returned true")
 	}
+}
+
+// A member that the group removed while it was down learns of it from a peer.
+func TestOnRemoved_ReportedByPeer(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Removed = func(member uint64) bool { return member == 2 } })
+	removed := make(chan struct{}, 1)
+	b := start(t, identity(2), listenTCP(t), func(c *Config) { c.OnRemoved = func() { removed <- struct{}{} } })
+	b.SetPeer(1, a.addr)
+	<-removed
+	checkRefusal(t, b.PeerError(1), ReasonRemoved, "cannot add a member to an existing group")
 }

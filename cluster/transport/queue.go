@@ -2,41 +2,41 @@ package transport
 
 import "sync"
 
-// queue is a bounded queue between callers that must not wait and a writer.
-// What was taken counts until it is written, so the bounds are those of the
-// memory in use.
+// queue is a bounded queue between callers that must not block and one writer.
+// Items count against the bounds until they are written, so that the bounds are
+// those of the memory in use.
 type queue[T any] struct {
 	maxItems, maxBytes int
-	ready              chan struct{} // holds a token while there is something to take
+	ready              chan struct{} // holds a token while items are queued
 
-	mu           sync.Mutex // guards what follows
-	open         bool
-	items        []T
-	taken, bytes int // bytes: of items and taken together
-	takenBytes   int
+	mu                  sync.Mutex // guards what follows
+	accepting           bool
+	items               []T
+	bytes               int // of items, and of those being written
+	writing, writeBytes int // being written
 }
 
 func newQueue[T any](maxItems, maxBytes int) *queue[T] {
 	return &queue[T]{maxItems: maxItems, maxBytes: maxBytes, ready: make(chan struct{}, 1)}
 }
 
-// setOpen empties the queue; what is pushed while it is not open is refused.
-func (q *queue[T]) setOpen(open bool) {
+// reset empties the queue and sets whether it accepts items from now on.
+func (q *queue[T]) reset(accept bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.open = open
-	q.items, q.taken, q.bytes, q.takenBytes = nil, 0, 0, 0
+	q.accepting = accept
+	q.items, q.bytes, q.writing, q.writeBytes = nil, 0, 0, 0
 	select {
 	case <-q.ready:
 	default:
 	}
 }
 
-// push never waits; false: not open, or full.
+// push never blocks. It returns false if the queue is full or does not accept.
 func (q *queue[T]) push(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.open || len(q.items)+q.taken >= q.maxItems || q.bytes+size > q.maxBytes {
+	if !q.accepting || len(q.items)+q.writing >= q.maxItems || q.bytes+size > q.maxBytes {
 		return false
 	}
 	q.items = append(q.items, item)
@@ -48,25 +48,25 @@ func (q *queue[T]) push(item T, size int) bool {
 	return true
 }
 
-// take hands over everything that waits.
+// take returns every queued item for writing.
 func (q *queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	items := q.items
-	q.items, q.taken, q.takenBytes = nil, len(items), q.bytes
+	q.items, q.writing, q.writeBytes = nil, len(items), q.bytes
 	return items
 }
 
-// written gives back the room of what was taken.
+// written releases the room of what take returned.
 func (q *queue[T]) written() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.bytes -= q.takenBytes
-	q.taken, q.takenBytes = 0, 0
+	q.bytes -= q.writeBytes
+	q.writing, q.writeBytes = 0, 0
 }
 
-// drain writes all that waits, many frames with one write.
-func drain[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) error {
+// writeQueue writes everything queued, with as few writes as possible.
+func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) error {
 	items := q.take()
 	defer q.written()
 	buf := s.out[:0]
@@ -75,7 +75,7 @@ func drain[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)
 		if buf, err = encode(buf, item); err != nil {
 			return err
 		}
-		if len(buf) < writePiece && i < len(items)-1 {
+		if len(buf) < maxWrite && i < len(items)-1 {
 			continue
 		}
 		if err := s.write(buf); err != nil {
@@ -83,8 +83,8 @@ func drain[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)
 		}
 		buf = buf[:0]
 	}
-	if s.out = buf; cap(buf) > 2*writePiece {
-		s.out = nil // one large frame is no reason to keep its memory
+	if s.out = buf; cap(buf) > 2*maxWrite {
+		s.out = nil // do not keep the memory of one large frame
 	}
 	return nil
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Frames beyond the bounds are refused at once and the rest arrive in order.
-func TestQueueIsBounded(t *testing.T) {
+func TestQueue_Bounds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limits Limits
@@ -23,24 +22,24 @@ func TestQueueIsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := newQueue[*wire.Frame](orDefault(c.limits.QueueFrames), orDefault(c.limits.QueueBytes))
-			q.setOpen(true)
+			q.reset(true)
 			pushed := 0
 			for q.push(raftFrame("x"), c.size) {
 				pushed++
 				if pushed == 1 {
-					q.take() // what is taken still counts
+					q.take() // items being written still count
 				}
 			}
 			if pushed != c.want {
-				t.Fatalf("%d were taken, want %d", pushed, c.want)
+				t.Fatalf("%d items were accepted, want %d", pushed, c.want)
 			}
 			q.written()
 			if !q.push(raftFrame("x"), c.size) {
-				t.Error("writing gave no room back")
+				t.Error("written did not release the room")
 			}
-			q.setOpen(false)
+			q.reset(false)
 			if q.push(raftFrame("x"), c.size) {
-				t.Error("a closed queue took something")
+				t.Error("a queue that does not accept accepted an item")
 			}
 		})
 	}
@@ -53,46 +52,46 @@ func orDefault(n int) int {
 	return n
 }
 
-// A handler that does not return holds up its own peer only; Send does not
-// wait, drops and says so, and all that was taken arrives afterwards.
-func TestBackpressure(t *testing.T) {
+// A Handler that blocks applies backpressure to its peer only: Send drops frames
+// without blocking, and every accepted frame arrives afterwards.
+func TestSend_BackpressureOfOnePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := start(t, identity(1), n.listen("a"), func(c *Config) { c.Dial = n.dial; c.Limits.QueueFrames = 50 })
 		b := inMemory(t, n, identity(2), "b")
 		d := inMemory(t, n, identity(3), "d")
 		b.events.stall = make(chan struct{})
-		introduceAll(t, a, b, d)
-		taken := 0
+		connectAll(t, a, b, d)
+		accepted := 0
 		for range 1000 {
-			if a.Send(2, raftFrame(fmt.Sprint(taken))) {
-				taken++
+			if a.Send(2, raftFrame(fmt.Sprint(accepted))) {
+				accepted++
 			}
 			synctest.Wait()
 		}
-		if taken < 50 || taken == 1000 {
-			t.Fatalf("%d of 1000 frames were taken", taken)
+		if accepted < 50 || accepted == 1000 {
+			t.Fatalf("%d of 1000 frames were accepted", accepted)
 		}
-		if !a.Send(3, raftFrame("beside")) {
-			t.Error("another peer suffers")
+		if !a.Send(3, raftFrame("other peer")) {
+			t.Error("Send to another peer returned false")
 		}
-		d.events.await(t, "frame 1 beside")
+		d.events.await(t, "frame 1 other peer")
 		close(b.events.stall)
-		for i := range taken {
+		for i := range accepted {
 			b.events.await(t, fmt.Sprintf("frame 1 %d", i))
 		}
 	})
 }
 
-// A peer that stops reading is given up after a while of no progress, and the
-// queue with it.
-func TestPeerThatStopsReading(t *testing.T) {
+// The connection to a peer that stops reading is closed after KeepAliveTimeout,
+// and its queue emptied.
+func TestPeer_StopsReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
-		ln := n.listen("deaf")
+		ln := n.listen("stalled")
 		defer ln.Close()
-		a.SetPeer(2, "deaf")
+		a.SetPeer(2, "stalled")
 		c, err := ln.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +100,7 @@ func TestPeerThatStopsReading(t *testing.T) {
 		answer(t, c, identity(2))
 		awaitConnected(t, a, 2)
 		ln.Close()
-		a.Send(2, raftFrame("into the void"))
+		a.Send(2, raftFrame("unread"))
 		began := time.Now()
 		await(t, func() error {
 			if a.PeerError(2) == nil {
@@ -109,11 +108,11 @@ func TestPeerThatStopsReading(t *testing.T) {
 			}
 			return nil
 		})
-		if got := time.Since(began).Round(time.Second); got != a.cfg.Timing.Silence {
-			t.Errorf("given up after %v, want %v", got, a.cfg.Timing.Silence)
+		if got := time.Since(began).Round(time.Second); got != a.cfg.Timing.KeepAliveTimeout {
+			t.Errorf("closed after %v, want %v", got, a.cfg.Timing.KeepAliveTimeout)
 		}
 		if a.Send(2, raftFrame("x")) {
-			t.Error("still sending")
+			t.Error("Send returned true")
 		}
 	})
 }

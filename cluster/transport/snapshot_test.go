@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// pairs makes n pairs whose values differ in length.
+// pairs returns n pairs with values of different lengths.
 func pairs(n int) []*wire.Pair {
 	out := make([]*wire.Pair, n)
 	for i := range out {
@@ -21,7 +21,7 @@ func pairs(n int) []*wire.Pair {
 	return out
 }
 
-// collect reads a snapshot to its end.
+// collect returns a handler that reads a whole snapshot.
 func collect(into *[]*wire.Pair) func(uint64, *SnapshotReader) error {
 	return func(_ uint64, r *SnapshotReader) error {
 		for {
@@ -41,13 +41,13 @@ func snapshotPair(t *testing.T) (a, b *node) {
 	t.Helper()
 	small := func(c *Config) { c.Limits.Chunk = 16 << 10 }
 	a, b = start(t, identity(1), listenTCP(t), small), start(t, identity(2), listenTCP(t), small)
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	return a, b
 }
 
 var testHeader = &wire.SnapshotHeader{Version: wire.SnapshotVersion, Digest: 42}
 
-func TestSnapshot(t *testing.T) {
+func TestSnapshot_Transfer(t *testing.T) {
 	for _, n := range []int{0, 1, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			a, b := snapshotPair(t)
@@ -86,9 +86,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// The sender learns why a snapshot was not installed, be it at the start, half
-// way or at the end.
-func TestSnapshotRefused(t *testing.T) {
+// The sender gets the receiver's error, at whichever point it occurs.
+func TestSnapshot_Refused(t *testing.T) {
 	a, b := snapshotPair(t)
 	send := func(header *wire.SnapshotHeader, n int) error {
 		w, err := a.OpenSnapshot(context.Background(), 2, header)
@@ -108,40 +107,40 @@ func TestSnapshotRefused(t *testing.T) {
 		name   string
 		header *wire.SnapshotHeader
 		handle func(uint64, *SnapshotReader) error
-		says   string
+		want   string
 	}{
 		{"newer version", &wire.SnapshotHeader{Version: 99}, nil, "upgrade"},
-		{"at once", testHeader, func(uint64, *SnapshotReader) error { return errors.New("no room") }, "no room"},
+		{"at once", testHeader, func(uint64, *SnapshotReader) error { return errors.New("disk full") }, "disk full"},
 		{"at the end", testHeader, func(f uint64, r *SnapshotReader) error {
-			return errors.Join(collect(&all)(f, r), errors.New("disk on fire"))
-		}, "disk on fire"},
-		{"not read", testHeader, func(uint64, *SnapshotReader) error { return nil }, "not read to its end"},
-		{"a long story", testHeader, func(uint64, *SnapshotReader) error { return errors.New(strings.Repeat("no ", 10_000)) }, "no no"},
+			return errors.Join(collect(&all)(f, r), errors.New("disk failed"))
+		}, "disk failed"},
+		{"not read by the handler", testHeader, func(uint64, *SnapshotReader) error { return nil }, "did not read the whole snapshot"},
+		{"long error", testHeader, func(uint64, *SnapshotReader) error { return errors.New(strings.Repeat("no ", 10_000)) }, "no no"},
 	} {
 		for _, n := range []int{1, 5000} {
 			t.Run(fmt.Sprintf("%s, %d pairs", c.name, n), func(t *testing.T) {
 				b.events.snapshot = c.handle
 				err := send(c.header, n)
-				await(t, func() error { return slotsFree(b) })
-				if !errors.Is(err, ErrSnapshotRefused) || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("got %.200v, want %q in it", err, c.says)
+				await(t, func() error { return snapshotClosed(b) })
+				if !errors.Is(err, ErrSnapshotRefused) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %.200v, want it to contain %q", err, c.want)
 				}
 			})
 		}
 	}
 }
 
-func slotsFree(n *node) error {
-	n.slots.mu.Lock()
-	defer n.slots.mu.Unlock()
-	if n.slots.taken[slot{1, wire.Kind_SNAPSHOT}] > 0 {
+func snapshotClosed(n *node) error {
+	n.limits.mu.Lock()
+	defer n.limits.mu.Unlock()
+	if n.limits.reserved[connClass{1, wire.Kind_SNAPSHOT}] > 0 {
 		return errors.New("the snapshot connection is still open")
 	}
 	return nil
 }
 
-// A snapshot that breaks off is never taken for a whole one.
-func TestSnapshotBreaksOff(t *testing.T) {
+// An incomplete snapshot is never mistaken for a complete one.
+func TestSnapshot_Incomplete(t *testing.T) {
 	a, b := snapshotPair(t)
 	result := make(chan error, 1)
 	b.events.snapshot = func(f uint64, r *SnapshotReader) error {
@@ -155,13 +154,13 @@ func TestSnapshotBreaksOff(t *testing.T) {
 		"cancelled": func(_ *SnapshotWriter, cancel context.CancelFunc) { cancel() },
 		"miscounted": func(w *SnapshotWriter, _ context.CancelFunc) {
 			w.total++
-			if err := w.Commit(); !errors.Is(err, ErrSnapshotRefused) || !strings.Contains(err.Error(), "should have") {
+			if err := w.Commit(); !errors.Is(err, ErrSnapshotRefused) || !strings.Contains(err.Error(), "incomplete snapshot") {
 				t.Error(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			await(t, func() error { return slotsFree(b) })
+			await(t, func() error { return snapshotClosed(b) })
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			w, err := a.OpenSnapshot(ctx, 2, testHeader)
@@ -176,13 +175,13 @@ func TestSnapshotBreaksOff(t *testing.T) {
 			}
 			stop(w, cancel)
 			if err := <-result; err == nil {
-				t.Error("the receiver took it for whole")
+				t.Error("the receiver read it without an error")
 			}
 		})
 	}
 }
 
-func TestOneSnapshotAtATime(t *testing.T) {
+func TestSnapshot_ConcurrentRefused(t *testing.T) {
 	a, b := snapshotPair(t)
 	var all []*wire.Pair
 	b.events.snapshot = collect(&all)
@@ -197,7 +196,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 		t.Error(err)
 	}
 	if err := first.Add(nil, make([]byte, 17<<10)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a pair over the limit: %v", err)
+		t.Errorf("an oversized pair: %v", err)
 	}
 	if err := first.Commit(); err != nil {
 		t.Error(err)

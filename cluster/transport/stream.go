@@ -10,50 +10,49 @@ import (
 
 const (
 	readBuffer = 64 << 10
-	writePiece = 256 << 10 // bytes gathered for one write
+	maxWrite   = 256 << 10 // bytes gathered for one write
 )
 
-// errIdle ends a stream that has had nothing to carry for long.
-var errIdle = errors.New("transport: idle")
+// errIdle ends a stream that has carried nothing for its idle timeout.
+var errIdle = errors.New("transport: idle timeout")
 
-// stream carries frames over an established connection. Both ends send beats,
-// so that silence, and not only a reset, tells that the other is gone: after a
-// partition TCP itself may stay stuck for minutes.
+// stream carries frames over an established connection. Both ends send
+// keep-alives, because a partition may leave TCP itself stuck for minutes
+// without a reset.
 type stream struct {
 	*conn
 	timing Timing
 	limit  int // bytes of one frame
 	r      *bufio.Reader
 	buf    []byte // of the last frame read
+	out    []byte // for writeQueue, to gather frames
 
-	out []byte // the pump's, to gather what it writes
-
-	mu sync.Mutex // serialises writes
+	mu sync.Mutex // serializes writes
 }
 
 func newStream(c *conn, t Timing, limit int) *stream {
-	return &stream{conn: c, timing: t, limit: limit, r: bufio.NewReaderSize(&patientReader{c, t.Silence}, readBuffer)}
+	return &stream{conn: c, timing: t, limit: limit, r: bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, readBuffer)}
 }
 
-// patientReader fails when the connection makes no progress for a while,
-// however long a frame takes as a whole.
-type patientReader struct {
+// progressReader fails when nothing arrives for timeout, however long a whole
+// frame takes.
+type progressReader struct {
 	net.Conn
-	patience time.Duration
+	timeout time.Duration
 }
 
-func (p *patientReader) Read(b []byte) (int, error) {
-	if err := p.SetReadDeadline(time.Now().Add(p.patience)); err != nil {
+func (r *progressReader) Read(b []byte) (int, error) {
+	if err := r.SetReadDeadline(time.Now().Add(r.timeout)); err != nil {
 		return 0, err
 	}
-	return p.Conn.Read(b)
+	return r.Conn.Read(b)
 }
 
 // read returns the next frame's body, which is valid until the next call. It
-// passes over beats.
+// skips keep-alives.
 func (s *stream) read() ([]byte, error) {
 	for {
-		if cap(s.buf) > writePiece { // one large frame is no reason to keep its memory
+		if cap(s.buf) > maxWrite { // do not keep the memory of one large frame
 			s.buf = nil
 		}
 		body, err := readFrame(s.r, s.limit, s.buf)
@@ -63,14 +62,14 @@ func (s *stream) read() ([]byte, error) {
 	}
 }
 
-// write sends whole frames. It fails when the other end does not take a piece
-// for a while; the connection is then of no use.
+// write sends whole frames. It fails, and the connection is then useless, when
+// the peer accepts no bytes for KeepAliveTimeout.
 func (s *stream) write(frames []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(frames) > 0 {
-		n := min(len(frames), writePiece)
-		if err := s.SetWriteDeadline(time.Now().Add(s.timing.Silence)); err != nil {
+		n := min(len(frames), maxWrite)
+		if err := s.SetWriteDeadline(time.Now().Add(s.timing.KeepAliveTimeout)); err != nil {
 			return err
 		}
 		if _, err := s.Conn.Write(frames[:n]); err != nil {
@@ -81,28 +80,29 @@ func (s *stream) write(frames []byte) error {
 	return nil
 }
 
-// pump is the stream's writing side: it flushes whenever ready says so, sends
-// beats, and closes the connection when it cannot, which ends the reading side
-// as well. With idle it ends after that long without work. ready and flush may
-// be nil.
-func (s *stream) pump(ready <-chan struct{}, flush func(*stream) error, idle time.Duration) error {
+// writeLoop calls flush for each token of ready, sends keep-alives, and closes
+// the connection when it returns, which ends the reading side as well. It
+// returns errIdle after idle without a token, unless idle is zero. ready and
+// flush may be nil.
+func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idle time.Duration) error {
 	defer func() { _ = s.Close() }() // the error that counts is the one returned
-	ticker := time.NewTicker(s.timing.Beat)
+	ticker := time.NewTicker(s.timing.KeepAlive)
 	defer ticker.Stop()
-	worked := time.Now()
+	keepAlive := appendFrame(nil, nil)
+	active := time.Now()
 	for {
 		var err error
 		select {
 		case <-s.done:
 			return net.ErrClosed
 		case <-ready:
-			worked = time.Now()
+			active = time.Now()
 			err = flush(s)
 		case now := <-ticker.C:
-			if idle > 0 && now.Sub(worked) >= idle {
+			if idle > 0 && now.Sub(active) >= idle {
 				return errIdle
 			}
-			err = s.write(beat)
+			err = s.write(keepAlive)
 		}
 		if err != nil {
 			return err
@@ -110,7 +110,8 @@ func (s *stream) pump(ready <-chan struct{}, flush func(*stream) error, idle tim
 	}
 }
 
-// beats runs a pump that has nothing but beats to send.
-func (t *Transport) beats(s *stream) {
-	t.goroutines.start("beats", func() { _ = s.pump(nil, nil, 0) }) // the reading side reports
+// keepAlive starts a writeLoop that sends nothing but keep-alives. The reading
+// side reports its error.
+func (t *Transport) keepAlive(s *stream) {
+	t.goroutines.start("keep-alive", func() { _ = s.writeLoop(nil, nil, 0) })
 }

@@ -51,8 +51,8 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// member is what an embedder would configure: a certificate and the authority.
-func (a *authority) member(t *testing.T) *tls.Config {
+// config is a member's configuration: a certificate and its authority.
+func (a *authority) config(t *testing.T) *tls.Config {
 	t.Helper()
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
@@ -71,15 +71,14 @@ func (a *authority) member(t *testing.T) *tls.Config {
 
 func withTLS(cfg *tls.Config) func(*Config) { return func(c *Config) { c.TLS = cfg } }
 
-// TLS carries every kind of connection.
-func TestEverythingOverTLS(t *testing.T) {
+func TestTLS_EveryKindOfConnection(t *testing.T) {
 	ca := newAuthority(t)
 	var nodes [3]*node
 	for i := range nodes {
-		nodes[i] = start(t, identity(uint64(i+1)), listenTCP(t), withTLS(ca.member(t)))
+		nodes[i] = start(t, identity(uint64(i+1)), listenTCP(t), withTLS(ca.config(t)))
 	}
 	a, b := nodes[0], nodes[1]
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	a.Send(2, raftFrame("secret"))
 	b.events.await(t, "frame 1 secret")
 
@@ -97,18 +96,20 @@ func TestEverythingOverTLS(t *testing.T) {
 	if err := errors.Join(w.Add([]byte("k"), []byte("v")), w.Commit()); err != nil || len(got) != 1 {
 		t.Error(got, err)
 	}
-	groupOfThree(t, nodes)
+	checkFailureDetection(t, nodes)
 }
 
-// Who has no certificate of the authority is refused, in both directions, and
-// so is plaintext.
-func TestTLSRefusals(t *testing.T) {
+// A peer without a certificate of the authority is refused in both directions, as
+// is plaintext.
+func TestTLS_Refused(t *testing.T) {
 	ca := newAuthority(t)
-	a := start(t, identity(1), listenTCP(t), withTLS(ca.member(t)))
-	noCertificate := ca.member(t)
+	a := start(t, identity(1), listenTCP(t), withTLS(ca.config(t)))
+	noCertificate := ca.config(t)
 	noCertificate.Certificates = nil
-	foreign := newAuthority(t).member(t)
-	foreign.InsecureSkipVerify = true // it would talk to anybody
+	noCertificate.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
+	noCertificate.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }
+	foreign := newAuthority(t).config(t)
+	foreign.InsecureSkipVerify = true // it accepts any certificate
 	for name, cfg := range map[string]*tls.Config{"no certificate": noCertificate, "foreign certificate": foreign, "plaintext": nil} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, identity(2), listenTCP(t), withTLS(cfg))
@@ -122,18 +123,17 @@ func TestTLSRefusals(t *testing.T) {
 	}
 }
 
-// An embedder's own choice of configuration cannot loosen what members demand
-// of each other.
-func TestMutualSurvivesGetConfigForClient(t *testing.T) {
+// A configuration chosen by GetConfigForClient still requires certificates.
+func TestTLS_GetConfigForClientStaysMutual(t *testing.T) {
 	ca := newAuthority(t)
-	cfg := ca.member(t)
+	cfg := ca.config(t)
 	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		loose := cfg.Clone()
 		loose.ClientAuth = tls.NoClientCert
 		return loose, nil
 	}
 	a := start(t, identity(1), listenTCP(t), withTLS(cfg))
-	client := ca.member(t)
+	client := ca.config(t)
 	client.Certificates = nil
 	c, err := tls.Dial("tcp", a.addr, client)
 	if err == nil {
@@ -141,6 +141,6 @@ func TestMutualSurvivesGetConfigForClient(t *testing.T) {
 		_, err = io.ReadAll(c)
 	}
 	if err == nil {
-		t.Error("connected without a certificate")
+		t.Error("accepted without a certificate")
 	}
 }

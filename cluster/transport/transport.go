@@ -1,10 +1,10 @@
 // Package transport connects the members of a group over one TCP port.
 //
-// Every connection, of whatever kind, opens with a hello in each direction
-// that says who speaks; a mismatch is refused before anything else is decoded.
-// Behind the hello run raft's frames (one way, so a pair of members holds two
-// connections), memberlist's packets and streams, snapshots and the agreement
-// on a new group.
+// Every connection, of whatever kind, starts with a handshake: TLS if it is
+// configured, then one hello in each direction. A mismatch is refused before
+// anything else is decoded. The hello is followed by raft frames (one way, so a
+// pair of members holds two connections), memberlist's packets or streams, a
+// snapshot, or a proposal to form a group.
 //
 // The package is a seam, not an API: it serves package cluster only, and its
 // exported names change with it.
@@ -26,28 +26,28 @@ type Transport struct {
 	tls        *tlsPair
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	goroutines *group
-	slots      *slots
-	boots      *boots
+	goroutines *goroutines
+	limits     *connLimits
+	boots      *bootCounters
 	gossip     *Gossip
-	refusals   *changes // what was logged about refused inbound connections
+	failures   *failureLog
 
 	mu      sync.Mutex // guards what follows
 	started bool
 	closed  bool
 	cluster wire.ID
-	peers   map[uint64]*peer    // the address book
+	peers   map[uint64]*peer
 	inbound map[uint64]*inbound // the current PEER connection from each member
 	conns   map[*conn]struct{}  // every open connection
 }
 
-// New checks the configuration and takes over its listener, also when it
-// fails. Nothing is accepted or dialled before Start.
+// New validates cfg and takes ownership of its listener, which it closes if it
+// fails. Nothing is accepted or dialed before Start.
 func New(cfg Config) (*Transport, error) {
 	c, err := cfg.withDefaults()
 	if err != nil {
 		if cfg.Listener != nil {
-			_ = cfg.Listener.Close() // it was handed over; the caller has a better error
+			_ = cfg.Listener.Close() // err is the error to report
 		}
 		return nil, err
 	}
@@ -57,10 +57,10 @@ func New(cfg Config) (*Transport, error) {
 		tls:        newTLSPair(c.TLS),
 		ctx:        ctx,
 		cancel:     cancel,
-		goroutines: newGroup(c.Identity.Member),
-		slots:      newSlots(c.Limits),
-		boots:      newBoots(c.Boots, c.BootRaised),
-		refusals:   newChanges(),
+		goroutines: newGoroutines(c.Identity.Member),
+		limits:     newConnLimits(c.Limits),
+		boots:      newBootCounters(c.Boots, c.BootAdvanced),
+		failures:   newFailureLog(c.Logger),
 		cluster:    c.Identity.Cluster,
 		peers:      make(map[uint64]*peer),
 		inbound:    make(map[uint64]*inbound),
@@ -70,7 +70,7 @@ func New(cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// Start begins to accept and to dial. A second call does nothing.
+// Start begins to accept and to dial. Further calls have no effect.
 func (t *Transport) Start() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,21 +84,21 @@ func (t *Transport) Start() {
 	}
 }
 
-// Addr is the address that the listener is bound to.
+// Addr returns the address that the listener is bound to.
 func (t *Transport) Addr() net.Addr { return t.cfg.Listener.Addr() }
 
-// Joined says to which cluster this member belongs from now on. Until then no
-// PEER or SNAPSHOT connection is opened or accepted.
+// Joined sets the cluster that this member belongs to. Before, no PEER or
+// SNAPSHOT connection is dialed or accepted.
 func (t *Transport) Joined(cluster wire.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cluster = cluster
 	for _, p := range t.peers {
-		p.kick()
+		p.redial()
 	}
 }
 
-// identity is what this member says of itself now.
+// identity returns what this member's hello contains now.
 func (t *Transport) identity() Identity {
 	id := t.cfg.Identity
 	t.mu.Lock()
@@ -107,14 +107,14 @@ func (t *Transport) identity() Identity {
 	return id
 }
 
-// Close ends every connection and waits for every goroutine, so it waits for
-// Handler calls that are under way: release them first. It may be called more
-// than once, and before Start.
+// Close closes every connection and blocks until every goroutine has ended,
+// which includes Handler calls in progress: unblock those first. It may be
+// called more than once, and before Start.
 //
-// The order is from source to sink. First nothing new may begin: the context
-// ends dials and waits, the listener closes, and track refuses connections.
-// Then the open connections are closed, which ends every read and write. Only
-// then is it certain that the wait ends.
+// The order is from source to sink. First nothing new can begin: the context
+// ends dials and waits, the listener closes, and track rejects connections.
+// Then the open connections close, which ends every read and write. Only then
+// is the wait certain to end.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -127,7 +127,7 @@ func (t *Transport) Close() error {
 	t.cancel()
 	err := t.cfg.Listener.Close()
 	for _, c := range open {
-		_ = c.Close() // nothing is owed to the other side
+		_ = c.Close() // the peer is owed nothing
 	}
 	t.goroutines.wait()
 	if isClosed(err) {
@@ -136,14 +136,12 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// known reports whether frames and snapshots of the member are welcome.
-func (t *Transport) known(member uint64) bool {
+// isMember reports whether PEER and SNAPSHOT connections of the member are accepted.
+func (t *Transport) isMember(member uint64) bool {
 	if t.cfg.Member != nil {
 		return t.cfg.Member(member)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.peers[member] != nil
+	return t.peer(member) != nil
 }
 
 func (t *Transport) log() *slog.Logger { return t.cfg.Logger }

@@ -15,12 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// events is a Handler that puts every call on a channel, in words.
+// events is a Handler that sends a line per call to a channel.
 type events struct {
 	ch       chan string
 	form     func(*wire.FormRequest) *wire.FormReply
 	snapshot func(uint64, *SnapshotReader) error
-	stall    chan struct{} // Frame waits while it is open
+	stall    chan struct{} // Frame blocks until it is closed
 }
 
 func newEvents() *events { return &events{ch: make(chan string, 10_000)} }
@@ -42,7 +42,7 @@ func (e *events) Form(r *wire.FormRequest) *wire.FormReply { return e.form(r) }
 
 func (e *events) Snapshot(from uint64, r *SnapshotReader) error { return e.snapshot(from, r) }
 
-// await reads events up to one that begins with want, and returns it.
+// await reads events until one starts with want, and returns it.
 func (e *events) await(t *testing.T, want string) string {
 	t.Helper()
 	timeout := time.After(30 * time.Second)
@@ -53,7 +53,7 @@ func (e *events) await(t *testing.T, want string) string {
 				return got
 			}
 		case <-timeout:
-			t.Fatalf("no %q", want)
+			t.Fatalf("timeout: no event %q", want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func identity(member uint64) Identity {
 	}
 }
 
-// node is a transport under test with what it reports.
+// node is a transport under test with its Handler.
 type node struct {
 	*Transport
 	events *events
@@ -105,9 +105,9 @@ func listenTCP(t *testing.T) net.Listener {
 
 func raftFrame(s string) *wire.Frame { return &wire.Frame{Body: &wire.Frame_Raft{Raft: []byte(s)}} }
 
-// introduceAll enters everybody into everybody's address book and waits until
-// all are connected.
-func introduceAll(t *testing.T, nodes ...*node) {
+// connectAll makes all nodes peers of each other and waits until they are
+// connected.
+func connectAll(t *testing.T, nodes ...*node) {
 	t.Helper()
 	for _, a := range nodes {
 		for _, b := range nodes {
@@ -123,8 +123,8 @@ func introduceAll(t *testing.T, nodes ...*node) {
 	}
 }
 
-// awaitConnected waits until frames for the member are taken. There is no event
-// for that; a successful handshake is an event at the other end only.
+// awaitConnected waits until frames for the member are accepted. It polls because
+// a handshake is an event at the listener's end only.
 func awaitConnected(t *testing.T, n *node, member uint64) {
 	t.Helper()
 	await(t, func() error { return n.PeerError(member) })
@@ -150,16 +150,16 @@ func await(t *testing.T, check func() error) {
 	}
 }
 
-func TestFramesArriveInOrder(t *testing.T) {
+func TestSend_FramesArriveInOrder(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
-	introduceAll(t, a, b)
+	connectAll(t, a, b)
 	if got, want := b.events.await(t, "connected"), fmt.Sprintf("connected 1 %s m1", a.addr); got != want {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	for i := range 1000 {
 		if !a.Send(2, raftFrame(fmt.Sprint(i))) {
-			t.Fatalf("frame %d was not taken", i)
+			t.Fatalf("Send of frame %d returned false", i)
 		}
 	}
 	for i := range 1000 {

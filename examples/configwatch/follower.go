@@ -13,10 +13,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// teller prints a line with the time of day.
-type teller func(format string, args ...any)
+// logFunc prints one line with the time of day.
+type logFunc func(format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
 	return func(format string, args ...any) {
 		mu.Lock()
@@ -25,37 +25,37 @@ func newTeller(w io.Writer) teller {
 	}
 }
 
-// follower keeps a copy of the configuration in step with the group's.
+// follower keeps a local copy of the group's configuration up to date.
 type follower struct {
 	kv     *conclave.KV
 	prefix string
 	config map[string]conclave.Entry // by key
-	say    teller
+	logf   logFunc
 }
 
-func newFollower(kv *conclave.KV, prefix string, say teller) *follower {
-	return &follower{kv: kv, prefix: prefix, config: make(map[string]conclave.Entry), say: say}
+func newFollower(kv *conclave.KV, prefix string, logf logFunc) *follower {
+	return &follower{kv: kv, prefix: prefix, config: make(map[string]conclave.Entry), logf: logf}
 }
 
-// follow reads what is and then follows each change, until ctx ends or the node
-// stops. Who is too slow, or was away for too long, begins with reading again.
+// follow lists the keys and then watches them, until ctx is done or the node
+// stops. If the watch falls too far behind, it lists again.
 func (f *follower) follow(ctx context.Context) error {
 	for {
-		after, err := f.read(ctx)
+		after, err := f.list(ctx)
 		if err == nil {
 			err = f.watch(ctx, after)
 		}
 		if !errors.Is(err, conclave.ErrCompacted) {
 			return err
 		}
-		f.say("too far behind to see each change; reading all of it again")
+		f.logf("too far behind to watch each change; listing all keys again")
 	}
 }
 
-// read brings the copy up to date and returns after which index to watch. The
-// index is asked for before the list: what changes between the two is in the list
-// and comes once more, where the other order would miss it.
-func (f *follower) read(ctx context.Context) (after uint64, err error) {
+// list brings the copy up to date and returns the index to watch from. It reads
+// the index before the list: a change between the two is in the list and is
+// delivered once more, where the other order would miss it.
+func (f *follower) list(ctx context.Context) (after uint64, err error) {
 	after, err = f.kv.Index(ctx)
 	if err != nil {
 		return 0, err
@@ -64,29 +64,30 @@ func (f *follower) read(ctx context.Context) (after uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	gone := maps.Clone(f.config)
+	deleted := maps.Clone(f.config)
 	for _, e := range entries {
-		delete(gone, e.Key)
+		delete(deleted, e.Key)
 		f.set(e)
 	}
-	for _, key := range slices.Sorted(maps.Keys(gone)) {
+	for _, key := range slices.Sorted(maps.Keys(deleted)) {
 		delete(f.config, key)
-		f.say("%s is gone", key)
+		f.logf("%s is deleted", key)
 	}
-	f.say("up to date: %d keys", len(f.config))
+	f.logf("up to date: %d keys", len(f.config))
 	return after, nil
 }
 
-// watch returns only with an error, which is the last that Watch yields.
+// watch applies changes to the copy. It returns the last error of Watch, never
+// nil.
 func (f *follower) watch(ctx context.Context, after uint64) error {
 	for event, err := range f.kv.Watch(ctx, f.prefix, after) {
 		switch known := f.config[event.Entry.Key]; {
 		case err != nil:
 			return err
-		case event.Index <= known.ModifyIndex: // it was in the list
+		case event.Index <= known.ModifyIndex: // the list had it
 		case event.Deleted:
 			delete(f.config, event.Entry.Key)
-			f.say("%s is deleted (index %d)", event.Entry.Key, event.Index)
+			f.logf("%s is deleted (index %d)", event.Entry.Key, event.Index)
 		default:
 			f.set(event.Entry)
 		}
@@ -99,5 +100,5 @@ func (f *follower) set(e conclave.Entry) {
 		return
 	}
 	f.config[e.Key] = e
-	f.say("%s = %s (index %d)", e.Key, e.Value, e.ModifyIndex)
+	f.logf("%s = %s (index %d)", e.Key, e.Value, e.ModifyIndex)
 }

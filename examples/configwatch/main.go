@@ -1,16 +1,17 @@
-// Configwatch is one of several processes that share configuration, and hear of
-// each change of it. Start three, each in a terminal of its own:
+// Configwatch runs one of several processes that share configuration and watch
+// it for changes. Start three, each in a terminal of its own:
 //
 //	go run ./examples/configwatch -dir /tmp/config/1 -bind 127.0.0.1:7301 -join 127.0.0.1:7302,127.0.0.1:7303 -expect 3 -name anna
 //	go run ./examples/configwatch -dir /tmp/config/2 -bind 127.0.0.1:7302 -join 127.0.0.1:7301,127.0.0.1:7303 -expect 3 -name ben
 //	go run ./examples/configwatch -dir /tmp/config/3 -bind 127.0.0.1:7303 -join 127.0.0.1:7301,127.0.0.1:7302 -expect 3 -name clara
 //
 // Type port=8080 into one of them: all print the change, in the same order and
-// with the same index. Type port alone to delete it. Kill the one that wrote with
-// -9: what it wrote is there, and another one goes on. Start it again: it first
-// reads what is, and then follows.
+// with the same index. Type port to delete the key. Each process prints the
+// command that kills it (kill -9 and its process ID). Kill the one that you typed
+// into: the others keep what it wrote, and you can type into them. Start it again
+// with its old command: it lists the keys and then watches for changes.
 //
-// main.go sets the member up and takes what is typed, follower.go watches.
+// main.go opens and closes the member and reads the input, follower.go watches.
 package main
 
 import (
@@ -23,8 +24,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -33,7 +36,7 @@ func main() {
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop) // the second one is not caught
+		context.AfterFunc(ctx, stop) // a second signal ends the process
 		err = run(ctx, o, os.Stdin, os.Stdout)
 	}
 	if err == nil {
@@ -51,80 +54,114 @@ type options struct {
 	prefix string
 }
 
-var errUsage = errors.New("-help says more")
+var errUsage = errors.New("run it with -help for all flags")
 
 func parse(args []string) (options, error) {
 	var o options
 	var join string
 	flags := flag.NewFlagSet("configwatch", flag.ExitOnError)
-	flags.StringVar(&o.cfg.Dir, "dir", "", "`directory` of this member alone; it is created (required)")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), `Configwatch runs one of several processes that share configuration.
+"go doc ./examples/configwatch" prints the commands that start a group of three.
+
+Flags:`)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required)")
 	flags.StringVar(&o.cfg.Bind, "bind", "127.0.0.1:0", "`address` to listen on")
-	flags.StringVar(&join, "join", "", "`addresses` of other members, separated by commas")
-	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of so many members (default: 1 without -join, else none)")
+	flags.StringVar(&join, "join", "", "comma-separated `addresses` of other members")
+	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many `members` (default: 1 without -join; with -join, form none)")
 	flags.StringVar(&o.cfg.Name, "name", "", "`name` of this process (required)")
-	flags.StringVar(&o.prefix, "prefix", "config/", "what the keys begin with")
-	_ = flags.Parse(args) // ends the process itself
+	flags.StringVar(&o.prefix, "prefix", "config/", "`prefix` of the keys")
+	_ = flags.Parse(args) // exits on -help and on an error
 	if join != "" {
 		o.cfg.Join = strings.Split(join, ",")
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("%q is not a flag: all settings are; %w", flags.Arg(0), errUsage)
+		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
 	case o.cfg.Dir == "":
-		return o, fmt.Errorf("-dir is missing: say where this member is to keep its data; %w", errUsage)
+		return o, fmt.Errorf("missing -dir, the data directory of this member: %w", errUsage)
 	case o.cfg.Name == "":
-		return o, fmt.Errorf("-name is missing: say what to call this process; %w", errUsage)
+		return o, fmt.Errorf("missing -name, the name of this process: %w", errUsage)
 	}
-	return o, nil // the rest is for Open to judge, which finds all faults at once
+	return o, nil // Open validates the rest and reports all faults at once
 }
 
-// run is the whole life of the process. It returns nil when it ended because it
-// was interrupted.
+// run opens the member, follows the configuration and closes the member. It
+// returns nil if ctx ended it.
 func run(ctx context.Context, o options, in io.Reader, w io.Writer) error {
-	say := newTeller(w)
+	logf := newLog(w)
 	l, err := net.Listen("tcp", o.cfg.Bind)
 	if err != nil {
 		return err
 	}
-	o.cfg.Listener = l // so that the port can be said before the group is there
-	say("listening on %s; waiting for a majority of the group", l.Addr())
+	o.cfg.Listener = l // to print the port before the group has formed
+	logf("listening on %s; waiting for a majority of the group", l.Addr())
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
-		return nil // interrupted before there was anything to take leave from
+		return nil // interrupted before the member was open
 	}
 	if err != nil {
 		return err
 	}
-	say("%s is in the group; type key=value to set a key, key to delete it", o.cfg.Name)
-	go take(ctx, node.KV(), o.prefix, in, say) // nothing ends a read of the terminal but the end of the process
-	err = newFollower(node.KV(), o.prefix, say).follow(ctx)
+	logf("%s is in the group; to crash it, run: %s", o.cfg.Name, killCommand())
+	logf("type key=value to set a key, key to delete it")
+	go readInput(ctx, node.KV(), o.prefix, in, logf) // a read of a terminal cannot be cancelled, so nothing waits for it
+	err = newFollower(node.KV(), o.prefix, logf).follow(ctx)
 	if ctx.Err() != nil {
 		err = nil
 	}
-	// ctx may have ended, so the farewell gets a context of its own.
-	if err := node.Close(context.WithoutCancel(ctx)); err != nil {
-		say("the farewell was cut short: %v", err)
-	}
-	say("closed")
+	shutDown(node, logf)
 	return err
 }
 
-// take writes what is typed.
-func take(ctx context.Context, kv *conclave.KV, prefix string, in io.Reader, say teller) {
-	for typed := bufio.NewScanner(in); typed.Scan(); {
-		line := strings.TrimSpace(typed.Text())
+// shutDown closes the node gracefully. The context of run may be done, so Close
+// gets one of its own.
+func shutDown(node *conclave.Node, logf logFunc) {
+	logf("shutting down gracefully; interrupt again to stop at once")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		logf("the graceful shutdown is incomplete: %v", err)
+	}
+	logf("closed")
+}
+
+// readInput executes each line of the input.
+func readInput(ctx context.Context, kv *conclave.KV, prefix string, in io.Reader, logf logFunc) {
+	for input := bufio.NewScanner(in); input.Scan(); {
+		line := strings.TrimSpace(input.Text())
 		if line == "" {
 			continue
 		}
-		key, value, set := strings.Cut(line, "=")
-		var err error
-		if set {
-			_, err = kv.Put(ctx, prefix+key, []byte(value))
-		} else {
-			err = kv.Delete(ctx, prefix+key)
-		}
-		if err != nil {
-			say("%s: %v", line, err)
+		if err := execute(ctx, kv, prefix, line); err != nil {
+			logf("%s: %v", line, err)
 		}
 	}
+}
+
+var errNoKey = errors.New("missing key: type key=value to set a key, key to delete it")
+
+// execute sets a key, or deletes it if the line has no "=".
+func execute(ctx context.Context, kv *conclave.KV, prefix, line string) error {
+	key, value, set := strings.Cut(line, "=")
+	key = strings.TrimSpace(key)
+	if key == "" {
+		return errNoKey // the prefix alone would be a valid key
+	}
+	if !set {
+		return kv.Delete(ctx, prefix+key)
+	}
+	_, err := kv.Put(ctx, prefix+key, []byte(strings.TrimSpace(value)))
+	return err
+}
+
+// killCommand returns the command that ends this process without a graceful
+// shutdown.
+func killCommand() string {
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("taskkill /F /PID %d", os.Getpid())
+	}
+	return fmt.Sprintf("kill -9 %d", os.Getpid())
 }

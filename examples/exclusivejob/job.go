@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -7,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	jobName = "jobs/report"      // of the lock
-	doneKey = "jobs/report/done" // the period that is done, and by whom
+	lockName = "jobs/report"
+	doneKey  = "jobs/report/done" // the last period that is done, and the process that did it
 )
 
-// teller prints a line with the time of day.
-type teller func(format string, args ...any)
+// logFunc prints one line with the time of day.
+type logFunc func(format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
 	return func(format string, args ...any) {
 		mu.Lock()
@@ -38,40 +38,42 @@ type job struct {
 	store        store
 	name         string
 	every, takes time.Duration
-	say          teller
+	logf         logFunc
 }
 
-// period numbers the periods by the wall clock. Where clocks differ, a run is
-// early or late by as much; but it is not done twice, since numbers only grow.
+// period returns the number of the present period, by the wall clock. Clocks
+// that differ make a run early or late, but never repeat it, since the number of
+// the last period that is done only grows.
 func (j *job) period() int64 { return time.Now().UnixNano() / int64(j.every) }
 
-// due is when a period begins, for people.
-func (j *job) due(p int64) string { return time.Unix(0, p*int64(j.every)).Format("Jan 2 15:04:05") }
+// start formats the time at which a period starts.
+func (j *job) start(p int64) string { return time.Unix(0, p*int64(j.every)).Format("Jan 2 15:04:05") }
 
-// live sees each period done, by this process or by another, until ctx ends or
-// something other than a loss is the matter.
-func (j *job) live(ctx context.Context) error {
+// run waits until each period's job is done, by this process or by another one.
+// It returns when ctx is done, or with the first error that is not a loss of the
+// lock.
+func (j *job) run(ctx context.Context) error {
 	for {
 		p := j.period()
-		// Do waits for the lock. With TryLock a process would be free for other
-		// work while another one runs, but then nobody would be there to run what
-		// that one leaves undone when it dies.
+		// Do queues for the lock. TryLock would leave this process free for other
+		// work, but then no process would be waiting to repeat the job of a
+		// holder that crashed.
 		err := j.lock.Do(ctx, func(ctx context.Context) error { return j.once(ctx, p) })
 		switch {
 		case errors.Is(err, conclave.ErrLockOwnershipLost), errors.Is(err, conclave.ErrSessionExpired):
-			j.say("LOST the job of %s; another one does it, or this one again", j.due(p))
+			j.logf("LOST the lock for the job of %s; queueing again", j.start(p))
 			continue
 		case err != nil:
 			return err
 		}
-		if err := until(ctx, time.Unix(0, (p+1)*int64(j.every))); err != nil {
+		if err := sleepUntil(ctx, time.Unix(0, (p+1)*int64(j.every))); err != nil {
 			return err
 		}
 	}
 }
 
-func until(ctx context.Context, when time.Time) error {
-	timer := time.NewTimer(time.Until(when))
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -81,8 +83,8 @@ func until(ctx context.Context, when time.Time) error {
 	}
 }
 
-// once runs the job unless the period is done. It has the lock, and ctx ends when
-// that is lost.
+// once runs the job unless the period is done. The caller holds the lock, and
+// ctx ends if the lock is lost.
 func (j *job) once(ctx context.Context, p int64) error {
 	fence, err := j.lock.Fence()
 	if err != nil {
@@ -93,36 +95,37 @@ func (j *job) once(ctx context.Context, p int64) error {
 		return err
 	}
 	if done >= p {
-		j.say("the job of %s was done by %s", j.due(p), by)
+		j.logf("the job of %s was done by %s", j.start(p), by)
 		return nil
 	}
-	j.say("RUNS the job of %s with fence %v", j.due(p), fence)
-	if err := until(ctx, time.Now().Add(j.takes)); err != nil { // here one would do the work
+	j.logf("RUNS the job of %s with fence %v", j.start(p), fence)
+	j.logf("to crash this process, run: %s", killCommand())
+	if err := sleepUntil(ctx, time.Now().Add(j.takes)); err != nil { // the work goes here
 		return context.Cause(ctx)
 	}
 	return j.finish(ctx, p, fence)
 }
 
-// finish hands the result to the store, and then remembers that the period is
-// done. A process that dies between the two leaves the period to be run once more,
-// which the store bears; in the other order it would not be run at all.
+// finish writes the result to the store and then marks the period as done. If
+// the process dies between the two, the job runs once more, which the store
+// tolerates; in the other order it would not run at all.
 func (j *job) finish(ctx context.Context, p int64, fence conclave.Fence) error {
 	err := j.store.write(report{Fence: fence, Period: p, By: j.name})
 	if err == nil {
 		_, err = j.kv.PutFenced(ctx, doneKey, fmt.Appendf(nil, "%d %s", p, j.name), fence)
 	}
 	if errors.Is(err, conclave.ErrStaleFence) {
-		j.say("the result of %s is REFUSED: %v", j.due(p), err)
+		j.logf("the result of %s is REFUSED: %v", j.start(p), err)
 		return fmt.Errorf("%w: %w", conclave.ErrLockOwnershipLost, err)
 	}
 	if err != nil {
 		return err
 	}
-	j.say("is done with the job of %s; the store has the result with fence %v", j.due(p), fence)
+	j.logf("finished the job of %s; the store has the result with fence %v", j.start(p), fence)
 	return nil
 }
 
-// done returns the last period that is done, and by whom.
+// done returns the last period that is done and the process that did it.
 func (j *job) done(ctx context.Context) (period int64, by string, err error) {
 	e, err := j.kv.Get(ctx, doneKey)
 	if errors.Is(err, conclave.ErrKeyNotFound) {
@@ -134,4 +137,13 @@ func (j *job) done(ctx context.Context) (period int64, by string, err error) {
 	number, by, _ := strings.Cut(string(e.Value), " ")
 	period, err = strconv.ParseInt(number, 10, 64)
 	return period, by, err
+}
+
+// killCommand returns the command that ends this process without a graceful
+// shutdown.
+func killCommand() string {
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("taskkill /F /PID %d", os.Getpid())
+	}
+	return fmt.Sprintf("kill -9 %d", os.Getpid())
 }

@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -8,32 +6,31 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/conclave-go/conclave"
 )
 
-// report is what the job makes, with the fence under which it was made.
+// report is the result of the job, with the fence under which it was made.
 type report struct {
 	Fence  conclave.Fence
 	Period int64
 	By     string
 }
 
-// store keeps the last report in a file. It knows nothing of locks but the
-// fence: a report with a smaller one than it has seen comes too late.
+// store keeps the latest report in a file. It knows nothing of locks but the
+// fence: it refuses a report whose fence is smaller than that of the latest one.
 type store struct{ path string }
 
-// write replaces the report, unless it comes too late. The comparison and the
-// write are one step: as a database has its transactions, this has a lock of the
-// file system, which the system takes back from a process that dies.
+// write replaces the report, or returns an error that wraps ErrStaleFence. It
+// compares the fence and writes as one step: a database would use a transaction,
+// this store uses a file lock, which the system releases if the process dies.
 func (s store) write(r report) error {
-	gate, err := os.OpenFile(s.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(s.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	defer gate.Close() // gives the lock back
-	if err := syscall.Flock(int(gate.Fd()), syscall.LOCK_EX); err != nil {
+	defer lock.Close() // unlocks it
+	if err := flock(lock); err != nil {
 		return err
 	}
 	last, err := s.read()
@@ -41,20 +38,20 @@ func (s store) write(r report) error {
 		return err
 	}
 	if r.Fence < last.Fence {
-		return fmt.Errorf("%w: %v, and %s has written with %v", conclave.ErrStaleFence, r.Fence, last.By, last.Fence)
+		return fmt.Errorf("%w: got %v, but %s has written with %v", conclave.ErrStaleFence, r.Fence, last.By, last.Fence)
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	// A process that dies in the middle leaves the last report as it was.
+	// A process that dies before the rename leaves the last report as it was.
 	if err := os.WriteFile(s.path+".new", text, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(s.path+".new", s.path)
 }
 
-// read returns the last report, a zero one if there is none.
+// read returns the latest report, or a zero report if there is none.
 func (s store) read() (report, error) {
 	var r report
 	text, err := os.ReadFile(s.path)

@@ -15,40 +15,40 @@ import (
 	"time"
 )
 
-// teller prints who says or does what, with the time since the beginning. Without
-// a who it is the narrator.
-type teller func(who, format string, args ...any)
+// logFunc prints an actor and what it does, with the time since the start, or
+// the narrator's text if actor is empty.
+type logFunc func(actor, format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
-	began := time.Now()
-	return func(who, format string, args ...any) {
+	start := time.Now()
+	return func(actor, format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		text := fmt.Sprintf(format, args...)
-		if who == "" {
+		if actor == "" {
 			fmt.Fprintf(w, "\n%s\n\n", text)
 			return
 		}
-		fmt.Fprintf(w, "%7.2f s   %-7s %s\n", time.Since(began).Seconds(), who, text)
+		fmt.Fprintf(w, "%7.2f s   %-7s %s\n", time.Since(start).Seconds(), actor, text)
 	}
 }
 
-// actor is a worker's process, as the director has it.
+// actor is the process of a worker.
 type actor struct {
 	name  string
-	say   teller
+	logf  logFunc
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	lines chan string // what it says; closed at its end
+	lines chan string // its output; closed when the process ends
 }
 
-func newActor(say teller, name string, args ...string) (*actor, error) {
+func newActor(logf logFunc, name string, args ...string) (*actor, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	a := &actor{name: name, say: say, lines: make(chan string, 64)}
+	a := &actor{name: name, logf: logf, lines: make(chan string, 64)}
 	a.cmd = exec.Command(self, append([]string{"-worker", name}, args...)...)
 	a.cmd.Stderr = os.Stderr
 	out, err := a.cmd.StdoutPipe()
@@ -63,44 +63,44 @@ func newActor(say teller, name string, args ...string) (*actor, error) {
 	}
 	go func() {
 		defer close(a.lines)
-		for said := bufio.NewScanner(out); said.Scan(); {
-			say(name, "%s", said.Text())
-			a.lines <- said.Text()
+		for output := bufio.NewScanner(out); output.Scan(); {
+			logf(name, "%s", output.Text())
+			a.lines <- output.Text()
 		}
 	}()
 	return a, nil
 }
 
-// begin makes the worker work.
-func (a *actor) begin() error {
+// work makes the worker work once.
+func (a *actor) work() error {
 	_, err := io.WriteString(a.in, "work\n")
 	return err
 }
 
-// reach waits until the worker says something that begins so.
-func (a *actor) reach(ctx context.Context, beginning string) error {
-	_, err := a.hear(ctx, beginning)
+// await waits until the worker prints a line with that prefix.
+func (a *actor) await(ctx context.Context, prefix string) error {
+	_, err := a.read(ctx, prefix)
 	return err
 }
 
-// hear is reach, and returns the rest of what it says. Each second without a
-// word it tells the audience what it waits for.
-func (a *actor) hear(ctx context.Context, beginning string) (rest string, err error) {
+// read waits until the worker prints a line with that prefix, and returns the
+// rest of the line. Each second without a line it prints what it waits for.
+func (a *actor) read(ctx context.Context, prefix string) (rest string, err error) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
 		select {
 		case line, ok := <-a.lines:
 			if !ok {
-				return "", fmt.Errorf("%s ended before %q", a.name, beginning)
+				return "", fmt.Errorf("%s ended before it printed %q", a.name, prefix)
 			}
-			if rest, ok := strings.CutPrefix(line, beginning); ok {
+			if rest, ok := strings.CutPrefix(line, prefix); ok {
 				return rest, nil
 			}
 		case <-second.C:
-			a.say("…", "waiting for %s", a.name)
+			a.logf("…", "waiting for %s", a.name)
 		case <-ctx.Done():
-			return "", fmt.Errorf("waiting for %s to say %q: %w", a.name, beginning, ctx.Err())
+			return "", fmt.Errorf("wait for %s to print %q: %w", a.name, prefix, ctx.Err())
 		}
 	}
 }
@@ -108,21 +108,20 @@ func (a *actor) hear(ctx context.Context, beginning string) (rest string, err er
 // cast is all workers.
 type cast []*actor
 
-// leave ends the workers and returns what became of them. In good order each
-// ends at the end of its input; otherwise, when one may hang in its pause, all
-// are killed.
-func (c cast) leave(inGoodOrder bool) error {
+// end ends the workers and returns their failures. A worker ends gracefully at
+// the end of its input; after an error, when one may be paused, end kills them.
+func (c cast) end(graceful bool) error {
 	for _, a := range c {
 		_ = a.in.Close() // fails only if the worker has ended
-		if !inGoodOrder {
-			_ = a.cmd.Process.Kill() // as well
+		if !graceful {
+			_ = a.cmd.Process.Kill() // likewise
 		}
 	}
 	var errs []error
 	for _, a := range c {
-		for range a.lines { // to the end, which Wait must not come before
+		for range a.lines { // Wait requires that all output has been read
 		}
-		if err := a.cmd.Wait(); err != nil && inGoodOrder {
+		if err := a.cmd.Wait(); err != nil && graceful {
 			errs = append(errs, fmt.Errorf("%s: %w", a.name, err))
 		}
 	}

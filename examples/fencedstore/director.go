@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// direct has the story played, and returns how it went otherwise, if it did.
+// direct runs the story. It returns an error if anything differs from it.
 func direct(ctx context.Context, w io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "conclave-fencedstore-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // temporary: what it leaves the system removes
-	say := newTeller(w)
+	defer os.RemoveAll(dir) // a leftover is in the system's temporary folder
+	logf := newLog(w)
 	store := newStore()
 	url, stop, err := serve(store)
 	if err != nil {
@@ -28,51 +28,51 @@ func direct(ctx context.Context, w io.Writer) (err error) {
 	}
 	defer stop()
 
-	say("", "Three workers form a group. The store is no member of it; it will see fences, nothing else.")
-	cast, err := enter(ctx, say, dir, url)
-	defer func() { err = errors.Join(err, cast.leave(err == nil)) }()
+	logf("", "Three workers form a group. The store is not a member; it sees fences, nothing else.")
+	cast, err := startWorkers(ctx, logf, dir, url)
+	defer func() { err = errors.Join(err, cast.end(err == nil)) }()
 	if err != nil {
 		return err
 	}
 	anna, ben := cast[0], cast[1]
-	if err := play(ctx, say, anna, ben); err != nil {
+	if err := play(ctx, logf, anna, ben); err != nil {
 		return err
 	}
 	value, refused := store.get(lockName)
 	if value != "second by ben" || refused != 1 {
 		return fmt.Errorf("the store has %q and refused %d writes", value, refused)
 	}
-	say("", "The store has %q. Without the fence it would have anna's, and ben's work would be lost.", value)
+	logf("", "The store has %q. Without the fence anna would have overwritten it.", value)
 	return nil
 }
 
-func play(ctx context.Context, say teller, anna, ben *actor) error {
-	say("", "anna works under the lock, and is paused at the worst moment.")
-	if err := errors.Join(anna.begin(), anna.reach(ctx, "has looked")); err != nil {
+func play(ctx context.Context, logf logFunc, anna, ben *actor) error {
+	logf("", "anna works under the lock, and is paused at the worst moment.")
+	if err := errors.Join(anna.work(), anna.await(ctx, "has checked")); err != nil {
 		return err
 	}
-	say("", "ben wants the lock too. Its holder is silent, so he gets it when %v have passed.", sessionTTL)
-	if err := errors.Join(ben.begin(), ben.reach(ctx, "gives the lock back")); err != nil {
+	logf("", "ben requests the lock too. The paused holder does not renew its session, which expires after %v.", sessionTTL)
+	if err := errors.Join(ben.work(), ben.await(ctx, "releases the lock")); err != nil {
 		return err
 	}
-	say("", "anna is continued, and goes on where she was. For her no time has passed.")
+	logf("", "anna is continued, and goes on where it was paused, as if no time had passed.")
 	if err := anna.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	return anna.reach(ctx, "gives up")
+	return anna.await(ctx, "gives up")
 }
 
-// enter starts the workers; the later ones are told where the first one is.
-func enter(ctx context.Context, say teller, dir, url string) (cast, error) {
+// startWorkers starts the workers; the later ones join the first.
+func startWorkers(ctx context.Context, logf logFunc, dir, url string) (cast, error) {
 	var all cast
 	first := ""
 	for _, name := range []string{"anna", "ben", "clara"} {
-		a, err := newActor(say, name, "-dir", dir+"/"+name, "-join", first, "-store", url, fmt.Sprintf("-sleepy=%t", name == "anna"))
+		a, err := newActor(logf, name, "-dir", dir+"/"+name, "-join", first, "-store", url, fmt.Sprintf("-pause=%t", name == "anna"))
 		if err != nil {
 			return all, err
 		}
 		all = append(all, a)
-		addr, err := a.hear(ctx, "listens on ")
+		addr, err := a.read(ctx, "listens on ")
 		if err != nil {
 			return all, err
 		}
@@ -81,7 +81,7 @@ func enter(ctx context.Context, say teller, dir, url string) (cast, error) {
 		}
 	}
 	for _, a := range all {
-		if err := a.reach(ctx, "is in the group"); err != nil {
+		if err := a.await(ctx, "is in the group"); err != nil {
 			return all, err
 		}
 	}

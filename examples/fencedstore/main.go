@@ -1,20 +1,22 @@
 //go:build unix
 
-// Fencedstore shows why a lock is not enough, and what is. A holder is paused
-// right between looking at its lock and writing, for longer than its session
-// lives. The lock goes to the next one, which writes. Then the first one wakes up
-// and goes on as if no time had passed. No lock can prevent that, but the store
-// can: it looks at the fence.
+// Fencedstore shows why a lock alone does not protect a resource, and how the
+// fence does. A holder is paused between the check that it holds the lock and its
+// write, for longer than its session TTL. The lock is granted to another holder,
+// which writes. Then the first holder continues as if no time had passed. No lock
+// can prevent its late write, but the store can: it checks the fence.
 //
 //	go run ./examples/fencedstore
 //
-// Four processes take part. This one is the director and has the store, which
-// speaks HTTP and knows nothing of locks but the number that comes with each
-// write. It starts three workers, which are the members of the group. A real
-// SIGSTOP pauses one of them.
+// Four processes take part. This one is the director and runs the store, which
+// speaks HTTP and knows nothing of locks but the fence that comes with each
+// write. It starts three workers, which are the members of the group, and pauses
+// one of them with a real SIGSTOP. So it needs a Unix system; elsewhere it
+// compiles and reports that.
 //
 // store.go is the protected resource, worker.go the program that uses a lock as
-// yours would, director.go the plot.
+// yours would, director.go the plot, actor.go a worker's process as the director
+// sees it.
 package main
 
 import (
@@ -26,22 +28,21 @@ import (
 	"time"
 )
 
-// lockName is of the lock, and of what it protects.
+// lockName names the lock, and the value in the store that it protects.
 const lockName = "orders"
 
 func main() {
-	var w worker
-	flag.StringVar(&w.name, "worker", "", "be a worker of that `name`; the director starts them")
-	flag.StringVar(&w.dir, "dir", "", "the worker's `directory`")
-	flag.StringVar(&w.join, "join", "", "`address` of another worker")
-	flag.StringVar(&w.store, "store", "", "`URL` of the store")
-	flag.BoolVar(&w.sleepy, "sleepy", false, "be paused at the worst moment")
-	flag.Parse()
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // something is wrong then
+	w, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fencedstore:", err)
+		os.Exit(2)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // ends a story that hangs
 	defer cancel()
-	var err error
 	if w.name != "" {
+		// Ctrl-C reaches all processes of a terminal. A worker leaves it to the
+		// director, which ends the workers.
+		signal.Ignore(os.Interrupt)
 		err = w.run(ctx, os.Stdin, os.Stdout)
 	} else {
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
@@ -52,4 +53,30 @@ func main() {
 		fmt.Fprintln(os.Stderr, "fencedstore:", err)
 		os.Exit(1)
 	}
+}
+
+// parse returns the worker that this process is, or one without a name for the
+// director.
+func parse(args []string) (worker, error) {
+	var w worker
+	flags := flag.NewFlagSet("fencedstore", flag.ExitOnError)
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), `Fencedstore shows how a fence protects a store from a paused lock holder. Run it
+without flags:
+
+	go run ./examples/fencedstore
+
+It starts its workers with these flags:`)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&w.name, "worker", "", "run the worker of this `name`")
+	flags.StringVar(&w.dir, "dir", "", "data `directory` of the worker")
+	flags.StringVar(&w.join, "join", "", "`address` of another worker")
+	flags.StringVar(&w.store, "store", "", "`URL` of the store")
+	flags.BoolVar(&w.pauses, "pause", false, "pause between the check of the lock and the write")
+	_ = flags.Parse(args) // exits on -help and on an error
+	if flags.NArg() > 0 {
+		return w, fmt.Errorf("unexpected argument %q: run it with -help for all flags", flags.Arg(0))
+	}
+	return w, nil
 }

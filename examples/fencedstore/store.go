@@ -11,12 +11,12 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// fenceHeader carries the fence of who writes, as a number.
+// fenceHeader carries the writer's fence, as a decimal number.
 const fenceHeader = "X-Fence"
 
 // store keeps a value for each name. PUT /name writes it.
 type store struct {
-	mu      sync.Mutex // check and write are one step
+	mu      sync.Mutex // makes check and write one step
 	guard   conclave.Guard
 	values  map[string]string // guarded by mu
 	refused int               // guarded by mu
@@ -27,21 +27,21 @@ func newStore() *store { return &store{values: make(map[string]string)} }
 func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if r.Method != http.MethodPut || err != nil {
-		http.Error(w, "only small PUTs are understood", http.StatusBadRequest)
+		http.Error(w, "want a PUT of at most 1 MiB", http.StatusBadRequest)
 		return
 	}
-	number, err := strconv.ParseUint(r.Header.Get(fenceHeader), 10, 64)
+	fence, err := strconv.ParseUint(r.Header.Get(fenceHeader), 10, 64)
 	if err != nil {
-		http.Error(w, "no fence, no write", http.StatusPreconditionRequired)
+		http.Error(w, "missing or invalid "+fenceHeader, http.StatusPreconditionRequired)
 		return
 	}
-	if err := s.put(r.URL.Path[1:], conclave.Fence(number), string(value)); err != nil {
+	if err := s.put(r.URL.Path[1:], conclave.Fence(fence), string(value)); err != nil {
 		http.Error(w, err.Error(), http.StatusPreconditionFailed)
 	}
 }
 
-// put writes for the holder of the lock of that name, unless a later holder has
-// written before.
+// put writes for a holder of the lock of that name, or returns ErrStaleFence if a
+// later holder has written before.
 func (s *store) put(name string, f conclave.Fence, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

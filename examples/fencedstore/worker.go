@@ -20,29 +20,29 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionTTL is how long a silent holder keeps its lock. It is short because
-// the story waits for it to pass.
+// sessionTTL is how long a holder may go without renewing its session. It is
+// short because the story waits for it to expire.
 const sessionTTL = 2 * time.Second
 
-// worker is a program that writes to the store when it holds the lock.
+// worker is a program that writes to the store while it holds the lock.
 type worker struct {
 	name, dir, join, store string
-	sleepy                 bool
+	pauses                 bool
 }
 
-// run opens the worker's member. A line of input makes it work; the end of the
-// input, or of who holds its other end, ends it.
+// run opens the worker's member. Each line of the input makes it work once; the
+// end of the input, which the end of the director brings too, ends it.
 func (w *worker) run(ctx context.Context, in io.Reader, out io.Writer) error {
-	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	logf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	say("listens on %s", l.Addr())
+	logf("listens on %s", l.Addr())
 	cfg := &conclave.Config{
 		Name: w.name, Dir: w.dir, Listener: l, Expect: 3,
-		// The one that is paused may lead the group. The others' sessions have
-		// to outlive the election of another leader.
+		// The paused member may be the leader of the group. The sessions of the
+		// others must outlive the election of a new one.
 		SessionTTL: sessionTTL, ElectionTimeout: sessionTTL / 6, HeartbeatInterval: sessionTTL / 60,
 	}
 	if w.join != "" {
@@ -52,58 +52,66 @@ func (w *worker) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer node.Close(ctx) // takes leave; there is nobody to tell if it cannot
-	say("is in the group")
+	defer shutDown(node)
+	logf("is in the group")
 	for orders := bufio.NewScanner(in); orders.Scan(); {
-		if err := w.work(ctx, node.FencedLock(lockName), say); err != nil {
+		if err := w.work(ctx, node.FencedLock(lockName), logf); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// work is what a careful program does: take the lock, look whether it is still
-// there, write.
-func (w *worker) work(ctx context.Context, lock *conclave.FencedLock, say func(string, ...any)) error {
-	say("asks for the lock")
+// shutDown closes the node gracefully. The context of run may be done, so Close
+// gets one of its own.
+func shutDown(node *conclave.Node) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = node.Close(ctx) // the worker holds nothing any more
+}
+
+// work does what a careful program does: acquire the lock, check that it is still
+// held, write.
+func (w *worker) work(ctx context.Context, lock *conclave.FencedLock, logf func(string, ...any)) error {
+	logf("requests the lock")
 	fence, err := lock.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	say("holds the lock, fence %v", fence)
+	logf("holds the lock, fence %v", fence)
 	if err := w.write(ctx, fence, "first by "+w.name); err != nil {
 		return err
 	}
-	say("writes \"first by %s\" with fence %v; the store keeps it", w.name, fence)
-	if _, err := lock.Fence(); err != nil { // looks at the clock
+	logf("writes \"first by %s\" with fence %v; the store accepts it", w.name, fence)
+	if _, err := lock.Fence(); err != nil { // checks the local deadline
 		return err
 	}
-	if w.sleepy {
-		say("has looked: the lock is its own. Now it is PAUSED, before it can write")
+	if w.pauses {
+		logf("has checked that it holds the lock. It is PAUSED now, before it can write")
 		pause()
 	}
 	err = w.write(ctx, fence, "second by "+w.name)
 	if err == nil {
-		say("writes \"second by %s\" with fence %v; the store keeps it", w.name, fence)
-		say("gives the lock back")
+		logf("writes \"second by %s\" with fence %v; the store accepts it", w.name, fence)
+		logf("releases the lock")
 		return lock.Unlock(ctx)
 	}
-	say("writes \"second by %s\" with fence %v; the store REFUSES it: %v", w.name, fence, err)
+	logf("writes \"second by %s\" with fence %v; the store REFUSES it: %v", w.name, fence, err)
 	_, err = lock.Fence()
 	if !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		return fmt.Errorf("the store refused a holder: %w", err)
 	}
-	say("looks at the lock again: %v", err)
+	logf("checks the lock again: %v", err)
 	if err := lock.Unlock(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		return err
 	}
-	say("gives up what it held; it may queue up anew")
+	logf("gives up the lost hold; it may queue for the lock again")
 	return nil
 }
 
-// pause stops this process as a debugger, a suspended machine or a long garbage
-// collection would, until somebody continues it. The stop takes effect a moment
-// after it was asked for, so wait for the other signal.
+// pause stops this process, as a debugger, a suspended machine or a long garbage
+// collection would, until SIGCONT. SIGSTOP takes effect only a moment after Kill
+// returns, so pause waits for SIGCONT too.
 func pause() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)

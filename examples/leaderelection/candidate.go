@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/conclave-go/conclave"
 )
 
-// teller prints a line with the time of day.
-type teller func(format string, args ...any)
+// logFunc prints one line with the time of day.
+type logFunc func(format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
 	return func(format string, args ...any) {
 		mu.Lock()
@@ -23,24 +25,24 @@ func newTeller(w io.Writer) teller {
 	}
 }
 
-// candidate is a process that would lead, and wants to know who does.
+// candidate campaigns in the election and observes it.
 type candidate struct {
 	node     *conclave.Node
 	election *conclave.Election
 	name     string
 	tick     time.Duration
-	say      teller
+	logf     logFunc
 }
 
-// live campaigns until ctx ends or the node stops, and tells meanwhile who leads.
-// The error says why the node stopped.
-func (c *candidate) live(ctx context.Context) error {
-	observing, over := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { c.observe(observing) })
+// run campaigns and prints each leader until ctx is done or the node stops. It
+// returns nil if ctx ended it, or else why the node stopped.
+func (c *candidate) run(ctx context.Context) error {
+	observing, campaigned := context.WithCancel(ctx)
+	var printing sync.WaitGroup
+	printing.Go(func() { c.observe(observing) })
 	err := c.election.Run(ctx, []byte(c.name), c.lead)
-	over()
-	telling.Wait()
+	campaigned()
+	printing.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -50,41 +52,52 @@ func (c *candidate) live(ctx context.Context) error {
 	return err
 }
 
-// lead is what only one process of the group is to do at a time. It ends when
-// ctx does; Run then resigns, or campaigns again if the lead was lost.
+// lead is the work of the leader; at most one process at a time runs it. It
+// returns when ctx is done. Run then resigns, or campaigns again if the lead was
+// lost.
 func (c *candidate) lead(ctx context.Context, f conclave.Fence) error {
-	c.say("LEADING with fence %v", f)
+	c.logf("LEADING with fence %v", f)
+	c.logf("to crash this leader, run: %s", killCommand())
 	ticks := time.NewTicker(c.tick)
 	defer ticks.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-ticks.C:
-			// The fence goes with the work: what receives it refuses a smaller
-			// one than it has seen, and so a leader that is too late.
-			c.say("tick %d with fence %v", n, f)
+			// Each request of the leader carries the fence. Its receiver refuses a
+			// fence smaller than the largest one seen, and so a deposed leader.
+			c.logf("tick %d with fence %v", n, f)
 		case <-ctx.Done():
-			why := context.Cause(ctx)
-			if errors.Is(why, conclave.ErrLockOwnershipLost) {
-				c.say("LOST the lead, fence %v: another one may lead already", f)
+			cause := context.Cause(ctx)
+			if errors.Is(cause, conclave.ErrLockOwnershipLost) {
+				c.logf("LOST the lead, fence %v: another candidate may lead already", f)
 			} else {
-				c.say("resigning, fence %v", f)
+				c.logf("resigning, fence %v", f)
 			}
-			return why
+			return cause
 		}
 	}
 }
 
-// observe tells who leads, and when nobody does, until ctx ends.
+// observe prints each change of the leader until ctx is done.
 func (c *candidate) observe(ctx context.Context) {
 	self := c.node.Status().ID
 	for leader, err := range c.election.Observe(ctx) {
 		switch {
 		case err != nil:
-			return // the last there is: ctx has ended, or the node has stopped
+			return // ctx is done, or the node has stopped
 		case leader.Fence == 0:
-			c.say("nobody leads")
+			c.logf("no leader")
 		case leader.Node != self:
-			c.say("%s leads with fence %v", leader.Value, leader.Fence)
+			c.logf("%s leads with fence %v", leader.Value, leader.Fence)
 		}
 	}
+}
+
+// killCommand returns the command that ends this process without a graceful
+// shutdown.
+func killCommand() string {
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("taskkill /F /PID %d", os.Getpid())
+	}
+	return fmt.Sprintf("kill -9 %d", os.Getpid())
 }

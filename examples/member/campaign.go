@@ -9,32 +9,34 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// campaign waits for the lock, holds it until it is lost, and begins again,
-// until ctx ends or the node stops. The error says why the node stopped.
-func campaign(ctx context.Context, node *conclave.Node, name string, say teller) error {
+// campaign acquires the lock, holds it until it is lost, and starts over, until
+// ctx is done or the node stops. It returns nil if ctx ended it, or else why the
+// node stopped.
+func campaign(ctx context.Context, node *conclave.Node, name string, logf logFunc) error {
 	lock := node.FencedLock(name)
 	for {
-		fence, err := acquire(ctx, node, lock, say)
+		fence, err := acquire(ctx, node, lock, logf)
 		if errors.Is(err, conclave.ErrSessionExpired) {
-			say("the session ended while waiting (%v); queueing up again", err)
+			logf("the session ended while waiting (%v); queueing again", err)
 			continue
 		}
 		if err != nil {
 			return reason(ctx, node, err)
 		}
-		say("HOLDER of %q with fence %v", name, fence)
+		logf("HOLDER of %q with fence %v", name, fence)
+		logf("to crash this holder, run: %s", killCommand())
 
-		// Here the work would be done, with the fence in each request to what
-		// the lock protects. FencedLock.Do wraps all of this; here it is shown.
+		// The work goes here, with the fence in each request to the resource that
+		// the lock protects. FencedLock.Do does all of this in one call.
 		select {
 		case <-lock.Lost():
-			say("LOST %q, fence %v: whatever it protects may be in other hands", name, fence)
-			// The hold that was lost is given back; then the handle is as new.
+			logf("LOST %q, fence %v: another member may hold it now", name, fence)
+			// A lost hold is still owed its Unlock; then the handle is usable again.
 			if err := lock.Unlock(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
 				return reason(ctx, node, err)
 			}
 		case <-ctx.Done():
-			return nil // Close gives the lock back
+			return nil // Close releases the lock
 		}
 		if node.Err() != nil {
 			return node.Err()
@@ -42,7 +44,8 @@ func campaign(ctx context.Context, node *conclave.Node, name string, say teller)
 	}
 }
 
-// reason is nil if we were asked to end, and the node's if it has stopped.
+// reason returns nil if ctx is done, the node's error if the node has stopped,
+// and err otherwise.
 func reason(ctx context.Context, node *conclave.Node, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -53,20 +56,20 @@ func reason(ctx context.Context, node *conclave.Node, err error) error {
 	return err
 }
 
-// acquire waits for the lock and tells meanwhile who has it.
-func acquire(ctx context.Context, node *conclave.Node, lock *conclave.FencedLock, say teller) (conclave.Fence, error) {
-	waiting, over := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() { follow(waiting, node, lock, say) })
+// acquire acquires the lock and prints the present holder while it waits.
+func acquire(ctx context.Context, node *conclave.Node, lock *conclave.FencedLock, logf logFunc) (conclave.Fence, error) {
+	waiting, granted := context.WithCancel(ctx)
+	var printing sync.WaitGroup
+	printing.Go(func() { printHolder(waiting, node, lock, logf) })
 	fence, err := lock.Lock(ctx)
-	over()
-	telling.Wait()
+	granted()
+	printing.Wait()
 	return fence, err
 }
 
-// follow tells who holds the lock whenever that has changed. It is for people:
-// by the time that they read it somebody else may hold it.
-func follow(ctx context.Context, node *conclave.Node, lock *conclave.FencedLock, say teller) {
+// printHolder prints each new holder of the lock until ctx is done. What it
+// prints may be out of date by then; only the fence is safe to act on.
+func printHolder(ctx context.Context, node *conclave.Node, lock *conclave.FencedLock, logf logFunc) {
 	var last conclave.Fence
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -74,7 +77,7 @@ func follow(ctx context.Context, node *conclave.Node, lock *conclave.FencedLock,
 		info, err := lock.Info(ctx)
 		if err == nil && info.Held && info.Fence != last && info.Node != node.Status().ID {
 			last = info.Fence
-			say("waiting for %q: held by %s with fence %v", info.Name, nameOf(node, info.Node), info.Fence)
+			logf("waiting for %q: held by %s with fence %v", info.Name, nameOf(node, info.Node), info.Fence)
 		}
 		select {
 		case <-look.C:

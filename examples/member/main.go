@@ -1,18 +1,23 @@
-// Member is one process of a group that shares a lock. Start three, each in a
+// Member runs one member of a group that shares a lock. Start three, each in a
 // terminal of its own:
 //
-//	go run ./examples/member -dir /tmp/conclave/1 -bind 127.0.0.1:7001 -join 127.0.0.1:7002,127.0.0.1:7003 -expect 3 -lock invoices
-//	go run ./examples/member -dir /tmp/conclave/2 -bind 127.0.0.1:7002 -join 127.0.0.1:7001,127.0.0.1:7003 -expect 3 -lock invoices
-//	go run ./examples/member -dir /tmp/conclave/3 -bind 127.0.0.1:7003 -join 127.0.0.1:7001,127.0.0.1:7002 -expect 3 -lock invoices
+//	go run ./examples/member -dir /tmp/conclave/1 -bind 127.0.0.1:7001 -join 127.0.0.1:7002,127.0.0.1:7003 -expect 3 -name anna -lock invoices
+//	go run ./examples/member -dir /tmp/conclave/2 -bind 127.0.0.1:7002 -join 127.0.0.1:7001,127.0.0.1:7003 -expect 3 -name ben -lock invoices
+//	go run ./examples/member -dir /tmp/conclave/3 -bind 127.0.0.1:7003 -join 127.0.0.1:7001,127.0.0.1:7002 -expect 3 -name clara -lock invoices
 //
-// They form a group, and one of them gets the lock. Kill it with -9: when its
-// session has been silent for its TTL, the next one gets the lock with a larger
-// fence. Start it again with the same command: it finds its group and queues up.
-// Press Ctrl-C: it takes leave, and the lock is handed on at once. A second Ctrl-C
-// kills it.
+// The group forms when all three run, and one of them acquires the lock. That
+// one prints the command that kills it (kill -9 and its process ID). Run the
+// command in a fourth terminal: when the session of the killed member expires,
+// after its TTL of 10 seconds, the next waiter acquires the lock with a larger
+// fence. Start the killed member again with its old command: it rejoins its
+// group and queues for the lock.
 //
-// main.go sets the member up, campaign.go uses the lock, watch.go tells what
-// the group does.
+// Press Ctrl-C in the holder instead: it shuts down gracefully, and the next
+// waiter acquires the lock at once. A second Ctrl-C ends it without the graceful
+// shutdown.
+//
+// main.go opens and closes the member, campaign.go uses the lock, watch.go
+// prints what happens in the group.
 package main
 
 import (
@@ -21,6 +26,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -32,24 +38,19 @@ import (
 )
 
 func main() {
-	opts, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, stop, o, os.Stdout)
+	}
+	if err == nil {
 		return
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "member:", err)
+	fmt.Fprintln(os.Stderr, "member:", err)
+	if errors.Is(err, conclave.ErrInvalid) || errors.Is(err, errUsage) {
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = run(ctx, stop, opts, os.Stdout)
-	switch {
-	case errors.Is(err, conclave.ErrInvalid):
-		fmt.Fprintln(os.Stderr, "member:", err)
-		os.Exit(2)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "member:", err)
-		os.Exit(1)
-	}
+	os.Exit(1)
 }
 
 type options struct {
@@ -57,69 +58,90 @@ type options struct {
 	lock string
 }
 
-func parse(args []string, w io.Writer) (options, error) {
+var errUsage = errors.New("run it with -help for all flags")
+
+func parse(args []string) (options, error) {
 	var o options
 	var join string
-	flags := flag.NewFlagSet("member", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // its errors are returned
-	flags.StringVar(&o.cfg.Dir, "dir", "", "`directory` of this member alone; it is created (required)")
-	flags.StringVar(&o.cfg.Bind, "bind", "127.0.0.1:0", "`address` to listen on")
-	flags.StringVar(&o.cfg.Advertise, "advertise", "", "`address` that the others dial (default: that of -bind)")
-	flags.StringVar(&join, "join", "", "`addresses` of other members, separated by commas")
-	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of so many members (default: 1 without -join, else none)")
-	flags.StringVar(&o.cfg.Name, "name", "", "the member's `name` for people (default: the host's)")
-	flags.StringVar(&o.lock, "lock", "", "`name` of the lock to campaign for (required)")
-	flags.DurationVar(&o.cfg.SessionTTL, "ttl", 10*time.Second, "how long a silent holder keeps the lock; 1s to 24h")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			flags.SetOutput(w)
-			flags.Usage()
-		}
-		return o, err
+	flags := flag.NewFlagSet("member", flag.ExitOnError)
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), `Member runs one member of a group that shares a lock.
+"go doc ./examples/member" prints the commands that start a group of three.
+
+Flags:`)
+		flags.PrintDefaults()
 	}
+	flags.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required)")
+	flags.StringVar(&o.cfg.Bind, "bind", "127.0.0.1:0", "`address` to listen on")
+	flags.StringVar(&o.cfg.Advertise, "advertise", "", "`address` that other members dial (default: that of -bind)")
+	flags.StringVar(&join, "join", "", "comma-separated `addresses` of other members")
+	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many `members` (default: 1 without -join; with -join, form none)")
+	flags.StringVar(&o.cfg.Name, "name", "", "`name` of this member in the output (default: the host name)")
+	flags.StringVar(&o.lock, "lock", "", "`name` of the lock to acquire (required)")
+	flags.DurationVar(&o.cfg.SessionTTL, "ttl", 10*time.Second, "session TTL, after which a crashed holder loses the lock; 1s to 24h")
+	_ = flags.Parse(args) // exits on -help and on an error
 	if join != "" {
 		o.cfg.Join = strings.Split(join, ",")
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("%q is not a flag: all settings are", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
 	case o.cfg.Dir == "":
-		return o, errors.New("-dir is missing: say where this member is to keep its data")
+		return o, fmt.Errorf("missing -dir, the data directory of this member: %w", errUsage)
 	case o.lock == "":
-		return o, errors.New("-lock is missing: say which lock to campaign for")
+		return o, fmt.Errorf("missing -lock, the name of the lock to acquire: %w", errUsage)
 	}
-	return o, nil // the rest is for Open to judge, which finds all faults at once
+	return o, nil // Open validates the rest and reports all faults at once
 }
 
-// run is the whole life of the member. It returns nil when it ended because it
-// was interrupted. After stop, signals mean again what they always mean.
+// run opens the member, campaigns for the lock and closes the member. It
+// returns nil if ctx ended it. stop gives signals their default effect back, so
+// that a second Ctrl-C ends the process.
 func run(ctx context.Context, stop func(), o options, w io.Writer) error {
-	say := newTeller(w)
+	logf := newLog(w)
 	l, err := net.Listen("tcp", o.cfg.Bind)
 	if err != nil {
 		return err
 	}
-	o.cfg.Listener = l // so that the port can be said before the group is there
-	watch := newWatch(say)
+	o.cfg.Listener = l // to print the port before the group has formed
+	// While Open waits, the library logs at Info what it waits for.
+	o.cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: timeOfDay}))
+	watch := newWatch(logf)
 	o.cfg.Events = watch.events()
-	say("listening on %s", l.Addr())
-	say("opening %s; that takes until a majority of the group is there", o.cfg.Dir)
+	logf("listening on %s", l.Addr())
+	logf("opening %s; waiting for a majority of the group", o.cfg.Dir)
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
-		return nil // interrupted before there was anything to take leave from
+		return nil // interrupted before the member was open
 	}
 	if err != nil {
 		return err
 	}
 	watch.opened(node)
-	err = campaign(ctx, node, o.lock, say)
+	err = campaign(ctx, node, o.lock, logf)
 	stop()
-	say("taking leave; interrupt once more to be killed")
-	// ctx has ended, so the farewell gets a context of its own. It is what hands
-	// the lock on at once.
-	if err := node.Close(context.WithoutCancel(ctx)); err != nil {
-		say("the farewell was cut short: %v", err)
-	}
-	say("closed")
+	shutDown(node, logf)
 	return err
+}
+
+// shutDown closes the node gracefully. The context of run is done by now, so
+// Close gets one of its own; the graceful part is what releases the lock at
+// once instead of after the TTL.
+func shutDown(node *conclave.Node, logf logFunc) {
+	logf("shutting down gracefully; interrupt again to stop at once")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		logf("the graceful shutdown is incomplete: %v", err)
+	}
+	logf("closed")
+}
+
+// timeOfDay shortens the time of a log line to the form that the other lines
+// have.
+func timeOfDay(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		a.Value = slog.StringValue(a.Value.Time().Format("15:04:05.000"))
+	}
+	return a
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -11,10 +13,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// teller prints a line with the time of day.
-type teller func(format string, args ...any)
+// logFunc prints one line with the time of day.
+type logFunc func(format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
 	return func(format string, args ...any) {
 		mu.Lock()
@@ -23,16 +25,16 @@ func newTeller(w io.Writer) teller {
 	}
 }
 
-// watch tells what happens in the group.
+// watch prints what happens in the group.
 type watch struct {
-	say teller
+	logf logFunc
 
 	mu     sync.Mutex
 	node   *conclave.Node    // guarded by mu; nil until Open has returned
-	leader conclave.MemberID // guarded by mu; told of last
+	leader conclave.MemberID // guarded by mu; the last one printed
 }
 
-func newWatch(say teller) *watch { return &watch{say: say} }
+func newWatch(logf logFunc) *watch { return &watch{logf: logf} }
 
 func (w *watch) events() *conclave.Events {
 	return &conclave.Events{LeaderChanged: w.leaderChanged, SessionEnded: w.sessionEnded}
@@ -40,15 +42,15 @@ func (w *watch) events() *conclave.Events {
 
 func (w *watch) opened(node *conclave.Node) {
 	status := node.Status()
-	w.say("open: member %v of a group of %d", status.ID, len(status.Members))
+	w.logf("open: member %v of a group of %d", status.ID, len(status.Members))
 	w.mu.Lock()
 	w.node = node
 	w.mu.Unlock()
 	w.leaderChanged(status.Leader, status.Term)
 }
 
-// leaderChanged may be called before Open has returned. An event function must
-// not wait for that, since Open may wait for it.
+// leaderChanged may be called before Open has returned. It must not wait for
+// Open, since Open may wait for it.
 func (w *watch) leaderChanged(leader conclave.MemberID, term uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,20 +59,19 @@ func (w *watch) leaderChanged(leader conclave.MemberID, term uint64) {
 	}
 	w.leader = leader
 	if leader == 0 {
-		w.say("no leader is known")
+		w.logf("the group has no leader")
 		return
 	}
-	w.say("%s leads, term %d", nameOf(w.node, leader), term)
+	w.logf("%s leads the group, term %d", nameOf(w.node, leader), term)
 }
 
 func (w *watch) sessionEnded(_ conclave.SessionID, why error) {
-	if !errors.Is(why, conclave.ErrClosed) { // that would be by our own farewell
-		w.say("the session ended: %v", why)
+	if !errors.Is(why, conclave.ErrClosed) { // Close ends the session as well
+		w.logf("the session ended: %v", why)
 	}
 }
 
-// nameOf is what people call a member: its name, if it was given one, and where
-// it is.
+// nameOf returns the member's name and address, or its ID if it is unknown.
 func nameOf(node *conclave.Node, id conclave.MemberID) string {
 	for _, m := range node.Status().Members {
 		if m.ID == id {
@@ -78,4 +79,13 @@ func nameOf(node *conclave.Node, id conclave.MemberID) string {
 		}
 	}
 	return id.String()
+}
+
+// killCommand returns the command that ends this process without a graceful
+// shutdown.
+func killCommand() string {
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("taskkill /F /PID %d", os.Getpid())
+	}
+	return fmt.Sprintf("kill -9 %d", os.Getpid())
 }

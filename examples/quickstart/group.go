@@ -12,16 +12,17 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionTTL is how long a holder may be silent. The default is 10 s; here it
-// is short so that the story is.
+// sessionTTL is how long a holder may go without renewing its session. The
+// default is 10 s; here it is short so that the story is.
 const sessionTTL = 3 * time.Second
 
-// member is one member of the group: what stays when its node is gone.
+// member is one member of the group: what remains when its node is closed.
 type member struct {
-	name string
-	dir  string
-	addr string
-	node *conclave.Node // nil while it does not run
+	name  string
+	dir   string
+	addr  string
+	node  *conclave.Node // nil while it does not run
+	cable *cable         // of the node
 }
 
 type group struct {
@@ -36,16 +37,15 @@ func newGroup(dir string) *group {
 	return g
 }
 
-// start opens members, each in its directory and on a port of its own. All of
-// them at once: Open returns when a majority is there.
+// start opens members, each with its own directory and port. It opens them all
+// at once, since Open returns only when a majority runs.
 func (g *group) start(ctx context.Context, members ...*member) error {
-	listeners := make(map[*member]net.Listener)
 	for _, m := range members {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
-		listeners[m] = l
+		m.cable = &cable{Listener: l}
 		m.addr = l.Addr().String()
 	}
 	var opening sync.WaitGroup
@@ -54,7 +54,8 @@ func (g *group) start(ctx context.Context, members ...*member) error {
 		cfg := &conclave.Config{
 			Name:       m.name,
 			Dir:        m.dir,
-			Listener:   listeners[m], // elsewhere one gives Bind an address
+			Listener:   m.cable, // a program would set Bind instead
+			Dial:       m.cable.Dial,
 			Join:       g.others(m),
 			Expect:     len(g.members),
 			SessionTTL: sessionTTL,
@@ -75,17 +76,29 @@ func (g *group) others(m *member) []string {
 	return addrs
 }
 
-// kill ends a member without farewell, as a crash of its process would. Close
-// says farewell for as long as its context allows, so one that has ended makes
-// it none.
+// kill ends a member as a crash of its process would: without its cable, nothing
+// that Close does reaches the group. The deadline is short because there is
+// nothing to wait for.
 func (m *member) kill() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = m.node.Close(ended) // it could only tell that there was no farewell
+	m.cable.unplug()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_ = m.node.Close(ctx) // it reports only that the group was not reached
 	m.node = nil
 }
 
-// roles names the members by what they do now: who leads, and the two others.
+// close shuts a member down gracefully.
+func (m *member) close() error {
+	// Not with the context given to Open: that may be done by now, and Close
+	// would have no time to release what the member holds.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := m.node.Close(ctx)
+	m.node = nil
+	return err
+}
+
+// roles returns the leader and the two other members.
 func (g *group) roles() (leader, second, third *member, err error) {
 	status := g.members[0].node.Status()
 	var followers []*member
@@ -97,17 +110,19 @@ func (g *group) roles() (leader, second, third *member, err error) {
 		}
 	}
 	if leader == nil || len(followers) != 2 {
-		return nil, nil, nil, fmt.Errorf("%s knows of no leader: %+v", g.members[0].name, status)
+		return nil, nil, nil, fmt.Errorf("%s knows no leader: %+v", g.members[0].name, status)
 	}
 	return leader, followers[0], followers[1], nil
 }
 
-// close ends what still runs. Their locks do not matter any more, so nobody
-// takes leave.
+// close closes the members that run, all at once: the last of them would wait in
+// vain for a majority.
 func (g *group) close() {
+	var closing sync.WaitGroup
 	for _, m := range g.members {
 		if m.node != nil {
-			m.kill()
+			closing.Go(func() { _ = m.close() }) // the story is over, and its directory is removed
 		}
 	}
+	closing.Wait()
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// ledger is what the lock protects: elsewhere a database, a file store, a
-// printer. It does not trust that only the holder comes. It looks at the fence.
+// ledger is the resource that the lock protects: in a program, a database or a
+// file store. It does not trust a caller to hold the lock; it checks the fence.
 type ledger struct {
-	mu      sync.Mutex // check and write are one step
+	mu      sync.Mutex // makes check and write one step
 	guard   conclave.Guard
 	entries []string
 }
 
-// book writes an entry for a holder of the lock, unless a later holder has been
-// here.
+// book writes an entry for a holder of the lock, or returns ErrStaleFence if a
+// later holder has written before.
 func (l *ledger) book(lock string, f conclave.Fence, entry string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,20 +1,21 @@
-// Quickstart tells the story of a lock that is held across processes, in seven
-// chapters, as a timeline. It takes about ten seconds:
+// Quickstart tells the story of a lock that is shared by three members, in
+// seven chapters, as a timeline. It takes about five seconds:
 //
 //	go run ./examples/quickstart
 //
-// Three members run in this one process, only so that one command shows them
-// all. Each has a port and a directory of its own and talks to the others over
-// TCP; on three machines they would do the same. It exits with status 1 as soon
-// as anything goes otherwise than told.
+// The three members run in one process only so that one command shows them all.
+// Each has its own port and directory and talks to the others over TCP, as it
+// would on a machine of its own. The program exits with status 1 if anything
+// differs from the story.
 //
-// Read story.go and endings.go for the chapters, owner.go for the calls that they
-// make, group.go for how members are started and killed, ledger.go for a resource
-// that checks fences.
+// story.go and endings.go are the chapters, owner.go the calls that they make,
+// group.go opens and closes members, cable.go makes one look crashed, ledger.go
+// is a resource that checks fences.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,48 +24,59 @@ import (
 )
 
 func main() {
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), `Quickstart tells the story of a lock that is shared by three members. It takes
+about five seconds and has no flags:
+
+	go run ./examples/quickstart`)
+	}
+	flag.Parse() // exits on -help and on an error
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "quickstart: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "\nquickstart: it went otherwise:", err)
+		fmt.Fprintln(os.Stderr, "\nquickstart:", err)
 		os.Exit(1)
 	}
 }
 
-// patience is when something must be wrong.
-const patience = 30 * time.Second
+// storyTimeout ends a story that hangs.
+const storyTimeout = 30 * time.Second
 
 func run(ctx context.Context, w io.Writer) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, storyTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "conclave-quickstart-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // temporary: what it leaves the system removes
+	defer os.RemoveAll(dir) // a leftover is in the system's temporary folder
 
 	t := newTimeline(w)
-	t.print("conclave: the story of a lock, told by three members on loopback. Sessions last %v.\n", sessionTTL)
+	t.print("conclave: the story of a lock, told by three members on loopback. The session TTL is %v.\n", sessionTTL)
 	s := &story{group: newGroup(dir), line: t}
 	defer s.group.close()
 	chapters := []struct {
-		title, meaning string
+		title, summary string
 		tell           func(context.Context) error
 	}{
-		{"A group forms", "Three members find each other and agree on who is in. A majority, two of them, decides from now on.", s.form},
-		{"One holder at a time", "Who asks while it is taken is refused, or waits. First in, first out.", s.takeTurns},
-		{"Re-entry", "A handle may lock again what it holds, if it was made for that, up to its limit.", s.reenter},
-		{"The holder dies", "Nobody hears from it again. When its session has been silent for its TTL, the next one is granted.", s.holderDies},
-		{"An operator steps in", "Any session can be ended by force. Its holder learns of it and cannot go on as if nothing had happened.", s.forceClose},
-		{"A farewell", "A member that is closed in good order hands on what it holds at once. No TTL has to pass.", s.farewell},
-		{"The leader dies", "What was agreed is on the disks of a majority, and so is the queue: no waiter is forgotten.", s.leaderDies},
+		{"A group forms", "Three members find each other and form a group. From now on a majority, two of them, decides.", s.form},
+		{"One holder at a time", "A second caller is refused, or waits. Waiters are served first in, first out.", s.takeTurns},
+		{"Re-entry", "A handle made with Reentrant(2) may acquire its lock twice.", s.reenter},
+		{"The holder crashes", "Its session expires when it has not been renewed for the TTL; then the next waiter is granted.", s.holderCrashes},
+		{"An operator steps in", "Any session can be closed by force. Its holder is notified and cannot go on as if nothing had happened.", s.forceClose},
+		{"A graceful shutdown", "Close releases what the member holds, so the next waiter is granted at once, without waiting for a TTL.", s.gracefulShutdown},
+		{"The leader crashes", "The log, and with it the queue, is on the disks of a majority: no waiter is lost.", s.leaderCrashes},
 	}
 	for i, c := range chapters {
-		t.chapter(i+1, c.title, c.meaning)
+		t.chapter(i+1, c.title, c.summary)
 		if err := c.tell(ctx); err != nil {
 			return fmt.Errorf("chapter %d, %q: %w", i+1, c.title, err)
 		}
 	}
-	t.end("All %d chapters went as told, in %.1f s.", len(chapters), t.elapsed().Seconds())
+	t.end("All %d chapters passed, in %.1f s.", len(chapters), t.elapsed().Seconds())
 	return nil
 }

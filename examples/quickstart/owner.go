@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
 
-// owner is a handle of a member's to a lock, with calls that are told on the
-// timeline.
+// owner is a member's handle to a lock, with calls that print what they do.
 type owner struct {
 	*member
 	handle *conclave.FencedLock
@@ -35,79 +35,82 @@ func (o *owner) lock(ctx context.Context) (conclave.Fence, error) {
 func (o *owner) unlock(ctx context.Context) error {
 	err := o.handle.Unlock(ctx)
 	if err == nil && o.handle.Holds() > 0 {
-		o.line.event(o.name, "Unlock", "one of its holds; %d left", o.handle.Holds())
+		o.line.event(o.name, "Unlock", "one hold released, %d left", o.handle.Holds())
 	} else if err == nil {
-		o.line.event(o.name, "Unlock", "free for the next")
+		o.line.event(o.name, "Unlock", "released")
 	}
 	return err
 }
 
-// refused wants a call to have failed, and for this reason.
+// refused checks that a call has failed with the error want.
 func (o *owner) refused(call string, err, want error) error {
 	if !errors.Is(err, want) {
-		return fmt.Errorf("%s of %s: %v; it has to fail with: %w", call, o.name, err, want)
+		return fmt.Errorf("%s of %s: got error %v, want %w", call, o.name, err, want)
 	}
 	o.line.event(o.name, call, "refused: %v", want)
 	return nil
 }
 
-// waiter is a Lock that waits in the queue.
+// waiter is a Lock call that waits in the queue.
 type waiter struct {
 	*owner
-	over  chan struct{} // closed when Lock has returned, with what is below
+	done  chan struct{} // closed when Lock has returned the two below
 	fence conclave.Fence
 	err   error
 }
 
-// queue waits for the lock in the background, and returns when it is known to be
-// in that place of the queue.
+// queue calls Lock in the background and returns when the call is at that place
+// of the queue.
 func (o *owner) queue(ctx context.Context, place int) (*waiter, error) {
-	w := &waiter{owner: o, over: make(chan struct{})}
+	w := &waiter{owner: o, done: make(chan struct{})}
 	go func() {
-		defer close(w.over)
+		defer close(w.done)
 		w.fence, w.err = o.handle.Lock(ctx)
 	}()
-	for {
-		info, err := o.handle.Info(ctx) // what a majority has agreed on
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for range look.C {
+		info, err := o.handle.Info(ctx) // a linearizable read
 		if err != nil {
 			return nil, err
 		}
 		if info.Waiters == place {
-			o.line.event(o.name, "Lock", "waits, number %d in the queue", place)
-			return w, nil
+			break
 		}
 	}
+	o.line.event(o.name, "Lock", "waits, number %d in the queue", place)
+	return w, nil
 }
 
 func (w *waiter) wait() error {
-	<-w.over
+	<-w.done
 	return w.err
 }
 
-func (w *waiter) isOver() bool {
+func (w *waiter) isDone() bool {
 	select {
-	case <-w.over:
+	case <-w.done:
 		return true
 	default:
 		return false
 	}
 }
 
-// granted waits for the grant and wants its fence to be larger than the last
-// holder's.
+// granted waits for the grant and checks that its fence is larger than that of
+// the last holder.
 func (w *waiter) granted(last conclave.Fence) (conclave.Fence, error) {
 	if err := w.wait(); err != nil {
 		return 0, err
 	}
 	w.line.event(w.name, "Lock", "granted, fence %v > %v", w.fence, last)
 	if w.fence <= last {
-		return 0, fmt.Errorf("%s got fence %v after %v; it has to be larger", w.name, w.fence, last)
+		return 0, fmt.Errorf("%s got fence %v, want more than %v", w.name, w.fence, last)
 	}
 	return w.fence, nil
 }
 
-// holdsOnce wants the group to know of one hold of this member's and of nobody
-// who waits: the request that was on its way when the leader died counted once.
+// holdsOnce checks that this member holds the lock exactly once and that the
+// queue is empty: its retried request has taken effect once.
 func (o *owner) holdsOnce(ctx context.Context) error {
 	info, err := o.handle.Info(ctx)
 	if err != nil {
@@ -117,11 +120,11 @@ func (o *owner) holdsOnce(ctx context.Context) error {
 	if info.Node != status.ID || info.Holds != 1 || info.Waiters != 0 {
 		return fmt.Errorf("%s does not hold the lock exactly once: %+v", o.name, info)
 	}
-	o.line.event(o.name, "Info", "exactly one hold, nobody waits; term %d has a new leader", status.Term)
+	o.line.event(o.name, "Info", "exactly one hold, no waiters; the new leader's term is %d", status.Term)
 	return nil
 }
 
-// write lets a holder write to the ledger.
+// write writes an entry to the ledger for a holder.
 func (s *story) write(m *member, f conclave.Fence, entry string) error {
 	err := s.ledger.book("ledger", f, entry)
 	if err == nil {
@@ -130,12 +133,12 @@ func (s *story) write(m *member, f conclave.Fence, entry string) error {
 	return err
 }
 
-// comeBack starts a member again. It finds its group, though its port is another
-// one, and knows what was agreed while it was away.
-func (s *story) comeBack(ctx context.Context, m *member) error {
+// restart opens a member again. It rejoins its group, though its port is a new
+// one, and catches up.
+func (s *story) restart(ctx context.Context, m *member) error {
 	err := await(s.line, "for "+m.name+" to catch up", func() error { return s.group.start(ctx, m) })
 	if err == nil {
-		s.line.event(m.name, "Open", "is back, from its directory, on %s", m.addr)
+		s.line.event(m.name, "Open", "restarted from its directory, on %s", m.addr)
 	}
 	return err
 }

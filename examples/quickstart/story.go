@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// story is what the chapters share.
+// story holds what the chapters share.
 type story struct {
 	group  *group
 	line   *timeline
@@ -30,7 +30,7 @@ func (s *story) form(ctx context.Context) error {
 		status := m.node.Status()
 		s.line.event(m.name, "Open", "member %v on %s", status.ID, m.addr)
 		if len(status.Members) != 3 || status.Role != conclave.Voter {
-			return fmt.Errorf("%s sees another group: %+v", m.name, status)
+			return fmt.Errorf("%s does not see three voters: %+v", m.name, status)
 		}
 	}
 	s.line.event(leader.name, "Status", "leads the group")
@@ -62,8 +62,8 @@ func (s *story) takeTurns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if waiting2.isOver() {
-		return errors.New("clara was granted as well")
+	if waiting2.isDone() {
+		return errors.New("clara was granted the lock while ben holds it")
 	}
 	if err := ben.unlock(ctx); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *story) reenter(ctx context.Context) error {
 		return err
 	}
 	if again != first {
-		return fmt.Errorf("re-entered with fence %v after %v; it has to be the same", again, first)
+		return fmt.Errorf("re-entered with fence %v, want the same as before, %v", again, first)
 	}
 	_, err = anna.handle.Lock(ctx)
 	if err := anna.refused("Lock", err, conclave.ErrAcquireLimitReached); err != nil {
@@ -94,7 +94,7 @@ func (s *story) reenter(ctx context.Context) error {
 	if err := anna.unlock(ctx); err != nil {
 		return err
 	}
-	_, err = ben.handle.TryLock(ctx) // one hold is left
+	_, err = ben.handle.TryLock(ctx) // anna has one hold left
 	if err := ben.refused("TryLock", err, conclave.ErrLocked); err != nil {
 		return err
 	}

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// timeline prints what happens, with the time since the beginning.
+// timeline prints events with the time since the start.
 type timeline struct {
-	began time.Time
+	start time.Time
 
 	mu sync.Mutex // one line at a time
 	w  io.Writer
 }
 
-func newTimeline(w io.Writer) *timeline { return &timeline{began: time.Now(), w: w} }
+func newTimeline(w io.Writer) *timeline { return &timeline{start: time.Now(), w: w} }
 
-func (t *timeline) elapsed() time.Duration { return time.Since(t.began) }
+func (t *timeline) elapsed() time.Duration { return time.Since(t.start) }
 
 func (t *timeline) print(format string, args ...any) {
 	t.mu.Lock()
@@ -25,25 +25,25 @@ func (t *timeline) print(format string, args ...any) {
 	fmt.Fprintf(t.w, format, args...)
 }
 
-func (t *timeline) chapter(number int, title, meaning string) {
-	t.print("\n%d. %s\n   %s\n\n", number, title, meaning)
+func (t *timeline) chapter(number int, title, summary string) {
+	t.print("\n%d. %s\n   %s\n\n", number, title, summary)
 }
 
-// event says who did what, and what came of it.
-func (t *timeline) event(who, what, format string, args ...any) {
-	t.print("%7.2f s   %-9s %-13s %s\n", t.elapsed().Seconds(), who, what, fmt.Sprintf(format, args...))
+// event prints an actor, its action and the result.
+func (t *timeline) event(actor, action, format string, args ...any) {
+	t.print("%7.2f s   %-9s %-13s %s\n", t.elapsed().Seconds(), actor, action, fmt.Sprintf(format, args...))
 }
 
 func (t *timeline) end(format string, args ...any) {
 	t.print("\n"+format+"\n", args...)
 }
 
-// await runs something that may take a while and says so each second, so that
-// nobody has to wonder whether it hangs.
+// await runs f, which may block for a while, and prints each second what it
+// waits for.
 func await(t *timeline, what string, f func() error) error {
 	done := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var printing sync.WaitGroup
+	printing.Go(func() {
 		second := time.NewTicker(time.Second)
 		defer second.Stop()
 		for {
@@ -57,6 +57,6 @@ func await(t *timeline, what string, f func() error) error {
 	})
 	err := f()
 	close(done)
-	telling.Wait()
+	printing.Wait()
 	return err
 }

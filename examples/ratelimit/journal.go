@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// journal is the file in which all processes write what their workers do. A nil
-// *journal writes nothing.
+// journal is the file to which the workers of all processes append what they do.
+// A nil *journal discards it.
 type journal struct{ file *os.File }
 
 func openJournal(path string) (*journal, error) {
@@ -19,18 +19,17 @@ func openJournal(path string) (*journal, error) {
 	return &journal{f}, err
 }
 
-// write appends one line. The system puts lines that are appended by several
-// processes one after the other.
-func (j *journal) write(what, who string, f conclave.Fence) error {
+// write appends one line. O_APPEND keeps the lines of several processes apart.
+func (j *journal) write(what, worker string, f conclave.Fence) error {
 	if j == nil {
 		return nil
 	}
-	_, err := j.file.WriteString(fmt.Sprintf("%s %s %v\n", what, who, f))
+	_, err := j.file.WriteString(fmt.Sprintf("%s %s %v\n", what, worker, f))
 	return err
 }
 
 func (j *journal) close() {
 	if j != nil {
-		j.file.Close() // nothing is buffered here
+		j.file.Close() // the file is unbuffered, so each write has reported its error
 	}
 }

@@ -1,20 +1,22 @@
-// Ratelimit is one of several processes whose workers together do no more than
-// a few jobs at once, because what they call bears no more. Start three, each in
-// a terminal of its own:
+// Ratelimit runs one of several processes whose workers share a limit on
+// concurrent jobs, as for a backend that bears only so many. Start three, each
+// in a terminal of its own:
 //
 //	go run ./examples/ratelimit -dir /tmp/ratelimit/1 -bind 127.0.0.1:7201 -join 127.0.0.1:7202,127.0.0.1:7203 -expect 3 -name anna
 //	go run ./examples/ratelimit -dir /tmp/ratelimit/2 -bind 127.0.0.1:7202 -join 127.0.0.1:7201,127.0.0.1:7203 -expect 3 -name ben
 //	go run ./examples/ratelimit -dir /tmp/ratelimit/3 -bind 127.0.0.1:7203 -join 127.0.0.1:7201,127.0.0.1:7202 -expect 3 -name clara
 //
-// Each has 3 workers, and never more than 4 of the 9 work. Kill one process with
-// -9 while its workers work: the others make do with what is left, until the
-// dead process's session has been silent for its TTL; then they have all 4 permits.
-// Press Ctrl-C instead: its permits come back at once.
+// Each has 3 workers, and at most 4 of the 9 work at a time. Each process prints
+// the command that kills it (kill -9 and its process ID). Kill one while its
+// workers work: the others share the remaining permits until the session of the
+// killed process expires, after its TTL of 10 seconds; then they have all 4.
+// Press Ctrl-C instead: its permits are free at once. A second Ctrl-C ends it
+// without the graceful shutdown.
 //
-// With -journal the workers of all processes write down in one file when they
-// begin and when they end, in the order in which it happens.
+// With -journal the workers of all processes append the begin and the end of
+// each job to one file.
 //
-// main.go sets the member up, worker.go shares the permits.
+// main.go opens and closes the member, worker.go shares the permits.
 package main
 
 import (
@@ -26,6 +28,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +40,7 @@ func main() {
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop) // the second one is not caught
+		context.AfterFunc(ctx, stop) // a second signal ends the process
 		err = run(ctx, o, os.Stdout)
 	}
 	if err == nil {
@@ -58,71 +61,95 @@ type options struct {
 	journal string
 }
 
-var errUsage = errors.New("-help says more")
+var errUsage = errors.New("run it with -help for all flags")
 
 func parse(args []string) (options, error) {
 	var o options
 	var join string
 	flags := flag.NewFlagSet("ratelimit", flag.ExitOnError)
-	flags.StringVar(&o.cfg.Dir, "dir", "", "`directory` of this member alone; it is created (required)")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), `Ratelimit runs one of several processes that share a limit on concurrent jobs.
+"go doc ./examples/ratelimit" prints the commands that start a group of three.
+
+Flags:`)
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required)")
 	flags.StringVar(&o.cfg.Bind, "bind", "127.0.0.1:0", "`address` to listen on")
-	flags.StringVar(&join, "join", "", "`addresses` of other members, separated by commas")
-	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of so many members (default: 1 without -join, else none)")
+	flags.StringVar(&join, "join", "", "comma-separated `addresses` of other members")
+	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many `members` (default: 1 without -join; with -join, form none)")
 	flags.StringVar(&o.cfg.Name, "name", "", "`name` of this process (required)")
-	flags.DurationVar(&o.cfg.SessionTTL, "ttl", 10*time.Second, "how long a silent process keeps its permits; 1s to 24h")
-	flags.IntVar(&o.limit, "limit", 4, "how many jobs at once, over all processes; all have to say the same")
-	flags.IntVar(&o.workers, "workers", 3, "how many workers this process has")
-	flags.DurationVar(&o.work, "work", 2*time.Second, "how long a job takes")
-	flags.StringVar(&o.journal, "journal", "", "`file`, shared by all processes, for what the workers do")
-	_ = flags.Parse(args) // ends the process itself
+	flags.DurationVar(&o.cfg.SessionTTL, "ttl", 10*time.Second, "session TTL, after which a crashed process loses its permits; 1s to 24h")
+	flags.IntVar(&o.limit, "limit", 4, "concurrent `jobs` of all processes together; the same for each of them")
+	flags.IntVar(&o.workers, "workers", 3, "number of `workers` of this process")
+	flags.DurationVar(&o.work, "work", 2*time.Second, "duration of a job")
+	flags.StringVar(&o.journal, "journal", "", "`file`, shared by all processes, to which workers append what they do")
+	_ = flags.Parse(args) // exits on -help and on an error
 	if join != "" {
 		o.cfg.Join = strings.Split(join, ",")
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("%q is not a flag: all settings are; %w", flags.Arg(0), errUsage)
+		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
 	case o.cfg.Dir == "":
-		return o, fmt.Errorf("-dir is missing: say where this member is to keep its data; %w", errUsage)
+		return o, fmt.Errorf("missing -dir, the data directory of this member: %w", errUsage)
 	case o.cfg.Name == "":
-		return o, fmt.Errorf("-name is missing: say what to call this process; %w", errUsage)
+		return o, fmt.Errorf("missing -name, the name of this process: %w", errUsage)
 	case o.limit < 1:
-		return o, fmt.Errorf("-limit is %d; it has to be at least 1; %w", o.limit, errUsage)
+		return o, fmt.Errorf("invalid -limit: want at least 1, got %d: %w", o.limit, errUsage)
 	case o.workers < 1:
-		return o, fmt.Errorf("-workers is %d; it has to be at least 1; %w", o.workers, errUsage)
+		return o, fmt.Errorf("invalid -workers: want at least 1, got %d: %w", o.workers, errUsage)
 	case o.work <= 0:
-		return o, fmt.Errorf("-work is %v; it has to be more than nothing; %w", o.work, errUsage)
+		return o, fmt.Errorf("invalid -work: want more than 0s, got %v: %w", o.work, errUsage)
 	}
-	return o, nil // the rest is for the library to judge
+	return o, nil // Open validates the rest and reports all faults at once
 }
 
-// run is the whole life of the process. It returns nil when it ended because it
-// was interrupted.
+// run opens the member, runs the workers and closes the member. It returns nil
+// if ctx ended it.
 func run(ctx context.Context, o options, w io.Writer) error {
-	say := newTeller(w)
-	book, err := openJournal(o.journal)
+	logf := newLog(w)
+	journal, err := openJournal(o.journal)
 	if err != nil {
 		return err
 	}
-	defer book.close()
+	defer journal.close()
 	l, err := net.Listen("tcp", o.cfg.Bind)
 	if err != nil {
 		return err
 	}
-	o.cfg.Listener = l // so that the port can be said before the group is there
-	say("listening on %s; waiting for a majority of the group", l.Addr())
+	o.cfg.Listener = l // to print the port before the group has formed
+	logf("listening on %s; waiting for a majority of the group", l.Addr())
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
-		return nil // interrupted before there was anything to take leave from
+		return nil // interrupted before the member was open
 	}
 	if err != nil {
 		return err
 	}
-	say("%s is in the group", o.cfg.Name)
-	err = employ(ctx, node, o, book, say)
-	// ctx may have ended, so the farewell gets a context of its own.
-	if err := node.Close(context.WithoutCancel(ctx)); err != nil {
-		say("the farewell was cut short: %v", err)
-	}
-	say("closed")
+	logf("%s is in the group; to crash it, run: %s", o.cfg.Name, killCommand())
+	err = runWorkers(ctx, node, o, journal, logf)
+	shutDown(node, logf)
 	return err
+}
+
+// shutDown closes the node gracefully. The context of run may be done, so Close
+// gets one of its own.
+func shutDown(node *conclave.Node, logf logFunc) {
+	logf("shutting down gracefully; interrupt again to stop at once")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		logf("the graceful shutdown is incomplete: %v", err)
+	}
+	logf("closed")
+}
+
+// killCommand returns the command that ends this process without a graceful
+// shutdown.
+func killCommand() string {
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("taskkill /F /PID %d", os.Getpid())
+	}
+	return fmt.Sprintf("kill -9 %d", os.Getpid())
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// teller prints a line with the time of day.
-type teller func(format string, args ...any)
+// logFunc prints one line with the time of day.
+type logFunc func(format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
 	return func(format string, args ...any) {
 		mu.Lock()
@@ -23,39 +23,39 @@ func newTeller(w io.Writer) teller {
 	}
 }
 
-// worker does one job after the other, each under a permit of its own.
+// worker runs one job after the other, each under a permit of its own.
 type worker struct {
-	name  string
-	slots *conclave.Semaphore
-	work  time.Duration
-	book  *journal
-	say   teller
+	name    string
+	permits *conclave.Semaphore
+	work    time.Duration
+	journal *journal
+	logf    logFunc
 }
 
-// employ has the workers work until ctx ends or one of them cannot go on, and
-// returns why that one could not.
-func employ(ctx context.Context, node *conclave.Node, o options, book *journal, say teller) error {
+// runWorkers runs the workers until ctx is done or one of them fails, and
+// returns the first failure.
+func runWorkers(ctx context.Context, node *conclave.Node, o options, journal *journal, logf logFunc) error {
 	working, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	slots := node.Semaphore("backend", o.limit) // a handle is no owner, so one is enough for all
-	var team sync.WaitGroup
+	permits := node.Semaphore("backend", o.limit) // the owner is the permit, so the workers may share a handle
+	var workers sync.WaitGroup
 	for i := range o.workers {
-		w := &worker{name: fmt.Sprintf("%s/%d", o.cfg.Name, i+1), slots: slots, work: o.work, book: book, say: say}
-		team.Go(func() { fail(w.live(working)) })
+		w := &worker{name: fmt.Sprintf("%s/%d", o.cfg.Name, i+1), permits: permits, work: o.work, journal: journal, logf: logf}
+		workers.Go(func() { fail(w.run(working)) })
 	}
-	team.Wait()
+	workers.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
 	return context.Cause(working)
 }
 
-// live works until ctx ends or something is the matter, which it returns.
-func (w *worker) live(ctx context.Context) error {
+// run runs jobs until ctx is done or one of them fails.
+func (w *worker) run(ctx context.Context) error {
 	for {
-		permit, err := w.slots.Acquire(ctx, 1) // first come, first served, over all processes
+		permit, err := w.permits.Acquire(ctx, 1) // FIFO across the group
 		if errors.Is(err, conclave.ErrSessionExpired) {
-			w.say("%s: the session ended while waiting; queueing up again", w.name)
+			w.logf("%s: the session ended while waiting; queueing again", w.name)
 			continue
 		}
 		if err != nil {
@@ -67,17 +67,17 @@ func (w *worker) live(ctx context.Context) error {
 	}
 }
 
-// job works under the permit and gives it back. It ends early when ctx ends, and
-// when the permit is lost, since somebody else may have it then.
+// job runs one job under the permit and releases it. It stops early when ctx is
+// done, and when the permit is lost, since another worker may hold it then.
 func (w *worker) job(ctx context.Context, permit *conclave.Permit) error {
 	fence, err := permit.Fence()
 	if err != nil {
 		return w.lost(ctx, permit)
 	}
-	if err := w.book.write("begin", w.name, fence); err != nil {
+	if err := w.journal.write("begin", w.name, fence); err != nil {
 		return err
 	}
-	w.say("%s works, fence %v", w.name, fence)
+	w.logf("%s works, fence %v", w.name, fence)
 	done := time.NewTimer(w.work)
 	defer done.Stop()
 	select {
@@ -86,19 +86,19 @@ func (w *worker) job(ctx context.Context, permit *conclave.Permit) error {
 	case <-permit.Lost():
 		return w.lost(ctx, permit)
 	}
-	if err := w.book.write("end", w.name, fence); err != nil {
+	if err := w.journal.write("end", w.name, fence); err != nil {
 		return err
 	}
-	w.say("%s is done, fence %v", w.name, fence)
+	w.logf("%s is done, fence %v", w.name, fence)
 	err = permit.Release(ctx)
 	if errors.Is(err, conclave.ErrLockOwnershipLost) || ctx.Err() != nil {
-		return nil // lost with its session, or pursued in the background until Close
+		return nil // lost with its session, or released in the background until Close
 	}
 	return err
 }
 
 func (w *worker) lost(ctx context.Context, permit *conclave.Permit) error {
-	w.say("%s has LOST its permit and stops working", w.name)
+	w.logf("%s LOST its permit and stops working", w.name)
 	if err := permit.Release(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
 		return err
 	}

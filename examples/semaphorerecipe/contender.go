@@ -9,48 +9,48 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionTTL is how long a contender may be silent. The default is 10 s; here it
-// is short so that the story is.
+// sessionTTL is how long a contender may go without renewing its session. The
+// default is 10 s; here it is short so that the story is.
 const sessionTTL = 2 * time.Second
 
-// contender is who would have a slot of the semaphore.
+// contender competes for a slot of the semaphore.
 type contender struct {
 	name    string
-	node    *conclave.Node
+	member  *member
 	kv      *conclave.KV
 	session *conclave.Session
-	waits   chan struct{} // gets a value when it begins to wait
-	say     teller
+	waits   chan struct{} // receives a value when the contender starts to wait
+	logf    logFunc
 }
 
 func (c *contender) id() string  { return c.session.ID().String() }
 func (c *contender) key() string { return prefix + "/" + c.id() }
 
-// contend is steps 1 and 2 of the guide: open a session, and acquire a key of
-// one's own with it, named after it. While that key is held its contender lives;
-// with Delete it goes when the session does.
-func contend(ctx context.Context, node *conclave.Node, say teller) (*contender, error) {
-	name := node.Status().Name
-	session, err := node.NewSession(ctx, &conclave.SessionConfig{
-		Name: "reports", TTL: sessionTTL, Behavior: conclave.Delete,
+// contend is steps 1 and 2 of the guide: open a session, and acquire with it the
+// contender's own key, which is named after the session. The contender is alive
+// while that key is held; the Delete behavior deletes the key with the session.
+func contend(ctx context.Context, m *member, logf logFunc) (*contender, error) {
+	name := m.Status().Name
+	session, err := m.NewSession(ctx, &conclave.SessionConfig{
+		Name: "reports", TTL: sessionTTL, Behavior: conclave.DeleteKeys,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{name: name, node: node, kv: node.KV(), session: session, waits: make(chan struct{}, 1), say: say}
-	// The value is for people who look at the keys.
+	c := &contender{name: name, member: m, kv: m.KV(), session: session, waits: make(chan struct{}, 1), logf: logf}
+	// The value is for people who list the keys.
 	if _, err := c.kv.Acquire(ctx, c.key(), []byte(name), session.ID()); err != nil {
 		return nil, err
 	}
-	say(name, "contends, with session %s", c.id())
+	logf(name, "contends, with session %s", c.id())
 	return c, nil
 }
 
-// acquire waits for a slot: look (steps 3 to 5), take one if there is room (step
-// 6), and otherwise wait until something changes (step 7), and look again.
+// acquire waits for a slot: list the keys (steps 3 to 5), take a slot if one is
+// free (step 6), or else wait for a change (step 7) and start over.
 func (c *contender) acquire(ctx context.Context) error {
 	for {
-		now, err := c.look(ctx)
+		now, err := c.list(ctx)
 		if err != nil {
 			return err
 		}
@@ -60,29 +60,30 @@ func (c *contender) acquire(ctx context.Context) error {
 				return err
 			}
 			if taken {
-				c.say(c.name, "holds a slot: %d of %d are taken", len(now.Holders)+1, limit)
+				c.logf(c.name, "holds a slot: %d of %d are taken", len(now.Holders)+1, limit)
 				return nil
 			}
-			c.say(c.name, "was not the first to ask; looks again") // the change that won is behind now.index
+			// The change that came first is after now.index, so the watch returns.
+			c.logf(c.name, "was too late: the list of holders has changed; lists it again")
 		} else {
-			c.say(c.name, "waits: %d of %d slots are taken", len(now.Holders), limit)
+			c.logf(c.name, "waits: %d of %d slots are taken", len(now.Holders), limit)
 			select {
 			case c.waits <- struct{}{}:
 			default:
 			}
 		}
-		if err := c.changed(ctx, now.index); err != nil {
+		if err := c.awaitChange(ctx, now.index); err != nil {
 			return err
 		}
 	}
 }
 
-// look is steps 3 to 5: read all keys under the prefix at once, the lock key and
-// those of the contenders; see that all mean the same limit; leave out holders
-// without a contender key, since those are dead.
-func (c *contender) look(ctx context.Context) (view, error) {
+// list is steps 3 to 5: read the lock key and the contender keys at once, check
+// that the limit is the same, and leave out dead holders: those without a
+// contender key.
+func (c *contender) list(ctx context.Context) (view, error) {
 	if err := c.session.Err(); err != nil {
-		return view{}, err // so we are no contender any more
+		return view{}, err // no contender any more
 	}
 	index, err := c.kv.Index(ctx) // before the list, so that the watch misses nothing
 	if err != nil {
@@ -92,15 +93,15 @@ func (c *contender) look(ctx context.Context) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	now, pruned, err := viewOf(entries, index)
-	if err == nil && len(pruned) > 0 {
-		c.say(c.name, "finds a holder that is no contender any more, and leaves it out")
+	now, dead, err := viewOf(entries, index)
+	if err == nil && len(dead) > 0 {
+		c.logf(c.name, "leaves out a holder without a contender key: it is dead")
 	}
 	return now, err
 }
 
-// swap is step 6: write who holds the slots, unless somebody else has done so
-// since we looked.
+// swap is step 6: write the list of holders, unless it has changed since it was
+// read.
 func (c *contender) swap(ctx context.Context, v view) (bool, error) {
 	text, err := v.text()
 	if err != nil {
@@ -110,22 +111,22 @@ func (c *contender) swap(ctx context.Context, v view) (bool, error) {
 	return swapped, err
 }
 
-// changed is step 7: it returns when something under the prefix has changed since
-// that index, or may have.
-func (c *contender) changed(ctx context.Context, index uint64) error {
+// awaitChange is step 7: it blocks until a key under the prefix may have changed
+// after that index.
+func (c *contender) awaitChange(ctx context.Context, index uint64) error {
 	for _, err := range c.kv.Watch(ctx, prefix+"/", index) {
 		if err != nil && !errors.Is(err, conclave.ErrCompacted) {
 			return err
 		}
-		break // what it was we see when we look
+		break // the next list shows what has changed
 	}
 	return nil
 }
 
-// untilLost is step 8, what a holder does beside its work: it looks whenever
-// something has changed, and returns nil when the slot is not its own any more.
-// The end of the session has to be heard without the group, by our own clock.
-func (c *contender) untilLost(ctx context.Context) error {
+// awaitLoss is step 8, which a holder does beside its work: it lists the keys
+// after each change and returns nil once the slot is lost. The end of the session
+// must be noticed without the group, by the local clock.
+func (c *contender) awaitLoss(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -136,15 +137,15 @@ func (c *contender) untilLost(ctx context.Context) error {
 		}
 	}()
 	for {
-		now, err := c.look(watching)
+		now, err := c.list(watching)
 		if err == nil && now.Holders[c.id()] {
-			err = c.changed(watching, now.index)
+			err = c.awaitChange(watching, now.index)
 		} else if err == nil {
-			c.say(c.name, "sees that the slot is not his any more, and stops")
+			c.logf(c.name, "sees that its slot is revoked, and stops working")
 			return nil
 		}
 		if err != nil && c.session.Err() != nil {
-			c.say(c.name, "has lost the slot with the session: %v", c.session.Err())
+			c.logf(c.name, "has lost its slot with its session: %v", c.session.Err())
 			return nil
 		}
 		if err != nil {
@@ -153,24 +154,23 @@ func (c *contender) untilLost(ctx context.Context) error {
 	}
 }
 
-// release is step 9: give the slot back, delete the contender key and close the
-// session, in this order: the slot must not look like a dead holder's.
+// release is step 9: release the slot, delete the contender key and close the
+// session. In another order the slot would look like that of a dead holder.
 func (c *contender) release(ctx context.Context) error {
-	if err := c.evict(ctx, c.id()); err != nil {
+	if err := c.revoke(ctx, c.id()); err != nil {
 		return err
 	}
-	c.say(c.name, "gives the slot back")
+	c.logf(c.name, "releases its slot")
 	if err := c.kv.Delete(ctx, c.key()); err != nil {
 		return err
 	}
 	return c.session.Close(ctx)
 }
 
-// evict takes a holder off the list. It tries again if the list has changed
-// meanwhile.
-func (c *contender) evict(ctx context.Context, id string) error {
+// revoke removes a holder from the list. It retries if the list has changed.
+func (c *contender) revoke(ctx context.Context, id string) error {
 	for {
-		now, err := c.look(ctx)
+		now, err := c.list(ctx)
 		if err != nil {
 			return err
 		}
@@ -183,8 +183,8 @@ func (c *contender) evict(ctx context.Context, id string) error {
 	}
 }
 
-// isWaiting returns when the contender waits for a slot.
-func (c *contender) isWaiting(ctx context.Context) error {
+// awaitWaiting blocks until the contender waits for a slot.
+func (c *contender) awaitWaiting(ctx context.Context) error {
 	select {
 	case <-c.waits:
 		return nil
@@ -193,18 +193,18 @@ func (c *contender) isWaiting(ctx context.Context) error {
 	}
 }
 
-// nothingLeft wants all slots and contenders to be gone.
-func (c *contender) nothingLeft(ctx context.Context) error {
+// checkEmpty checks that no holder and no contender key is left.
+func (c *contender) checkEmpty(ctx context.Context) error {
 	entries, err := c.kv.List(ctx, prefix+"/")
 	if err != nil {
 		return err
 	}
 	v, _, err := viewOf(entries, 0)
 	if err == nil && (len(entries) != 1 || len(v.Holders) != 0) {
-		err = fmt.Errorf("left behind: %+v", entries)
+		err = fmt.Errorf("got holders or contenders, want none: %+v", entries)
 	}
 	if err == nil {
-		c.say("the group", "has %s, and nothing else: %s", lockKey, entries[0].Value)
+		c.logf("group", "has one key left, %s: %s", lockKey, entries[0].Value)
 	}
 	return err
 }

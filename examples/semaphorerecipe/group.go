@@ -5,43 +5,60 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
 
-// openGroup opens members in memory, all at once: Open returns when a majority
-// is there. The nodes have to be killed also after an error.
-func openGroup(ctx context.Context, names ...string) ([]*conclave.Node, error) {
-	var listeners []net.Listener
+// member is a running member of the group.
+type member struct {
+	*conclave.Node
+	cable *cable
+}
+
+// openGroup opens members in memory, all at once, since Open returns only when a
+// majority runs. After an error the caller still closes the members.
+func openGroup(ctx context.Context, names ...string) ([]*member, error) {
+	var members []*member
 	var addrs []string
 	for range names {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		listeners = append(listeners, l)
+		members = append(members, &member{cable: &cable{Listener: l}})
 		addrs = append(addrs, l.Addr().String())
 	}
-	nodes := make([]*conclave.Node, len(names))
 	errs := make([]error, len(names))
 	var opening sync.WaitGroup
-	for i, name := range names {
-		cfg := &conclave.Config{Name: name, Listener: listeners[i], Join: addrs, Expect: len(names)}
-		opening.Go(func() { nodes[i], errs[i] = conclave.Open(ctx, cfg) })
+	for i, m := range members {
+		cfg := &conclave.Config{Name: names[i], Listener: m.cable, Dial: m.cable.Dial, Join: addrs, Expect: len(names)}
+		opening.Go(func() { m.Node, errs[i] = conclave.Open(ctx, cfg) })
 	}
 	opening.Wait()
-	return nodes, errors.Join(errs...)
+	return members, errors.Join(errs...)
 }
 
-// kill ends members without farewell, as a crash of their processes would. Close
-// says farewell for as long as its context allows, so one that has ended makes it
-// none.
-func kill(nodes ...*conclave.Node) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, n := range nodes {
-		if n != nil {
-			_ = n.Close(ended) // it could only tell that there was no farewell
+// kill ends a member as a crash of its process would: without its cable, nothing
+// that Close does reaches the group. The deadline is short because there is
+// nothing to wait for.
+func (m *member) kill() {
+	m.cable.unplug()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	_ = m.Close(ctx) // it reports only that the group was not reached
+}
+
+// closeAll closes the members that run, all at once: the last of them would wait
+// in vain for a majority. A second Close of a killed member does nothing.
+func closeAll(members []*member) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, m := range members {
+		if m.Node != nil {
+			closing.Go(func() { _ = m.Close(ctx) }) // the story is over
 		}
 	}
+	closing.Wait()
 }

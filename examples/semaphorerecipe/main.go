@@ -1,23 +1,24 @@
-// Semaphorerecipe builds a semaphore as Consul's guide does, out of sessions and
-// keys alone, and plays a story with it in which one holder dies:
+// Semaphorerecipe builds a semaphore from sessions and keys alone, as Consul's
+// guide does, and runs a story with it in which one holder crashes:
 //
 //	go run ./examples/semaphorerecipe
 //
-// You do not need any of this to limit something: Node.Semaphore does it in one
-// call, is served in order, and gives each holder a fence, which the recipe lacks.
-// It is here to show what sessions and keys can do together: a key that goes with
-// its session, compare-and-swap, and watching instead of asking again and again.
+// A program does not need this recipe: Node.Semaphore is one call, serves
+// waiters in order, and gives each holder a fence, which the recipe lacks. It
+// shows what sessions and keys can do together: a key that is deleted with its
+// session, compare-and-swap, and a watch instead of polling.
 //
-// Three members run in this one process, only so that one command shows them all.
-// It exits with status 1 as soon as anything goes otherwise than told.
+// The three members run in one process only so that one command shows them all.
+// The program exits with status 1 if anything differs from the story.
 //
-// Read contender.go for the recipe, slots.go for the key that says who holds a
-// slot, group.go for how members are started and killed.
+// contender.go is the recipe, slots.go the key that lists the holders, group.go
+// opens and closes members, cable.go makes one look crashed.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,86 +28,98 @@ import (
 )
 
 const (
-	// prefix, limit and the name of the lock key are what all have to agree on.
+	// All contenders must agree on prefix, limit and the name of the lock key.
 	prefix = "service/reports/lock"
 	limit  = 2
 
-	patience = 30 * time.Second // after which something must be wrong
+	storyTimeout = 30 * time.Second // ends a story that hangs
 )
 
 func main() {
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), `Semaphorerecipe builds a semaphore from sessions and keys. It takes a few seconds
+and has no flags:
+
+	go run ./examples/semaphorerecipe`)
+	}
+	flag.Parse() // exits on -help and on an error
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "semaphorerecipe: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "semaphorerecipe: it went otherwise:", err)
+		fmt.Fprintln(os.Stderr, "semaphorerecipe:", err)
 		os.Exit(1)
 	}
 }
 
-// teller prints who does what, with the time since the beginning.
-type teller func(who, format string, args ...any)
+// logFunc prints an actor and what it does, with the time since the start.
+type logFunc func(actor, format string, args ...any)
 
-func newTeller(w io.Writer) teller {
+func newLog(w io.Writer) logFunc {
 	var mu sync.Mutex // one line at a time
-	began := time.Now()
-	return func(who, format string, args ...any) {
+	start := time.Now()
+	return func(actor, format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintf(w, "%7.2f s   %-9s %s\n", time.Since(began).Seconds(), who, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%7.2f s   %-9s %s\n", time.Since(start).Seconds(), actor, fmt.Sprintf(format, args...))
 	}
 }
 
 func run(ctx context.Context, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, storyTimeout)
 	defer cancel()
-	say := newTeller(w)
-	nodes, err := openGroup(ctx, "anna", "ben", "clara")
-	defer kill(nodes...) // nobody is left to take leave of
+	logf := newLog(w)
+	members, err := openGroup(ctx, "anna", "ben", "clara")
+	defer closeAll(members)
 	if err != nil {
 		return err
 	}
-	say("the group", "has formed: anna, ben and clara; %d of them may hold a slot at a time", limit)
+	logf("group", "has formed: anna, ben and clara; at most %d of them hold a slot at a time", limit)
 	var all []*contender
-	for _, n := range nodes {
-		c, err := contend(ctx, n, say)
+	for _, m := range members {
+		c, err := contend(ctx, m, logf)
 		if err != nil {
 			return err
 		}
 		all = append(all, c)
 	}
-	return play(ctx, all[0], all[1], all[2], say)
+	return play(ctx, all[0], all[1], all[2], logf)
 }
 
-// play has anna die with a slot, an operator take ben's away, and clara wait.
-func play(ctx context.Context, anna, ben, clara *contender, say teller) error {
+// play crashes anna while it holds a slot and clara waits for one. Then an
+// operator revokes ben's slot.
+func play(ctx context.Context, anna, ben, clara *contender, logf logFunc) error {
 	if err := errors.Join(anna.acquire(ctx), ben.acquire(ctx)); err != nil {
 		return err
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- clara.acquire(ctx) }()
-	if err := clara.isWaiting(ctx); err != nil {
+	if err := clara.awaitWaiting(ctx); err != nil {
 		return err
 	}
-	say("anna", "is killed, without farewell. Her session ends when it has been silent for %v", sessionTTL)
-	kill(anna.node)
+	logf("anna", "is killed, without a graceful shutdown; its session expires after a TTL of %v", sessionTTL)
+	anna.member.kill()
 	if err := <-waiting; err != nil {
 		return err
 	}
 
 	lost := make(chan error, 1)
-	go func() { lost <- ben.untilLost(ctx) }()
-	say("operator", "takes ben's slot away, by taking him off the list")
-	if err := clara.evict(ctx, ben.id()); err != nil {
+	go func() { lost <- ben.awaitLoss(ctx) }()
+	logf("operator", "revokes ben's slot: removes it from the list of holders")
+	if err := clara.revoke(ctx, ben.id()); err != nil {
 		return err
 	}
 	if err := <-lost; err != nil {
 		return err
 	}
-	if err := ben.acquire(ctx); err != nil { // a slot is free, so he may have it back
+	if err := ben.acquire(ctx); err != nil { // a slot is free again
 		return err
 	}
 	if err := errors.Join(ben.release(ctx), clara.release(ctx)); err != nil {
 		return err
 	}
-	return clara.nothingLeft(ctx)
+	return clara.checkEmpty(ctx)
 }

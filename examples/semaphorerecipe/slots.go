@@ -9,26 +9,25 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// lockKey is the one key that says who holds a slot.
+// lockKey is the key that lists the holders.
 const lockKey = prefix + "/.lock"
 
-// slots is the value of the lock key, as in the guide.
+// slots is the value of the lock key, in the format of the guide.
 type slots struct {
 	Limit   int
-	Holders map[string]bool // by session
+	Holders map[string]bool // by session ID
 }
 
-// view is what there was when a contender looked, without the holders that are
-// dead.
+// view is the state that a contender has read, without dead holders.
 type view struct {
 	slots
-	modified uint64 // modify index of the lock key; 0 if there is none
-	index    uint64 // that everything that was seen is at least as new as
+	modified uint64 // ModifyIndex of the lock key; 0 if there is none
+	index    uint64 // the view is at least as new as this index
 }
 
-// viewOf makes a view of the entries under the prefix. pruned are the holders
-// that it leaves out, since their contender key is gone or held by nobody.
-func viewOf(entries []conclave.Entry, index uint64) (v view, pruned []string, err error) {
+// viewOf makes a view of the entries under the prefix. It leaves out the dead
+// holders, whose contender key is deleted or not held, and returns them.
+func viewOf(entries []conclave.Entry, index uint64) (v view, dead []string, err error) {
 	v = view{slots: slots{Limit: limit, Holders: make(map[string]bool)}, index: index}
 	alive := make(map[string]bool)
 	for _, e := range entries {
@@ -44,16 +43,16 @@ func viewOf(entries []conclave.Entry, index uint64) (v view, pruned []string, er
 		}
 	}
 	if v.Limit != limit {
-		return v, nil, fmt.Errorf("the others have a limit of %d, and we of %d: agree on one", v.Limit, limit)
+		return v, nil, fmt.Errorf("invalid limit: want %d, as other contenders use, got %d", v.Limit, limit)
 	}
 	for holder := range v.Holders {
 		if !alive[holder] {
-			pruned = append(pruned, holder)
+			dead = append(dead, holder)
 			delete(v.Holders, holder)
 		}
 	}
-	slices.Sort(pruned)
-	return v, pruned, nil
+	slices.Sort(dead)
+	return v, dead, nil
 }
 
 func (v view) free() int { return v.Limit - len(v.Holders) }

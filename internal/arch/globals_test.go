@@ -11,8 +11,8 @@ import (
 // constants are package-level variables that never change after their
 // initialization; Go has no constants of their types.
 var constants = map[string]string{
-	"errors.go: refusals":                 "a table, only read",
-	"internal/client/fault.go: kindNames": "a table, only read",
+	"internal/client/fault.go: kindNames": "an array that is only indexed",
+	"errors.go: refusals":                 "a map that is only read",
 }
 
 // makers lists the functions whose results never change.

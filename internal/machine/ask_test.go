@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 // ask answers a script's question.
 func ask(w io.Writer, m *Machine, q []string) {
-	a := &arguments{words: q}
 	switch q[0] {
 	case "lock":
 		if v, ok := m.Lock(q[1]); ok {
@@ -45,9 +43,7 @@ func ask(w io.Writer, m *Machine, q []string) {
 	case "leader":
 		fmt.Fprintf(w, "leader of %s: %s\n", q[1], printLeader(m.Leader(q[1])))
 	case "acquired":
-		who, seq, _ := strings.Cut(q[2], ".")
-		t := wire.Ticket{Incarnation: makeID(who), Seq: must(strconv.ParseUint(seq, 10, 64))}
-		fmt.Fprintf(w, "%+v\n", m.Acquisition(a.space(), q[1], t))
+		fmt.Fprintf(w, "%+v\n", m.Acquisition(must(ticketFrom(q[1]))))
 	case "known":
 		fmt.Fprintln(w, m.Incarnation(makeID(q[1])))
 	case "deadline":
@@ -59,7 +55,7 @@ func ask(w io.Writer, m *Machine, q []string) {
 		for _, v := range m.Gossip() {
 			fmt.Fprintf(w, "member %d boot %d silent=%v\n", v.Member, v.Boot, v.Silent)
 		}
-	case "left":
+	case "removed":
 		fmt.Fprintln(w, m.Left())
 	case "keys":
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {

@@ -6,26 +6,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // audit checks what must be true of any machine between two entries.
 func audit(m *Machine) error {
 	a := &auditor{m: m, fences: map[uint64]bool{}}
-	for _, space := range []map[string]*lock{m.locks, m.elections} {
-		for name, l := range space {
+	for _, space := range []space{m.locks, m.elections} {
+		for name, l := range space.byName {
 			a.lock(name, l)
 		}
+		auditIndex(a, space.byName, space.index)
 	}
-	for name, s := range m.semaphores {
+	for name, s := range m.semaphores.byName {
 		a.semaphore(name, s)
 	}
+	auditIndex(a, m.semaphores.byName, m.semaphores.index)
 	a.entries()
 	a.members()
 	a.incarnations()
 	a.sessions()
-	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 {
+	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 || a.reentries != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
@@ -42,7 +42,7 @@ type auditor struct {
 	errs   []error
 
 	holds, permits, waiters, waiting, bound, locked int
-	delayed, resized                                int
+	delayed, resized, tickets, reentries            int
 }
 
 func (a *auditor) fail(format string, args ...any) {
@@ -61,60 +61,115 @@ func (a *auditor) lock(name string, l *lock) {
 	case l.name() != name:
 		a.fail("lock %q is kept under %q", l.name(), name)
 	case l.owner == nil && l.delayUntil == 0:
-		a.fail("lock %q is idle with %d waiting", name, l.queue.len)
+		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
-	case l.left && (l.owner == nil || l.ticket != wire.Ticket{}):
-		a.fail("lock %q was left and is not free to be taken over", name)
+	case l.unclaimed && (l.owner == nil || l.ticket != ticket{} || len(l.reentries()) > 0):
+		a.fail("lock %q is unclaimed and cannot be claimed", name)
 	}
+	a.holdTickets(l)
 	if l.owner != nil {
 		a.fence(l.fence)
 		a.holds++
 	} else {
 		a.delayed++
 	}
-	a.queue(l.queue, func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
+	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
+}
+
+// holdTickets checks the tickets of a hold: no more than holds, and all found.
+func (a *auditor) holdTickets(l *lock) {
+	tickets := make([]ticket, 0, 1)
+	if l.ticket != (ticket{}) {
+		tickets = append(tickets, l.ticket)
+	}
+	last := uint32(0)
+	for _, e := range l.reentries() {
+		if e.lock != l || e.order <= last || l.owner == nil {
+			a.fail("lock %q: re-entry %d is out of place", l.name(), e.order)
+		}
+		tickets, last = append(tickets, e.ticket), e.order
+		a.reentries++
+	}
+	for _, t := range tickets {
+		if t.by.holds[t.seq] != l || a.m.incarnation(t.by.id) != t.by {
+			a.fail("lock %q is not found by its ticket %d", l.name(), t.seq)
+		}
+		a.tickets++
+	}
+	if len(tickets) > int(l.holds) {
+		a.fail("lock %q has %d holds under %d tickets", l.name(), l.holds, len(tickets))
+	}
+}
+
+// auditIndex checks that the index lists exactly the objects found by name. It
+// works on a copy: merging is for queries.
+func auditIndex[T any](a *auditor, byName map[string]*T, x index[T]) {
+	x.tree = x.tree.Clone()
+	for _, of := range x.stale {
+		if _, found := x.tree.Delete(of); !found {
+			a.fail("%q is stale and not in the tree", x.name(of))
+		}
+	}
+	for i, of := range x.fresh {
+		if _, found := x.tree.ReplaceOrInsert(of); found || int(*x.slot(of)) != i+1 {
+			a.fail("%q is listed twice, or does not know its place", x.name(of))
+		}
+	}
+	x.tree.Ascend(func(of *T) bool {
+		if byName[x.name(of)] != of {
+			a.fail("%q is listed, and not found", x.name(of))
+		}
+		return true
+	})
+	if x.tree.Len() != len(byName) {
+		a.fail("%d names are listed of %d", x.tree.Len(), len(byName))
+	}
 }
 
 func (a *auditor) semaphore(name string, s *semaphore) {
 	taken, delayed, held := int64(0), int64(0), 0
-	for _, p := range s.permits.appendTo(nil) {
+	for _, p := range s.all() {
 		a.fence(p.fence)
 		taken += int64(p.n)
 		if p.owner != nil {
 			a.permits++
 			held++
+			if p.ticket != (ticket{}) {
+				a.tickets++
+			}
 		} else {
 			delayed += int64(p.n)
 			a.delayed++
 		}
-		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner {
+		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner ||
+			p.ticket != (ticket{}) && p.ticket.by.permits[p.ticket.seq] != p {
 			a.fail("semaphore %q: permit %d has nobody who can have it", name, p.fence)
 		}
 	}
-	head := s.queue.head()
+	head := s.queue.first
 	switch {
 	case s.name() != name || s.taken != taken || s.delayed != delayed:
 		a.fail("semaphore %q counts %d taken and %d delayed, and has %d and %d", name, s.taken, s.delayed, taken, delayed)
-	case len(s.byFence) != held:
-		a.fail("semaphore %q finds %d acquisitions by fence, and %d are held", name, len(s.byFence), held)
+	case s.held.Len() != held:
+		a.fail("semaphore %q finds %d acquisitions by fence, and %d are held", name, s.held.Len(), held)
 	case taken > int64(s.limit) && !s.resized:
 		a.fail("semaphore %q: %d permits of %d", name, taken, s.limit)
 	case head != nil && int64(head.permits) <= int64(s.limit)-taken:
 		a.fail("semaphore %q: the head waits for what is free", name)
-	case s.permits.len == 0 && !s.resized:
+	case taken == 0 && !s.resized:
 		a.fail("semaphore %q is kept for nobody", name)
 	}
 	if s.resized {
 		a.resized++
 	}
-	a.queue(s.queue, func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
+	a.queue(s.queue.first, func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
 }
 
-func (a *auditor) queue(q list[waiter], fits func(*waiter) bool) {
+func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 	last := uint64(0)
-	for _, w := range q.appendTo(nil) {
-		if !fits(w) || w.position <= last || w.incarnation.waiting[w.seq] != w || a.m.sessions[w.session.id] != w.session {
+	for w := first; w != nil; w = w.inQueue.next {
+		if !fits(w) || w.position <= last || w.ticket.by.waiters[w.ticket.seq] != w || a.m.sessions[w.session.id] != w.session {
 			a.fail("a queue is broken at %d", w.position)
 		}
 		last = w.position
@@ -150,25 +205,34 @@ func (a *auditor) entries() {
 }
 
 func (a *auditor) members() {
-	var left []uint64
+	var removed []uint64
 	for id, k := range a.m.members {
-		if !k.left {
+		if a.m.checks.Has(k.builtIn()) == k.removed {
+			a.fail("member %d: its built-in check is wrong", id)
+		}
+		for _, c := range k.checks {
+			if found, _ := a.m.checks.Get(c); found != c {
+				a.fail("member %d: check %q is not listed", id, c.name)
+			}
+		}
+		if !k.removed {
 			continue
 		}
-		left = append(left, id)
+		removed = append(removed, id)
 		inc := a.m.incarnation(k.incarnation) // or, by now, another member's of that ID
 		if inc != nil && inc.member == id || len(k.checks) > 0 {
-			a.fail("member %d has left and is still there", id)
+			a.fail("member %d has been removed and is still there", id)
 		}
 	}
-	if slices.Sort(left); !slices.Equal(left, a.m.Left()) {
-		a.fail("%v have left, and Left says %v", left, a.m.Left())
+	if slices.Sort(removed); !slices.Equal(removed, a.m.removed) {
+		a.fail("%v have been removed, and %v are listed", removed, a.m.removed)
 	}
 }
 
 func (a *auditor) incarnations() {
 	for _, inc := range a.m.incarnations {
-		a.waiting += len(inc.waiting)
+		a.waiting += len(inc.waiters)
+		a.tickets -= len(inc.holds) + len(inc.permits)
 		n := 0
 		for _, c := range inc.classes {
 			n += c.sessions.len
@@ -181,8 +245,15 @@ func (a *auditor) incarnations() {
 }
 
 func (a *auditor) sessions() {
+	if a.m.byCreation.Len() != len(a.m.sessions) {
+		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), len(a.m.sessions))
+	}
 	for _, s := range a.m.sessions {
+		if found, _ := a.m.byCreation.Get(s); found != s {
+			a.fail("session %s is not listed", s.id)
+		}
 		a.holds -= s.holds.len
+		a.reentries -= s.reentries
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len
 		a.waiting -= s.waiters.len
@@ -190,7 +261,7 @@ func (a *auditor) sessions() {
 		switch {
 		case s.incarnation != nil:
 			a.bound--
-		case a.m.members[s.member] == nil || a.m.members[s.member].left:
+		case a.m.members[s.member] == nil || a.m.members[s.member].removed:
 			a.fail("session %s is of a member that is gone", s.id)
 		case s.ttl != 0:
 			a.fail("session %s has a TTL and nobody who renews it", s.id)
@@ -201,17 +272,17 @@ func (a *auditor) sessions() {
 // views prints all that can be seen of a machine from outside.
 func views(m *Machine) string {
 	var w strings.Builder
-	for _, v := range m.Locks("", len(m.locks)) {
+	for _, v := range m.Locks("", len(m.locks.byName)) {
 		printLock(&w, v)
 	}
 	for _, v := range m.Sessions() {
 		printSession(&w, v)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.semaphores)) {
+	for _, name := range slices.Sorted(maps.Keys(m.semaphores.byName)) {
 		v, _ := m.Semaphore(name)
 		printSemaphore(&w, name, v)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.elections)) {
+	for _, name := range slices.Sorted(maps.Keys(m.elections.byName)) {
 		fmt.Fprintln(&w, name, printLeader(m.Leader(name)))
 	}
 	for e := range m.Keys().Prefix("") {
@@ -230,10 +301,10 @@ func views(m *Machine) string {
 // candidates, the sessions of members, permits that are held back.
 func (a *auditor) belongings() {
 	values, sessions := 0, 0
-	for _, l := range a.m.elections {
-		values += l.leader.Bytes()
-		for at := l.queue.first; at != nil; at = at.next {
-			values += len(at.of.value)
+	for _, l := range a.m.elections.byName {
+		values += l.leader().Bytes()
+		for w := l.head(); w != nil; w = w.inQueue.next {
+			values += len(w.value)
 		}
 	}
 	if values != a.m.candidates {
@@ -241,19 +312,19 @@ func (a *auditor) belongings() {
 	}
 	for _, k := range a.m.members {
 		sessions += k.sessions.len
-		for at := k.sessions.first; at != nil; at = at.next {
-			if at.of.member != k.member || a.m.sessions[at.of.id] != at.of {
-				a.fail("session %s is not of member %d", at.of.id, k.member)
+		for s := k.sessions.first; s != nil; s = s.inMember.next {
+			if s.member != k.id || a.m.sessions[s.id] != s {
+				a.fail("session %s is not of member %d", s.id, k.id)
 			}
 		}
 	}
 	if sessions != len(a.m.sessions) {
 		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
 	}
-	for name, s := range a.m.semaphores {
+	for name, s := range a.m.semaphores.byName {
 		back := 0
-		for at := s.permits.first; at != nil; at = at.next {
-			if at.of.owner == nil {
+		for _, p := range s.all() {
+			if p.owner == nil {
 				back++
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // with a TTL becomes critical unless it is refreshed. It belongs to the member
 // and outlives the process.
 type check struct {
-	member    *memory
+	member    *member
 	name      string
 	status    wire.CheckState
 	ttl       int64 // 0: none
@@ -24,10 +24,13 @@ type check struct {
 // gossip says of it.
 const gossipCheck = "gossip"
 
+// builtIn returns the gossip check of the member.
+func (k *member) builtIn() *check { return &check{member: k, name: gossipCheck, at: -1} }
+
 func (c *check) deadline() int64 { return after(c.refreshed, c.ttl) }
 
 func byMember(a, b *check) int {
-	return cmp.Or(cmp.Compare(a.member.member, b.member.member), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(a.member.id, b.member.id), cmp.Compare(a.name, b.name))
 }
 
 // checkups holds the checks that become critical by time, the first on top.
@@ -85,12 +88,12 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	known := member.checks[c.Name]
 	switch {
 	case known == nil && !c.Register:
-		return m.reply(wire.Code_CHECK_UNKNOWN)
+		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	case known == nil && len(member.checks) >= MaxChecks:
-		return m.refuse(wire.Code_TOO_LARGE, "the member has too many checks; deregister some")
+		return m.refuse(wire.Code_BUSY, "the member has too many checks; deregister some")
 	case known == nil:
 		known = &check{member: member, name: c.Name, status: c.State, at: -1}
-		member.checks[c.Name] = known
+		m.addCheck(known)
 	}
 	failed := c.State == wire.CheckState_CRITICAL && known.status != c.State
 	known.status, known.refreshed = c.State, m.now
@@ -112,15 +115,21 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 	member := m.members[inc.member]
 	known := member.checks[c.Name]
 	if known == nil {
-		return m.reply(wire.Code_CHECK_UNKNOWN)
+		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	}
 	m.forgetCheck(known)
 	m.endSessions(m.dependents(known), invalidated, nil)
 	return m.reply(wire.Code_OK)
 }
 
+func (m *Machine) addCheck(c *check) {
+	c.member.checks[c.name] = c
+	m.checks.ReplaceOrInsert(c)
+}
+
 func (m *Machine) forgetCheck(c *check) {
 	delete(c.member.checks, c.name)
+	m.checks.Delete(c)
 	if c.at >= 0 {
 		heap.Remove(&m.checkups, c.at)
 	}
@@ -138,7 +147,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k.silent = !c.Alive
 	m.dirty.put(k.key(), k)
 	if k.silent {
-		m.endSessions(m.dependents(&check{member: k, name: gossipCheck}), invalidated, nil)
+		m.endSessions(m.dependents(k.builtIn()), invalidated, nil)
 	}
 	return m.reply(wire.Code_OK)
 }
@@ -170,15 +179,15 @@ func (m *Machine) refreshChecks() {
 // dependents returns the sessions that depend on one of the checks, by creation.
 func (m *Machine) dependents(checks ...*check) []*session {
 	var found []*session
-	var looked []*memory
+	var looked []*member
 	for _, c := range checks {
 		if slices.Contains(looked, c.member) {
 			continue
 		}
 		looked = append(looked, c.member)
-		for at := c.member.sessions.first; at != nil; at = at.next {
-			if slices.ContainsFunc(checks, at.of.dependsOn) {
-				found = append(found, at.of)
+		for s := c.member.sessions.first; s != nil; s = s.inMember.next {
+			if slices.ContainsFunc(checks, s.dependsOn) {
+				found = append(found, s)
 			}
 		}
 	}
@@ -187,7 +196,7 @@ func (m *Machine) dependents(checks ...*check) []*session {
 }
 
 func (s *session) dependsOn(c *check) bool {
-	return s.member == c.member.member && slices.Contains(s.checks, c.name)
+	return s.member == c.member.id && slices.Contains(s.checks, c.name)
 }
 
 // healthy refuses sessions on checks that the member does not have, or that are
@@ -199,11 +208,11 @@ func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 		switch {
 		case name == gossipCheck && !k.silent:
 		case name == gossipCheck:
-			return m.reply(wire.Code_CHECK_CRITICAL)
+			return m.refuse(wire.Code_CHECK_CRITICAL, name)
 		case c == nil:
-			return m.reply(wire.Code_CHECK_UNKNOWN)
+			return m.refuse(wire.Code_CHECK_UNKNOWN, name)
 		case c.status == wire.CheckState_CRITICAL:
-			return m.reply(wire.Code_CHECK_CRITICAL)
+			return m.refuse(wire.Code_CHECK_CRITICAL, name)
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ s "" of A, member 1, ttl=1h0m0s delay=15s left=1h0m0s created=1 checks=gossip,di
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1`},
 
 		{"it is invalidated when its node is deregistered", `A open n ttl=none
-A leave voters=2
+A remove-member voters=2
 ----
 A.5: OK
 A.6: OK
@@ -124,7 +124,7 @@ B lock x t/1 wait
 B gossip member=1 boot=1 dead
 ----
 A.5: OK fence=1 holds=1
-B.3: QUEUED, more to come
+B.3: QUEUED in place 1 by s/1 of member 1, fence=1, more to come
 B.4: OK
 ended s of A
 
@@ -163,7 +163,7 @@ B close n
 B lock x t/1
 ----
 B.4: OK
-B.5: LOCKED
+B.5: LOCKED by n/1 of member 1, fence=1
 B.6: OK
 B.7: OK fence=2 holds=1
 ended n of nobody`},

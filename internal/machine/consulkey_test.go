@@ -13,7 +13,7 @@ A.5: SESSION_EXPIRED`},
 B write acquire k w session=t
 ----
 A.5: OK create=2 modify=2 lock=1 session=s
-B.3: LOCKED holder=s
+B.3: LOCKED by s of member 1
 key k: "v" create=2 modify=2 lock=1 session=s`},
 
 		{"an acquire is a key update, an increment of the LockIndex and the session", `A write put k v flags=1
@@ -77,7 +77,7 @@ A write expect-holder k session=s index=2
 A.5: OK create=2 modify=2 lock=1 session=s
 A.6: OK create=2 modify=3 lock=1
 A.7: OK create=2 modify=4 lock=2 session=s
-A.8: COMPARE_FAILED
+A.8: STALE_SEQUENCER
 A.9: OK create=2 modify=4 lock=2 session=s
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1
@@ -89,7 +89,7 @@ B write expect-holder k session=s index=1
 ----
 A.5: OK create=2 modify=2 lock=1 session=s
 B.3: OK
-B.4: COMPARE_FAILED
+B.4: STALE_SEQUENCER
 ended s of A
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1`},

@@ -73,6 +73,6 @@ func unlockCommand(name string, session wire.ID, handle, fence uint64) *wire.Com
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{Name: name, Session: session[:], Handle: handle, Fence: fence}}}
 }
 
-func withdrawCommand(name string, session wire.ID, handle, seq uint64) *wire.Command {
-	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{Name: name, Session: session[:], Handle: handle, Seq: seq}}}
+func withdrawCommand(inc wire.ID, seq uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{Incarnation: inc[:], Seq: seq}}}
 }

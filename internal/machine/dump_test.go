@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -61,21 +62,24 @@ func dump(m *Machine) disk {
 	for _, s := range m.sessions {
 		put(s.key(), s)
 	}
-	queue := func(q list[waiter]) {
-		for _, w := range q.appendTo(nil) {
+	queue := func(first *waiter) {
+		for w := first; w != nil; w = w.inQueue.next {
 			put(w.key(), w)
 		}
 	}
-	for _, space := range []map[string]*lock{m.locks, m.elections} {
-		for _, l := range space {
+	for _, space := range []space{m.locks, m.elections} {
+		for _, l := range space.byName {
 			put(l.key, l)
-			queue(l.queue)
+			queue(l.head())
+			for _, e := range l.reentries() {
+				put(e.key(), e)
+			}
 		}
 	}
-	for _, s := range m.semaphores {
+	for _, s := range m.semaphores.byName {
 		put(s.key, s)
-		queue(s.queue)
-		for _, p := range s.permits.appendTo(nil) {
+		queue(s.queue.first)
+		for _, p := range s.all() {
 			put(p.key(), p)
 		}
 	}
@@ -86,6 +90,17 @@ func dump(m *Machine) disk {
 		put(x.durable(), x)
 	}
 	return d
+}
+
+// all returns the permits of a semaphore, held or delayed, by fence.
+func (s *semaphore) all() []*permit {
+	permits := slices.Clone(s.back)
+	s.held.Ascend(func(p *permit) bool {
+		permits = append(permits, p)
+		return true
+	})
+	slices.SortFunc(permits, func(a, b *permit) int { return cmp.Compare(a.fence, b.fence) })
+	return permits
 }
 
 func (d disk) equal(o disk) bool { return maps.EqualFunc(d, o, bytes.Equal) }

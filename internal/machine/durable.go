@@ -14,12 +14,13 @@ import (
 const (
 	machineKey = "m" // MachineState
 
-	memoryKind      = 'M' // + member                          MemberState
+	memberKind      = 'M' // + member                          MemberState
 	checkKind       = 'c' // + member + name                   CheckRecord
 	incarnationKind = 'i' // + incarnation                     IncarnationState
 	sessionKind     = 's' // + session                         SessionState
 	lockKind        = 'l' // + name                            LockState
 	electionKind    = 'e' // + name                            LockState
+	reentryKind     = 'r' // + incarnation + sequence number   ReentryState
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
 	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
@@ -38,25 +39,17 @@ func lockKey(election bool, name string) string {
 func semaphoreKey(name string) string { return string(semaphoreKind) + name }
 func entryKey(key string) string      { return string(entryKind) + key }
 
-// spaceKey is the durable key of what a name names in a space.
-func spaceKey(space wire.Space, name string) (key string, ok bool) {
-	switch space {
-	case wire.Space_LOCK, wire.Space_ELECTION:
-		return lockKey(space == wire.Space_ELECTION, name), true
-	case wire.Space_SEMAPHORE:
-		return semaphoreKey(name), true
-	}
-	return "", false
-}
+func ticketKey(t wire.Ticket) string  { return ticketed(ticketKind, t) }
+func reentryKey(t wire.Ticket) string { return ticketed(reentryKind, t) }
 
-func ticketKey(t wire.Ticket) string {
+func ticketed(kind byte, t wire.Ticket) string {
 	b := make([]byte, 0, 1+len(t.Incarnation)+8)
-	b = append(append(b, ticketKind), t.Incarnation[:]...)
+	b = append(append(b, kind), t.Incarnation[:]...)
 	return string(binary.BigEndian.AppendUint64(b, t.Seq))
 }
 
-func (k *memory) key() string {
-	return string(binary.BigEndian.AppendUint64([]byte{memoryKind}, k.member))
+func (k *member) key() string {
+	return string(binary.BigEndian.AppendUint64([]byte{memberKind}, k.id))
 }
 
 func (inc *incarnation) key() string { return string(incarnationKind) + string(inc.id[:]) }
@@ -64,7 +57,7 @@ func (inc *incarnation) key() string { return string(incarnationKind) + string(i
 func (s *session) key() string { return string(sessionKind) + string(s.id[:]) }
 
 func (c *check) key() string {
-	return string(binary.BigEndian.AppendUint64([]byte{checkKind}, c.member.member)) + c.name
+	return string(binary.BigEndian.AppendUint64([]byte{checkKind}, c.member.id)) + c.name
 }
 
 func (w *waiter) key() string { return numbered(waiterKind, w.of(), w.position) }
@@ -89,8 +82,8 @@ func (m *Machine) state() proto.Message {
 	}
 }
 
-func (k *memory) state() proto.Message {
-	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Left: k.left}
+func (k *member) state() proto.Message {
+	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Removed: k.removed}
 }
 
 func (inc *incarnation) state() proto.Message {
@@ -116,13 +109,13 @@ func (s *session) state() proto.Message {
 
 func (l *lock) state() proto.Message {
 	st := &wire.LockState{
-		Handle: l.handle, Holds: l.holds, Fence: l.fence, Left: l.left, DelayUntil: l.delayUntil,
+		Handle: l.handle, Holds: l.holds, Fence: l.fence, Unclaimed: l.unclaimed, DelayUntil: l.delayUntil,
 	}
 	if l.owner != nil {
 		st.Session = l.owner.id[:]
 	}
-	if l.leader != nil {
-		st.Value = l.leader.Value
+	if leader := l.leader(); leader != nil {
+		st.Value = leader.Value
 	}
 	st.Incarnation, st.Seq = ticketState(l.ticket)
 	return st
@@ -133,7 +126,7 @@ func (s *semaphore) state() proto.Message {
 }
 
 func (p *permit) state() proto.Message {
-	st := &wire.PermitState{Permits: p.n, Left: p.left, DelayUntil: p.delayUntil}
+	st := &wire.PermitState{Permits: p.n, Unclaimed: p.unclaimed, DelayUntil: p.delayUntil}
 	if p.owner != nil {
 		st.Session = p.owner.id[:]
 	}
@@ -141,17 +134,17 @@ func (p *permit) state() proto.Message {
 	return st
 }
 
-func ticketState(t wire.Ticket) (incarnation []byte, seq uint64) {
-	if t == (wire.Ticket{}) {
+func ticketState(t ticket) (incarnation []byte, seq uint64) {
+	if t == (ticket{}) {
 		return nil, 0
 	}
-	return t.Incarnation[:], t.Seq
+	return t.by.id[:], t.seq
 }
 
 func (w *waiter) state() proto.Message {
 	return &wire.WaiterState{
 		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value,
-		Incarnation: w.incarnation.id[:], Seq: w.seq,
+		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq,
 	}
 }
 

@@ -81,7 +81,7 @@ func TestHoldsLimit(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "lock x s/1 reentrant")
-	d.m.locks["x"].holds = MaxHolds - 1
+	d.m.locks.byName["x"].holds = MaxHolds - 1
 	if r := d.line(wire.Code_OK, "lock x s/1 reentrant"); r.Holds != MaxHolds {
 		t.Errorf("%d holds", r.Holds)
 	}
@@ -128,7 +128,7 @@ func TestASubmissionOfNobody(t *testing.T) {
 	before := views(d.m)
 	for _, id := range [][]byte{nil, d.inc[:15], append(d.inc[:16:16], 0)} {
 		s := &wire.Submission{Incarnation: id, Floor: 7}
-		for i, line := range []string{"renew", "register member=2 boot=1", "open s", "leave voters=1,2"} {
+		for i, line := range []string{"renew", "register member=2 boot=1", "open s", "remove-member voters=1,2"} {
 			s.Calls = append(s.Calls, &wire.Call{Seq: uint64(8 + i), Command: must(proto.Marshal(read(t, "%s", line)))})
 		}
 		if r := d.submit(s); len(r.Outcomes)+len(r.Ended) > 0 || len(r.Changes) != 1 {
@@ -158,7 +158,7 @@ func TestReadsStayAsTheyWere(t *testing.T) {
 	for member := uint64(9); member > 1; member-- { // each goes to the front
 		d.inc, d.seq = wire.ID{byte(member)}, 0
 		d.line(wire.Code_OK, "register member=%d boot=1", member)
-		d.line(wire.Code_OK, "leave voters=1,2,3,4,5,6,7,8,9")
+		d.line(wire.Code_OK, "remove-member voters=1,2,3,4,5,6,7,8,9")
 		was = append(was, d.m.Left())
 	}
 	for i, left := range was {
@@ -197,12 +197,12 @@ func TestSessionLimitOfAttach(t *testing.T) {
 
 	sessions := &d.m.members[1].sessions.len
 	*sessions += MaxSessions - 1 // as if it had so many more
-	d.line(wire.Code_TOO_LARGE, "open new ttl=none")
-	d.line(wire.Code_TOO_LARGE, "attach other")
+	d.line(wire.Code_BUSY, "open new ttl=none")
+	d.line(wire.Code_BUSY, "attach other")
 	d.line(wire.Code_OK, "attach own")
 	*sessions--
 	d.line(wire.Code_OK, "attach other")
-	d.line(wire.Code_TOO_LARGE, "open new ttl=none")
+	d.line(wire.Code_BUSY, "open new ttl=none")
 	*sessions -= MaxSessions - 2
 	if err := audit(d.m); err != nil {
 		t.Error(err)

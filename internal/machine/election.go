@@ -11,13 +11,13 @@ import (
 
 // elect makes the owner of an election its leader, with that value.
 func (m *Machine) elect(l *lock, value []byte) {
-	m.candidates += len(value) - l.leader.Bytes()
-	l.leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
+	m.candidates += len(value) - l.leader().Bytes()
+	l.more().leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
 }
 
 // leads says who leads now.
 func (m *Machine) leads(l *lock) {
-	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader})
+	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader()})
 }
 
 // checkCandidate returns nil or the refusal of a candidate's value.
@@ -33,7 +33,7 @@ func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
 	case len(value) > MaxCandidate:
 		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 64 KiB")
 	case m.candidates+len(value) > MaxCandidates:
-		return m.refuse(wire.Code_TOO_LARGE, "the values in elections take too much; give shorter ones")
+		return m.refuse(wire.Code_BUSY, "the values of all elections take too much; propose a shorter one")
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (m *Machine) proclaim(c *wire.Proclaim) *wire.Reply {
 	if l == nil {
 		return refusal
 	}
-	if !bytes.Equal(l.leader.Value, c.Value) {
+	if !bytes.Equal(l.leader().Value, c.Value) {
 		m.elect(l, c.Value)
 		m.dirty.put(l.key, l)
 		m.leads(l)

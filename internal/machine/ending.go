@@ -23,7 +23,7 @@ func (m *Machine) endSessions(ending []*session, how ending, shortened shortened
 		m.forgetSession(s)
 	}
 	for _, s := range ending {
-		for w := s.waiters.head(); w != nil; w = s.waiters.head() {
+		for w := s.waiters.first; w != nil; w = s.waiters.first {
 			m.dequeue(w)
 			m.settle(w, m.reply(wire.Code_SESSION_EXPIRED))
 			shortened.by(w)
@@ -37,10 +37,10 @@ func (m *Machine) endSessions(ending []*session, how ending, shortened shortened
 
 // handOn gives back what a session held, by fence and the keys by name.
 func (m *Machine) handOn(s *session, delay int64) {
-	for l := s.holds.head(); l != nil; l = s.holds.head() {
+	for l := s.holds.first; l != nil; l = s.holds.first {
 		m.release(l, delay)
 	}
-	for p := s.permits.head(); p != nil; p = s.permits.head() {
+	for p := s.permits.first; p != nil; p = s.permits.first {
 		m.endPermit(p, delay)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
@@ -63,7 +63,8 @@ func (m *Machine) forgetSession(s *session) {
 		s.incarnation.unbind(s)
 	}
 	delete(m.sessions, s.id)
-	m.members[s.member].sessions.remove(&s.inMember)
+	m.byCreation.Delete(s)
+	m.members[s.member].sessions.remove(s)
 	m.dirty.drop(s.key())
 	m.ended = append(m.ended, ended)
 }

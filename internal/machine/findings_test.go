@@ -15,8 +15,8 @@ B lock x t/1 wait
 A.5: OK
 A.6: OK
 A.7: OK fence=1 holds=1
-A.8: QUEUED, more to come
-B.3: QUEUED, more to come
+A.8: QUEUED in place 1 by q/1 of member 1, fence=1, more to come
+B.3: QUEUED in place 2 by q/1 of member 1, fence=1, more to come
 
 at 2s
 ----
@@ -44,17 +44,17 @@ A lock x d/2
 A lock x d/2 reentrant
 ----
 A.5: OK fence=1 holds=1
-A.6: LOCKED
-A.7: LOCKED`},
+A.6: LOCKED by d/1 of member 1, fence=1
+A.7: LOCKED by d/1 of member 1, fence=1`},
 
 		{"etcd#21128, #9921: a campaign that was given up leaves nothing behind", `A lock e d/1 election value=a
 B lock e t/1 election value=b wait
-B withdraw e t/1 seq=3 election
+B withdraw B.3
 A unlock e d/1 fence=1 election
-B withdraw e t/1 seq=3 election
+B withdraw B.3
 ----
 A.5: OK fence=1 holds=1
-B.3: QUEUED, more to come
+B.3: QUEUED in place 1 by d/1 of member 1, fence=1, more to come
 B.3: WITHDRAWN
 B.4: OK
 A.6: OK fence=1 holds=0
@@ -96,8 +96,8 @@ B lock x t/2 wait
 A unlock x d/1 fence=1
 ----
 A.5: OK fence=1 holds=1
-B.3: QUEUED, more to come
-B.4: QUEUED, more to come
+B.3: QUEUED in place 1 by d/1 of member 1, fence=1, more to come
+B.4: QUEUED in place 2 by d/1 of member 1, fence=1, more to come
 B.3: OK fence=2 holds=1
 A.6: OK fence=1 holds=0`},
 
@@ -142,11 +142,11 @@ A.8: OK fence=2 holds=1`},
 		{"Hazelcast: who was interrupted is not granted the lock later", `A lock x d/1
 B lock x t/1 wait
 A unlock x d/1 fence=1
-B withdraw x t/1 seq=3
+B withdraw B.3
 A lock x d/1
 ----
 A.5: OK fence=1 holds=1
-B.3: QUEUED, more to come
+B.3: QUEUED in place 1 by d/1 of member 1, fence=1, more to come
 B.3: OK fence=2 holds=1
 A.6: OK fence=1 holds=0
 B.4: OK fence=2 holds=0

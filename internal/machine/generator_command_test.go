@@ -21,7 +21,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 			return &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}
 		}},
 		{3, func() *wire.Command {
-			return &wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: g.group[g.rand.IntN(len(g.group)+1):]}}}
+			return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: g.group[g.rand.IntN(len(g.group)+1):]}}}
 		}},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
 		{35, func() *wire.Command { return g.closeSession(r) }},
@@ -149,7 +149,7 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 	}
 	if l := g.held(r, g.chance(30)); l != nil && g.chance(40) { // enter again, or take over
 		c.Name, c.Election, c.Session, c.Handle = l.Name, l.Election, l.Owner.Session[:], l.Owner.Handle
-		if !l.Left && g.chance(70) {
+		if !l.Unclaimed && g.chance(70) {
 			c.Fence = l.Fence
 		}
 	}
@@ -191,7 +191,7 @@ func (g *generator) acquire(r *reference.Model) *wire.Command {
 	}
 	if s := r.Semaphore(c.Name); s != nil && !g.chance(5) {
 		c.Limit = s.Limit
-		if p := g.some(s, func(p reference.Permit) bool { return p.Left }); p != nil && g.chance(50) {
+		if p := g.some(s, func(p reference.Permit) bool { return p.Unclaimed }); p != nil && g.chance(50) {
 			c.Session, c.Permits = p.Session[:], p.Permits
 		}
 	}
@@ -251,45 +251,20 @@ func (g *generator) resize() *wire.Command {
 	return &wire.Command{Op: &wire.Command_Resize{Resize: c}}
 }
 
-// withdraw takes back what the incarnation asked for, if there is any.
+// withdraw undoes what a ticket of the incarnation has obtained, if there is any.
 func (g *generator) withdraw(r *reference.Model, inc wire.ID) *wire.Command {
-	c := &wire.Withdraw{
-		Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2),
-		Seq: g.rand.Uint64N(g.seqs[inc] + 2), Space: wire.Space(g.rand.Int32N(3)),
-	}
-	if own := g.asked(r, inc); len(own) > 0 && g.chance(90) {
-		c = own[g.rand.IntN(len(own))]
+	t := wire.Ticket{Incarnation: inc, Seq: g.rand.Uint64N(g.seqs[inc] + 2)}
+	if own := r.Tickets(inc); len(own) > 0 && g.chance(90) {
+		t = own[g.rand.IntN(len(own))]
 	}
 	if g.chance(1) {
-		c.Space++
+		t.Incarnation[0]++
+	}
+	c := &wire.Withdraw{Incarnation: t.Incarnation[:], Seq: t.Seq}
+	if g.chance(1) {
+		c.Incarnation = c.Incarnation[:15]
 	}
 	return &wire.Command{Op: &wire.Command_Withdraw{Withdraw: c}}
-}
-
-func (g *generator) asked(r *reference.Model, inc wire.ID) (own []*wire.Withdraw) {
-	add := func(name string, space wire.Space, places ...reference.Place) {
-		for _, p := range places {
-			if p.Ticket.Incarnation == inc {
-				own = append(own, &wire.Withdraw{Name: name, Space: space, Session: p.Session[:], Handle: p.Handle, Seq: p.Ticket.Seq})
-			}
-		}
-	}
-	for _, l := range r.Locks {
-		space := wire.Space_LOCK
-		if l.Election {
-			space = wire.Space_ELECTION
-		}
-		if add(l.Name, space, l.Queue...); l.Owner != nil {
-			add(l.Name, space, *l.Owner)
-		}
-	}
-	for _, s := range r.Semaphores {
-		add(s.Name, wire.Space_SEMAPHORE, s.Queue...)
-		for _, p := range s.Permits {
-			add(s.Name, wire.Space_SEMAPHORE, reference.Place{Session: p.Session, Ticket: p.Ticket})
-		}
-	}
-	return own
 }
 
 // held returns a lock that is held, preferably as asked: left by a process
@@ -297,7 +272,7 @@ func (g *generator) asked(r *reference.Model, inc wire.ID) (own []*wire.Withdraw
 func (g *generator) held(r *reference.Model, left bool) *reference.Lock {
 	var all []*reference.Lock
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Left == left {
+		if l.Owner != nil && l.Unclaimed == left {
 			all = append(all, l)
 		}
 	}

@@ -91,7 +91,7 @@ func (g *generator) member(r *reference.Model) uint64 {
 		return g.rand.Uint64N(g.last + 2)
 	}
 	i := g.rand.IntN(len(g.group))
-	if m := r.Member(g.group[i]); m != nil && m.Left {
+	if m := r.Member(g.group[i]); m != nil && m.Removed {
 		g.last++
 		g.group[i] = g.last
 	}

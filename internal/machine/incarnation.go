@@ -19,20 +19,20 @@ type incarnation struct {
 	window  window
 	classes []*class // its sessions, by TTL
 	count   int      // of its sessions
-	waiting map[uint64]*waiter
+	acquisitions
 }
 
-// memory is what is kept of a member for ever, so that a copied or rolled-back
+// member is what is kept of a member forever, so that a copied or rolled-back
 // directory cannot register.
-type memory struct {
-	member      uint64
+type member struct {
+	id          uint64
 	boot        uint64
 	attempt     uint32
 	incarnation wire.ID // the last
 	silent      bool    // gossip has declared it dead
-	left        bool    // the group, for good
+	removed     bool    // from the group
 	checks      map[string]*check
-	sessions    list[session] // of all its processes
+	sessions    list[session, sessionsOfMember] // of all its processes
 }
 
 // deadline is when something of the incarnation falls due: the first of its
@@ -72,8 +72,8 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		return m.reply(wire.Code_OK)
 	}
 	known := m.members[c.Member]
-	if known != nil && known.left {
-		return m.refuse(wire.Code_LEFT, "the member has left the group")
+	if known != nil && known.removed {
+		return m.refuse(wire.Code_REMOVED, "the member has been removed from the group")
 	}
 	if known != nil && known.incarnation == id {
 		// Known once and forgotten since. It is never taken back: its window
@@ -89,7 +89,7 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		}
 	}
 	if len(m.incarnations) >= MaxIncarnations {
-		return m.refuse(wire.Code_TOO_LARGE, "too many incarnations are known; wait for silent ones to be forgotten")
+		return m.refuse(wire.Code_BUSY, "too many incarnations are known; wait for silent ones to be forgotten")
 	}
 	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
 	m.insert(inc)
@@ -99,7 +99,7 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 }
 
 // precedes says whether a registration is later than what is remembered.
-func (k *memory) precedes(c *wire.Register) bool {
+func (k *member) precedes(c *wire.Register) bool {
 	return cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
 }
 
@@ -108,20 +108,25 @@ func (k *memory) precedes(c *wire.Register) bool {
 func (m *Machine) remember(c *wire.Register, id wire.ID) {
 	k := m.members[c.Member]
 	if k == nil {
-		k = newMemory(c.Member)
-		m.members[c.Member] = k
+		k = newMember(c.Member)
+		m.addMember(k)
 	}
 	k.boot, k.attempt, k.incarnation, k.silent = c.Boot, c.Attempt, id, false
 	m.dirty.put(k.key(), k)
 }
 
-func newMemory(member uint64) *memory {
-	return &memory{member: member, checks: make(map[string]*check)}
+func newMember(id uint64) *member {
+	return &member{id: id, checks: make(map[string]*check)}
+}
+
+func (m *Machine) addMember(k *member) {
+	m.members[k.id] = k
+	m.checks.ReplaceOrInsert(k.builtIn())
 }
 
 // insert puts an incarnation at its place.
 func (m *Machine) insert(inc *incarnation) {
-	inc.waiting = make(map[uint64]*waiter)
+	inc.acquisitions = newAcquisitions()
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Insert(m.incarnations, i, inc)
 }
@@ -155,6 +160,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
 		m.dirty.put(s.key(), s)
 	}
+	m.endTickets(inc)
 	m.raiseFloor(inc, math.MaxUint64)
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Delete(m.incarnations, i, i+1)
@@ -164,7 +170,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 // dropPlaces takes the incarnation's places in queues, but for those under
 // sessions of its own that have a TTL, which end with it.
 func (m *Machine) dropPlaces(inc *incarnation) (shortened shortened) {
-	for _, w := range byPosition(inc.waiting) {
+	for _, w := range byPosition(inc.waiters) {
 		if w.session.incarnation == inc && w.session.ttl != 0 {
 			continue
 		}

@@ -32,8 +32,6 @@ type keyDelay struct {
 	until int64
 }
 
-const degree = 32 // of the tree: a node fits a few cache lines
-
 func newKeys() keys {
 	return keys{
 		tree: btree.NewG(degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),

@@ -35,11 +35,11 @@ func TestCheckLimit(t *testing.T) {
 	for i := range MaxChecks {
 		d.line(wire.Code_OK, "check c%d register", i)
 	}
-	d.line(wire.Code_TOO_LARGE, "check more register")
+	d.line(wire.Code_BUSY, "check more register")
 	d.line(wire.Code_OK, "check c0 register critical")
 	d.line(wire.Code_OK, "drop c0")
 	d.line(wire.Code_OK, "check more register")
-	d.line(wire.Code_TOO_LARGE, "check c0 register")
+	d.line(wire.Code_BUSY, "check c0 register")
 }
 
 // Sessions are limited in all, whosever they are: those without a TTL outlive the
@@ -50,7 +50,7 @@ func TestAllSessionsLimit(t *testing.T) {
 	for i := range MaxAllSessions - 1 {
 		d.m.sessions[wire.ID{1, byte(i), byte(i >> 8), byte(i >> 16)}] = nil // as if
 	}
-	d.line(wire.Code_TOO_LARGE, "open t")
+	d.line(wire.Code_BUSY, "open t")
 	d.line(wire.Code_OK, "open s")
 	d.line(wire.Code_OK, "close s")
 	d.line(wire.Code_OK, "open t")
@@ -71,13 +71,13 @@ func TestPlacesLimit(t *testing.T) {
 		"lock y s/1", "lock y s/1 election", "lock x s/2 wait", "acquire x s limit=2 permits=1",
 		"acquire x s limit=2 permits=2 wait", "write acquire y v session=s",
 	} {
-		d.line(wire.Code_TOO_LARGE, "%s", line)
+		d.line(wire.Code_BUSY, "%s", line)
 	}
 	d.line(wire.Code_OK, "write acquire x w session=s") // has it already
 	d.line(wire.Code_OK, "lock y t/1")
 	d.line(wire.Code_OK, "write release x v session=s")
 	d.line(wire.Code_QUEUED, "lock y s/1 wait")
-	d.line(wire.Code_TOO_LARGE, "write acquire x v session=s")
+	d.line(wire.Code_BUSY, "write acquire x v session=s")
 	*places -= MaxPlaces - len(held)
 	if err := audit(d.m); err != nil {
 		t.Error(err)
@@ -96,12 +96,8 @@ func TestWaiterLimitElsewhere(t *testing.T) {
 		}
 		first := d.seq + 1
 		d.want(wire.Code_QUEUED, d.do(commands...))
-		d.line(wire.Code_TOO_LARGE, "%s", line)
-		space := "semaphore"
-		if strings.Contains(line, "election") {
-			space = "election"
-		}
-		d.line(wire.Code_OK, "withdraw x s/1 seq=%d %s", first+7, space)
+		d.line(wire.Code_BUSY, "%s", line)
+		d.want(wire.Code_OK, d.do(withdrawCommand(d.inc, first+7)))
 		d.line(wire.Code_QUEUED, "%s", line)
 	}
 }
@@ -149,9 +145,9 @@ func TestKeyLimits(t *testing.T) {
 	for i := range MaxKeys {
 		d.m.keys.replace(nil, &wire.Entry{Key: fmt.Sprint(i), CreateIndex: 1, ModifyIndex: 1})
 	}
-	d.line(wire.Code_TOO_LARGE, "write put new v")
+	d.line(wire.Code_BUSY, "write put new v")
 	d.line(wire.Code_OK, "write put 0 v")
-	d.line(wire.Code_TOO_LARGE, "write put new v ; delete 0")
+	d.line(wire.Code_BUSY, "write put new v ; delete 0")
 	d.line(wire.Code_OK, "write delete 0 ; put new v")
 
 	d = newDriver(t)
@@ -160,12 +156,12 @@ func TestKeyLimits(t *testing.T) {
 		key := fmt.Sprint("key/", 100_000+i)
 		d.m.keys.replace(nil, &wire.Entry{Key: key, Value: value[len(key):], CreateIndex: 1, ModifyIndex: 1})
 	}
-	d.line(wire.Code_TOO_LARGE, "write put n")
+	d.line(wire.Code_BUSY, "write put n")
 	d.line(wire.Code_OK, "write delete key/100000 ; put new/100000 long:%d", MaxValue-len("new/100000"))
-	d.line(wire.Code_TOO_LARGE, "write put key/100001 long:%d", MaxValue-len("key/100001")+1)
+	d.line(wire.Code_BUSY, "write put key/100001 long:%d", MaxValue-len("key/100001")+1)
 	d.line(wire.Code_OK, "write put key/100001 long:%d", MaxValue-len("key/100001")-1)
 	d.line(wire.Code_OK, "write put n")
-	d.line(wire.Code_TOO_LARGE, "write put m")
+	d.line(wire.Code_BUSY, "write put m")
 }
 
 // With the last fence given out, nothing is granted in any space: who asks is
@@ -225,8 +221,8 @@ func TestCandidateLimits(t *testing.T) {
 	d.line(wire.Code_OK, "lock e s/1 election value=abc")
 	d.line(wire.Code_QUEUED, "lock e s/2 election value=abcd wait")
 	d.m.candidates += MaxCandidates - 8
-	d.line(wire.Code_TOO_LARGE, "lock f s/1 election value=ab")
-	d.line(wire.Code_TOO_LARGE, "lock e s/3 election value=ab wait")
+	d.line(wire.Code_BUSY, "lock f s/1 election value=ab")
+	d.line(wire.Code_BUSY, "lock e s/3 election value=ab wait")
 	d.line(wire.Code_OK, "lock f s/1 election value=a")
 	d.line(wire.Code_OK, "unlock f s/1 fence=2 election")
 	d.line(wire.Code_OK, "unlock e s/1 fence=1 election")

@@ -22,14 +22,14 @@ func TestIdleNamesCostNothing(t *testing.T) {
 		d.want(wire.Code_QUEUED, d.do(lockCommand(name, other, 2)))
 		d.want(wire.Code_QUEUED, d.do(lockCommand(name, other, 3)))
 		queued := d.seq
-		d.want(wire.Code_OK, d.do(withdrawCommand(name, other, 3, queued)))
+		d.want(wire.Code_OK, d.do(withdrawCommand(d.inc, queued)))
 		d.want(wire.Code_OK, d.do(unlockCommand(name, s, 1, fence)))
 		d.want(wire.Code_OK, d.do(unlockCommand(name, other, 2, fence+1)))
 	}
 	d.do(closeCommand(s), closeCommand(other))
 	d.do() // the floor passes
-	if len(d.m.locks)+len(d.m.sessions)+len(d.m.delays) > 0 {
-		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks), len(d.m.sessions), len(d.m.delays))
+	if len(d.m.locks.byName)+len(d.m.sessions)+len(d.m.delays) > 0 {
+		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks.byName), len(d.m.sessions), len(d.m.delays))
 	}
 	if len(d.disk) != 3 { // m, M and i
 		t.Errorf("on disk: %d keys", len(d.disk))
@@ -48,10 +48,10 @@ func TestWaiterLimit(t *testing.T) {
 	}
 	first := d.seq
 	d.want(wire.Code_QUEUED, d.do(commands...))
-	d.want(wire.Code_TOO_LARGE, d.do(lockCommand("x", s, math.MaxUint64)))
+	d.want(wire.Code_BUSY, d.do(lockCommand("x", s, math.MaxUint64)))
 	for i := range commands {
 		if i%2 == 0 { // handle i+1
-			d.want(wire.Code_OK, d.do(withdrawCommand("x", s, uint64(i+1), first+uint64(i+1))))
+			d.want(wire.Code_OK, d.do(withdrawCommand(d.inc, first+uint64(i+1))))
 		}
 	}
 	d.want(wire.Code_QUEUED, d.do(lockCommand("x", s, math.MaxUint64)))
@@ -79,7 +79,7 @@ func TestSessionLimit(t *testing.T) {
 			commands = commands[:0]
 		}
 	}
-	d.want(wire.Code_TOO_LARGE, d.do(openCommand(id(MaxSessions), second, 0)))
+	d.want(wire.Code_BUSY, d.do(openCommand(id(MaxSessions), second, 0)))
 	d.do()
 	d.time = second / 2
 	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}))
@@ -108,7 +108,7 @@ func TestIncarnationLimit(t *testing.T) {
 			t.Fatalf("registration %d: %v", i, code)
 		}
 	}
-	if code := register(MaxIncarnations + 1).Reply.Code; code != wire.Code_TOO_LARGE {
+	if code := register(MaxIncarnations + 1).Reply.Code; code != wire.Code_BUSY {
 		t.Fatalf("registration beyond the limit: %v", code)
 	}
 	d.time = MinTTL

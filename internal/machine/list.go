@@ -1,56 +1,69 @@
 package machine
 
-// list is a doubly linked list whose links live inside the elements, so that
-// an element is removed from the middle of a long list at the cost of two
-// pointers, and adding one allocates nothing.
-type list[T any] struct {
-	first, last *link[T]
+// list is a doubly linked list whose links are fields of the elements: removing
+// an element from the middle of a long list is O(1), and adding one allocates
+// nothing. L names the field, since an element may be in several lists.
+type list[T any, L links[T]] struct {
+	first, last *T
 	len         int
 }
 
 // link is an element's place in one list.
-type link[T any] struct {
-	prev, next *link[T]
-	of         *T
-}
+type link[T any] struct{ prev, next *T }
 
-func (l *list[T]) push(at *link[T], of *T) {
-	*at = link[T]{prev: l.last, of: of}
+// links finds the link of an element for one kind of list.
+type links[T any] interface{ of(*T) *link[T] }
+
+func (l *list[T, L]) push(x *T) {
+	var link L
+	link.of(x).prev = l.last
 	if l.last == nil {
-		l.first = at
+		l.first = x
 	} else {
-		l.last.next = at
+		link.of(l.last).next = x
 	}
-	l.last = at
+	l.last = x
 	l.len++
 }
 
-func (l *list[T]) remove(at *link[T]) {
+func (l *list[T, L]) remove(x *T) {
+	var links L
+	at := links.of(x)
 	if at.prev == nil {
 		l.first = at.next
 	} else {
-		at.prev.next = at.next
+		links.of(at.prev).next = at.next
 	}
 	if at.next == nil {
 		l.last = at.prev
 	} else {
-		at.next.prev = at.prev
+		links.of(at.next).prev = at.prev
 	}
 	*at = link[T]{}
 	l.len--
 }
 
-// head returns the first element, or nil.
-func (l *list[T]) head() *T {
-	if l.first == nil {
-		return nil
-	}
-	return l.first.of
-}
-
-func (l *list[T]) appendTo(s []*T) []*T {
-	for at := l.first; at != nil; at = at.next {
-		s = append(s, at.of)
+func (l *list[T, L]) appendTo(s []*T) []*T {
+	var link L
+	for x := l.first; x != nil; x = link.of(x).next {
+		s = append(s, x)
 	}
 	return s
 }
+
+// The lists of the machine.
+type (
+	sessionsOfClass  struct{}
+	sessionsOfMember struct{}
+	holdsOfSession   struct{}
+	permitsOfSession struct{}
+	waitersInQueue   struct{}
+	waitersOfSession struct{}
+)
+
+func (sessionsOfClass) of(s *session) *link[session]  { return &s.inClass }
+func (sessionsOfMember) of(s *session) *link[session] { return &s.inMember }
+func (holdsOfSession) of(l *lock) *link[lock]         { return &l.inSession }
+func (permitsOfSession) of(p *permit) *link[permit]   { return &p.inSession }
+func (waitersInQueue) of(w *waiter) *link[waiter]     { return &w.inQueue }
+func (waitersOfSession) of(w *waiter) *link[waiter]   { return &w.inSession }

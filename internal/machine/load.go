@@ -42,32 +42,35 @@ func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
 
 // loader gathers what refers to something else, to be linked when all is read.
 type loader struct {
-	m        *Machine
-	version  uint32 // 0: none read
-	pairs    int
-	err      error
-	checks   []pending[check, uint64] // with the member
-	sessions []pending[session, *wire.SessionState]
-	locks    []pending[lock, *wire.LockState]
-	permits  []pending[permit, *wire.PermitState]
-	waiters  []pending[waiter, *wire.WaiterState]
-	tickets  []pending[wire.Ticket, *wire.Reply]
+	m         *Machine
+	version   uint32 // 0: none read
+	pairs     int
+	err       error
+	checks    []pending[check, uint64] // with the member
+	sessions  []pending[session, *wire.SessionState]
+	locks     []pending[lock, *wire.LockState]
+	reentries []pending[wire.Ticket, *wire.ReentryState]
+	permits   []pending[permit, *wire.PermitState]
+	waiters   []pending[waiter, *wire.WaiterState]
+	tickets   []pending[wire.Ticket, *wire.Reply]
 }
 
-// pending is a thing read, and the state from which it is to be linked.
+// pending is an object read, and the record from which it is linked.
 type pending[T, S any] struct {
 	of    *T
 	state S
-	at    string // what a waiter waits for, or the semaphore's name of a permit
+	at    string // of a waiter: the durable key it waits for; of a permit: the semaphore's name
 }
 
 var (
-	errShape  = errors.New("the key or a field has a wrong length")
-	errKind   = errors.New("the kind of key is not known")
-	errRange  = errors.New("a number is out of range")
-	errTwice  = errors.New("the key comes twice")
-	errLoose  = errors.New("it refers to what does not exist")
-	errAbsent = errors.New("the machine's own record is missing")
+	errShape   = errors.New("a key or field has the wrong length")
+	errKind    = errors.New("unknown kind of key")
+	errRange   = errors.New("a value is out of range")
+	errTwice   = errors.New("a duplicate")
+	errLoose   = errors.New("a reference to something that does not exist")
+	errNeither = errors.New("neither held nor delayed")
+	errFence   = errors.New("a fence that was never granted, or granted twice")
+	errAbsent  = errors.New("the machine's own record is missing")
 )
 
 func (ld *loader) pair(key string, value []byte) error {
@@ -79,16 +82,18 @@ func (ld *loader) pair(key string, value []byte) error {
 	switch key[0] {
 	case machineKey[0]:
 		return ld.machine(rest, value)
-	case memoryKind:
-		return ld.memory(rest, value)
+	case memberKind:
+		return ld.member(rest, value)
 	case checkKind:
 		return ld.check(rest, value)
 	case incarnationKind:
 		return ld.incarnation(rest, value)
 	case sessionKind:
 		return ld.session(rest, value)
+	case reentryKind:
+		return ld.reentry(rest, value)
 	case ticketKind:
-		return ld.ticket(rest, value)
+		return ld.outcome(rest, value)
 	}
 	if rest == "" {
 		return errShape // whatever else there is has a name
@@ -128,7 +133,7 @@ func (ld *loader) machine(rest string, value []byte) error {
 	return nil
 }
 
-func (ld *loader) memory(rest string, value []byte) error {
+func (ld *loader) member(rest string, value []byte) error {
 	var st wire.MemberState
 	if err := proto.Unmarshal(value, &st); err != nil {
 		return err
@@ -137,14 +142,15 @@ func (ld *loader) memory(rest string, value []byte) error {
 	if len(rest) != 8 || !ok {
 		return errShape
 	}
-	member := binary.BigEndian.Uint64([]byte(rest))
-	if ld.m.members[member] != nil {
+	n := binary.BigEndian.Uint64([]byte(rest))
+	if ld.m.members[n] != nil {
 		return errTwice
 	}
-	k := newMemory(member)
+	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
-	ld.m.members[member] = k
-	if st.Left {
+	ld.m.addMember(k)
+	if st.Removed {
+		ld.m.checks.Delete(k.builtIn())
 		ld.m.goes(k)
 	}
 	return nil
@@ -207,20 +213,35 @@ func (ld *loader) session(rest string, value []byte) error {
 		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex,
 	}
 	ld.m.sessions[id] = s
+	ld.m.byCreation.ReplaceOrInsert(s)
 	ld.sessions = append(ld.sessions, pending[session, *wire.SessionState]{of: s, state: st})
 	return nil
 }
 
-func (ld *loader) ticket(rest string, value []byte) error {
+func (ld *loader) outcome(rest string, value []byte) error {
 	st := new(wire.Reply)
 	if err := proto.Unmarshal(value, st); err != nil {
 		return err
 	}
-	if len(rest) != 16+8 {
-		return errShape
-	}
-	t := &wire.Ticket{Seq: binary.BigEndian.Uint64([]byte(rest[16:]))}
-	t.Incarnation, _ = wire.IDFrom([]byte(rest[:16]))
+	t, err := ticketOf(rest)
 	ld.tickets = append(ld.tickets, pending[wire.Ticket, *wire.Reply]{of: t, state: st})
-	return nil
+	return err
+}
+
+func (ld *loader) reentry(rest string, value []byte) error {
+	st := new(wire.ReentryState)
+	if err := proto.Unmarshal(value, st); err != nil {
+		return err
+	}
+	t, err := ticketOf(rest)
+	ld.reentries = append(ld.reentries, pending[wire.Ticket, *wire.ReentryState]{of: t, state: st})
+	return err
+}
+
+// ticketOf splits what ticketed has put together.
+func ticketOf(rest string) (*wire.Ticket, error) {
+	if len(rest) != 16+8 {
+		return nil, errShape
+	}
+	return &wire.Ticket{Incarnation: wire.ID([]byte(rest[:16])), Seq: binary.BigEndian.Uint64([]byte(rest[16:]))}, nil
 }

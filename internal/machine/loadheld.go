@@ -16,29 +16,34 @@ func (ld *loader) lock(key string, value []byte) error {
 		return err
 	}
 	l := &lock{
-		key: key, handle: st.Handle, holds: st.Holds, left: st.Left, fence: st.Fence, delayUntil: st.DelayUntil,
-	}
-	var ok bool
-	if l.ticket, ok = ticketFrom(st.Incarnation, st.Seq); !ok {
-		return errShape
+		key: key, handle: st.Handle, holds: st.Holds, unclaimed: st.Unclaimed, fence: st.Fence, delayUntil: st.DelayUntil,
 	}
 	space := ld.m.space(l.isElection())
-	if space[l.name()] != nil {
+	if space.byName[l.name()] != nil {
 		return errTwice
 	}
-	space[l.name()] = l
+	space.add(l)
 	ld.locks = append(ld.locks, pending[lock, *wire.LockState]{of: l, state: st})
 	return nil
 }
 
-// ticketFrom reads a ticket; sequence number 0 is none.
-func ticketFrom(incarnation []byte, seq uint64) (t wire.Ticket, ok bool) {
-	if seq == 0 {
-		return wire.Ticket{}, true
+// ticket finds the ticket that a hold or waiter was read with; it must not have
+// obtained anything else. No incarnation and sequence number 0: none.
+func (ld *loader) ticket(incarnation []byte, seq uint64) (t ticket, err error) {
+	if len(incarnation) == 0 && seq == 0 {
+		return ticket{}, nil
 	}
-	t.Seq = seq
-	t.Incarnation, ok = wire.IDFrom(incarnation)
-	return t, ok
+	id, ok := wire.IDFrom(incarnation)
+	if !ok || seq == 0 {
+		return ticket{}, errShape
+	}
+	if t = (ticket{ld.m.incarnation(id), seq}); t.by == nil {
+		return ticket{}, errLoose
+	}
+	if t.by.taken(seq) {
+		return ticket{}, errTwice
+	}
+	return t, nil
 }
 
 func (ld *loader) semaphore(rest string, value []byte) error {
@@ -49,10 +54,10 @@ func (ld *loader) semaphore(rest string, value []byte) error {
 	switch {
 	case st.Limit == 0 || st.Limit > MaxPermits:
 		return errRange
-	case ld.m.semaphores[rest] != nil:
+	case ld.m.semaphores.byName[rest] != nil:
 		return errTwice
 	}
-	s := ld.m.newSemaphore(rest, st.Limit)
+	s := ld.m.semaphores.add(rest, st.Limit)
 	if s.resized = st.Resized; s.resized {
 		ld.m.resized++
 	}
@@ -74,10 +79,7 @@ func (ld *loader) permit(rest string, value []byte) error {
 		return err
 	}
 	name, fence, ok := number(rest)
-	p := &permit{n: st.Permits, left: st.Left, fence: fence, delayUntil: st.DelayUntil}
-	if ok {
-		p.ticket, ok = ticketFrom(st.Incarnation, st.Seq)
-	}
+	p := &permit{n: st.Permits, unclaimed: st.Unclaimed, fence: fence, delayUntil: st.DelayUntil}
 	if !ok {
 		return errShape
 	}
@@ -94,7 +96,7 @@ func (ld *loader) waiter(rest string, value []byte) error {
 	if !ok || of == "" {
 		return errShape
 	}
-	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, seq: st.Seq, position: position}
+	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, position: position}
 	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
 	return nil
 }

@@ -6,21 +6,29 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// lock is a lock or an election. It exists while it is held, or delayed; those
-// who wait do so for one of the two. Its owner is a handle of a session: two
+// lock is a lock or an election. It exists only while it is held or delayed;
+// waiters queue for one of the two. Its owner is a handle of a session: two
 // handles of one session exclude each other.
 type lock struct {
 	key        string // durable; the name follows its first byte
 	owner      *session
 	handle     uint64
 	holds      uint32
-	left       bool // by a process that is gone: it has no handle
+	slot       slot
+	unclaimed  bool // of an attached session: no handle of it has locked yet
 	fence      uint64
-	ticket     wire.Ticket  // by which the hold began; zero once withdrawn
-	leader     *wire.Leader // of an election that is held
-	delayUntil int64        // 0 is no delay
-	queue      list[waiter]
-	held       link[lock] // in owner.holds
+	ticket     ticket // of the first hold; zero once withdrawn, or its incarnation ended
+	delayUntil int64  // 0: no delay
+	extra      *extra
+	inSession  link[lock]
+}
+
+// extra is what a lock without contention and re-entries does not need. A million
+// of those are held at once.
+type extra struct {
+	queue     list[waiter, waitersInQueue]
+	reentries []reentry
+	leader    *wire.Leader // of an election that is held
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -28,15 +36,63 @@ func (l *lock) name() string { return l.key[1:] }
 func (l *lock) isElection() bool { return l.key[0] == electionKind }
 
 func (l *lock) ownedBy(s *session, handle uint64) bool {
-	return l.owner == s && l.handle == handle && !l.left
+	return l.owner == s && l.handle == handle && !l.unclaimed
 }
 
-// space is where locks, or elections, are found by name.
-func (m *Machine) space(election bool) map[string]*lock {
-	if election {
-		return m.elections
+func (l *lock) more() *extra {
+	if l.extra == nil {
+		l.extra = new(extra)
 	}
-	return m.locks
+	return l.extra
+}
+
+// head returns the first waiter, or nil.
+func (l *lock) head() *waiter {
+	if l.extra == nil {
+		return nil
+	}
+	return l.extra.queue.first
+}
+
+func (l *lock) waiters() int {
+	if l.extra == nil {
+		return 0
+	}
+	return l.extra.queue.len
+}
+
+func (l *lock) leader() *wire.Leader {
+	if l.extra == nil {
+		return nil
+	}
+	return l.extra.leader
+}
+
+// space holds the locks, or the elections.
+type space struct {
+	byName map[string]*lock
+	index  index[lock]
+}
+
+func newSpace() space {
+	return space{make(map[string]*lock), newIndex((*lock).name, func(l *lock) *slot { return &l.slot })}
+}
+
+func (s *space) add(l *lock) {
+	s.byName[l.name()] = l
+	s.index.add(l)
+}
+
+func (s *space) remove(l *lock) {
+	delete(s.byName, l.name())
+	s.index.remove(l)
+}
+
+func (m *Machine) space(election bool) *space {
+	if election {
+		return &m.elections
+	}
+	return &m.locks
 }
 
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
@@ -47,23 +103,37 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l := m.space(c.Election)[c.Name]
+	l := m.space(c.Election).byName[c.Name]
 	mine := l != nil && l.ownedBy(s, c.Handle)
-	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, incarnation: inc, seq: seq}
+	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, ticket: ticket{inc, seq}}
 	switch {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
 	case mine && c.Reentrant:
-		return m.reenter(l, c.Limit)
-	case l != nil && l.owner == s && l.left:
-		return m.takeOver(l, w)
+		return m.reenter(l, w.ticket, c.Limit)
+	case l != nil && l.owner == s && l.unclaimed:
+		return m.claim(l, w)
 	case l == nil || c.Wait:
 		return m.newPlace(w, c)
 	case l.owner != nil:
-		return m.reply(wire.Code_LOCKED)
+		return m.locked(l.holder())
 	}
 	r := m.reply(wire.Code_LOCK_DELAY)
 	r.Delay = l.delayUntil - m.now
+	return r
+}
+
+// holder describes the owner of a lock that is held.
+func (l *lock) holder() *wire.Holder {
+	if l.owner == nil {
+		return nil
+	}
+	return &wire.Holder{Session: l.owner.id[:], Member: l.owner.member, Handle: l.handle, Fence: l.fence}
+}
+
+func (m *Machine) locked(by *wire.Holder) *wire.Reply {
+	r := m.reply(wire.Code_LOCKED)
+	r.Holder = by
 	return r
 }
 
@@ -73,7 +143,7 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 		return r
 	}
 	if w.lock != nil {
-		if r := m.mayJoin(&w.lock.queue); r != nil {
+		if r := m.mayJoin(w.lock.waiters()); r != nil {
 			return r
 		}
 		return m.enqueue(w)
@@ -82,28 +152,19 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 		return m.exhausted()
 	}
 	l := &lock{key: lockKey(c.Election, c.Name)}
-	m.space(c.Election)[l.name()] = l
+	m.space(c.Election).add(l)
 	return m.grant(l, w)
 }
 
-// takeOver gives a hold that a former process has left behind to the session's
-// present one. The lock is not free in between, so nobody who waits is passed
-// over; the fence is new, in case that the former process still acts.
-func (m *Machine) takeOver(l *lock, w *waiter) *wire.Reply {
+// claim transfers an unclaimed hold to the first handle of the attached session
+// that asks for the lock. The lock is not free in between, so no waiter is passed
+// over; the fence is new, in case that the earlier process still acts.
+func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	if m.fences >= maxFences {
 		return m.exhausted()
 	}
-	l.owner.holds.remove(&l.held)
+	l.owner.holds.remove(l)
 	return m.grant(l, w)
-}
-
-func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
-	if l.holds >= MaxHolds || limit != 0 && l.holds >= limit {
-		return m.reply(wire.Code_LIMIT_REACHED)
-	}
-	l.holds++
-	m.dirty.put(l.key, l)
-	return m.holding(l)
 }
 
 func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
@@ -118,13 +179,13 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if l == nil {
 		return refusal
 	}
-	return m.giveBack(l)
+	return m.releaseHold(l)
 }
 
 // holdOf returns the lock that the handle holds under the fence, or the refusal
 // of a command by its holder.
 func (m *Machine) holdOf(s *session, election bool, name string, handle, fence uint64) (*lock, *wire.Reply) {
-	l := m.space(election)[name]
+	l := m.space(election).byName[name]
 	switch {
 	case l == nil || !l.ownedBy(s, handle):
 		return nil, m.reply(wire.Code_NOT_HELD)
@@ -134,23 +195,30 @@ func (m *Machine) holdOf(s *session, election bool, name string, handle, fence u
 	return l, nil
 }
 
-// giveBack takes one hold from the owner; with the last the lock is handed on.
-func (m *Machine) giveBack(l *lock) *wire.Reply {
+// releaseHold releases one hold of the owner; with the last the lock goes to the
+// next waiter.
+func (m *Machine) releaseHold(l *lock) *wire.Reply {
 	l.holds--
 	m.dirty.put(l.key, l)
 	r := m.holding(l)
 	if l.holds == 0 {
 		m.release(l, 0)
+	} else {
+		m.trimTickets(l)
 	}
 	return r
 }
 
-// release ends a hold. The lock goes to the head of its queue, at once or
-// after the delay.
+// release takes the lock from its owner. It goes to the head of its queue, at
+// once or after the delay.
 func (m *Machine) release(l *lock, delay int64) {
-	l.owner.holds.remove(&l.held)
-	m.candidates -= l.leader.Bytes()
-	l.owner, l.handle, l.holds, l.left, l.fence, l.ticket, l.leader = nil, 0, 0, false, 0, wire.Ticket{}, nil
+	l.owner.holds.remove(l)
+	m.voidTickets(l)
+	m.candidates -= l.leader().Bytes()
+	l.owner, l.handle, l.holds, l.unclaimed, l.fence = nil, 0, 0, false, 0
+	if l.extra != nil {
+		l.extra.leader = nil
+	}
 	if delay > 0 {
 		l.delayUntil = after(m.now, delay)
 		m.delays.push(l)
@@ -174,7 +242,7 @@ func (l *lock) over(m *Machine) {
 
 // grantHead grants a free lock to the first in its queue, or drops it.
 func (m *Machine) grantHead(l *lock) {
-	for w := l.queue.head(); w != nil; w = l.queue.head() {
+	for w := l.head(); w != nil; w = l.head() {
 		m.dequeue(w)
 		if m.fences < maxFences {
 			m.settle(w, m.grant(l, w))
@@ -182,16 +250,17 @@ func (m *Machine) grantHead(l *lock) {
 		}
 		m.settle(w, m.exhausted())
 	}
-	delete(m.space(l.isElection()), l.name())
+	m.space(l.isElection()).remove(l)
 	m.dirty.drop(l.key)
 }
 
-// grant makes w the owner of a lock that nobody else has, under a new fence.
+// grant makes w the owner of a lock that has no other owner, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	l.owner, l.handle, l.holds, l.left = w.session, w.handle, 1, false
+	l.owner, l.handle, l.holds, l.unclaimed = w.session, w.handle, 1, false
 	l.fence = m.nextFence()
-	l.ticket = w.ticket()
-	w.session.holds.push(&l.held, l)
+	l.ticket = w.ticket
+	l.ticket.by.holds[l.ticket.seq] = l
+	w.session.holds.push(l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {
 		m.elect(l, w.value)
@@ -200,13 +269,13 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	return m.holding(l)
 }
 
-// nextFence is for whoever has looked that there is one.
+// nextFence must not be called once all fences are used.
 func (m *Machine) nextFence() uint64 {
 	m.fences++
 	return m.fence()
 }
 
-// fence is the largest given out so far.
+// fence is the largest fence granted so far.
 func (m *Machine) fence() uint64 { return uint64(m.epoch)<<48 | m.fences }
 
 // holding is the reply that states the hold as it is.
@@ -216,7 +285,7 @@ func (m *Machine) holding(l *lock) *wire.Reply {
 	return r
 }
 
-// exhausted refuses rather than giving a fence twice.
+// exhausted refuses rather than granting a fence twice.
 func (m *Machine) exhausted() *wire.Reply {
 	return m.refuse(wire.Code_TOO_LARGE, "all fences of this epoch are used; raise the epoch by recovery")
 }

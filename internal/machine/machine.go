@@ -13,6 +13,7 @@
 package machine
 
 import (
+	"github.com/google/btree"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -23,18 +24,20 @@ type Machine struct {
 	now       int64  // group time: the largest that a batch carried
 	fences    uint64 // grants so far
 	epoch     uint32 // high bits of each fence
-	positions uint64 // queue places given out so far
+	positions uint64 // queue places assigned so far
 
-	members      map[uint64]*memory
-	left         []uint64       // of them, for good; ascending
-	incarnations []*incarnation // by ID; as few as there are members
+	members      map[uint64]*member
+	removed      []uint64       // members, ascending; never changed in place
+	incarnations []*incarnation // by ID; at most one for each member
 	sessions     map[wire.ID]*session
-	locks        map[string]*lock // held, queued for or delayed; nothing else
-	elections    map[string]*lock // likewise
-	candidates   int              // bytes of values, of those who lead and those who wait
-	semaphores   map[string]*semaphore
-	resized      int // semaphores that are kept because they were resized
+	byCreation   *btree.BTreeG[*session]
+	locks        space
+	elections    space
+	candidates   int // bytes of the values of leaders and candidates
+	semaphores   semaphores
+	resized      int // semaphores that Resize has set a limit of
 	keys         keys
+	checks       *btree.BTreeG[*check] // by member and name
 	checkups     checkups
 	delays       delays
 
@@ -51,12 +54,14 @@ type Machine struct {
 // New returns the machine before the first entry.
 func New() *Machine {
 	return &Machine{
-		members:    make(map[uint64]*memory),
+		members:    make(map[uint64]*member),
 		sessions:   make(map[wire.ID]*session),
-		locks:      make(map[string]*lock),
-		elections:  make(map[string]*lock),
-		semaphores: make(map[string]*semaphore),
+		byCreation: btree.NewG(degree, func(a, b *session) bool { return byCreation(a, b) < 0 }),
+		locks:      newSpace(),
+		elections:  newSpace(),
+		semaphores: newSemaphores(),
 		keys:       newKeys(),
+		checks:     btree.NewG(degree, func(a, b *check) bool { return byMember(a, b) < 0 }),
 	}
 }
 

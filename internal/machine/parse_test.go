@@ -155,13 +155,13 @@ func parseSession(a *arguments, c *wire.Command) {
 		c.Op = &wire.Command_Renew{Renew: &wire.Renew{}}
 	case "deregister":
 		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
-	case "leave":
-		op := new(wire.Leave)
+	case "remove-member":
+		op := new(wire.RemoveMember)
 		voters, _ := a.value("voters")
 		for _, voter := range strings.FieldsFunc(voters, func(r rune) bool { return r == ',' }) {
 			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
 		}
-		c.Op = &wire.Command_Leave{Leave: op}
+		c.Op = &wire.Command_RemoveMember{RemoveMember: op}
 	case "open":
 		op := &wire.OpenSession{
 			Id: a.id(a.at(1)), Name: string(a.text("name")), Behavior: wire.Behavior(a.number("behavior")),
@@ -211,14 +211,26 @@ func parseLock(a *arguments, c *wire.Command) {
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Proclaim{Proclaim: op}
 	case "withdraw":
-		op := &wire.Withdraw{Name: a.name(1), Seq: a.number("seq"), Space: a.space()}
-		op.Session, op.Handle = a.owner(2)
+		t, err := ticketFrom(a.at(1))
+		if err != nil {
+			a.err = err
+		}
+		op := &wire.Withdraw{Incarnation: t.Incarnation[:], Seq: t.Seq}
+		if t.Incarnation.IsZero() {
+			op.Incarnation = nil
+		}
 		c.Op = &wire.Command_Withdraw{Withdraw: op}
 	}
 }
 
-func (a *arguments) space() wire.Space {
-	return wire.Space(a.one("lock", "election", "semaphore", "unheard-of"))
+// ticketFrom reads incarnation.sequence number; "none" is no bytes at all.
+func ticketFrom(word string) (wire.Ticket, error) {
+	who, number, _ := strings.Cut(word, ".")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if who == "none" {
+		who = ""
+	}
+	return wire.Ticket{Incarnation: makeID(who), Seq: seq}, err
 }
 
 func parseSemaphore(a *arguments, c *wire.Command) {

@@ -56,8 +56,18 @@ func printReply(r *wire.Reply) string {
 	if r.Limit != 0 {
 		s += fmt.Sprintf(" limit=%d", r.Limit)
 	}
-	if len(r.Holder) > 0 {
-		s += " holder=" + printID(makeID(string(r.Holder)))
+	if r.Position != 0 {
+		s += fmt.Sprintf(" in place %d", r.Position)
+	}
+	if h := r.Holder; h != nil {
+		s += " by " + printID(makeID(string(h.Session)))
+		if h.Handle != 0 {
+			s += fmt.Sprintf("/%d", h.Handle)
+		}
+		s += fmt.Sprintf(" of member %d", h.Member)
+		if h.Fence != 0 {
+			s += fmt.Sprintf(", fence=%d", h.Fence)
+		}
 	}
 	if r.Op != 0 {
 		s += fmt.Sprintf(" op=%d", r.Op)
@@ -145,7 +155,7 @@ func printLeader(l *wire.Leader) string {
 // printKey prints a durable key: its kind, then what it is about.
 func printKey(k string) string {
 	switch k[0] {
-	case memoryKind:
+	case memberKind:
 		return fmt.Sprintf("M %d", k[len(k)-1])
 	case ticketKind:
 		return fmt.Sprintf("t %s.%d", strings.TrimRight(k[1:17], "\x00"), binary.BigEndian.Uint64([]byte(k[17:])))

@@ -28,9 +28,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A floor 7                  A received the outcomes up to 7
 //	A write put k v ; delete l A's next call, one Write of two operations
 //	? lock x                   or locks p, sessions, semaphore x, leader x,
-//	                           key k, entries p, changes, checks, gossip, left,
-//	                           acquired x A.7 (election or semaphore),
-//	                           known A, deadline, keys
+//	                           key k, entries p, changes, checks, gossip, removed,
+//	                           acquired A.7, known A, deadline, keys
 //
 // Each entry is also applied to a machine that is loaded anew before it, and
 // both must yield the same.

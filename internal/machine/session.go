@@ -23,13 +23,14 @@ type session struct {
 	checks      []string
 	createIndex uint64
 
-	inClass  link[session]
-	inMember link[session]
-	holds    list[lock]          // by fence: in the order of acquisition
-	permits  list[permit]        // by fence
-	left     int                 // of the permits: left behind by a process that is gone
-	waiters  list[waiter]        // by position
-	keys     map[string]struct{} // that it has locked; nil while there are none
+	inClass   link[session]
+	inMember  link[session]
+	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
+	reentries int                            // of all holds
+	permits   list[permit, permitsOfSession] // by fence
+	unclaimed int                            // of the permits
+	waiters   list[waiter, waitersOfSession] // by position
+	keys      map[string]struct{}            // locked by the session; nil: none
 }
 
 // never is the class of the sessions that never end by time.
@@ -39,7 +40,7 @@ const never = math.MaxInt64
 // the same deadline: one renewal moves the deadline of all.
 type class struct {
 	ttl      int64
-	sessions list[session]
+	sessions list[session, sessionsOfClass]
 }
 
 // deadline is for sessions that have a TTL; those have an incarnation.
@@ -54,8 +55,8 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too much.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
-		return m.refuse(wire.Code_TOO_LARGE, "the session holds and awaits too much")
+	if s.holds.len+s.reentries+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+		return m.refuse(wire.Code_BUSY, "the session holds and awaits too much")
 	}
 	return nil
 }
@@ -80,7 +81,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		return m.reply(wire.Code_OK)
 	}
 	if len(m.sessions) >= MaxAllSessions {
-		return m.refuse(wire.Code_TOO_LARGE, "the group has too many sessions; close some")
+		return m.refuse(wire.Code_BUSY, "the group has too many sessions; close some")
 	}
 	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, c.Checks)); r != nil {
 		return r
@@ -90,6 +91,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		behavior: c.Behavior, checks: c.Checks, createIndex: m.index,
 	}
 	m.sessions[id] = s
+	m.byCreation.ReplaceOrInsert(s)
 	m.belong(s, inc.member)
 	inc.bind(s)
 	m.renewed(inc)
@@ -101,7 +103,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 // attached.
 func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
 	if m.members[inc.member].sessions.len >= MaxSessions {
-		return m.refuse(wire.Code_TOO_LARGE, "the member has too many sessions; close some")
+		return m.refuse(wire.Code_BUSY, "the member has too many sessions; close some")
 	}
 	return nil
 }
@@ -109,7 +111,7 @@ func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
 // belong makes a session the member's.
 func (m *Machine) belong(s *session, member uint64) {
 	s.member = member
-	m.members[member].sessions.push(&s.inMember, s)
+	m.members[member].sessions.push(s)
 }
 
 // attachSession binds a session whose process is gone to the calling one. What
@@ -125,7 +127,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	case s.incarnation == inc:
 		return m.reply(wire.Code_OK)
 	case s.incarnation != nil:
-		return m.reply(wire.Code_LOCKED)
+		return m.reply(wire.Code_SESSION_BOUND)
 	}
 	if s.member != inc.member { // else it is among the member's already
 		if r := m.mayBind(inc); r != nil {
@@ -135,25 +137,25 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	if r := m.healthy(inc.member, s.checks); r != nil {
 		return r
 	}
-	m.members[s.member].sessions.remove(&s.inMember)
+	m.members[s.member].sessions.remove(s)
 	m.belong(s, inc.member)
 	inc.bind(s)
 	m.dirty.put(s.key(), s)
-	for at := s.holds.first; at != nil; at = at.next {
-		l := at.of
-		l.left, l.ticket = true, wire.Ticket{}
+	for l := s.holds.first; l != nil; l = l.inSession.next {
+		m.voidTickets(l)
+		l.unclaimed = true
 		if l.isElection() {
-			m.elect(l, l.leader.Value)
+			m.elect(l, l.leader().Value)
 			m.leads(l) // at another member
 		}
 		m.dirty.put(l.key, l)
 	}
-	for at := s.permits.first; at != nil; at = at.next {
-		p := at.of
-		p.left, p.ticket = true, wire.Ticket{}
+	for p := s.permits.first; p != nil; p = p.inSession.next {
+		p.voidTicket()
+		p.unclaimed = true
 		m.dirty.put(p.key(), p)
 	}
-	s.left = s.permits.len
+	s.unclaimed = s.permits.len
 	return m.reply(wire.Code_OK)
 }
 
@@ -165,7 +167,7 @@ func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Rep
 	case s == nil:
 		return refusal
 	case c.Graceful && s.incarnation != nil && s.incarnation != inc:
-		return m.reply(wire.Code_LOCKED)
+		return m.reply(wire.Code_SESSION_BOUND)
 	}
 	m.endSessions([]*session{s}, ending(c.Graceful), nil)
 	return m.reply(wire.Code_OK)
@@ -189,13 +191,13 @@ func (inc *incarnation) bind(s *session) {
 	if !ok {
 		inc.classes = slices.Insert(inc.classes, i, &class{ttl: s.class()})
 	}
-	inc.classes[i].sessions.push(&s.inClass, s)
+	inc.classes[i].sessions.push(s)
 	inc.count++
 }
 
 func (inc *incarnation) unbind(s *session) {
 	i, _ := inc.class(s.class())
-	inc.classes[i].sessions.remove(&s.inClass)
+	inc.classes[i].sessions.remove(s)
 	if inc.classes[i].sessions.len == 0 {
 		inc.classes = slices.Delete(inc.classes, i, i+1)
 	}

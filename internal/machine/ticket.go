@@ -42,7 +42,7 @@ func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
 	case t.Seq <= floor:
 		return // its outcome was received: a late duplicate
 	case t.Seq-floor > MaxInFlight:
-		m.emit(t, m.refuse(wire.Code_TOO_LARGE, "too many calls in flight; wait for outcomes"), false)
+		m.emit(t, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
 		return
 	}
 	if inc != nil {
@@ -66,10 +66,10 @@ func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
 // settle emits the second and last outcome of a ticket that was QUEUED. It is
 // stored if the first one still is: a retry of the call gets the last word.
 func (m *Machine) settle(w *waiter, r *wire.Reply) {
-	t := w.ticket()
+	t := w.ticket.wire()
 	m.emit(t, r, false)
-	if w.incarnation.window.get(t.Seq) != nil {
-		m.store(w.incarnation, t, r)
+	if w.ticket.by.window.get(t.Seq) != nil {
+		m.store(w.ticket.by, t, r)
 	}
 }
 
@@ -126,8 +126,8 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 // executeRare carries out what is asked once in a while.
 func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
-	case *wire.Command_Leave:
-		return m.leave(inc, op.Leave)
+	case *wire.Command_RemoveMember:
+		return m.leave(inc, op.RemoveMember)
 	case *wire.Command_AttachSession:
 		return m.attachSession(inc, op.AttachSession)
 	case *wire.Command_SetCheck:

@@ -41,6 +41,7 @@ type SessionView struct {
 
 // SemaphoreView is a semaphore at the applied index.
 type SemaphoreView struct {
+	Name      string
 	Limit     uint32
 	Available int64 // negative while more are out than a smaller limit allows
 	Waiters   int
@@ -67,17 +68,9 @@ type GossipView struct {
 // machine goes on.
 type Keys struct{ tree *btree.BTreeG[*wire.Entry] }
 
-// Acquired says what became of a Lock that was answered with QUEUED. Neither
-// Waiting nor Held: the place or the hold is gone.
-type Acquired struct {
-	Waiting, Held bool
-	Fence         uint64 // with Held
-	Holds         uint32
-}
-
 // Lock returns the lock's state; ok is false for a name that is idle.
 func (m *Machine) Lock(name string) (v LockView, ok bool) {
-	l := m.locks[name]
+	l := m.locks.byName[name]
 	if l == nil {
 		return LockView{}, false
 	}
@@ -87,7 +80,7 @@ func (m *Machine) Lock(name string) (v LockView, ok bool) {
 // Locks returns the first max locks, by name, whose names begin with prefix.
 func (m *Machine) Locks(prefix string, max int) []LockView {
 	var names []string
-	for name := range m.locks { // order: sorted below
+	for name := range m.locks.byName { // order: sorted below
 		if strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
@@ -95,13 +88,13 @@ func (m *Machine) Locks(prefix string, max int) []LockView {
 	slices.Sort(names)
 	views := make([]LockView, min(max, len(names)))
 	for i := range views {
-		views[i] = m.view(m.locks[names[i]])
+		views[i] = m.view(m.locks.byName[names[i]])
 	}
 	return views
 }
 
 func (m *Machine) view(l *lock) LockView {
-	v := LockView{Name: l.name(), Waiters: l.queue.len, Handle: l.handle, Holds: l.holds, Fence: l.fence}
+	v := LockView{Name: l.name(), Waiters: l.waiters(), Handle: l.handle, Holds: l.holds, Fence: l.fence}
 	if l.owner != nil {
 		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
 	} else {
@@ -142,35 +135,6 @@ func (m *Machine) viewSession(s *session) SessionView {
 	return v
 }
 
-// Acquisition says what became of a Lock or an Acquire by its ticket, for a
-// member that missed outcomes because it installed a snapshot.
-func (m *Machine) Acquisition(space wire.Space, name string, t wire.Ticket) Acquired {
-	key, _ := spaceKey(space, name)
-	if inc := m.incarnation(t.Incarnation); inc != nil {
-		if w := inc.waiting[t.Seq]; w != nil && w.of() == key {
-			return Acquired{Waiting: true}
-		}
-	}
-	if space == wire.Space_SEMAPHORE {
-		return m.acquiredPermit(name, t)
-	}
-	if l := m.space(space == wire.Space_ELECTION)[name]; l != nil && l.owner != nil && l.ticket == t {
-		return Acquired{Held: true, Fence: l.fence, Holds: l.holds}
-	}
-	return Acquired{}
-}
-
-func (m *Machine) acquiredPermit(name string, t wire.Ticket) Acquired {
-	if s := m.semaphores[name]; s != nil {
-		for at := s.permits.first; at != nil; at = at.next {
-			if p := at.of; p.owner != nil && p.ticket == t {
-				return Acquired{Held: true, Fence: p.fence, Holds: p.n}
-			}
-		}
-	}
-	return Acquired{}
-}
-
 // Incarnation reports whether the incarnation is known.
 func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id) != nil }
 
@@ -195,26 +159,29 @@ func (k Keys) Prefix(prefix string) iter.Seq[*wire.Entry] {
 
 // Semaphore returns the semaphore's state; ok is false for a name that is idle.
 func (m *Machine) Semaphore(name string) (v SemaphoreView, ok bool) {
-	s := m.semaphores[name]
+	s := m.semaphores.byName[name]
 	if s == nil {
 		return SemaphoreView{}, false
 	}
-	v = SemaphoreView{Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
-	for at := s.permits.first; at != nil; at = at.next {
-		if p := at.of; p.owner != nil {
-			v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
-		}
-	}
+	return m.viewSemaphore(s), true
+}
+
+func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
+	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
+	s.held.Ascend(func(p *permit) bool {
+		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
+		return true
+	})
 	if len(s.back) > 0 {
 		v.Delay = s.back[0].delayUntil - m.now
 	}
-	return v, true
+	return v
 }
 
 // Leader returns who leads the election, or nil.
 func (m *Machine) Leader(election string) *wire.Leader {
-	if l := m.elections[election]; l != nil {
-		return l.leader
+	if l := m.elections.byName[election]; l != nil {
+		return l.leader()
 	}
 	return nil
 }
@@ -222,10 +189,10 @@ func (m *Machine) Leader(election string) *wire.Leader {
 // Gossip returns what is held of each member, by ID.
 func (m *Machine) Gossip() []GossipView {
 	var views []GossipView
-	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *memory) int {
-		return cmp.Compare(a.member, b.member)
+	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
+		return cmp.Compare(a.id, b.id)
 	}) {
-		views = append(views, GossipView{Member: k.member, Boot: k.boot, Silent: k.silent})
+		views = append(views, GossipView{Member: k.id, Boot: k.boot, Silent: k.silent})
 	}
 	return views
 }

@@ -128,7 +128,7 @@ func (m *Machine) expectHolder(e *wire.Entry, op *wire.KeyOp) *wire.Reply {
 	if ok && !id.IsZero() && e != nil && e.Session == id && e.LockIndex == op.Index {
 		return nil
 	}
-	return m.reply(wire.Code_COMPARE_FAILED)
+	return m.reply(wire.Code_STALE_SEQUENCER)
 }
 
 // draft is the entry as it is, or a new one, to be changed and set.
@@ -167,10 +167,10 @@ func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
 		return e, nil
 	}
 	if e == nil && w.m.keys.tree.Len() >= MaxKeys {
-		return nil, w.m.refuse(wire.Code_TOO_LARGE, "there are too many keys; delete some")
+		return nil, w.m.refuse(wire.Code_BUSY, "there are too many keys; delete some")
 	}
 	if grown := size(to) - size(e); grown > 0 && w.m.keys.bytes+grown > MaxKeyBytes {
-		return nil, w.m.refuse(wire.Code_TOO_LARGE, "keys and values take too much; delete some")
+		return nil, w.m.refuse(wire.Code_BUSY, "keys and values take too much; delete some")
 	}
 	w.steps = append(w.steps, w.m.step(e, to))
 	return to, nil
@@ -223,9 +223,7 @@ func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Rep
 
 func (m *Machine) mayLockKey(e *wire.Entry, s *session) *wire.Reply {
 	if !e.Session.IsZero() {
-		r := m.reply(wire.Code_LOCKED)
-		r.Holder = e.Session[:]
-		return r
+		return m.locked(&wire.Holder{Session: e.Session[:], Member: m.sessions[e.Session].member})
 	}
 	if d := m.keys.delays[e.Key]; d != nil {
 		r := m.reply(wire.Code_LOCK_DELAY)

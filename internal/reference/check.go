@@ -31,12 +31,12 @@ func (r *Model) lookAt(member uint64, names []string) *wire.Reply {
 		c := r.check(member, name)
 		switch {
 		case name == "gossip" && r.Member(member).silent:
-			return answer(wire.Code_CHECK_CRITICAL)
+			return &wire.Reply{Code: wire.Code_CHECK_CRITICAL, Detail: name}
 		case name == "gossip":
 		case c == nil:
-			return answer(wire.Code_CHECK_UNKNOWN)
+			return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: name}
 		case c.state == wire.CheckState_CRITICAL:
-			return answer(wire.Code_CHECK_CRITICAL)
+			return &wire.Reply{Code: wire.Code_CHECK_CRITICAL, Detail: name}
 		}
 	}
 	return nil
@@ -76,9 +76,9 @@ func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 	}
 	switch {
 	case !c.Register:
-		return answer(wire.Code_CHECK_UNKNOWN)
+		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
 	case n >= MaxChecks:
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	}
 	r.Checks = append(r.Checks, &Check{Member: member, Name: c.Name, state: c.State, ttl: c.Ttl, refreshed: r.Now})
 	return answer(wire.Code_OK)
@@ -93,7 +93,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 	case c.Name == "gossip":
 		return answer(wire.Code_INVALID)
 	case old == nil:
-		return answer(wire.Code_CHECK_UNKNOWN)
+		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
 	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
 	r.end(r.depending(nil, []Check{*old}), true, nil)

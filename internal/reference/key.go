@@ -63,7 +63,7 @@ func (k *keys) put(index uint64, e wire.Entry) *wire.Reply {
 		}
 	}
 	if size > MaxKeyBytes || !there && len(k.entries) >= MaxKeys {
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	}
 	e.ModifyIndex = k.next(index)
 	if !there {
@@ -180,7 +180,7 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 		return r.keys.put(r.index, written)
 	case wire.KeyOp_EXPECT_HOLDER:
 		if e.Session == (wire.ID{}) || !bytes.Equal(e.Session[:], op.Session) || e.LockIndex != op.Index {
-			return answer(wire.Code_COMPARE_FAILED)
+			return answer(wire.Code_STALE_SEQUENCER)
 		}
 	default:
 		return answer(wire.Code_INVALID)
@@ -212,7 +212,7 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	case e.Session == s.ID:
 		return r.keys.put(r.index, e)
 	case e.Session != (wire.ID{}):
-		return &wire.Reply{Code: wire.Code_LOCKED, Holder: e.Session[:]}
+		return &wire.Reply{Code: wire.Code_LOCKED, Holder: &wire.Holder{Session: e.Session[:], Member: r.session(e.Session[:]).Member}}
 	}
 	for _, d := range r.delays {
 		if d.key == op.Key {

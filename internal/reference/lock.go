@@ -25,7 +25,7 @@ func (r *Model) handOn(l *Lock) {
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	r.Granted++
-	l.Owner, l.Left, l.holds, l.Fence = &p, false, 1, r.Granted
+	l.Owner, l.Unclaimed, l.reentries, l.holds, l.Fence = &p, false, nil, 1, r.Granted
 	r.lead(l)
 	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
 }
@@ -66,31 +66,40 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		l = &Lock{Name: c.Name, Election: c.Election}
 		r.Locks = append(r.Locks, l)
 		return r.grant(l, place)
-	case l.Left && l.Owner.Session == place.Session:
+	case l.Unclaimed && l.Owner.Session == place.Session:
 		return r.grant(l, place)
 	case mine && c.Reentrant:
 		if c.Limit > 0 && l.holds >= c.Limit {
 			return answer(wire.Code_LIMIT_REACHED)
 		}
 		l.holds++
+		l.reentries = append(slices.Clone(l.reentries), t)
 		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
 	case c.Wait && len(l.Queue) >= MaxWaiters:
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	case c.Wait:
 		r.arrivals++
 		place.arrival = r.arrivals
 		l.Queue = append(l.Queue, place)
-		return answer(wire.Code_QUEUED)
+		return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: r.holder(l)}
 	case l.Owner != nil:
-		return answer(wire.Code_LOCKED)
+		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
 	}
 	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: l.until - r.Now}
+}
+
+func (r *Model) holder(l *Lock) *wire.Holder {
+	if l.Owner == nil {
+		return nil
+	}
+	s := l.Owner.Session[:]
+	return &wire.Holder{Session: s, Member: r.session(s).Member, Handle: l.Owner.Handle, Fence: l.Fence}
 }
 
 // heldBy says whether the handle holds the lock; nobody's handle does, when
 // the one who took it is gone.
 func (l *Lock) heldBy(session []byte, handle uint64) bool {
-	return l != nil && l.Owner != nil && !l.Left && bytes.Equal(l.Owner.Session[:], session) && l.Owner.Handle == handle
+	return l != nil && l.Owner != nil && !l.Unclaimed && bytes.Equal(l.Owner.Session[:], session) && l.Owner.Handle == handle
 }
 
 func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
@@ -107,12 +116,21 @@ func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
 	case l.Fence != c.Fence:
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
-	return r.giveBack(l)
+	return r.releaseHold(l)
 }
 
-func (r *Model) giveBack(l *Lock) *wire.Reply {
+// releaseHold releases one hold. A hold has no more tickets than its count: the
+// newest re-entry's ticket goes first.
+func (r *Model) releaseHold(l *Lock) *wire.Reply {
 	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds - 1}
 	l.holds--
+	tickets := len(l.reentries)
+	if l.Owner.Ticket != (wire.Ticket{}) {
+		tickets++
+	}
+	if n := len(l.reentries); n > 0 && tickets > int(l.holds) {
+		l.reentries = l.reentries[:n-1]
+	}
 	if l.holds == 0 {
 		r.free(l, 0)
 	}
@@ -121,7 +139,7 @@ func (r *Model) giveBack(l *Lock) *wire.Reply {
 
 // free takes a lock from its owner.
 func (r *Model) free(l *Lock, delay int64) {
-	l.Owner, l.Left, l.holds, l.Fence = nil, false, 0, 0
+	l.Owner, l.Unclaimed, l.reentries, l.holds, l.Fence = nil, false, nil, 0, 0
 	if delay > 0 {
 		l.until = later(r.Now, delay)
 	} else {
@@ -168,36 +186,80 @@ func (r *Model) proclaim(c *wire.Proclaim) *wire.Reply {
 	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
 }
 
+// withdraw undoes what a ticket has obtained, wherever that is.
 func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
-	bad := checkName(c.Name)
-	switch {
-	case bad != nil:
-		return bad
-	case c.Space < 0 || c.Space > wire.Space_SEMAPHORE:
+	if len(c.Incarnation) != 16 {
 		return answer(wire.Code_INVALID)
-	case len(c.Session) != 16:
-		return answer(wire.Code_INVALID)
-	case c.Space == wire.Space_SEMAPHORE:
-		return r.withdrawPermits(wire.Ticket{Incarnation: inc, Seq: c.Seq}, c)
 	}
-	same := func(p Place) bool {
-		return p.Ticket == wire.Ticket{Incarnation: inc, Seq: c.Seq} && p.Session == wire.ID(c.Session) && p.Handle == c.Handle
-	}
-	l := r.find(c.Space == wire.Space_ELECTION, c.Name)
-	if l == nil {
+	t := wire.Ticket{Incarnation: wire.ID(c.Incarnation), Seq: c.Seq}
+	if t.Incarnation != inc {
 		return answer(wire.Code_NOT_HELD)
 	}
-	for _, p := range l.Queue {
-		if same(p) {
-			r.leave([]Place{p}, wire.Code_WITHDRAWN)
-			return answer(wire.Code_OK)
+	for _, p := range r.places(func(p Place) bool { return p.Ticket == t }) {
+		for _, s := range r.leave([]Place{p}, wire.Code_WITHDRAWN) {
+			r.serve(s)
+		}
+		return answer(wire.Code_OK)
+	}
+	for _, l := range r.Locks {
+		if l.Owner != nil && r.voidTickets(l, func(o wire.Ticket) bool { return o == t }) {
+			return r.releaseHold(l)
 		}
 	}
-	if l.Owner != nil && same(*l.Owner) {
-		l.Owner.Ticket = wire.Ticket{}
-		return r.giveBack(l)
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			if p.Ticket == t {
+				r.putBack(s, p.Fence, 0)
+				return &wire.Reply{Code: wire.Code_OK, Fence: p.Fence}
+			}
+		}
 	}
 	return answer(wire.Code_NOT_HELD)
+}
+
+// Tickets returns the tickets of an incarnation that have obtained something.
+func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
+	for _, p := range r.places(func(Place) bool { return true }) {
+		tickets = append(tickets, p.Ticket)
+	}
+	for _, l := range r.Locks {
+		if tickets = append(tickets, l.reentries...); l.Owner != nil {
+			tickets = append(tickets, l.Owner.Ticket)
+		}
+	}
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			tickets = append(tickets, p.Ticket)
+		}
+	}
+	return slices.DeleteFunc(tickets, func(t wire.Ticket) bool { return t.Incarnation != inc })
+}
+
+// voidTickets makes a hold independent of its tickets that are meant, and reports
+// whether there are any.
+func (r *Model) voidTickets(l *Lock, meant func(wire.Ticket) bool) (found bool) {
+	if found = meant(l.Owner.Ticket); found {
+		l.Owner.Ticket = wire.Ticket{}
+	}
+	before := len(l.reentries)
+	l.reentries = slices.DeleteFunc(slices.Clone(l.reentries), meant)
+	return found || len(l.reentries) < before
+}
+
+// endTickets voids the tickets of an incarnation that ends.
+func (r *Model) endTickets(inc wire.ID) {
+	for _, l := range r.Locks {
+		if l.Owner != nil {
+			r.voidTickets(l, func(t wire.Ticket) bool { return t.Incarnation == inc })
+		}
+	}
+	for _, s := range r.Semaphores {
+		for i := range s.Permits {
+			if s.Permits[i].Ticket.Incarnation == inc {
+				s.Permits[i].Ticket = wire.Ticket{}
+			}
+		}
+	}
 }
 
 func (r *Model) find(election bool, name string) *Lock {

@@ -41,7 +41,7 @@ type Model struct {
 // Member is what is remembered of a member for ever.
 type Member struct {
 	ID      uint64
-	Left    bool
+	Removed bool
 	boot    uint64
 	attempt uint32
 	last    wire.ID
@@ -80,14 +80,15 @@ type Place struct {
 
 // Lock is a lock or an election.
 type Lock struct {
-	Name     string
-	Election bool
-	Owner    *Place // nil: nobody
-	Left     bool   // by an earlier process of the session
-	Fence    uint64
-	Queue    []Place
-	holds    uint32
-	until    int64
+	Name      string
+	Election  bool
+	Owner     *Place // nil: nobody
+	Unclaimed bool   // by the process that its session was attached to
+	Fence     uint64
+	Queue     []Place
+	reentries []wire.Ticket // of the holds beyond the first
+	holds     uint32
+	until     int64
 }
 
 // Apply takes a decoded batch; nil is the first entry of a term. The result has
@@ -203,7 +204,7 @@ func (r *Model) submission(id wire.ID, s *wire.Submission) {
 			continue
 		}
 		if c.Seq-floor > MaxInFlight {
-			r.say(t, wire.Code_TOO_LARGE)
+			r.say(t, wire.Code_BUSY)
 			continue
 		}
 		if old := r.answered(t); old != nil {
@@ -247,8 +248,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 	case *wire.Command_Deregister:
 		r.forget(t.Incarnation, false)
 		return answer(wire.Code_OK)
-	case *wire.Command_Leave:
-		return r.depart(inc, op.Leave)
+	case *wire.Command_RemoveMember:
+		return r.removeMember(inc, op.RemoveMember)
 	case *wire.Command_OpenSession:
 		return r.open(inc, op.OpenSession)
 	case *wire.Command_CloseSession:

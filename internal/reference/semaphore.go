@@ -21,12 +21,12 @@ type Semaphore struct {
 
 // Permit is an acquisition, or with until a slot that is held back.
 type Permit struct {
-	Session wire.ID
-	Ticket  wire.Ticket
-	Permits uint32
-	Fence   uint64
-	Left    bool
-	until   int64
+	Session   wire.ID
+	Ticket    wire.Ticket
+	Permits   uint32
+	Fence     uint64
+	Unclaimed bool
+	until     int64
 }
 
 func (s *Semaphore) free() int64 {
@@ -69,7 +69,7 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 		s = &Semaphore{Name: c.Name, Limit: c.Limit}
 		r.Semaphores = append(r.Semaphores, s)
 	}
-	if i := s.leftBy(place); i >= 0 {
+	if i := s.unclaimed(place); i >= 0 {
 		s.Permits = slices.Delete(s.Permits, i, i+1)
 		return r.take(s, place)
 	}
@@ -79,14 +79,28 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 	if c.Wait {
 		return r.queueUp(s, place)
 	}
-	return &wire.Reply{Code: s.refusal(c.Permits), Delay: s.delay(r.Now, c.Permits)}
+	reply := &wire.Reply{Code: s.refusal(c.Permits), Delay: s.delay(r.Now, c.Permits)}
+	if reply.Code == wire.Code_LOCKED {
+		reply.Holder = r.permitHolder(s)
+	}
+	return reply
 }
 
-// leftBy finds the oldest acquisition that the session's earlier process left.
-func (s *Semaphore) leftBy(by Place) int {
+// permitHolder describes the acquisition with the smallest fence.
+func (r *Model) permitHolder(s *Semaphore) (h *wire.Holder) {
+	for _, p := range s.Permits {
+		if p.until == 0 && (h == nil || p.Fence < h.Fence) {
+			h = &wire.Holder{Session: p.Session[:], Member: r.session(p.Session[:]).Member, Fence: p.Fence}
+		}
+	}
+	return h
+}
+
+// unclaimed finds the oldest acquisition that the session's earlier process left.
+func (s *Semaphore) unclaimed(by Place) int {
 	found := -1
 	for i, p := range s.Permits {
-		if p.Left && p.Session == by.Session && p.Permits == by.Permits && (found < 0 || p.Fence < s.Permits[found].Fence) {
+		if p.Unclaimed && p.Session == by.Session && p.Permits == by.Permits && (found < 0 || p.Fence < s.Permits[found].Fence) {
 			found = i
 		}
 	}
@@ -101,12 +115,12 @@ func (r *Model) take(s *Semaphore, p Place) *wire.Reply {
 
 func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
 	if len(s.Queue) >= MaxWaiters {
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	}
 	r.arrivals++
 	p.arrival = r.arrivals
 	s.Queue = append(s.Queue, p)
-	return answer(wire.Code_QUEUED)
+	return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(s.Queue)), Holder: r.permitHolder(s)}
 }
 
 // delay is how long it takes until enough slots that are held back come free;
@@ -153,7 +167,7 @@ func (r *Model) release(c *wire.Release) *wire.Reply {
 	}
 	if s := r.Semaphore(c.Name); s != nil {
 		for _, p := range s.Permits {
-			if p.Fence == c.Fence && p.until == 0 && !p.Left && bytes.Equal(p.Session[:], c.Session) {
+			if p.Fence == c.Fence && p.until == 0 && !p.Unclaimed && bytes.Equal(p.Session[:], c.Session) {
 				r.putBack(s, p.Fence, 0)
 				return &wire.Reply{Code: wire.Code_OK, Fence: c.Fence}
 			}
@@ -225,25 +239,4 @@ func (r *Model) resize(c *wire.Resize) *wire.Reply {
 	}
 	r.serve(s)
 	return answer(wire.Code_OK)
-}
-
-func (r *Model) withdrawPermits(t wire.Ticket, c *wire.Withdraw) *wire.Reply {
-	s := r.Semaphore(c.Name)
-	if s == nil {
-		return answer(wire.Code_NOT_HELD)
-	}
-	for _, p := range s.Queue {
-		if p.Ticket == t && p.Session == wire.ID(c.Session) {
-			r.leave([]Place{p}, wire.Code_WITHDRAWN)
-			r.serve(s)
-			return answer(wire.Code_OK)
-		}
-	}
-	for _, p := range s.Permits {
-		if p.Ticket == t && p.Session == wire.ID(c.Session) {
-			r.putBack(s, p.Fence, 0)
-			return &wire.Reply{Code: wire.Code_OK, Fence: p.Fence}
-		}
-	}
-	return answer(wire.Code_NOT_HELD)
 }

@@ -22,8 +22,8 @@ func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply
 		return answer(wire.Code_OK)
 	}
 	if m := r.Member(c.Member); m != nil {
-		if m.Left {
-			return answer(wire.Code_LEFT)
+		if m.Removed {
+			return answer(wire.Code_REMOVED)
 		}
 		if m.last == id {
 			return answer(wire.Code_UNKNOWN_INCARNATION)
@@ -64,6 +64,7 @@ func (r *Model) forget(id wire.ID, invalidated bool) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
 	}
+	r.endTickets(id)
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
 
@@ -78,11 +79,11 @@ func (r *Model) abandon(id wire.ID) []*Semaphore {
 
 // depart lets the member of an incarnation go, with all its sessions, those of
 // no process included, and its checks.
-func (r *Model) depart(inc *Incarnation, c *wire.Leave) *wire.Reply {
+func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply {
 	id, member := inc.ID, inc.Member
 	stay := 0
 	for _, voter := range c.Voters {
-		if voter != member && !slices.Contains(r.Left(), voter) {
+		if voter != member && !slices.Contains(r.Removed(), voter) {
 			stay++
 		}
 	}
@@ -91,15 +92,15 @@ func (r *Model) depart(inc *Incarnation, c *wire.Leave) *wire.Reply {
 	}
 	r.end(r.ofMember(member), true, r.abandon(id))
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
-	r.Member(member).Left = true
+	r.Member(member).Removed = true
 	r.forget(id, true)
 	return answer(wire.Code_OK)
 }
 
-// left returns the members that have left, ascending.
-func (r *Model) Left() (left []uint64) {
+// Removed returns the members that have been removed, ascending.
+func (r *Model) Removed() (left []uint64) {
 	for _, m := range r.members {
-		if m.Left {
+		if m.Removed {
 			left = append(left, m.ID)
 		}
 	}
@@ -118,7 +119,7 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 		return answer(wire.Code_OK)
 	}
 	if len(r.Sessions) >= MaxAllSessions || len(r.ofMember(inc.Member)) >= MaxSessions {
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {
 		return bad
@@ -169,9 +170,9 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	case s.Incarnation == inc.ID:
 		return answer(wire.Code_OK)
 	case s.Incarnation != (wire.ID{}):
-		return answer(wire.Code_LOCKED)
+		return answer(wire.Code_SESSION_BOUND)
 	case s.Member != inc.Member && len(r.ofMember(inc.Member)) >= MaxSessions:
-		return answer(wire.Code_TOO_LARGE)
+		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {
 		return bad
@@ -180,7 +181,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	var held []*Lock
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == s.ID {
-			l.Left, l.Owner.Ticket = true, wire.Ticket{}
+			l.Unclaimed, l.Owner.Ticket, l.reentries = true, wire.Ticket{}, nil
 			held = append(held, l)
 		}
 	}
@@ -191,7 +192,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	for _, sem := range r.Semaphores {
 		for i := range sem.Permits {
 			if p := &sem.Permits[i]; p.until == 0 && p.Session == s.ID {
-				p.Left, p.Ticket = true, wire.Ticket{}
+				p.Unclaimed, p.Ticket = true, wire.Ticket{}
 			}
 		}
 	}
@@ -204,7 +205,7 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 		return bad
 	}
 	if c.Graceful && s.Incarnation != inc && s.Incarnation != (wire.ID{}) {
-		return answer(wire.Code_LOCKED)
+		return answer(wire.Code_SESSION_BOUND)
 	}
 	r.end([]*Session{s}, !c.Graceful, nil)
 	return answer(wire.Code_OK)

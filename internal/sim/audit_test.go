@@ -169,7 +169,7 @@ func (a *audit) ended(c *wire.Command, id wire.ID) {
 	}
 	closing := c.GetCloseSession()
 	closed := closing != nil && bytes.Equal(closing.Id, id[:])
-	if s.TTL == 0 && !closed && c.GetLeave() == nil {
+	if s.TTL == 0 && !closed && c.GetRemoveMember() == nil {
 		a.w.fail("session %s has no TTL and ends though nobody closed it", id)
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {

@@ -20,7 +20,7 @@ type handle struct {
 
 	state   handleState
 	lock    string // or election, or semaphore
-	seq     uint64 // of the Lock that is queued
+	ticket  wire.Ticket // of the Lock that is queued
 	limit   uint32
 	permits uint32
 	fence   uint64
@@ -96,18 +96,11 @@ func (h *handle) acquire(name string, wait bool) {
 
 // recheck is what the root finds in the state that a snapshot has brought.
 func (h *handle) recheck(m *observed, t wire.Ticket) *wire.Reply {
-	switch found := m.Acquisition(h.space, h.lock, t); {
-	case found.Waiting:
-		return nil
-	case found.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: found.Fence, Holds: found.Holds}
+	semaphore := ""
+	if h.space == wire.Space_SEMAPHORE {
+		semaphore = h.lock
 	}
-	if v, exists := m.Semaphore(h.lock); exists && h.space == wire.Space_SEMAPHORE {
-		if _, alive := m.Session(h.session.id); alive {
-			return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: v.Limit}
-		}
-	}
-	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
+	return m.Recheck(t, h.session.id, semaphore)
 }
 
 func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
@@ -116,7 +109,7 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 	case r == nil:
 		h.state = idle
 	case more:
-		h.seq = t.Seq
+		h.ticket = t
 		if h.state == abandoned {
 			h.withdraw()
 		} else {
@@ -256,7 +249,7 @@ func (h *handle) withdraw() {
 	call := h.call
 	p := h.session.program
 	p.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Seq: h.seq, Space: h.space,
+		Incarnation: h.ticket.Incarnation[:], Seq: h.ticket.Seq,
 	}}}, true, func(r *wire.Reply) {
 		h.state = idle
 		switch {

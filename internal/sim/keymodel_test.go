@@ -242,13 +242,12 @@ func idOf(b []byte) wire.ID {
 func (s *keyState) refuses(c *wire.KeyOp, r *wire.Reply) bool {
 	k := &s.keys[max(0, number(c.Key))]
 	switch r.GetCode() {
+	case wire.Code_STALE_SEQUENCER:
+		return c.Kind == wire.KeyOp_EXPECT_HOLDER && (!k.lockedBy(c) || k.lock == unknown || k.lock != c.Index)
 	case wire.Code_COMPARE_FAILED:
-		if c.Kind == wire.KeyOp_EXPECT_HOLDER {
-			return !k.lockedBy(c) || k.lock == unknown || k.lock != c.Index
-		}
 		return !k.compares(c) || k.exists && k.modify == unknown
 	case wire.Code_LOCKED:
-		return k.by != nil && k.holder(idOf(r.GetHolder())) && string(c.Session) != string(r.GetHolder())
+		return k.by != nil && k.holder(idOf(r.GetHolder().GetSession())) && string(c.Session) != string(r.GetHolder().GetSession())
 	case wire.Code_LOCK_DELAY:
 		return k.by == nil && k.delay > 0
 	case wire.Code_NOT_HELD:

@@ -27,7 +27,7 @@ func (w *world) leave(p *program) {
 	p.asked = true
 	w.say("%d is to leave", p.n)
 	p.quitting = true
-	p.submit(&wire.Command{Op: &wire.Command_Leave{Leave: &wire.Leave{Voters: p.core.Status().Membership.GetVoters()}}}, true, func(r *wire.Reply) {
+	p.submit(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: p.core.Status().Membership.GetVoters()}}}, true, func(r *wire.Reply) {
 		switch r.GetCode() {
 		case wire.Code_OK:
 			p.w.say("%d has left", p.n)

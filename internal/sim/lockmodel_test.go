@@ -229,7 +229,9 @@ func (op *operation) names() (wire.Space, string) {
 	case *wire.Command_Proclaim:
 		return wire.Space_ELECTION, c.Proclaim.Name
 	case *wire.Command_Withdraw:
-		return c.Withdraw.Space, c.Withdraw.Name
+		if op.of != nil {
+			return op.of.names()
+		}
 	case *wire.Command_Acquire:
 		return wire.Space_SEMAPHORE, c.Acquire.Name
 	case *wire.Command_Release:

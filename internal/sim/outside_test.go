@@ -88,7 +88,7 @@ func (o *outside) calls(p *program, c *wire.Command) *operation {
 		returned: never, returnedAt: forever, session: o.span(sessionOf(c)),
 	}
 	switch {
-	case c.GetLeave() != nil:
+	case c.GetRemoveMember() != nil:
 		o.leaves(p)
 	case c.GetOpenSession() != nil:
 		o.opens(c.GetOpenSession())

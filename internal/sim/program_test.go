@@ -120,7 +120,7 @@ func (p *program) registration() ([]byte, core.Call) {
 		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 			return // replaced, or to be: it was forgotten before it heard of its registration
 		}
-		if r.GetCode() == wire.Code_LEFT { // as Open does, it stays until it is out: its vote may be needed
+		if r.GetCode() == wire.Code_REMOVED { // as Open does, it stays until it is out: its vote may be needed
 			p.quitting = true
 			return
 		}

@@ -60,7 +60,7 @@ func (p *program) wrote(ops []*wire.KeyOp, r *wire.Reply) {
 			p.did(op, r.GetKeys()[i])
 		}
 		return
-	case wire.Code_COMPARE_FAILED, wire.Code_LOCKED, wire.Code_LOCK_DELAY, wire.Code_NOT_HELD, wire.Code_STALE_FENCE:
+	case wire.Code_COMPARE_FAILED, wire.Code_STALE_SEQUENCER, wire.Code_LOCKED, wire.Code_LOCK_DELAY, wire.Code_NOT_HELD, wire.Code_STALE_FENCE:
 		if r.GetOp() >= uint32(len(ops)) {
 			p.w.fail("member %d: operation %d of %d was refused", p.n, r.GetOp(), len(ops))
 		}

@@ -1,17 +1,3 @@
-// Planted asks whether the tests would notice. It plants one bug at a time in a
-// copy of the repository and runs the one test that has to fail because of it.
-//
-// A bug is killed when that test fails; it survives when the test passes, and
-// then a test is missing. It is broken when the table does not fit the source any
-// more: the piece of code to be replaced is not there exactly once, the result
-// does not compile, there is no such test, or the test fails without the bug too.
-//
-//	go -C tools run ./planted             all of them
-//	go -C tools run ./planted -list       what there is
-//	go -C tools run ./planted -only vote-not-synced
-//
-// The copy is of the working tree as it is, with what is not committed yet. The
-// exit status is 1 unless all were killed.
 package main
 
 import (
@@ -28,32 +14,73 @@ import (
 	"time"
 )
 
+type options struct {
+	list, update bool
+	only, find   string
+	jobs         int
+	budget       time.Duration
+}
+
 func main() {
-	list := flag.Bool("list", false, "print the table and run nothing")
-	only := flag.String("only", "", "comma-separated names: plant these only")
-	jobs := flag.Int("j", max(1, runtime.NumCPU()/2), "how many bugs at a time")
-	budget := flag.Duration("timeout", time.Minute, "how long the test of one bug may run, without what is spent on building")
+	var o options
+	flag.BoolVar(&o.list, "list", false, "print the bugs and run nothing")
+	flag.BoolVar(&o.update, "update", false, "rewrite the patches in the names of today; with -find, their tests too")
+	flag.StringVar(&o.only, "only", "", "comma-separated names: these bugs only")
+	flag.StringVar(&o.find, "find", "", "comma-separated names: search for a test that kills each")
+	flag.IntVar(&o.jobs, "j", max(1, runtime.NumCPU()/2), "how many bugs at a time")
+	flag.DurationVar(&o.budget, "timeout", time.Minute, "how long the test of one bug may run, build excluded; with -find, the tests of one package")
 	flag.Parse()
 
-	bugs, err := choose(table(), *only)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ok, err := o.run(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "planted:", err)
 		os.Exit(2)
 	}
-	if *list {
-		printTable(os.Stdout, bugs)
-		return
+	if !ok {
+		os.Exit(1)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	results, err := plantAll(ctx, bugs, *jobs, *budget)
+}
+
+// run reports whether all bugs fit, and where they were run, were killed.
+func (o options) run(ctx context.Context) (bool, error) {
+	root, err := repositoryRoot(".")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "planted:", err)
-		os.Exit(1)
+		return false, err
 	}
-	if !printResults(os.Stdout, results) {
-		os.Exit(1)
+	t, err := loadTree(root)
+	if err != nil {
+		return false, err
 	}
+	names := o.only
+	if o.find != "" {
+		names = o.find
+	}
+	bugs, err := choose(t.table.bugs, names)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case o.list:
+		printTable(os.Stdout, bugs)
+		return true, nil
+	case o.update && o.find == "":
+		return t.update(bugs)
+	}
+	g, err := newGround(root, o.budget)
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(g.scrap)
+	if o.find != "" {
+		return t.findKillers(ctx, g, bugs, o.update)
+	}
+	results, err := g.plantAll(ctx, bugs, t.table, o.jobs)
+	if err != nil {
+		return false, err
+	}
+	return printResults(os.Stdout, results), nil
 }
 
 // choose returns the bugs that are named; all if none is.
@@ -65,7 +92,7 @@ func choose(bugs []bug, names string) ([]bug, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(bugs, func(b bug) bool { return b.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("there is no bug %q; -list shows what there is", name)
+			return nil, fmt.Errorf("no bug %q: -list prints the names", name)
 		}
 		chosen = append(chosen, bugs[i])
 	}
@@ -82,7 +109,7 @@ func printTable(w io.Writer, bugs []bug) {
 func printResults(w io.Writer, results []result) bool {
 	counts := make(map[verdict]int)
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(columns, "\nbug\tverdict\ttook\tby\tsaying\n")
+	fmt.Fprintf(columns, "\nbug\tverdict\ttook\tby\tcause\n")
 	for _, r := range results {
 		counts[r.verdict]++
 		fmt.Fprintf(columns, "%s\t%s\t%.1fs\t%s\t%s\n", r.name, r.verdict, r.took.Seconds(), r.test, r.line)

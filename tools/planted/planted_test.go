@@ -2,62 +2,127 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const repository = "../.."
 
-// The table fits the source as it is: each piece is there exactly once, what
-// takes its place is Go, and the test that is named exists. So a change that
-// makes the table stale shows at once, and not when the bugs are planted next.
-func TestTableFitsTheSource(t *testing.T) {
-	names := make(map[string]bool)
-	for _, b := range table() {
+// A change of the source or of a test's name that makes a patch stale fails
+// here, long before the bugs are run. See the package comment for what to do.
+func TestBugs_FitTheSource(t *testing.T) {
+	tree, err := loadTree(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tree.table.bugs) == 0 {
+		t.Fatal("no bugs")
+	}
+	for _, b := range tree.table.bugs {
 		t.Run(b.name, func(t *testing.T) {
-			if names[b.name] {
-				t.Error("there are two of that name")
-			}
-			names[b.name] = true
-			changed, err := b.plant(repository)
-			if err != nil {
+			if err := tree.fault(b); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := parser.ParseFile(token.NewFileSet(), b.file, changed, 0); err != nil {
-				t.Error(err)
+			p := tree.table.found[b.name]
+			if _, err := parser.ParseFile(token.NewFileSet(), p.file, p.changed, 0); err != nil {
+				t.Errorf("with the bug: %v", err)
 			}
-			if !hasTest(t, b.test) {
-				t.Errorf("there is no test %s", b.test)
+			if again, err := parseBug(p.format()); err != nil || again.format() != p.format() {
+				t.Errorf("the patch is not read as written: %v", err)
 			}
 		})
 	}
 }
 
-func hasTest(t *testing.T, wanted test) bool {
-	t.Helper()
-	function, part, _ := strings.Cut(wanted.run, "/")
-	if function == "TestScripts" {
-		_, err := os.Stat(filepath.Join(repository, wanted.pkg, "testdata", part+".txt"))
-		return err == nil
-	}
-	files, err := filepath.Glob(filepath.Join(repository, wanted.pkg, "*_test.go"))
+// Renames of many names at once: every bug is still found, and what is planted
+// is the same bug in other words.
+func TestBugs_RandomRenames(t *testing.T) {
+	tree, err := loadTree(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "\nfunc "+function+"(t *testing.T)") {
-			return true
+	runs := 3
+	if testing.Short() {
+		runs = 1
+	}
+	names := tree.source.used(tree.table.bugs)
+	for seed := range uint64(runs) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			renamed := make(map[string]string)
+			for len(renamed) < 30 {
+				renamed[names[random.IntN(len(names))]] = fmt.Sprintf("other%d", len(renamed))
+			}
+			now := &source{files: make(map[string]string), names: make(map[string]bool)}
+			for file, text := range tree.source.files {
+				if err := now.add(file, respell(text, renamed), true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			matched := match(now, tree.table.bugs)
+			for _, b := range tree.table.bugs {
+				if err := matched.faults[b.name]; err != nil {
+					t.Errorf("%s %v", b.name, err)
+					continue
+				}
+				want := lex(respell(tree.table.found[b.name].changed, renamed))
+				got := lex(matched.found[b.name].changed)
+				if !slices.EqualFunc(got, want, func(a, b lexeme) bool { return a.text == b.text }) {
+					t.Errorf("%s: another bug is planted:\n%s", b.name, matched.found[b.name].format())
+				}
+			}
+		})
+	}
+}
+
+// used are the names in the source's declarations, without those that occur in
+// replacements alone: nothing shows what such a name is called now, and match
+// reports it.
+func (s *source) used(bugs []bug) []string {
+	found := make(map[string]bool)
+	for _, d := range s.declarations {
+		for _, l := range d.lexemes {
+			if l.kind == name {
+				found[l.text] = true
+			}
 		}
 	}
-	return false
+	quoted := make(map[string]bool)
+	for _, b := range bugs {
+		for _, l := range lex(b.old) {
+			quoted[l.text] = true
+		}
+	}
+	for _, b := range bugs {
+		own := declared(b.new)
+		for _, l := range lex(b.new) {
+			if own[l.text] || !quoted[l.text] {
+				delete(found, l.text)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func respell(source string, renamed map[string]string) string {
+	var out strings.Builder
+	end := 0
+	for _, l := range lex(source) {
+		out.WriteString(source[end:l.start])
+		end = l.end
+		if now, ok := renamed[l.text]; ok && l.kind == name {
+			out.WriteString(now)
+		} else {
+			out.WriteString(l.text)
+		}
+	}
+	return out.String() + source[end:]
 }
 
 func TestJudge(t *testing.T) {

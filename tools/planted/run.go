@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,32 +25,38 @@ type result struct {
 	bug
 	verdict verdict
 	took    time.Duration
-	line    string // the first that says what failed
+	line    string // the first that describes the failure
 }
 
 // building is what a run may take beyond the test's budget.
-const building = 5 * time.Minute
+const building = 15 * time.Minute
 
-// ground is where bugs are planted: a copy of the repository that stays as it is.
-// Each bug is laid over it.
+// ground is where bugs are planted: a copy of the repository, which does not
+// change. An overlay adds one bug.
 type ground struct {
 	root   string // of the copy
-	scrap  string // for what is laid over it
+	scrap  string // for overlays
 	budget time.Duration
 }
 
-// plantAll works through the bugs, so many at a time, and tells how it goes.
-func plantAll(ctx context.Context, bugs []bug, jobs int, budget time.Duration) ([]result, error) {
+// newGround copies the repository into a temporary directory. The caller
+// removes ground.scrap.
+func newGround(root string, budget time.Duration) (*ground, error) {
 	dir, err := os.MkdirTemp("", "planted-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
 	g := &ground{root: filepath.Join(dir, "repository"), scrap: dir, budget: budget}
-	if err := copyRepository(g.root); err != nil {
+	if err := copyRepository(root, g.root); err != nil {
+		os.RemoveAll(dir)
 		return nil, err
 	}
-	sound, err := g.proveSound(ctx, bugs)
+	return g, nil
+}
+
+// plantAll runs the bugs, jobs at a time, and prints each verdict as it comes.
+func (g *ground) plantAll(ctx context.Context, bugs []bug, t *table, jobs int) ([]result, error) {
+	faults, err := g.baseline(ctx, bugs)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +66,7 @@ func plantAll(ctx context.Context, bugs []bug, jobs int, budget time.Duration) (
 	for range jobs {
 		workers.Go(func() {
 			for i := range next {
-				results[i] = g.try(ctx, bugs[i], sound)
+				results[i] = g.try(ctx, bugs[i], t, faults)
 				fmt.Printf("%-28s %-8s %5.1fs\n", bugs[i].name, results[i].verdict, results[i].took.Seconds())
 			}
 		})
@@ -72,9 +79,9 @@ func plantAll(ctx context.Context, bugs []bug, jobs int, budget time.Duration) (
 	return results, ctx.Err()
 }
 
-// proveSound runs the tests without a bug, those of a package together where
-// they take no arguments. It returns what went wrong, by run.
-func (g *ground) proveSound(ctx context.Context, bugs []bug) (map[string]string, error) {
+// baseline runs the tests without a bug, those of a package together where they
+// take no arguments. It returns the failures by batch.
+func (g *ground) baseline(ctx context.Context, bugs []bug) (map[string]string, error) {
 	runs, patterns := make(map[string]test), make(map[string]string)
 	var order []string
 	for _, b := range bugs {
@@ -93,7 +100,7 @@ func (g *ground) proveSound(ctx context.Context, bugs []bug) (map[string]string,
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			faults[key] = "fails without the bug too: " + telling(out)
+			faults[key] = "fails without the bug too: " + cmp.Or(cause(out), err.Error())
 			fmt.Printf("without any bug: %s %s\n%s\n", key, patterns[key], out)
 		}
 	}
@@ -104,12 +111,16 @@ func (g *ground) proveSound(ctx context.Context, bugs []bug) (map[string]string,
 func (t test) batch() string { return strings.Join(append([]string{t.pkg}, t.args...), " ") }
 
 // try plants one bug.
-func (g *ground) try(ctx context.Context, b bug, faults map[string]string) (r result) {
+func (g *ground) try(ctx context.Context, b bug, t *table, faults map[string]string) (r result) {
 	r = result{bug: b, verdict: broken}
+	if err := t.faults[b.name]; err != nil {
+		r.line, _, _ = strings.Cut(err.Error(), "\n")
+		return r
+	}
 	if r.line = faults[b.test.batch()]; r.line != "" {
 		return r
 	}
-	overlay, err := g.lay(&b)
+	overlay, err := g.lay(t.found[b.name])
 	if err != nil {
 		r.line = err.Error()
 		return r
@@ -123,43 +134,44 @@ func (g *ground) try(ctx context.Context, b bug, faults map[string]string) (r re
 
 // lay writes the changed file beside the copy, and an overlay that puts it in
 // the place of the original.
-func (g *ground) lay(b *bug) (overlay string, err error) {
-	changed, err := b.plant(g.root)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(g.scrap, b.name+".go")
-	replace := map[string]map[string]string{"Replace": {filepath.Join(g.root, filepath.FromSlash(b.file)): file}}
+func (g *ground) lay(p planted) (overlay string, err error) {
+	file := filepath.Join(g.scrap, p.name+".go")
+	replace := map[string]map[string]string{"Replace": {filepath.Join(g.root, filepath.FromSlash(p.file)): file}}
 	list, err := json.Marshal(replace)
 	if err != nil {
 		return "", err
 	}
-	overlay = filepath.Join(g.scrap, b.name+".json")
+	overlay = filepath.Join(g.scrap, p.name+".json")
 	if err := os.WriteFile(overlay, list, 0o644); err != nil {
 		return "", err
 	}
-	return overlay, os.WriteFile(file, changed, 0o644)
+	return overlay, os.WriteFile(file, []byte(p.changed), 0o644)
 }
 
-// run runs a test in the copy. -trimpath keeps the name of the copy out of what
-// is compiled, so that the build cache serves the next time too.
-func (g *ground) run(ctx context.Context, t test, pattern, overlay string) (out string, err error) {
+// run runs a test in the copy; an empty pattern is all of them. -trimpath keeps
+// the name of the copy out of the compiled code, so that the build cache serves
+// the next run too.
+func (g *ground) run(ctx context.Context, t test, pattern, overlay string, flags ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.budget+building)
 	defer cancel()
 	args := []string{"test", "-trimpath", "-vet=off", "-ldflags=-w", "-count=1", "-failfast", "-timeout", g.budget.String(), "-run", pattern}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append(args, t.pkg), t.args...)...)
+	args = append(append(args, flags...), t.pkg)
+	cmd := exec.CommandContext(ctx, "go", append(args, t.args...)...)
 	cmd.Dir = g.root
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	text, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("go test, build included: %w", ctx.Err())
+	}
 	return string(text), err
 }
 
-// judge tells a test that failed from one that did not run.
+// judge distinguishes a test that failed from one that did not run.
 func judge(out string, err error) (verdict, string) {
 	switch {
 	case strings.Contains(out, "[no tests to run]"):
@@ -167,15 +179,15 @@ func judge(out string, err error) (verdict, string) {
 	case err == nil:
 		return survived, ""
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"):
-		return broken, "does not compile: " + telling(out)
+		return broken, "does not compile: " + cause(out)
 	case !strings.Contains(out, "FAIL"):
 		return broken, err.Error()
 	}
-	return killed, telling(out)
+	return killed, cause(out)
 }
 
-// telling is the first line of a failure that says something.
-func telling(out string) string {
+// cause is the first line of a failure that describes it.
+func cause(out string) string {
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		noise := line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "===")

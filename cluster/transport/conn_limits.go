@@ -1,0 +1,71 @@
+package transport
+
+import (
+	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// connLimits bounds the inbound connections.
+type connLimits struct {
+	limits Limits
+
+	mu         sync.Mutex // guards what follows
+	handshakes int
+	total      int
+	reserved   map[connClass]int
+}
+
+// connClass is what Limits.PerMember applies to.
+type connClass struct {
+	member uint64
+	kind   wire.Kind
+}
+
+func newConnLimits(l Limits) *connLimits {
+	return &connLimits{limits: l, reserved: make(map[connClass]int)}
+}
+
+// beginHandshake admits a connection to its handshake; endHandshake releases
+// its place.
+func (l *connLimits) beginHandshake() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.handshakes >= l.limits.Handshakes {
+		return false
+	}
+	l.handshakes++
+	return true
+}
+
+func (l *connLimits) endHandshake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handshakes--
+}
+
+// reserve reserves a place for a connection that has passed its handshake.
+func (l *connLimits) reserve(member uint64, kind wire.Kind) (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	class := connClass{member, kind}
+	limit := l.limits.PerMember
+	if kind == wire.Kind_SNAPSHOT {
+		limit = 1 // concurrent snapshots would overwrite each other
+	}
+	if l.total >= l.limits.Connections || l.reserved[class] >= limit {
+		return nil, false
+	}
+	l.total++
+	l.reserved[class]++
+	return func() { l.release(class) }, true
+}
+
+func (l *connLimits) release(class connClass) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	if l.reserved[class]--; l.reserved[class] == 0 {
+		delete(l.reserved, class)
+	}
+}

@@ -1,0 +1,204 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// wantParts checks that an error contains each part: the member, its address,
+// the cause and what to do.
+func wantParts(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not contain %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q has more than one line", err)
+	}
+}
+
+// dialPeer makes addr the address of member 2 and returns the first error.
+func dialPeer(t *testing.T, a *node, addr string) error {
+	t.Helper()
+	a.SetPeer(2, addr)
+	await(t, func() error {
+		if err := a.PeerError(2); errors.Is(err, ErrNotConnected) {
+			return err
+		}
+		return nil
+	})
+	return a.PeerError(2)
+}
+
+// otherProgram listens and answers every connection with a greeting.
+func otherProgram(t *testing.T, greeting string) string {
+	t.Helper()
+	ln := listenTCP(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, greeting)
+			_, _ = io.Copy(io.Discard, c) // until the dialer closes
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return ln.Addr().String()
+}
+
+func TestConnectError_WrongAdvertisePort(t *testing.T) {
+	const member = "member 0000000000000002 at "
+	for _, c := range []struct {
+		name  string
+		addr  func(a *node) string
+		parts []string
+	}{
+		{"nothing listens", func(*node) string {
+			ln := listenTCP(t)
+			ln.Close()
+			return ln.Addr().String()
+		}, []string{"connect to", "refused", "check that the member runs, and the host and port in Config.Advertise of that member"}},
+		{"another program listens", func(*node) string { return otherProgram(t, "SSH-2.0-OpenSSH_9.9\r\n") },
+			[]string{"handshake with", ErrNotConclave.Error(), "check the port in Config.Advertise of that member"}},
+		{"port of this member", func(a *node) string { return a.addr },
+			[]string{string(ReasonMember), "address of member 0000000000000001, not of 0000000000000002", "Config.Advertise"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := start(t, identity(1), listenTCP(t), nil)
+			addr := c.addr(a)
+			err := dialPeer(t, a, addr)
+			wantParts(t, err, append(c.parts, addr)...)
+			if c.name != "port of this member" { // which names the member that answered
+				wantParts(t, err, member+addr)
+			}
+		})
+	}
+	t.Run("port of another member", func(t *testing.T) {
+		a := start(t, identity(1), listenTCP(t), nil)
+		b := start(t, identity(3), listenTCP(t), nil)
+		wantParts(t, dialPeer(t, a, b.addr), "refused by member 0000000000000003 at "+b.addr,
+			"address of member 0000000000000003, not of 0000000000000002", "check the port in Config.Advertise of both")
+	})
+}
+
+// The reserved domain .invalid never resolves.
+func TestConnectError_UnresolvableName(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	err := dialPeer(t, a, "member-2.invalid:7000")
+	var unresolved *net.DNSError
+	if !errors.As(err, &unresolved) {
+		t.Skipf("no resolver answers: %v", err)
+	}
+	wantParts(t, err, "connect to member 0000000000000002 at member-2.invalid:7000", unresolved.Error(),
+		"check the host in Config.Advertise of that member, and the name service")
+	if reasonOf(err) != reasonUnresolved {
+		t.Errorf("reason %q", reasonOf(err))
+	}
+
+	id := identity(3)
+	id.Advertise = "member-3.invalid:7000"
+	b := start(t, id, listenTCP(t), nil)
+	_, _, err = b.Gossip().FinalAdvertiseAddr("", 0)
+	wantParts(t, err, `member 0000000000000003 advertises "member-3.invalid:7000"`, "member-3.invalid", "set Config.Advertise")
+}
+
+func TestNew_TLSWithoutCertificate(t *testing.T) {
+	for name, cfg := range map[string]*tls.Config{
+		"empty":                     {},
+		"no certificate to dial":    {GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }},
+		"no certificate to present": {GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln := listenTCP(t)
+			_, err := New(Config{Identity: identity(1), Listener: ln, Handler: newEvents(), TLS: cfg})
+			wantParts(t, err, "member 0000000000000001 at "+ln.Addr().String(), "Config.TLS lacks a certificate", "set Certificates", "RootCAs")
+		})
+	}
+}
+
+// Both ends report that one of them uses TLS and the other does not.
+func TestConnectError_TLSAgainstPlaintext(t *testing.T) {
+	ca := newAuthority(t)
+	for _, c := range []struct {
+		name             string
+		dialer, listener *tls.Config
+		cause            string // in the dialer's error
+	}{
+		{"dialer uses TLS", ca.config(t), nil, ErrTLSMismatch.Error()},
+		{"listener uses TLS", nil, ca.config(t), "the refusing member uses TLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var dialer, listener journal
+			b := start(t, identity(2), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.listener, listener.logger() })
+			a := start(t, identity(1), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.dialer, dialer.logger() })
+			err := dialPeer(t, a, b.addr)
+			wantParts(t, err, "member 0000000000000002 at "+b.addr, c.cause, "set Config.TLS on every member or on none")
+			if got := reasonOf(err); got != string(ReasonTLS) {
+				t.Errorf("reason %q", got)
+			}
+			await(t, func() error {
+				for _, j := range []*journal{&dialer, &listener} {
+					if j.count(`reason="TLS against plaintext"`) != 1 || j.count("level=WARN") != 1 || j.count("addr=127.0.0.1:") != 1 {
+						return fmt.Errorf("the logs are:\n%v\n%v", &dialer, &listener)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A failed verification is reported with its cause at the end that verifies, and
+// as a rejection by the peer at the other.
+func TestConnectError_CertificateNotTrusted(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	dialerTrusts := theirs.config(t)
+	dialerTrusts.RootCAs.AddCert(ours.cert)
+	for _, c := range []struct {
+		name   string
+		dialer *tls.Config
+		want   string
+	}{
+		{"by the dialer", theirs.config(t), "set RootCAs in Config.TLS to the authority"},
+		{"by the listener", dialerTrusts, "the other member rejected the TLS handshake, see its log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var listener journal
+			b := start(t, identity(2), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = ours.config(t), listener.logger() })
+			a := start(t, identity(1), listenTCP(t), withTLS(c.dialer))
+			err := dialPeer(t, a, b.addr)
+			wantParts(t, err, "handshake with member 0000000000000002 at "+b.addr, "tls: ", c.want)
+			await(t, func() error {
+				if listener.count(`level=WARN msg="inbound handshake failed" addr=127.0.0.1:`) != 1 || listener.count(`reason="TLS handshake failed"`) != 1 {
+					return fmt.Errorf("the log is:\n%v", &listener)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A refusal at the start of a formation names the address, as no member is known.
+func TestConnectError_UnknownMember(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	addr := otherProgram(t, "220 smtp.example.com ESMTP\r\n")
+	_, err := a.connect(t.Context(), addr, wire.Kind_FORM, 0)
+	wantParts(t, err, "handshake with "+addr+": ", "Config.Join here, or Config.Advertise there")
+}

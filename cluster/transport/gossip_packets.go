@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// packetLink sends packets to one address, as long as there are any.
+type packetLink struct {
+	addr  string
+	queue *queue[[]byte]
+}
+
+// WriteTo queues a packet. It never blocks; undeliverable packets are lost.
+func (g *Gossip) WriteTo(b []byte, addr string) (time.Time, error) {
+	if len(b) == 0 || len(b) > g.t.cfg.Limits.Packet {
+		return time.Time{}, fmt.Errorf("%w: got a packet of %d bytes, want 1 to %d", ErrTooLarge, len(b), g.t.cfg.Limits.Packet)
+	}
+	link, err := g.link(addr)
+	if err != nil {
+		return time.Time{}, err
+	}
+	// memberlist may use b again. A full queue is a lost packet, not an error.
+	link.queue.push(append([]byte(nil), b...), len(b))
+	return time.Now(), nil
+}
+
+// WriteToAddress queues a packet, as WriteTo does.
+func (g *Gossip) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
+	return g.WriteTo(b, addr.Addr)
+}
+
+// link returns the link to an address, which it starts if there is none.
+func (g *Gossip) link(addr string) (*packetLink, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return nil, ErrClosed
+	}
+	if l := g.links[addr]; l != nil {
+		return l, nil
+	}
+	limits := g.t.cfg.Limits
+	if len(g.links) >= limits.Addresses {
+		return nil, fmt.Errorf("%w: packets to more than %d addresses", ErrTooLarge, limits.Addresses)
+	}
+	l := &packetLink{addr: addr, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
+	l.queue.reset(true)
+	if !g.t.goroutines.start("packet writer", func() { g.runLink(l) }) {
+		return nil, ErrClosed
+	}
+	g.links[addr] = l
+	return l, nil
+}
+
+// runLink dials and writes until the link is idle or breaks. The next packet
+// starts another.
+func (g *Gossip) runLink(l *packetLink) {
+	err := g.serveLink(l)
+	g.mu.Lock()
+	delete(g.links, l.addr)
+	g.mu.Unlock()
+	l.queue.reset(false)
+	g.t.log().Debug("packet link ended", "addr", l.addr, "error", err)
+}
+
+func (g *Gossip) serveLink(l *packetLink) error {
+	c, err := g.t.connect(g.ctx, l.addr, wire.Kind_GOSSIP_PACKETS, 0)
+	if err != nil {
+		return err
+	}
+	if !g.track(c) {
+		return ErrClosed
+	}
+	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
+	started := g.t.goroutines.start("packet reader", func() {
+		_, _ = s.read() // returns on anything but a keep-alive
+		_ = s.Close()
+	})
+	if !started {
+		_ = s.Close()
+		return ErrClosed
+	}
+	encode := func(buf, packet []byte) ([]byte, error) { return appendFrame(buf, packet), nil }
+	flush := func(s *stream) error { return writeQueue(s, l.queue, encode) }
+	return s.writeLoop(l.queue.ready, flush, g.t.cfg.Timing.Idle)
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason identifies the check of a hello that failed. Its text is part of the
+// protocol.
+type Reason string
+
+// The reasons for which a connection is refused.
+const (
+	ReasonMalformed Reason = "malformed hello"
+	ReasonProtocol  Reason = "no common protocol version"
+	ReasonTLS       Reason = "TLS against plaintext"
+	ReasonGroup     Reason = "another group"
+	ReasonCluster   Reason = "another cluster"
+	ReasonNoCluster Reason = "no cluster yet"
+	ReasonMember    Reason = "another member"
+	ReasonSelf      Reason = "connected to itself"
+	ReasonClone     Reason = "copied data directory"
+	ReasonRollback  Reason = "rolled-back data directory"
+	ReasonNotMember Reason = "not a member"
+	ReasonRemoved   Reason = "not a member any more"
+	ReasonBusy      Reason = "too many connections"
+	ReasonKind      Reason = "unknown kind of connection"
+	ReasonOther     Reason = "refused" // by a later version, for a reason of its own
+)
+
+// RefusedError reports that one side of a handshake refused the other's hello.
+type RefusedError struct {
+	Member uint64 // the other side; zero: unknown
+	Addr   string // of the other side
+	Here   bool   // this member refused; otherwise the other side did
+	Reason Reason
+	Detail string
+}
+
+func (e *RefusedError) Error() string {
+	verb := "refused by "
+	if e.Here {
+		verb = "refused "
+	}
+	return fmt.Sprintf("transport: %s%s: %s: %s", verb, peerAt(e.Member, e.Addr), e.Reason, e.Detail)
+}
+
+// text is the refusal in a hello; parseRefusal reads it.
+func (e *RefusedError) text() string { return string(e.Reason) + ": " + e.Detail }
+
+func parseRefusal(member uint64, addr, text string) *RefusedError {
+	e := &RefusedError{Member: member, Addr: addr, Reason: ReasonOther, Detail: text}
+	reason, detail, ok := strings.Cut(text, ": ")
+	switch r := Reason(reason); r {
+	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonSelf,
+		ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind:
+		if ok {
+			e.Reason, e.Detail = r, detail
+		}
+	}
+	return e
+}

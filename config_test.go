@@ -1,0 +1,67 @@
+package conclave_test
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// All faults are told at once, and nothing is touched before they are mended.
+func TestSettingsThatMakeNoSense(t *testing.T) {
+	c := conclave.Config{
+		Name: strings.Repeat("x", 129), Group: "\xff", Bind: "0.0.0.0", Join: []string{"nowhere", "127.0.0.1:0", "0.0.0.0:1"},
+		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second,
+		Limits: conclave.Limits{Calls: -1}, Dir: filepath.Join(t.TempDir(), "data"),
+	}
+	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "Name has to be", "Group has to be", `Bind "0.0.0.0" has to be host:port`, `Join "nowhere" has to be host:port`,
+		`Join "127.0.0.1:0" has no usable port`, `Join "0.0.0.0:1" is a wildcard`, "Join has to be empty", "1, 3, 5 or 7",
+		"SessionTTL is 1ms", "HeartbeatInterval is 1m0s", "at least 3 heartbeats", "Limits.Calls is -1")
+	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was touched: %v", err)
+	}
+}
+
+func TestAddressesThatMakeNoSense(t *testing.T) {
+	beyond, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		config conclave.Config
+		says   string
+	}{
+		"a wildcard that nobody can dial": {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
+		"a wildcard of IPv6":              {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
+		"a wildcard without a host":       {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
+		"a wildcard as what others dial":  {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
+		"plaintext to anybody":            {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
+		"plaintext on the network":        {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
+		"plaintext by a name":             {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
+		"plaintext to a peer":             {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
+		"plaintext by a listener":         {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
+	} {
+		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.says) })
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := conclave.Config{Bind: l.Addr().String(), Dir: filepath.Join(t.TempDir(), "data")}
+	grouptest.WantOpenError(t, c, syscall.EADDRINUSE, "choose another Bind, or stop what uses it")
+	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was touched: %v", err)
+	}
+}

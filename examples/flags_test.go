@@ -1,0 +1,88 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Invalid arguments: exit status 2, a line that names the fault, and no effect.
+func TestFlags_Invalid(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	dir := filepath.Join(temp, "data")
+	here := []string{"-dir", dir}
+	locked := slices.Concat(here, []string{"-lock", "invoices"})
+	named := slices.Concat(here, []string{"-name", "anna"})
+	stored := slices.Concat(named, []string{"-store", filepath.Join(temp, "store")})
+	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
+	for _, c := range []struct {
+		example string
+		args    []string
+		want    string
+	}{
+		{"member", []string{"-lock", "invoices"}, "missing -dir"},
+		{"member", here, "missing -lock"},
+		{"member", with(here, "-lock", ""), "missing -lock"},
+		{"member", with(locked, "now"), `unexpected argument "now"`},
+		{"member", with(locked, "-wait"), "-wait"},
+		{"member", with(locked, "-ttl", "10"), `invalid value "10"`},
+		{"member", with(locked, "-ttl", "1ms"), "SessionTTL"},
+		{"member", with(locked, "-bind", "0.0.0.0:0"), "Advertise"},
+		{"member", with(locked, "-join", "here"), `"here"`},
+		{"leaderelection", nil, "missing -dir"},
+		{"leaderelection", here, "missing -name"},
+		{"leaderelection", with(named, "-election", ""), "empty -election"},
+		{"leaderelection", with(named, "-tick", "0s"), "invalid -tick"},
+		{"leaderelection", with(named, "-ttl", "1ms"), "SessionTTL"},
+		{"leaderelection", with(named, "now"), `unexpected argument "now"`},
+		{"ratelimit", with(named, "-limit", "0"), "invalid -limit"},
+		{"ratelimit", with(named, "-workers", "0"), "invalid -workers"},
+		{"ratelimit", with(named, "now"), `unexpected argument "now"`},
+		{"configwatch", with(named, "now"), `unexpected argument "now"`},
+		{"configwatch", with(named, "-join", "here"), `"here"`},
+		{"exclusivejob", named, "missing -store"},
+		{"exclusivejob", with(stored, "-every", "10"), `invalid value "10"`},
+		{"exclusivejob", with(stored, "-every", "0s"), "invalid -every"},
+		{"exclusivejob", with(stored, "now"), `unexpected argument "now"`},
+		{"quickstart", []string{"now"}, `unexpected argument "now"`},
+		{"quickstart", []string{"-now"}, "-now"},
+		{"semaphorerecipe", []string{"now"}, `unexpected argument "now"`},
+	} {
+		p := start(t, c.example, nil, c.example, c.args...)
+		status, text := p.wait(), strings.Join(p.text(), "\n")
+		if status != 2 || !strings.Contains(text, c.want) {
+			t.Errorf("%s %q: exit status %d, want 2 and %q in the output:\n%s", c.example, c.args, status, c.want, text)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s: got %v, want it not to exist", dir, err)
+	}
+}
+
+// Help is printed, and nothing else runs.
+func TestFlags_Help(t *testing.T) {
+	t.Parallel()
+	for example, want := range map[string]string{
+		"member":          "-lock name",
+		"leaderelection":  "-tick duration",
+		"ratelimit":       "-limit jobs",
+		"configwatch":     "-prefix prefix",
+		"exclusivejob":    "-store file",
+		"fencedstore":     "go run ./examples/fencedstore",
+		"quickstart":      "go run ./examples/quickstart",
+		"semaphorerecipe": "go run ./examples/semaphorerecipe",
+	} {
+		if example == "fencedstore" && runtime.GOOS == "windows" {
+			continue // it needs a Unix system, and prints that
+		}
+		p := start(t, example, nil, example, "-help")
+		status, text := p.wait(), strings.Join(p.text(), "\n")
+		if status != 0 || !strings.Contains(text, want) || strings.Contains(text, "granted") {
+			t.Errorf("%s -help: exit status %d, want 0 and %q in the output:\n%s", example, status, want, text)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package conclave_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+)
+
+func TestGuard(t *testing.T) {
+	var g conclave.Guard
+	for _, step := range []struct {
+		name string
+		f    conclave.Fence
+		want error
+	}{
+		{"a", 5, nil}, {"a", 5, nil}, {"a", 4, conclave.ErrStaleFence}, {"b", 1, nil}, {"a", 6, nil}, {"a", 5, conclave.ErrStaleFence}, {"a", 0, conclave.ErrInvalid},
+	} {
+		if err := g.Check(step.name, step.f); !errors.Is(err, step.want) {
+			t.Fatalf("%+v: %v", step, err)
+		}
+	}
+}

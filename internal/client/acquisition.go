@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// target is what an acquisition acquires: a lock, the leadership of an election, or
+// permits.
+type target interface {
+	// granted notes a grant, in log order, on the goroutine that delivers outcomes.
+	// An error says that the grant comes too late.
+	granted(l *Lease, fence uint64) error
+	// takeBack undoes granted: it takes one noted grant off the handle. The hold is
+	// nil if the handle has none.
+	takeBack() (h *Hold, lost bool)
+	// semaphore is the name of the semaphore; "" for locks and elections.
+	semaphore() string
+	// releaseCommand makes the command that releases a grant.
+	releaseCommand(l *Lease, fence uint64) *wire.Command
+}
+
+// acquisition is one Lock, Acquire or Campaign under way. Its caller gets the
+// result, or abandons it first:
+//
+//	waiting ──(last outcome)──> decided
+//	   └──(the caller leaves)──> abandoned
+//
+// A caller that leaves while the request is queued withdraws it, by its ticket; the
+// machine undoes the place in the queue or the grant, whichever it finds. Before the
+// first outcome there is no ticket to name: the outcome is undone when it comes.
+type acquisition struct {
+	target target
+	lease  *Lease
+	result chan acquired // takes one
+	unsent chan bool     // the answer to a cancellation
+
+	mu     sync.Mutex
+	phase  phase       // guarded by mu
+	queued *wire.Reply // guarded by mu; the outcome that queued the request, if any
+	ticket wire.Ticket // guarded by mu; with queued
+}
+
+type acquired struct {
+	fence uint64
+	err   error
+}
+
+type phase int
+
+const (
+	waiting phase = iota
+	decided
+	abandoned
+)
+
+// errUnknownSession: the session had ended before the request was applied.
+var errUnknownSession = errors.New("unknown session")
+
+func newAcquisition(t target, l *Lease) *acquisition {
+	return &acquisition{target: t, lease: l, result: make(chan acquired, 1), unsent: make(chan bool, 1)}
+}
+
+// run submits the command and waits for the result.
+func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (fence uint64, err error) {
+	group := a.lease.client.group
+	group.Submit(encode(cmd), a, false)
+	select {
+	case r := <-a.result:
+		return r.fence, r.err
+	case <-a.lease.done:
+		return 0, a.abandon(errLeaseEnded)
+	case <-ctx.Done():
+	}
+	group.Cancel(a)
+	select {
+	case unsent := <-a.unsent:
+		if unsent {
+			return 0, contextFault(Unavailable, ctx)
+		}
+	case r := <-a.result:
+		a.result <- r
+	}
+	return 0, a.abandon(contextFault(Interrupted, ctx))
+}
+
+// errLeaseEnded: the lease ended while the request was waiting.
+var errLeaseEnded = errors.New("the lease has ended")
+
+// abandon leaves without a result. A grant that has come already is released: a
+// caller whose context is done does not expect to hold anything.
+func (a *acquisition) abandon(why error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var f *Fault
+	if errors.As(why, &f) {
+		f.Reply = a.queued
+	}
+	if a.phase == waiting {
+		a.phase = abandoned
+		if a.queued != nil {
+			a.withdraw()
+		}
+		return why
+	}
+	r := <-a.result
+	switch {
+	case r.err == nil:
+		if h, lost := a.target.takeBack(); h != nil && !lost {
+			a.release(h.lease, h.fence)
+		}
+	case !errors.Is(r.err, errUnknownSession):
+		return r.err
+	}
+	return why
+}
+
+// Deliver implements Call: the request is granted, refused, or queued with the
+// grant to follow.
+func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		a.lease.client.registrationExpired(t.Incarnation)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := a.queued == nil
+	if more {
+		a.queued, a.ticket = r, t
+	}
+	switch {
+	case a.phase == waiting && !more:
+		a.decide(r, first)
+	case a.phase == abandoned && first && more:
+		a.withdraw()
+	case a.phase == abandoned && first && refusal(r) == nil:
+		a.release(a.lease, r.GetFence())
+	}
+}
+
+// decide makes the last outcome the result. a.mu is held.
+func (a *acquisition) decide(r *wire.Reply, first bool) {
+	result := acquired{fence: r.GetFence(), err: refusal(r)}
+	switch {
+	case result.err == nil:
+		if err := a.target.granted(a.lease, result.fence); err != nil {
+			a.release(a.lease, result.fence)
+			result = acquired{err: err}
+		}
+	case isCode(result.err, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION):
+		result.err = errLeaseEnded
+		if first {
+			result.err = errUnknownSession
+		}
+	}
+	a.phase = decided
+	a.result <- result
+}
+
+// release releases a grant that no caller was told of.
+func (a *acquisition) release(l *Lease, fence uint64) {
+	l.client.pursue(a.target.releaseCommand(l, fence), ignore)
+}
+
+// withdraw is pursued until it is applied, or the session has ended.
+func (a *acquisition) withdraw() {
+	a.lease.client.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
+		Incarnation: a.ticket.Incarnation[:], Seq: a.ticket.Seq,
+	}}}, ignore)
+}
+
+// Recheck implements Call.
+func (a *acquisition) Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply {
+	return state.Recheck(t, a.lease.id, a.target.semaphore())
+}
+
+// Cancelled implements Call.
+func (a *acquisition) Cancelled(sent bool) { a.unsent <- !sent }
+
+// Fail implements Call. Nothing is held then: the group cannot be reached, nothing
+// was sent, or the registration of this process has expired, and with it the
+// session.
+func (a *acquisition) Fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != waiting {
+		return
+	}
+	if a.lease.client.group.Unregistered(err) {
+		err = errUnknownSession
+	}
+	a.phase = decided
+	a.result <- acquired{err: err}
+}

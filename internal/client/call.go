@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// call is a command with one outcome. on runs once, on the goroutine that delivers
+// outcomes, and must not block.
+type call struct {
+	client    *Client
+	on        func(answer)
+	cancelled func(sent bool) // nil: never cancelled
+}
+
+// answer is the outcome of a call, or the reason why there is none.
+type answer struct {
+	client      *Client
+	reply       *wire.Reply
+	incarnation wire.ID // that the command was applied under; with reply
+	err         error   // no outcome will come
+}
+
+// fault returns why the command was refused or has no outcome.
+func (a answer) fault() error {
+	if a.err != nil {
+		return a.err
+	}
+	return refusal(a.reply)
+}
+
+// unregistered reports that the registration of this process had expired when the
+// command was applied, so it had no effect then. If a first application had one,
+// its outcome was skipped. What is submitted next runs under a new registration.
+func (a answer) unregistered() bool { return a.reply.GetCode() == wire.Code_UNKNOWN_INCARNATION }
+
+// expired reports that the registration expired, before or after the command was
+// applied.
+func (a answer) expired() bool {
+	if a.err != nil {
+		return a.client.group.Unregistered(a.err)
+	}
+	return a.unregistered()
+}
+
+// Deliver implements Call.
+func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
+	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
+		c.client.registrationExpired(t.Incarnation)
+	}
+	c.on(answer{client: c.client, reply: r, incarnation: t.Incarnation})
+}
+
+// Fail implements Call.
+func (c *call) Fail(err error) { c.on(answer{client: c.client, err: err}) }
+
+// Recheck implements Call: a call has one outcome, so none can have been skipped.
+func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+
+// Cancelled implements Call.
+func (c *call) Cancelled(sent bool) { c.cancelled(sent) }
+
+// pursue submits a command and retries it until its outcome is known, whatever
+// becomes of the caller's context. It is for what must not be refused: renewals,
+// releases and withdrawals.
+func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
+	c.group.Submit(encode(cmd), &call{client: c, on: on}, true)
+}
+
+// ignore is for commands whose outcome is not needed.
+func ignore(answer) {}
+
+// Exec submits a command and waits for its outcome; a refusal is an error. If ctx
+// is done before the command was sent, there is no effect (Unavailable); if it is
+// done later, there may be one (Unknown).
+func (c *Client) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	if err := c.Usable(); err != nil {
+		return nil, err
+	}
+	reply, err := c.exec(ctx, cmd)
+	if err == nil {
+		err = refusal(reply)
+	}
+	return reply, err
+}
+
+// exec is Exec in which a refusal is no error. Where the registration of this
+// process has expired, exec submits the command again under a new one. Had the
+// command been applied before, its outcome would have come first, as both come
+// through the log; and what arrives late under the old registration is refused.
+// Only a snapshot can have skipped the outcome: then it is unknown.
+func (c *Client) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	for {
+		replacements := c.replacements.Load()
+		reply, err := c.send(ctx, cmd, ignore)
+		if !(answer{client: c, reply: reply, err: err}).expired() {
+			return reply, err
+		}
+		if err := c.Usable(); err != nil {
+			return nil, err // this process deregistered itself
+		}
+		if c.replacements.Load() != replacements {
+			return nil, &Fault{Kind: Unknown, Detail: "the registration of this process has expired meanwhile"}
+		}
+	}
+}
+
+// send is exec without a second attempt. note gets the answer first, on the
+// goroutine that delivers outcomes and whether or not the caller still waits,
+// unless ctx is done before the command was sent.
+func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer)) (*wire.Reply, error) {
+	if ctx.Err() != nil {
+		return nil, contextFault(Interrupted, ctx)
+	}
+	answered := make(chan answer, 1)
+	cancelled := make(chan bool, 1)
+	k := &call{
+		client:    c,
+		on:        func(a answer) { note(a); answered <- a },
+		cancelled: func(sent bool) { cancelled <- sent },
+	}
+	c.group.Submit(encode(cmd), k, false)
+	select {
+	case a := <-answered:
+		return a.reply, a.err
+	case <-ctx.Done():
+	}
+	c.group.Cancel(k)
+	select {
+	case a := <-answered: // it was faster
+		return a.reply, a.err
+	case sent := <-cancelled:
+		if !sent {
+			return nil, contextFault(Unavailable, ctx)
+		}
+	}
+	select {
+	case a := <-answered:
+		return a.reply, a.err
+	default:
+		return nil, contextFault(Unknown, ctx)
+	}
+}
+
+func encode(cmd *wire.Command) []byte {
+	b, err := proto.Marshal(cmd)
+	if err != nil {
+		// Only invalid UTF-8 fails, and names are checked. The machine refuses an
+		// empty command with a message.
+		return nil
+	}
+	return b
+}

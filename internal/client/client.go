@@ -1,0 +1,214 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Config configures a Client.
+type Config struct {
+	Name           string        // of the client's own lease, for people
+	TTL            time.Duration // of the client's own lease
+	IncarnationTTL time.Duration // how long the group keeps the registration of a silent process
+	Logger         *slog.Logger
+
+	// LeaseEnded and HoldLost report the end of a lease and, after it, each hold
+	// that was lost with it. They must not block.
+	LeaseEnded func(id wire.ID, why error)
+	HoldLost   func(name string, fence uint64)
+}
+
+// Client is one process's side of the protocol. It is safe for concurrent use.
+type Client struct {
+	cfg     Config
+	log     *slog.Logger
+	clock   clock
+	group   Group
+	member  uint64
+	boot    uint64
+	feeds   *feeds
+	renewal renewal
+	handles atomic.Uint64 // the last number given to a handle
+	// replacements counts how often a snapshot replaced the state, and outcomes
+	// may have been skipped.
+	replacements atomic.Uint64
+	attempt      uint32 // of registering; used by one goroutine at a time: Register's, then the group's
+
+	mu      sync.Mutex
+	leases  map[wire.ID]*Lease // guarded by mu; live ones
+	own     *Lease             // guarded by mu; the client's own, if it has one
+	opening *sharedOpening     // guarded by mu; of the client's own lease
+	closing bool               // guarded by mu
+
+	done chan struct{} // closed by Stopped
+	why  error         // set before done is closed
+}
+
+// New returns a client that is not connected to a group yet; see Start.
+func New(cfg Config) *Client {
+	c := &Client{
+		cfg:    cfg,
+		log:    cfg.Logger,
+		clock:  newClock(),
+		feeds:  newFeeds(),
+		leases: make(map[wire.ID]*Lease),
+		done:   make(chan struct{}),
+	}
+	c.renewal.client = c
+	return c
+}
+
+// Connect gives the client its group and the identity of its process: the member
+// and that member's boot counter. Feed events may come before.
+func (c *Client) Connect(g Group, member, boot uint64) {
+	c.group, c.member, c.boot = g, member, boot
+}
+
+// Register registers this process with the group, and then keeps it registered. It
+// blocks until the group has agreed, so a leader is known and the log up to that
+// point is applied here. A refusal is a Fault with the machine's reply.
+func (c *Client) Register(ctx context.Context) error {
+	reply, err := c.send(ctx, c.registration(), ignore)
+	if err == nil && (answer{reply: reply}).unregistered() {
+		// The registration was applied and had expired before its outcome came. By
+		// now the process is being registered again, ahead of what it sends next.
+		reply, err = c.exec(ctx, renewCommand())
+	}
+	if err == nil {
+		err = refusal(reply)
+	}
+	if err == nil {
+		c.renewal.begin()
+	}
+	return err
+}
+
+// BeginShutdown refuses every further use. The leases live on until EndLeases, and
+// the registration until Deregister.
+func (c *Client) BeginShutdown() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+}
+
+// EndLeases ends every lease in this process, as a graceful shutdown does first:
+// what they hold is about to be released, not lost.
+func (c *Client) EndLeases() {
+	for _, l := range c.liveLeases() {
+		l.end(&Fault{Kind: Closed}, released)
+	}
+}
+
+// StopRenewing ends the renewals.
+func (c *Client) StopRenewing() { c.renewal.stop() }
+
+// Stopped tells the client that the group cannot be reached any more, and why. It
+// ends every lease; graceful says that their holds are not lost but released.
+func (c *Client) Stopped(why error, graceful bool) {
+	c.renewal.stop()
+	end := lost
+	if graceful {
+		end = released
+	}
+	for _, l := range c.liveLeases() {
+		l.end(&Fault{Kind: Closed, Cause: why}, end)
+	}
+	c.why = why
+	close(c.done)
+}
+
+// Usable returns a Fault of kind Closed once the client is closing or has stopped.
+func (c *Client) Usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return &Fault{Kind: Closed}
+	}
+	select {
+	case <-c.done:
+		return &Fault{Kind: Closed, Cause: c.why}
+	default:
+		return nil
+	}
+}
+
+// Deregister ends the registration of this process in the group, and with it its
+// leases that have a TTL. It blocks until the group has agreed or ctx is done.
+func (c *Client) Deregister(ctx context.Context) error {
+	answered := make(chan answer, 1)
+	c.pursue(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}},
+		func(a answer) { answered <- a })
+	select {
+	case a := <-answered:
+		return a.err
+	case <-ctx.Done():
+		return contextFault(Unknown, ctx)
+	}
+}
+
+// SessionEnded is called when the log reports that a session has ended, or that it
+// is no longer bound to a process.
+func (c *Client) SessionEnded(e wire.Ended) {
+	l := c.lease(e.Session)
+	switch {
+	case l == nil:
+	case !e.Unbound:
+		l.end(endedByGroup(), lost)
+	case l.incarnation == e.Incarnation:
+		l.end(unbound(), lost)
+	}
+}
+
+// Changed is called with what one entry of the log has changed, before its
+// outcomes are delivered.
+func (c *Client) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+	c.feeds.changed(keys, leaders)
+}
+
+// StateReplaced is called when the state begins, and when a snapshot has replaced
+// it: the entries that it stands for may have ended leases or unbound them. ask
+// evaluates a query at that state.
+func (c *Client) StateReplaced(ask func(machine.Query) any) {
+	c.feeds.restart(ask(machine.IndexQuery{}).(uint64))
+	c.replacements.Add(1)
+	for _, l := range c.liveLeases() {
+		switch v := ask(machine.SessionQuery{ID: l.id}).(*machine.SessionView); {
+		case v == nil:
+			l.end(endedByGroup(), lost)
+		case v.Incarnation != l.incarnation:
+			l.end(unbound(), lost)
+		}
+	}
+}
+
+// registrationExpired registers this process under another incarnation, after the
+// group has let the given one expire: no lease is bound to that any more.
+func (c *Client) registrationExpired(incarnation wire.ID) {
+	if c.Usable() != nil {
+		return // this process deregistered itself
+	}
+	c.unbindAll(incarnation)
+	c.group.Reregister(incarnation, func() ([]byte, Call) {
+		c.attempt++
+		return encode(c.registration()), &call{client: c, on: func(a answer) {
+			if err := a.fault(); err != nil {
+				c.log.Warn("registering again failed", "error", err)
+			}
+		}}
+	})
+}
+
+func (c *Client) registration() *wire.Command {
+	return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+		Member:  c.member,
+		Boot:    c.boot,
+		Attempt: c.attempt,
+		Ttl:     int64(c.cfg.IncarnationTTL),
+	}}}
+}

@@ -1,0 +1,179 @@
+package client
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+func newTestFeed(maxItems, maxBytes int) *feed[int] {
+	return &feed[int]{maxItems: maxItems, maxBytes: maxBytes, bytesOf: func(n int) int { return n }}
+}
+
+// read returns everything after a position.
+func (f *feed[T]) read(t *testing.T, after uint64) (values []T) {
+	t.Helper()
+	for {
+		items, _, err := f.next(after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(items) == 0 {
+			return values
+		}
+		for _, i := range items {
+			values, after = append(values, i.value), i.at
+		}
+	}
+}
+
+func (f *feed[T]) wantCompacted(t *testing.T, after uint64) {
+	t.Helper()
+	if _, _, err := f.next(after); !IsKind(err, Compacted) {
+		t.Fatalf("after %d: %v", after, err)
+	}
+}
+
+// A feed keeps the latest items, by number and by bytes.
+func TestFeed_CompactsOldest(t *testing.T) {
+	f := newTestFeed(3, 100)
+	for at := range uint64(5) {
+		f.add(10*at+10, int(at))
+	}
+	if got := f.read(t, 20); !slices.Equal(got, []int{2, 3, 4}) {
+		t.Fatal(got)
+	}
+	if got := f.read(t, 35); !slices.Equal(got, []int{3, 4}) { // between two positions
+		t.Fatal(got)
+	}
+	f.wantCompacted(t, 19)
+	f.add(60, 98)
+	if got := f.read(t, 50); !slices.Equal(got, []int{98}) {
+		t.Fatal(got)
+	}
+	f.wantCompacted(t, 30) // the bytes exceed the limit
+	if f.bytes > f.maxBytes || len(f.items) != 1 {
+		t.Fatalf("%d items of %d bytes", len(f.items), f.bytes)
+	}
+}
+
+// Changes that are part of the state with which a feed begins are not in the feed.
+func TestFeed_Restart(t *testing.T) {
+	f := newTestFeed(10, 100)
+	f.add(1, 1)
+	_, grown, err := f.next(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.restart(20)
+	<-grown
+	f.wantCompacted(t, 1)
+	f.wantCompacted(t, 19)
+	f.add(20, 2)
+	f.add(21, 3)
+	if got := f.read(t, 20); !slices.Equal(got, []int{3}) {
+		t.Fatal(got)
+	}
+	end := f.end()
+	f.skip()
+	f.wantCompacted(t, end)
+	f.push(4)
+	if got := f.read(t, end+1); !slices.Equal(got, []int{4}) {
+		t.Fatal(got)
+	}
+}
+
+// A reader at a future position is woken by each change.
+func TestFeed_FuturePosition(t *testing.T) {
+	f := newTestFeed(10, 100)
+	for at := range uint64(3) {
+		items, grown, err := f.next(5)
+		if len(items) > 0 || err != nil {
+			t.Fatal(items, err)
+		}
+		f.add(at+3, 1)
+		<-grown
+	}
+	f.add(6, 7)
+	if got := f.read(t, 5); !slices.Equal(got, []int{7}) {
+		t.Fatal(got)
+	}
+}
+
+// Readers at their own pace see the same sequence, or that it was compacted.
+func TestFeed_ConcurrentReaders(t *testing.T) {
+	const last = 20_000
+	f := newTestFeed(500, 1<<30)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for after := uint64(0); after < last; {
+				items, grown, err := f.next(after)
+				switch {
+				case err != nil:
+					after = f.end() // as after reading the state again
+				case len(items) == 0:
+					<-grown
+				}
+				for _, i := range items {
+					if i.at != after+1 || i.value != int(i.at) {
+						t.Errorf("%d came after %d", i.at, after)
+						return
+					}
+					after = i.at
+				}
+			}
+		})
+	}
+	for at := uint64(1); at <= last; at++ {
+		f.add(at, int(at))
+	}
+	wg.Wait()
+}
+
+// A watcher behind what is buffered gets a Fault, also after a snapshot.
+func TestKeyChanges_Compacted(t *testing.T) {
+	c, g := newFake(t)
+	put := func() {
+		t.Helper()
+		_, err := c.Exec(t.Context(), &wire.Command{Op: &wire.Command_Write{Write: &wire.Write{
+			Ops: []*wire.KeyOp{{Kind: wire.KeyOp_PUT, Key: "a", Value: []byte{byte(g.index)}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := func(wire.KeyChange) bool { return true }
+	c.feeds.keys.maxItems = 10
+	for range 20 {
+		put()
+	}
+	wantKind(t, c.KeyChanges(t.Context(), 0, all), Compacted)
+	before := c.feeds.keys.end()
+	put()
+	g.replaceState()
+	wantKind(t, c.KeyChanges(t.Context(), before, all), Compacted)
+}
+
+// A watcher that takes what is buffered before it looks again falls behind when the
+// changes are faster.
+func TestKeyChanges_SlowWatcher(t *testing.T) {
+	f := newTestFeed(2*feedChunk, 1<<20)
+	c, _ := newFake(t)
+	f.add(1, 0)
+	yielded := 0
+	err := f.each(t.Context(), c, 0, func(int) bool {
+		if yielded++; yielded == 1 {
+			for at := range uint64(4 * feedChunk) {
+				f.add(at+2, 0)
+			}
+		}
+		return true
+	})
+	wantKind(t, err, Compacted)
+	if yielded > feedChunk {
+		t.Errorf("%d items before the gap was reported", yielded)
+	}
+}

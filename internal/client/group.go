@@ -1,0 +1,56 @@
+package client
+
+import (
+	"context"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Group is the door to the group. In the other direction the group calls
+// [Client.SessionEnded], [Client.Changed] and [Client.StateReplaced], in log order.
+type Group interface {
+	// Submit submits a command. It never blocks: everything further comes through
+	// the call, which may fail before Submit returns. Urgent commands are sent
+	// first and are not counted against the limit on calls under way.
+	Submit(command []byte, c Call, urgent bool)
+	// Cancel asks to take back a command that has not been sent. The call's
+	// Cancelled reports the result, unless an outcome or Fail comes first.
+	Cancel(c Call)
+	// Query evaluates a query. It blocks until the answer is fixed or ctx is done.
+	Query(ctx context.Context, q machine.Query, opts QueryOptions) (any, error)
+	// Reregister replaces an incarnation whose registration has expired. Every
+	// call under way fails; later ones are made under a new incarnation. register
+	// makes the command that registers it, and is not called if another caller
+	// has reregistered already.
+	Reregister(expired wire.ID, register func() ([]byte, Call))
+	// Unregistered reports whether err, given to Fail, means that the registration
+	// of this process has expired.
+	Unregistered(err error) bool
+}
+
+// Call is one command under way. The methods are called from one goroutine, in
+// log order, and must not block.
+type Call interface {
+	// Deliver brings an outcome; if more is set, another one follows.
+	Deliver(t wire.Ticket, r *wire.Reply, more bool)
+	// Cancelled answers Group.Cancel. If the command was not sent, it has no
+	// effect, and no outcome follows.
+	Cancelled(sent bool)
+	// Recheck returns the outcome of a queued request after a snapshot has replaced
+	// the state, as the outcome may be among the entries that it stands for; nil if
+	// it is still to come.
+	Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply
+	// Fail reports that no outcome will come.
+	Fail(err error)
+}
+
+// QueryOptions qualify a query.
+type QueryOptions struct {
+	// Stale allows an answer from the state at hand, however old. By default a
+	// query is linearizable.
+	Stale bool
+	// Fixed, if not nil, is called when the answer is fixed, in order with the
+	// feed: changes reported before are in the answer, later ones are not.
+	Fixed func()
+}

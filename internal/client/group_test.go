@@ -1,0 +1,272 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// fakeGroup is a group of one without a log. Its goroutine applies each command to a
+// machine and delivers the outcomes, unless commands are held back.
+type fakeGroup struct {
+	client *Client
+	began  time.Time
+
+	mu          sync.Mutex
+	changed     sync.Cond        // on mu: the queue, held, busy or closed
+	machine     *machine.Machine // guarded by mu
+	incarnation wire.ID          // guarded by mu
+	index, seq  uint64           // guarded by mu
+	calls       map[uint64]Call  // guarded by mu; submitted, by ticket
+	queue       []queuedCommand  // guarded by mu; not applied yet
+	held        bool             // guarded by mu; nothing is applied
+	busy        bool             // guarded by mu; outcomes are being delivered
+	closed      bool             // guarded by mu
+	applied     []*wire.Command  // guarded by mu
+}
+
+type queuedCommand struct {
+	command []byte
+	call    Call
+}
+
+var errFakeUnregistered = errors.New("unregistered")
+
+const fakeTTL = 10 * time.Second
+
+// newFake returns a registered client of a fake group.
+func newFake(t *testing.T) (*Client, *fakeGroup) {
+	t.Helper()
+	c := New(Config{
+		TTL: fakeTTL, IncarnationTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		LeaseEnded: func(wire.ID, error) {}, HoldLost: func(string, uint64) {},
+	})
+	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
+	g.changed.L = &g.mu
+	c.Connect(g, 1, 1)
+	var loop sync.WaitGroup
+	loop.Go(g.run)
+	t.Cleanup(func() {
+		c.StopRenewing()
+		g.set(func() { g.closed = true })
+		loop.Wait()
+	})
+	if err := c.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c, g
+}
+
+func (g *fakeGroup) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	g.changed.Broadcast()
+}
+
+func (g *fakeGroup) Submit(command []byte, c Call, _ bool) {
+	g.set(func() { g.queue = append(g.queue, queuedCommand{command, c}) })
+}
+
+// hold holds back the commands that are submitted from now on.
+func (g *fakeGroup) hold() { g.set(func() { g.held = true }) }
+
+// release applies the commands that were held back.
+func (g *fakeGroup) release() {
+	g.set(func() { g.held = false })
+	g.settle()
+}
+
+// settle blocks until every command was applied.
+func (g *fakeGroup) settle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.busy || len(g.queue) > 0 && !g.held {
+		g.changed.Wait()
+	}
+}
+
+func (g *fakeGroup) run() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for !g.closed {
+		if g.held || g.busy || len(g.queue) == 0 {
+			g.changed.Wait()
+			continue
+		}
+		q := g.queue[0]
+		g.queue = g.queue[1:]
+		g.apply(q)
+	}
+}
+
+func (g *fakeGroup) apply(q queuedCommand) {
+	g.seq++
+	g.calls[g.seq] = q.call
+	command := new(wire.Command)
+	if err := proto.Unmarshal(q.command, command); err != nil {
+		panic(err)
+	}
+	g.applied = append(g.applied, command)
+	g.deliver(g.entry(&wire.Submission{
+		Incarnation: g.incarnation[:], Calls: []*wire.Call{{Seq: g.seq, Command: q.command}},
+	}))
+}
+
+// entry applies one entry with group time.
+func (g *fakeGroup) entry(s ...*wire.Submission) wire.Result {
+	batch, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Time: int64(time.Since(g.began)), Submissions: s})
+	if err != nil {
+		panic(err)
+	}
+	g.index++
+	return g.machine.Apply(g.index, 1, batch)
+}
+
+func (g *fakeGroup) deliver(r wire.Result) {
+	g.busy = true
+	type delivery struct {
+		call Call
+		wire.Outcome
+	}
+	var deliveries []delivery
+	for _, o := range r.Outcomes {
+		if call := g.calls[o.Ticket.Seq]; call != nil && o.Ticket.Incarnation == g.incarnation {
+			deliveries = append(deliveries, delivery{call, o})
+			if !o.More {
+				delete(g.calls, o.Ticket.Seq)
+			}
+		}
+	}
+	g.mu.Unlock()
+	g.client.Changed(r.Keys, r.Leaders)
+	for _, d := range deliveries {
+		d.call.Deliver(d.Ticket, d.Reply, d.More)
+	}
+	for _, e := range r.Ended {
+		g.client.SessionEnded(e)
+	}
+	g.mu.Lock()
+	g.busy = false
+	g.changed.Broadcast()
+}
+
+// tick applies an entry without commands, which is what makes deadlines take effect.
+func (g *fakeGroup) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.busy {
+		g.changed.Wait()
+	}
+	g.deliver(g.entry())
+}
+
+func (g *fakeGroup) Cancel(c Call) {
+	g.mu.Lock()
+	unsent := false
+	for i, q := range g.queue {
+		if q.call == c {
+			g.queue = append(g.queue[:i], g.queue[i+1:]...)
+			unsent = true
+			break
+		}
+	}
+	g.mu.Unlock()
+	c.Cancelled(!unsent)
+}
+
+func (g *fakeGroup) Query(_ context.Context, q machine.Query, opts QueryOptions) (any, error) {
+	g.settle()
+	g.mu.Lock()
+	finish := q.Begin(g.machine)
+	if opts.Fixed != nil {
+		opts.Fixed()
+	}
+	g.mu.Unlock()
+	return finish(), nil
+}
+
+func (g *fakeGroup) Reregister(expired wire.ID, register func() ([]byte, Call)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.incarnation != expired {
+		return
+	}
+	calls := g.calls
+	g.calls = make(map[uint64]Call)
+	g.incarnation[0]++
+	g.seq = 0
+	command, call := register()
+	g.queue = append([]queuedCommand{{command, call}}, g.queue...)
+	g.mu.Unlock()
+	for _, c := range calls {
+		c.Fail(errFakeUnregistered)
+	}
+	g.mu.Lock()
+	g.changed.Broadcast()
+}
+
+func (*fakeGroup) Unregistered(err error) bool { return errors.Is(err, errFakeUnregistered) }
+
+// replaceState acts as if a snapshot had replaced the state.
+func (g *fakeGroup) replaceState() {
+	g.client.StateReplaced(func(q machine.Query) any {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return q.Begin(g.machine)()
+	})
+}
+
+// last returns the command that was applied last.
+func (g *fakeGroup) last() *wire.Command {
+	g.settle()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.applied[len(g.applied)-1]
+}
+
+func (g *fakeGroup) lock(name string) *machine.LockView {
+	g.settle()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return machine.Ask[*machine.LockView](g.machine, machine.LockQuery{Space: wire.Space_LOCK, Name: name})
+}
+
+func newLock(c *Client, l *Lease, name string) *Lock {
+	k := new(Lock)
+	k.Init(c, LockConfig{Lease: l, Space: wire.Space_LOCK, Name: name})
+	return k
+}
+
+func mustOpen(t *testing.T, c *Client, ttl time.Duration) *Lease {
+	t.Helper()
+	l, err := c.Open(t.Context(), LeaseConfig{TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustAcquire(t *testing.T, l *Lock) uint64 {
+	t.Helper()
+	f, err := l.Acquire(t.Context(), true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func wantKind(t *testing.T, err error, k Kind) {
+	t.Helper()
+	if !IsKind(err, k) {
+		t.Errorf("got %v, want %s", err, kindNames[k])
+	}
+}

@@ -1,0 +1,191 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+func (l *Lease) currentDeadline() instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// A holder trusts its lease for 99 % of the TTL from the sending of the command that
+// opened or renewed it, however late the answer comes: the group's TTL may have begun
+// then.
+func TestLease_DeadlineCountsFromSending(t *testing.T) {
+	const ttl, trusted = 100 * time.Minute, 99 * time.Minute
+	c, g := newFake(t)
+	o := c.newOpening(LeaseConfig{TTL: ttl})
+	o.sent -= instant(time.Minute) // a slow answer
+	reply, err := c.exec(t.Context(), o.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := o.answered(answer{client: c, reply: reply, incarnation: g.incarnation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.currentDeadline(), o.sent+instant(trusted); got != want {
+		t.Errorf("opened: trusted for %v after it was sent, want %v", time.Duration(got-o.sent), trusted)
+	}
+	sent := c.clock.now() - instant(30*time.Second)
+	c.renewal.acknowledged(sent, answer{client: c, reply: &wire.Reply{Code: wire.Code_OK}, incarnation: g.incarnation})
+	if got, want := l.currentDeadline(), sent+instant(trusted); got != want {
+		t.Errorf("renewed: trusted for %v after it was sent, want %v", time.Duration(got-sent), trusted)
+	}
+}
+
+func TestLease_EndClosesLost(t *testing.T) {
+	c, _ := newFake(t)
+	lease := mustOpen(t, c, fakeTTL)
+	l := newLock(c, lease, "x")
+	mustAcquire(t, l)
+	ch := l.Lost()
+	lease.end(endedByGroup(), lost)
+	select {
+	case <-ch:
+	default:
+		t.Error("Lost is open after the lease has ended")
+	}
+	_, err := l.Fence()
+	wantKind(t, err, Lost)
+}
+
+// A process that was stopped finds its deadline passed before any timer has run.
+func TestLease_FenceReadsClock(t *testing.T) {
+	c, _ := newFake(t)
+	lease := mustOpen(t, c, time.Hour)
+	l := newLock(c, lease, "x")
+	mustAcquire(t, l)
+	lease.mu.Lock()
+	lease.deadline = c.clock.now() // its timer is an hour away
+	lease.mu.Unlock()
+	_, err := l.Fence()
+	wantKind(t, err, Lost)
+	wantKind(t, lease.Err(), Expired)
+}
+
+func TestLease_AcknowledgedAfterTTL(t *testing.T) {
+	c, _ := newFake(t)
+	l := newLease(c, wire.ID{1}, wire.ID{2}, time.Second, c.clock.now()-instant(time.Minute))
+	<-l.Done()
+	wantKind(t, l.Err(), Expired)
+}
+
+func TestLease_RenewedByThirds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		l := mustOpen(t, c, fakeTTL)
+		time.Sleep(time.Hour)
+		if err := l.Err(); err != nil {
+			t.Errorf("the lease ended although each renewal was acknowledged: %v", err)
+		}
+		g.hold() // a partition
+		time.Sleep(fakeTTL)
+		wantKind(t, l.Err(), Expired)
+		c.StopRenewing()
+	})
+}
+
+// Renew moves the deadlines of all leases of the process.
+func TestRenew_AllLeases(t *testing.T) {
+	c, _ := newFake(t)
+	a, b := mustOpen(t, c, fakeTTL), mustOpen(t, c, time.Minute)
+	called := c.clock.now()
+	if err := c.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Lease{a, b} {
+		if got := l.currentDeadline(); got < called+instant(trusted(l.ttl)) {
+			t.Errorf("deadline %v of a lease with TTL %v, renewed at %v", got, l.ttl, called)
+		}
+	}
+}
+
+func TestAttach_StateReplaced(t *testing.T) {
+	c, g := newFake(t)
+	l := mustOpen(t, c, NoTTL)
+	g.replaceState()
+	if err := l.Err(); err != nil {
+		t.Errorf("a live session ended: %v", err)
+	}
+	if err := c.CloseSession(t.Context(), l.ID()); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, l.Err(), Expired)
+}
+
+// A session that was opened and that no caller has seen is closed even if the
+// registration of the process has expired meanwhile: without a TTL it would live for
+// ever.
+func TestOpening_DiscardAfterRegistrationExpired(t *testing.T) {
+	c, g := newFake(t)
+	o := c.newOpening(LeaseConfig{TTL: NoTTL})
+	if _, err := c.exec(t.Context(), o.command); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Deregister(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.discard()
+	v, _ := g.Query(t.Context(), machine.SessionQuery{ID: o.id}, QueryOptions{})
+	if v.(*machine.SessionView) != nil {
+		t.Error("the session lives on")
+	}
+}
+
+func TestOpening_SnapshotBetween(t *testing.T) {
+	c, g := newFake(t)
+	o := c.newOpening(LeaseConfig{TTL: fakeTTL})
+	reply, err := c.exec(t.Context(), o.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.replaceState()
+	_, err = o.answered(answer{client: c, reply: reply, incarnation: g.incarnation})
+	if err != errRetryOpening {
+		t.Errorf("got %v, want another attempt", err)
+	}
+	if cmd := g.last().GetCloseSession(); cmd == nil {
+		t.Errorf("got %v, want the session of the first attempt closed", g.last())
+	}
+}
+
+func TestRegister_ExpiredBeforeOutcome(t *testing.T) {
+	c, _ := newFake(t)
+	if err := c.Deregister(t.Context()); err != nil { // the group drops the registration at once
+		t.Fatal(err)
+	}
+	if err := c.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustAcquire(t, newLock(c, nil, "x"))
+}
+
+func TestLeader_PositionOfFeed(t *testing.T) {
+	c, _ := newFake(t)
+	e := new(Lock)
+	e.Init(c, LockConfig{Space: wire.Space_ELECTION, Name: "x"})
+	_, position, err := c.Leader(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Acquire(t.Context(), true, []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	err = c.LeaderChanges(t.Context(), position, func(change wire.LeaderChange) bool {
+		if string(change.Leader.Value) != "value" {
+			t.Errorf("got %+v", change.Leader)
+		}
+		return false
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,78 @@
+package client
+
+// The table of live leases. Leases enter it when the group has agreed (opening.go)
+// and leave it when they end.
+
+import (
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// track enters a lease into the table; false means that the client is closing.
+func (c *Client) track(l *Lease) bool {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return false
+	}
+	c.leases[l.id] = l
+	c.mu.Unlock()
+	if l.Err() != nil {
+		c.drop(l) // its deadline came before this
+	}
+	c.renewal.hasten(l)
+	return true
+}
+
+// drop removes a lease that has ended.
+func (c *Client) drop(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leases[l.id] == l {
+		delete(c.leases, l.id)
+	}
+	if c.own == l {
+		c.own = nil
+	}
+}
+
+// lease returns a live lease, or nil.
+func (c *Client) lease(id wire.ID) *Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leases[id]
+}
+
+func (c *Client) liveLeases() []*Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Lease, 0, len(c.leases))
+	for _, l := range c.leases {
+		list = append(list, l)
+	}
+	return list
+}
+
+// smallestTTL is the smallest TTL of the live leases and of the registration.
+func (c *Client) smallestTTL() time.Duration {
+	smallest := c.cfg.IncarnationTTL
+	for _, l := range c.liveLeases() {
+		if l.ttl != NoTTL {
+			smallest = min(smallest, l.ttl)
+		}
+	}
+	return smallest
+}
+
+// unbindAll ends the leases without TTL that were bound to an incarnation whose
+// registration has expired. Their sessions live on, unbound, and another process
+// may attach them. Sessions with a TTL have ended with the registration; their
+// leases end at their deadlines.
+func (c *Client) unbindAll(incarnation wire.ID) {
+	for _, l := range c.liveLeases() {
+		if l.ttl == NoTTL && l.incarnation == incarnation {
+			l.end(unbound(), lost)
+		}
+	}
+}

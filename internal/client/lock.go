@@ -1,0 +1,263 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Lock is a handle to a lock, or to an election, which is a lock with a value. A
+// handle is one owner.
+type Lock struct {
+	client    *Client
+	lease     *Lease // what it acquires under; nil: the client's own
+	space     wire.Space
+	name      string
+	number    uint64 // tells the handles of one session apart
+	reentrant bool
+	limit     uint32
+
+	mu   sync.Mutex
+	hold *Hold // guarded by mu; nil when nothing is held or owed
+}
+
+// LockConfig describes a handle.
+type LockConfig struct {
+	Lease     *Lease // nil: the client's own, which is opened when it is needed
+	Space     wire.Space
+	Name      string
+	Reentrant bool
+	Limit     uint32 // of holds, with Reentrant; 0 is none
+}
+
+// Init makes l a new handle. l must be a zero Lock.
+func (l *Lock) Init(c *Client, cfg LockConfig) {
+	l.client, l.lease, l.space, l.name = c, cfg.Lease, cfg.Space, cfg.Name
+	l.reentrant, l.limit = cfg.Reentrant, cfg.Limit
+	l.number = c.handles.Add(1)
+}
+
+// Acquire acquires the lock and returns its fence. It blocks until the group has
+// decided, and with wait until the lock is granted. value is an election's.
+//
+// A handle under the client's own lease that holds nothing is not affected by the
+// end of that lease: its request is repeated under the next one.
+func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint64, err error) {
+	for {
+		if ctx.Err() != nil {
+			return 0, contextFault(Interrupted, ctx)
+		}
+		lease, held, err := l.acquireUnder(ctx)
+		if err != nil {
+			return 0, err
+		}
+		got, err := newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value))
+		switch unknown := errors.Is(err, errUnknownSession); {
+		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
+			if l.has(held) {
+				return 0, &Fault{Kind: Lost}
+			}
+			// It was released meanwhile, so there was nothing to re-enter.
+		case unknown:
+			// The session had ended before the request was applied, so nothing was
+			// queued.
+			lease.end(endedByGroup(), lost)
+		case errors.Is(err, errLeaseEnded):
+			if l.lease != nil || l.Holds() > 0 {
+				return 0, waitFault(lease)
+			}
+		case isCode(err, wire.Code_OWNERSHIP_LOST):
+			return 0, &Fault{Kind: Lost}
+		default:
+			return got, err
+		}
+	}
+}
+
+// waitFault is why a wait has ended with its lease.
+func waitFault(l *Lease) error {
+	if err := l.client.Usable(); err != nil {
+		return err
+	}
+	if why := l.Err(); why != nil {
+		return why
+	}
+	return endedByGroup()
+}
+
+// acquireUnder returns the lease to acquire under, and the hold that is re-entered.
+func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
+	if err := l.client.Usable(); err != nil {
+		return nil, nil, err
+	}
+	l.mu.Lock()
+	h := l.hold
+	l.mu.Unlock()
+	if h != nil {
+		if h.isLost() {
+			return nil, nil, &Fault{Kind: Lost}
+		}
+		if l.reentrant {
+			return h.lease, h, nil
+		}
+		return h.lease, nil, nil
+	}
+	lease, err := l.client.leaseFor(ctx, l.lease)
+	return lease, nil, err
+}
+
+// leaseFor returns the given lease, or the client's own if it is nil.
+func (c *Client) leaseFor(ctx context.Context, fixed *Lease) (*Lease, error) {
+	if fixed == nil {
+		return c.ownLease(ctx)
+	}
+	return fixed, fixed.Err()
+}
+
+// has reports whether the hold is still the handle's, lost or not.
+func (l *Lock) has(h *Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold == h
+}
+
+// granted implements target.
+func (l *Lock) granted(lease *Lease, fence uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.hold; h != nil && h.lease == lease && h.fence == fence {
+		h.count++
+		return nil
+	}
+	if l.hold != nil {
+		return &Fault{Kind: Lost} // of an earlier hold, which is still owed
+	}
+	h := newHold(l.name, lease, fence)
+	if !lease.add(h) {
+		return errLeaseEnded
+	}
+	l.hold = h
+	return nil
+}
+
+// takeBack implements target: it takes one hold off the handle.
+func (l *Lock) takeBack() (h *Hold, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h = l.hold; h == nil {
+		return nil, false
+	}
+	lost = h.isLost()
+	if h.count--; h.count == 0 {
+		l.hold = nil
+		h.lease.remove(h)
+	}
+	return h, lost
+}
+
+// Release releases one hold. It counts as released from the call on. It blocks until
+// the group has agreed or ctx is done; the release is pursued in any case.
+func (l *Lock) Release(ctx context.Context) error {
+	h, lost := l.takeBack()
+	switch {
+	case h == nil:
+		return &Fault{Kind: NotHeld}
+	case lost:
+		return &Fault{Kind: Lost}
+	}
+	return h.release(ctx, l.releaseCommand(h.lease, h.fence))
+}
+
+// Fence returns the fence of the current hold. It reads the clock.
+func (l *Lock) Fence() (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.hold == nil:
+		return 0, &Fault{Kind: NotHeld}
+	case l.hold.isLost():
+		return 0, &Fault{Kind: Lost}
+	}
+	return l.hold.fence, nil
+}
+
+// Holds is the number of holds that have not been released, lost ones included.
+func (l *Lock) Holds() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil {
+		return 0
+	}
+	return l.hold.count
+}
+
+// Lost is closed when the current hold is lost; nil when nothing is held.
+func (l *Lock) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil {
+		return nil
+	}
+	return l.hold.lost
+}
+
+// IsOwner reports whether r, a refusal or the reply that queued a request, names
+// this handle as the owner.
+func (l *Lock) IsOwner(r *wire.Reply) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	holder := r.GetHolder()
+	return l.hold != nil && l.number == holder.GetHandle() && bytes.Equal(l.hold.lease.id[:], holder.GetSession())
+}
+
+// Proclaim replaces the value of the election that the handle leads.
+func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
+	l.mu.Lock()
+	h := l.hold
+	l.mu.Unlock()
+	switch {
+	case h == nil:
+		return &Fault{Kind: NotHeld}
+	case h.isLost():
+		return &Fault{Kind: Lost}
+	}
+	bounded, stop := WithLoss(ctx, h.lost, errLeaseEnded) // a lost leader need not wait for a quorum
+	defer stop()
+	_, err := l.client.Exec(bounded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
+		Name: l.name, Session: h.lease.id[:], Handle: l.number, Fence: h.fence, Value: value,
+	}}})
+	switch {
+	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
+		return &Fault{Kind: Lost}
+	case isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST):
+		if l.has(h) {
+			return &Fault{Kind: Lost}
+		}
+		return &Fault{Kind: NotHeld} // it resigned meanwhile
+	}
+	return err
+}
+
+func (l *Lock) semaphore() string { return "" }
+
+func (l *Lock) lockCommand(lease *Lease, held *Hold, wait bool, value []byte) *wire.Command {
+	cmd := &wire.Lock{
+		Name: l.name, Session: lease.id[:], Handle: l.number,
+		Reentrant: l.reentrant, Limit: l.limit, Wait: wait,
+		Election: l.space == wire.Space_ELECTION, Value: value,
+	}
+	if held != nil {
+		cmd.Fence = held.fence
+	}
+	return &wire.Command{Op: &wire.Command_Lock{Lock: cmd}}
+}
+
+func (l *Lock) releaseCommand(lease *Lease, fence uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
+		Name: l.name, Session: lease.id[:], Handle: l.number, Fence: fence,
+		Election: l.space == wire.Space_ELECTION,
+	}}}
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Permit is one acquisition of permits of a semaphore.
+type Permit struct {
+	name string
+
+	mu       sync.Mutex
+	hold     *Hold // guarded by mu; set by the grant
+	released bool  // guarded by mu
+}
+
+// PermitRequest describes an acquisition of permits.
+type PermitRequest struct {
+	Lease   *Lease // nil: the client's own
+	Name    string
+	Limit   uint32 // on which all users of the semaphore have to agree
+	Permits uint32
+	Wait    bool
+}
+
+// Acquire acquires permits. It blocks until the group has decided, and with Wait
+// until they are granted. A request under the client's own lease is repeated if that
+// lease ends.
+func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, contextFault(Interrupted, ctx)
+		}
+		if err := c.Usable(); err != nil {
+			return nil, err
+		}
+		lease, err := c.leaseFor(ctx, r.Lease)
+		if err != nil {
+			return nil, err
+		}
+		p := &Permit{name: r.Name}
+		_, err = newAcquisition(p, lease).run(ctx, &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{
+			Name: r.Name, Session: lease.id[:], Limit: r.Limit, Permits: r.Permits, Wait: r.Wait,
+		}}})
+		switch {
+		case err == nil:
+			return p, nil
+		case errors.Is(err, errUnknownSession):
+			lease.end(endedByGroup(), lost)
+		case errors.Is(err, errLeaseEnded):
+			if r.Lease != nil {
+				return nil, waitFault(lease)
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Release releases the permits. They count as released from the call on. It blocks
+// until the group has agreed or ctx is done; the release is pursued in any case.
+func (p *Permit) Release(ctx context.Context) error {
+	h, lost := p.takeBack()
+	switch {
+	case h == nil:
+		return &Fault{Kind: NotHeld}
+	case lost:
+		return &Fault{Kind: Lost}
+	}
+	return h.release(ctx, p.releaseCommand(h.lease, h.fence))
+}
+
+// Fence returns the fence of the acquisition. It reads the clock.
+func (p *Permit) Fence() (uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.released:
+		return 0, &Fault{Kind: NotHeld}
+	case p.hold.isLost():
+		return 0, &Fault{Kind: Lost}
+	}
+	return p.hold.fence, nil
+}
+
+// Lost is closed when the permits are lost.
+func (p *Permit) Lost() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hold.lost
+}
+
+// granted implements target.
+func (p *Permit) granted(l *Lease, fence uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold = newHold(p.name, l, fence)
+	if !l.add(p.hold) {
+		return errLeaseEnded
+	}
+	return nil
+}
+
+// takeBack implements target.
+func (p *Permit) takeBack() (h *Hold, lost bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released {
+		return nil, false
+	}
+	p.released = true
+	p.hold.lease.remove(p.hold)
+	return p.hold, p.hold.isLost()
+}
+
+func (p *Permit) semaphore() string { return p.name }
+
+func (p *Permit) releaseCommand(l *Lease, fence uint64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Release{Release: &wire.Release{
+		Name: p.name, Session: l.id[:], Fence: fence,
+	}}}
+}

@@ -1,0 +1,48 @@
+package grouptest
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave"
+)
+
+// The times of a group in a bubble: upper bounds of what its members have.
+const (
+	BubbleHeartbeat = 104 * time.Millisecond
+	BubbleElection  = 10 * BubbleHeartbeat
+	BubbleTTL       = 10 * time.Second
+)
+
+// heartbeatOf differs between members. In virtual time members with equal clocks
+// would tick in the same instant for ever, and campaign against each other as often
+// as they draw the same delay.
+func heartbeatOf(i int) time.Duration { return time.Duration(100+2*i) * time.Millisecond }
+
+// InBubble runs a test with a group of n members in virtual time, on a network and
+// crashable disks in memory. Nothing of a node is replaced: its goroutines, timers,
+// transport, gossip and database are those of production. A bubble ends only when
+// every goroutine in it has ended.
+func InBubble(t *testing.T, n int, test func(g *Group), opts ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, n, append([]Option{MemoryNetwork}, opts...))
+		g.patience = time.Minute
+		for i := range n {
+			g.Seams[i].FS = vfs.NewCrashableMem()
+			g.Configs[i] = conclave.Config{
+				Name: fmt.Sprint("member-", i), Dir: "data",
+				HeartbeatInterval: heartbeatOf(i), ElectionTimeout: 10 * heartbeatOf(i), SessionTTL: BubbleTTL,
+			}
+		}
+		g.form()
+		test(g)
+	})
+}
+
+// Pass lets time pass, which in a bubble is virtual.
+func Pass(d time.Duration) { <-time.After(d) }

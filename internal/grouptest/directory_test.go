@@ -1,0 +1,149 @@
+package grouptest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// Bad settings, a bad port, a bad directory: a clear error that says what to do,
+// and nothing is changed.
+
+// A directory that a member has open stays that member's, which notices nothing.
+func TestDirectoryInUse(t *testing.T) {
+	t.Run("by this process", func(t *testing.T) {
+		c := SoloConfig(t)
+		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer Kill(n)
+		l := n.FencedLock("x")
+		f := MustLock(t, l)
+		WantOpenError(t, conclave.Config{Dir: c.Dir}, storage.ErrInUse, c.Dir, "one member in one process")
+		if now, err := l.Fence(); now != f || err != nil {
+			t.Error(now, err)
+		}
+		MustUnlock(t, l)
+	})
+}
+
+// formed makes the directory that of a member that has locked something, twice
+// opened and closed, and returns the last fence.
+func formed(t *testing.T, c conclave.Config) (last conclave.Fence) {
+	t.Helper()
+	for range 2 {
+		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := n.FencedLock("x")
+		for range 50 {
+			last = MustLock(t, l)
+			MustUnlock(t, l)
+		}
+		Kill(n)
+	}
+	return last
+}
+
+// What is refused before it is touched is as good as before.
+func TestDirectoryOfAnother(t *testing.T) {
+	t.Run("group", func(t *testing.T) {
+		c := SoloConfig(t)
+		last := formed(t, c)
+		other := c
+		other.Group = "other"
+		WantOpenError(t, other, nil, `belongs to a member of group "conclave", not "other"`, "use another directory, or that group")
+		if next := formed(t, c); next <= last {
+			t.Errorf("fence %v after %v", next, last)
+		}
+	})
+	t.Run("program", func(t *testing.T) {
+		dir := foreignDirectory(t)
+		WantOpenError(t, conclave.Config{Dir: dir}, storage.ErrForeign, "holiday.jpg", "choose an empty directory")
+		if list, err := os.ReadDir(dir); len(list) != 1 || err != nil {
+			t.Errorf("the directory was touched: %v %v", list, err)
+		}
+	})
+	t.Run("kind", func(t *testing.T) {
+		file := filepath.Join(foreignDirectory(t), "holiday.jpg")
+		WantOpenError(t, conclave.Config{Dir: file}, nil, "has to be a directory")
+		if text, err := os.ReadFile(file); string(text) != "a beach" {
+			t.Errorf("the file was touched: %q %v", text, err)
+		}
+	})
+	t.Run("version", func(t *testing.T) {
+		c := SoloConfig(t)
+		formed(t, c)
+		if err := os.WriteFile(filepath.Join(c.Dir, "CONCLAVE"), []byte("conclave data directory, format 999\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		WantOpenError(t, c, storage.ErrNewer, "run the version that wrote it")
+	})
+}
+
+// foreignDirectory holds what is not ours.
+func foreignDirectory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "holiday.jpg"), []byte("a beach"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Damage at any of the files that count is noticed, and is still noticed when
+// one tries again.
+func TestDamagedDirectory(t *testing.T) {
+	for name, damage := range map[string]struct {
+		files string // what has to be there, by pattern
+		how   func(data []byte) []byte
+	}{
+		"write-ahead log, a byte":    {"*.log", flipped},
+		"write-ahead log, its end":   {"*.log", func(data []byte) []byte { return data[:len(data)/2] }},
+		"write-ahead log, all of it": {"*.log", func([]byte) []byte { return nil }},
+		"table, a byte":              {"*.sst", flipped},
+		"table, its end":             {"*.sst", func(data []byte) []byte { return data[:len(data)/2] }},
+		"manifest, a byte":           {"MANIFEST-*", flipped},
+		"manifest, all of it":        {"MANIFEST-*", func([]byte) []byte { return nil }},
+		"watermark, all of it":       {"WATERMARK", func(data []byte) []byte { return make([]byte, len(data)) }},
+		"marker, its text":           {"CONCLAVE", func([]byte) []byte { return []byte("shopping list\n") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := SoloConfig(t)
+			formed(t, c)
+			spoil(t, filepath.Join(c.Dir, damage.files), damage.how)
+			WantOpenError(t, c, conclave.ErrCorrupt, c.Dir)
+			WantOpenError(t, c, conclave.ErrCorrupt, c.Dir)
+		})
+	}
+}
+
+// spoil changes every file that matches.
+func spoil(t *testing.T, pattern string, how func(data []byte) []byte) {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, how(data), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// flipped is what a bad sector makes of data.
+func flipped(data []byte) []byte {
+	data[len(data)/3] ^= 0x40
+	return data
+}

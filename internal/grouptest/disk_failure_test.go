@@ -1,0 +1,147 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+)
+
+// faultyDisk fails every operation of one kind from the moment it is told to.
+type faultyDisk struct {
+	kind   errorfs.OpKind
+	reason error
+	broken atomic.Bool
+}
+
+func (d *faultyDisk) MaybeError(op errorfs.Op) error {
+	if d.broken.Load() && op.Kind == d.kind {
+		return &errorPath{op.Path, d.reason}
+	}
+	return nil
+}
+
+func (d *faultyDisk) String() string { return fmt.Sprint(d.kind) }
+
+type errorPath struct {
+	path string
+	err  error
+}
+
+func (e *errorPath) Error() string { return e.path + ": " + e.err.Error() }
+func (e *errorPath) Unwrap() error { return e.err }
+
+// A disk that fails ends its node and nothing else: the host lives, the others
+// go on, nothing is acknowledged afterwards, and Err names the operation and
+// the file.
+func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
+	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileWriteAt} {
+		for _, reason := range []error{syscall.EIO, syscall.ENOSPC} {
+			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
+				t.Parallel()
+				disk := &faultyDisk{kind: kind, reason: reason}
+				g := Start(t, 3, Edit(func(i int, c *conclave.Config, h *cluster.Seams) {
+					c.Dir = "data"
+					h.FS = vfs.NewMem()
+					if i == 0 {
+						h.FS = errorfs.Wrap(h.FS, disk)
+					}
+				}))
+				victim := g.Nodes[0]
+				l := victim.FencedLock("x")
+				f := MustLock(t, l)
+				lost := l.Lost()
+				disk.broken.Store(true)
+				var wg sync.WaitGroup
+				wg.Go(func() { // load, so that the disk is touched
+					other := victim.FencedLock("y")
+					for {
+						if _, err := other.Lock(t.Context()); err != nil {
+							return
+						}
+						_ = other.Unlock(t.Context())
+					}
+				})
+				select {
+				case <-victim.Done():
+				case <-time.After(20 * time.Second):
+					t.Fatal("the node does not notice that its disk has failed")
+				}
+				wg.Wait()
+				stopped := victim.Err()
+				WantError(t, stopped, reason)
+				<-lost
+				_, err := l.Fence()
+				WantError(t, err, conclave.ErrLockOwnershipLost)
+				_, err = victim.FencedLock("z").TryLock(t.Context())
+				WantError(t, err, conclave.ErrClosed)
+				if !errors.Is(err, reason) {
+					t.Errorf("%v does not say why the node has stopped", err)
+				}
+				for _, part := range []string{"disk", "data/"} {
+					if !strings.Contains(stopped.Error(), part) {
+						t.Errorf("%v does not name %q", stopped, part)
+					}
+				}
+				if again := MustLock(t, g.Nodes[1].FencedLock("x")); again <= f {
+					t.Errorf("fence %v after %v", again, f)
+				}
+			})
+		}
+	}
+}
+
+// A disk that hangs says nothing. Its leader must not hold the group up.
+func TestHangingDiskGivesUpLeadership(t *testing.T) {
+	g := Start(t, 3, PoweredDisks, LongSessions)
+	hung := g.Leader()
+	release := g.Seams[hung].FS.(*PoweredDisk).Hang()
+	defer release()
+	other := g.Nodes[(hung+1)%3].FencedLock("x")
+	f := MustLock(t, other)
+	if leader := g.Nodes[(hung+1)%3].Status().Leader; leader == g.Nodes[hung].Status().ID {
+		t.Fatal("the hung leader leads on")
+	}
+	MustUnlock(t, other)
+	release()
+	if again := MustLock(t, g.Nodes[hung].FencedLock("x")); again <= f {
+		t.Fatalf("fence %v after %v", again, f)
+	}
+}
+
+// A disk fails under callers that need the node's session opened: each of their
+// calls comes back, Done is closed, and Close returns.
+func TestDiskFailsWhileTheSessionIsOpened(t *testing.T) {
+	for range 20 {
+		disk := &faultyDisk{kind: errorfs.OpFileSyncData, reason: syscall.EIO}
+		g := Start(t, 1, Edit(func(_ int, c *conclave.Config, h *cluster.Seams) {
+			c.Dir = "data"
+			h.FS = errorfs.Wrap(vfs.NewMem(), disk)
+		}))
+		n := g.Nodes[0]
+		disk.broken.Store(true)
+		var callers sync.WaitGroup
+		for range 32 {
+			l := n.FencedLock("x")
+			callers.Go(func() {
+				for n.Err() == nil {
+					_, _ = l.Lock(context.Background())
+				}
+			})
+		}
+		<-n.Done()
+		callers.Wait()
+		n.Close(context.Background())
+	}
+}

@@ -1,0 +1,180 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// Every 10th outcome is dropped, so that its command is sent again; every 10th
+// forwarded command goes out twice; the leader changes every 200 ms. The locks
+// must not notice: a command that took effect twice would show as a hold too
+// many, a fence too many, or a lock that stays held.
+func TestExactlyOnce(t *testing.T) {
+	const owners = 8
+	cycles := 250
+	if testing.Short() {
+		cycles = 100 // the race detector makes it ten times slower
+	}
+	g := Start(t, 3, LossyOutcomes)
+	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
+	var moving sync.WaitGroup
+	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
+
+	type resource struct {
+		inside atomic.Int32
+		last   conclave.Fence // guarded by the lock that is being tested
+		grants uint64
+	}
+	resources := map[string]*resource{"x": {}, "y": {}}
+	var wg sync.WaitGroup
+	for o := range owners {
+		name := []string{"x", "y"}[o%2]
+		r := resources[name]
+		l := g.Nodes[o%3].FencedLock(name, conclave.Reentrant(2))
+		wg.Go(func() {
+			for range cycles {
+				f, err := l.Lock(ctx)
+				if err != nil {
+					t.Errorf("owner %d: %v", o, err)
+					return
+				}
+				if r.inside.Add(1) != 1 {
+					t.Error("two owners inside")
+				}
+				if f <= r.last {
+					t.Errorf("fence %v after %v", f, r.last)
+				}
+				r.last = f
+				r.grants++
+				if again, err := l.Lock(ctx); err != nil || again != f {
+					t.Errorf("re-entry: %v %v, want %v", again, err, f)
+				}
+				if _, err := l.Lock(ctx); !errors.Is(err, conclave.ErrAcquireLimitReached) {
+					t.Errorf("third hold: %v", err)
+				}
+				if err := l.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+				r.inside.Add(-1)
+				if err := l.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+	moving.Wait()
+	x, y := resources["x"], resources["y"]
+	if total := uint64(owners * cycles); x.grants+y.grants != total || uint64(max(x.last, y.last)) != total {
+		t.Fatalf("%d grants seen, the last fences are %v and %v: %d were to be", x.grants+y.grants, x.last, y.last, total)
+	}
+	g.wantIdle("")
+}
+
+// moveLeadership hands leadership round until ctx ends.
+func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			for _, n := range g.Nodes {
+				if s := n.Status(); s.Leader == s.ID {
+					_ = n.TransferLeadership(ctx, 0) // it may have lost it meanwhile
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wantIdle fails unless nothing is held or queued under the name, as every
+// member sees it.
+func (g *Group) wantIdle(name string) {
+	g.T.Helper()
+	ctx := Within(g.T, 20*time.Second)
+	for _, n := range g.Nodes {
+		if list, err := Collect(n.Locks(ctx, name)); err != nil || len(list) != 0 {
+			g.T.Errorf("left behind: %+v %v", list, err)
+		}
+	}
+}
+
+// 1,000 Locks are cancelled at random moments while others hold and release.
+// Nothing may be left of them: no hold, no waiter, no goroutine.
+func TestCancelledLocksLeaveNothing(t *testing.T) {
+	g := Start(t, 3)
+	ctx := Within(t, 100*time.Second)
+	goroutines := runtime.NumGoroutine()
+	random := rand.New(rand.NewPCG(1, 2))
+	delays := make([]time.Duration, 1000)
+	for i := range delays {
+		delays[i] = time.Duration(random.IntN(int(30 * time.Millisecond)))
+	}
+	var wg sync.WaitGroup
+	var cancelled atomic.Int32
+	for worker := range 10 {
+		l := g.Nodes[worker%3].FencedLock("x")
+		wg.Go(func() {
+			for i := worker; i < len(delays); i += 10 {
+				short, cancel := context.WithTimeout(ctx, delays[i])
+				_, err := l.Lock(short)
+				cancel()
+				switch {
+				case err == nil:
+					if err := l.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				case errors.Is(err, context.DeadlineExceeded):
+					cancelled.Add(1)
+				default:
+					t.Error(err)
+				}
+				if _, err := l.Fence(); !errors.Is(err, conclave.ErrNotHeld) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d of %d cancelled", cancelled.Load(), len(delays))
+	// What was withdrawn is gone once a later command of the same member has
+	// been agreed; the lock itself is the simplest such command.
+	for _, n := range g.Nodes {
+		l := n.FencedLock("x")
+		MustLock(t, l)
+		MustUnlock(t, l)
+	}
+	g.awaitIdle("x")
+	if after := runtime.NumGoroutine(); after > goroutines+5 {
+		t.Errorf("%d goroutines, %d before", after, goroutines)
+	}
+}
+
+// awaitIdle blocks until nothing is held or queued under the name: releases are
+// pursued in the background.
+func (g *Group) awaitIdle(name string) {
+	g.T.Helper()
+	ctx := Within(g.T, 20*time.Second)
+	for _, n := range g.Nodes {
+		for {
+			list, err := Collect(n.Locks(ctx, name))
+			if err != nil {
+				g.T.Fatalf("%v; left behind: %+v", err, list)
+			}
+			if len(list) == 0 {
+				break
+			}
+		}
+	}
+}

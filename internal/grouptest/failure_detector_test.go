@@ -1,0 +1,30 @@
+package grouptest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// The sessions of a process that is gone without a farewell end with their gossip
+// check, long before their TTL; a restart of the member may open new ones.
+func TestGossipCheckEndsSessions(t *testing.T) {
+	g := Start(t, 3)
+	victim := (g.Leader() + 1) % 3
+	watcher := g.Nodes[(victim+1)%3]
+	ctx := Within(t, 60*time.Second)
+	s, err := g.Nodes[victim].NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: conclave.NoLockDelay, Behavior: conclave.DeleteKeys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := MustAcquireKey(t, g.Nodes[victim].KV(), "held", "", s)
+	g.Kill(victim)
+	if e := NextEvent(t, watcher.KV(), "held", held.ModifyIndex); !e.Deleted {
+		t.Fatalf("%+v", e)
+	}
+	g.Start(victim)
+	if _, err := g.Nodes[victim].NewSession(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,142 @@
+package grouptest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Counting by compare-and-swap, from every member at once, loses nothing and
+// counts nothing twice, also when answers are lost and requests come twice.
+func TestKeyCounter(t *testing.T) {
+	const each = 25
+	var lost sync.Map
+	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) {
+		LoseOutcomes(s, func(ticket wire.Ticket) bool {
+			_, before := lost.LoadOrStore(ticket, true)
+			return !before && ticket.Seq%5 == 0
+		})
+		RepeatCommands(s, func() bool { return true })
+	}))
+	ctx := Within(t, 60*time.Second)
+	var wg sync.WaitGroup
+	for _, n := range g.Nodes {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				ok, err := count(t, n.KV(), "counter")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					done++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	e, err := g.Nodes[0].KV().Get(ctx, "counter")
+	if err != nil || string(e.Value) != fmt.Sprint(each*len(g.Nodes)) {
+		t.Fatalf("%s %v", e.Value, err)
+	}
+}
+
+// A group that forgets a process in the middle of its writes costs none of them,
+// and makes none twice.
+func TestKeyCounterOfForgottenProcess(t *testing.T) {
+	const callers, each = 8, 20
+	g := Start(t, 1)
+	n := g.Nodes[0]
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				ok, err := count(t, n.KV(), "counter")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					done++
+				}
+			}
+		})
+	}
+	for range 10 {
+		if err := g.Deregister(0); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if e := MustGet(t, n.KV(), "counter"); string(e.Value) != fmt.Sprint(callers*each) {
+		t.Fatalf("counted to %s", e.Value)
+	}
+}
+
+// count tries once to raise a counter by one.
+func count(t *testing.T, k *conclave.KV, key string) (bool, error) {
+	ctx := Within(t, 60*time.Second)
+	e, err := k.Get(ctx, key)
+	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
+		return false, err
+	}
+	n, _ := strconv.Atoi(string(e.Value)) // no key counts as 0
+	_, ok, err := k.CompareAndSwap(ctx, key, e.ModifyIndex, strconv.AppendInt(nil, int64(n+1), 10))
+	return ok, err
+}
+
+// Local reads need nobody; those that promise more wait for a majority.
+func TestKeyStaleReads(t *testing.T) {
+	g := Start(t, 3)
+	k := g.Nodes[0].KV()
+	put := MustPut(t, g.Nodes[1].KV(), "a", "1")
+	WantEntry(t, MustGet(t, k, "a"), put)
+	g.Kill(1)
+	g.Kill(2)
+	WantEntry(t, MustGet(t, k, "a", conclave.Stale()), put)
+	ctx := Within(t, 20*time.Second)
+	if list, err := k.List(ctx, "", conclave.Stale()); err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if keys, err := k.Keys(ctx, "", "", conclave.Stale()); err != nil || len(keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	if index, err := k.Index(ctx, conclave.Stale()); err != nil || index != put.ModifyIndex {
+		t.Fatal(index, err)
+	}
+	short := Within(t, 300*time.Millisecond)
+	_, err := k.Get(short, "a")
+	WantError(t, err, conclave.ErrUnavailable)
+	WantError(t, err, short.Err())
+}
+
+// Keys outlive their members' processes, and come along in a snapshot.
+func TestKeysSurvive(t *testing.T) {
+	g := Start(t, 3, ShortLog)
+	k := g.Nodes[0].KV()
+	put := MustPut(t, k, "a", "1", conclave.WithFlags(9))
+	away := 2
+	g.Kill(away)
+	Busy(t, g.Nodes[0], 150)
+	gone := MustPut(t, k, "gone", "")
+	if err := k.Delete(Within(t, 20*time.Second), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	g.Start(away)
+	g.AwaitApplied(away)
+	g.WantInstalled(away, 1)
+	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a", conclave.Stale()), put)
+	g.KillAll()
+	g.Start(g.All()...)
+	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a"), put)
+	if next := MustPut(t, g.Nodes[1].KV(), "gone", ""); next.CreateIndex <= gone.ModifyIndex {
+		t.Fatalf("index %d came after %d", next.CreateIndex, gone.ModifyIndex)
+	}
+}

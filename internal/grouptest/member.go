@@ -1,0 +1,158 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What a test needs of a member beyond the public API stands in this file only.
+
+// Member returns the member behind a node, of its latest start.
+func (g *Group) Member(i int) *cluster.Member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members[i]
+}
+
+// Boot returns the number of a member's latest start.
+func (g *Group) Boot(i int) uint64 { return g.Member(i).Status().Boot }
+
+// ProcessName returns the name of a member's process in memberlist's messages.
+func (g *Group) ProcessName(i int) string { return fmt.Sprintf("%v.%d", g.ID(i), g.Boot(i)) }
+
+// Installed returns how many snapshots a member has installed since its start.
+func (g *Group) Installed(i int) uint64 { return g.Member(i).Status().Installed }
+
+// WantInstalled checks that a member has installed so many snapshots since its
+// start, as otherwise the test would show something else.
+func (g *Group) WantInstalled(i int, n uint64) {
+	g.T.Helper()
+	if got := g.Installed(i); got < n {
+		g.T.Fatalf("member %d has installed %d snapshots; want %d", i, got, n)
+	}
+}
+
+// Deregister makes the group forget a member's process, as when its registration
+// has expired. The process itself does not know.
+func (g *Group) Deregister(i int) error {
+	g.T.Helper()
+	err := g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
+	if errors.Is(err, cluster.ErrUnregistered) {
+		return nil // already
+	}
+	return err
+}
+
+// CloseSessionAsOwner sends the graceful close of a session in the name of a
+// member's process, and returns the refusal.
+func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
+	g.T.Helper()
+	return g.exec(i, &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:], Graceful: true}}}, wire.Code_OK)
+}
+
+// RequestRemoval is the first half of Leave: it commits that a member is to be
+// removed. The member may learn of its removal, and stop, before it gets the answer.
+func (g *Group) RequestRemoval(i int) {
+	g.T.Helper()
+	m := g.Member(i)
+	err := m.RequestRemoval(Within(g.T, time.Minute))
+	if err != nil && m.Err() == nil {
+		g.T.Fatal(err)
+	}
+}
+
+// AwaitLeaveRefused blocks until a member finds that it must not leave, because no
+// majority of voters would remain: nothing signals that a connection has broken.
+func (g *Group) AwaitLeaveRefused(i int) {
+	for m := g.Member(i); m.CheckLeave() == nil; {
+		<-time.After(time.Millisecond)
+	}
+}
+
+// AnnounceShutdown is the part of a graceful shutdown that other members' failure
+// detectors get.
+func (g *Group) AnnounceShutdown(i int) { g.Member(i).AnnounceShutdown() }
+
+// ReadOnLoop runs f on a member's loop, which does nothing else meanwhile.
+func (g *Group) ReadOnLoop(i int, f func()) error {
+	return g.Member(i).Read(g.T.Context(), func(cluster.Machine) { f() })
+}
+
+// exec submits a command and waits for its outcome, which has to be one of the
+// accepted codes.
+func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error {
+	g.T.Helper()
+	data, err := proto.Marshal(command)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	c := &call{answered: make(chan answer, 1)}
+	g.Member(i).Submit(data, c, true)
+	select {
+	case a := <-c.answered:
+		if a.err != nil {
+			return a.err
+		}
+		for _, code := range accepted {
+			if a.reply.GetCode() == code {
+				return nil
+			}
+		}
+		return errors.New(a.reply.String())
+	case <-Within(g.T, time.Minute).Done():
+		return errors.New("no outcome within a minute")
+	}
+}
+
+type answer struct {
+	reply *wire.Reply
+	err   error
+}
+
+// call awaits the one outcome of a command.
+type call struct{ answered chan answer }
+
+func (c *call) Deliver(_ wire.Ticket, r *wire.Reply, _ bool)     { c.answered <- answer{reply: r} }
+func (c *call) Fail(err error)                                   { c.answered <- answer{err: err} }
+func (c *call) Cancelled(bool)                                   {}
+func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+
+// LoseOutcomes makes a member not notice the first outcomes that lose selects, so
+// that their commands are sent again. It runs on the member's loop.
+func LoseOutcomes(s *cluster.Seams, lose func(wire.Ticket) bool) { s.DropOutcome = lose }
+
+// RepeatCommands makes a follower forward those commands twice that repeat selects.
+func RepeatCommands(s *cluster.Seams, repeat func() bool) { s.DuplicateForward = repeat }
+
+// LossyOutcomes loses every tenth outcome and repeats every tenth command.
+func LossyOutcomes(g *Group) {
+	Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
+		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
+		LoseOutcomes(s, everyTenth[wire.Ticket]())
+		repeat := everyTenth[struct{}]()
+		RepeatCommands(s, func() bool { return repeat(struct{}{}) })
+	})(g)
+}
+
+// Kill ends a node without a graceful shutdown.
+func Kill(n *conclave.Node) { n.Close(cluster.WithCrash(context.Background())) }
+
+// Alone opens a group of one in memory, which is killed when the test ends.
+func Alone(t testing.TB) *conclave.Node {
+	t.Helper()
+	n, err := conclave.Open(Within(t, 20*time.Second), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Kill(n) })
+	return n
+}

@@ -1,0 +1,276 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// A node is a guest in somebody's process: when it goes, nothing of it stays.
+
+// leavesNothing checks that visit, in which nodes of these configurations are
+// opened, leaves no goroutine, open file, port or locked directory behind.
+func leavesNothing(t *testing.T, configs []conclave.Config, visit func()) {
+	t.Helper()
+	before, files := goleak.IgnoreCurrent(), openFiles()
+	visit()
+	for _, c := range configs {
+		l, err := net.Listen("tcp", c.Bind)
+		if err != nil {
+			t.Errorf("the port is still taken: %v", err)
+			continue
+		}
+		l.Close()
+		store, err := storage.Open(storage.Options{Dir: c.Dir})
+		if errors.Is(err, storage.ErrInUse) {
+			t.Error(err)
+		}
+		if err == nil {
+			store.Close()
+		}
+	}
+	if err := goleak.Find(before); err != nil { // waits for those that are about to end
+		t.Error(err)
+	}
+	if now := openFiles(); now > files {
+		t.Errorf("%d files and sockets are open, %d were before", now, files)
+	}
+}
+
+// openFiles counts what this process has open, where the system tells.
+func openFiles() int {
+	list, _ := os.ReadDir("/proc/self/fd")
+	return len(list)
+}
+
+func TestOpenAndCloseManyTimes(t *testing.T) {
+	c := SoloConfig(t)
+	leavesNothing(t, []conclave.Config{c}, func() {
+		for i := range 50 {
+			n, err := conclave.Open(Within(t, 20*time.Second), &c)
+			if err != nil {
+				t.Fatalf("time %d: %v", i, err)
+			}
+			if i%10 == 0 {
+				MustLock(t, n.FencedLock("x"))
+			}
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = Expired() // without a farewell
+			}
+			if err := n.Close(ctx); err != nil {
+				t.Fatalf("time %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// Close from everywhere, while locks are taken. Each Close returns only when
+// everything is over.
+func TestCloseFromManyGoroutines(t *testing.T) {
+	c := SoloConfig(t)
+	leavesNothing(t, []conclave.Config{c}, func() {
+		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer Kill(n) // wherever this ends: what follows runs until then
+		var wg sync.WaitGroup
+		for i := range 8 {
+			l := n.FencedLock(fmt.Sprint(i % 3))
+			wg.Go(func() {
+				for {
+					if _, err := l.Lock(t.Context()); errors.Is(err, conclave.ErrClosed) {
+						return
+					}
+					_ = l.Unlock(t.Context()) // may be too late
+				}
+			})
+		}
+		busy := n.FencedLock("busy")
+		for range 20 {
+			MustLock(t, busy)
+			MustUnlock(t, busy)
+		}
+		for i := range 16 {
+			ctx := []context.Context{t.Context(), Expired()}[i%2]
+			wg.Go(func() {
+				if err := n.Close(ctx); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-n.Done():
+				default:
+					t.Error("Close has returned before the node was done")
+				}
+			})
+		}
+		wg.Wait()
+		if err := n.Close(t.Context()); err != nil {
+			t.Errorf("closing what is closed: %v", err)
+		}
+		WantError(t, n.Err(), conclave.ErrClosed)
+	})
+}
+
+// trio are the configurations of three members that look for each other.
+func trio(t *testing.T) []conclave.Config {
+	t.Helper()
+	configs := []conclave.Config{SoloConfig(t), SoloConfig(t), SoloConfig(t)}
+	for i := range configs {
+		configs[i].Expect = len(configs)
+		for _, c := range configs {
+			configs[i].Join = append(configs[i].Join, c.Bind)
+		}
+	}
+	return configs
+}
+
+// openAll opens members side by side and closes those that came up.
+func openAll(ctx context.Context, t *testing.T, configs []conclave.Config) {
+	t.Helper()
+	var wg sync.WaitGroup
+	var opened sync.WaitGroup // a member needs the others until it is open itself
+	opened.Add(len(configs))
+	for _, c := range configs {
+		wg.Go(func() {
+			n, err := conclave.Open(ctx, &c)
+			opened.Done()
+			if err != nil {
+				wantUnavailable(t, err)
+				return
+			}
+			opened.Wait()
+			Kill(n)
+		})
+	}
+	wg.Wait()
+}
+
+func wantUnavailable(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, conclave.ErrUnavailable) || !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v; want ErrUnavailable and the context's error", err)
+	}
+}
+
+// Open is given up in the middle: with a context that had ended before, while
+// it looks for the other founders, while the group is being formed, and while it
+// waits for a majority. The moments are random, to meet all that happens there.
+func TestOpenIsGivenUp(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	moment := func(longest time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(longest))))
+		t.Cleanup(cancel)
+		return ctx
+	}
+	t.Run("before it began", func(t *testing.T) {
+		configs := trio(t)
+		leavesNothing(t, configs, func() { openAll(Expired(), t, configs) })
+	})
+	t.Run("alone", func(t *testing.T) {
+		configs := trio(t)
+		leavesNothing(t, configs[:1], func() {
+			for range 10 {
+				openAll(moment(300*time.Millisecond), t, configs[:1])
+			}
+		})
+	})
+	t.Run("while forming", func(t *testing.T) {
+		for range 6 {
+			configs := trio(t)
+			leavesNothing(t, configs, func() { openAll(moment(700*time.Millisecond), t, configs) })
+		}
+	})
+	t.Run("without a majority", func(t *testing.T) {
+		configs := trio(t)
+		leavesNothing(t, configs, func() {
+			openAll(Within(t, 20*time.Second), t, configs) // forms the group
+			for range 10 {
+				openAll(moment(300*time.Millisecond), t, configs[:1])
+			}
+			openAll(Within(t, 20*time.Second), t, configs) // it is all the better for it
+		})
+	})
+}
+
+// What is wrong may show at any stage of Open. None leaves the earlier ones behind.
+func TestFailedOpenLeavesNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, spoil := range map[string]func(t *testing.T, c *conclave.Config){
+		"settings":  func(_ *testing.T, c *conclave.Config) { c.Voters = 4 },
+		"directory": func(t *testing.T, c *conclave.Config) { c.Dir = foreignDirectory(t) },
+		"group":     func(t *testing.T, c *conclave.Config) { formed(t, *c); c.Group = "other" },
+		"damage": func(t *testing.T, c *conclave.Config) {
+			formed(t, *c)
+			spoil(t, filepath.Join(c.Dir, "*.log"), flipped)
+		},
+		"gossip": func(_ *testing.T, c *conclave.Config) {
+			c.Advertise = strings.Repeat("x", 500) + ":1"
+			c.Insecure = true
+		},
+		"port": func(_ *testing.T, c *conclave.Config) { c.Bind = taken.Addr().String() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := SoloConfig(t)
+			free := conclave.Config{Dir: c.Dir, Bind: c.Bind}
+			spoil(t, &c)
+			if name == "directory" {
+				free.Dir = filepath.Join(t.TempDir(), "data")
+			}
+			leavesNothing(t, []conclave.Config{free}, func() {
+				n, err := conclave.Open(Within(t, 20*time.Second), &c)
+				if err == nil {
+					Kill(n)
+					t.Fatal("opened")
+				}
+				if name == "port" && !errors.Is(err, syscall.EADDRINUSE) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A listener is the node's from Open on, whatever becomes of that.
+func TestFailedOpenClosesItsListener(t *testing.T) {
+	for name, spoil := range map[string]func(c *conclave.Config){
+		"settings":  func(c *conclave.Config) { c.Voters = 4 },
+		"directory": func(c *conclave.Config) { c.Dir = foreignDirectory(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := SoloConfig(t)
+			l, err := net.Listen("tcp", c.Bind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Listener = l
+			spoil(&c)
+			if n, err := conclave.Open(Within(t, 20*time.Second), &c); err == nil {
+				Kill(n)
+				t.Fatal("opened")
+			}
+			if err := l.(*net.TCPListener).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the listener is not closed: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,397 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// A member process is this test binary in another role. It takes orders from the
+// test and reports, a line of JSON each. The test may kill or stop it at any moment.
+
+// order is a request of the test to a process. The first is "open".
+type order struct {
+	Seq    uint64
+	Do     string
+	Lock   string // each process has one handle for each lock
+	Config memberConfig
+}
+
+type memberConfig struct {
+	Dir    string
+	Join   []string
+	Expect int
+	TTL    time.Duration
+}
+
+// report answers an order. The first one, before any order, has the address on which
+// the process listens.
+type report struct {
+	Seq      uint64
+	Addr     string
+	Fence    conclave.Fence
+	Member   conclave.MemberID
+	Leader   conclave.MemberID
+	Sessions []conclave.SessionID
+	Err      string
+	Is       []string // the errors in reported that Err wraps
+}
+
+// reported are the errors that errors.Is finds across processes.
+var reported = []error{conclave.ErrLocked, conclave.ErrNotHeld, conclave.ErrLockOwnershipLost, conclave.ErrSessionExpired, conclave.ErrClosed, conclave.ErrUnavailable, conclave.ErrUnknown, conclave.ErrCorrupt, conclave.ErrInvalid}
+
+func (r report) failed(err error) report {
+	if err != nil {
+		r.Err = err.Error()
+		for _, e := range reported {
+			if errors.Is(err, e) {
+				r.Is = append(r.Is, e.Error())
+			}
+		}
+	}
+	return r
+}
+
+func (r report) err() error {
+	if r.Err == "" {
+		return nil
+	}
+	err := errors.New(r.Err)
+	for _, e := range reported {
+		if slices.Contains(r.Is, e.Error()) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// served is the member inside of the process.
+type served struct {
+	listener net.Listener
+	node     *conclave.Node
+
+	mu    sync.Mutex
+	locks map[string]*conclave.FencedLock // guarded by mu
+}
+
+// runMember is the process: it ends when its standard input does, and so with the
+// test.
+func runMember() int {
+	s := &served{locks: make(map[string]*conclave.FencedLock)}
+	var err error
+	if s.listener, err = listenAgain(os.Getenv("CONCLAVE_TEST_BIND")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var mu sync.Mutex // one report at a time
+	out := json.NewEncoder(os.Stdout)
+	send := func(r report) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = out.Encode(r) // without a reader, the orders have ended as well
+	}
+	send(report{Addr: s.listener.Addr().String()})
+	for in := json.NewDecoder(os.Stdin); ; {
+		var o order
+		if in.Decode(&o) != nil {
+			break
+		}
+		if o.Do == "open" {
+			send(s.carryOut(o)) // all other orders need the node
+			continue
+		}
+		go func() { send(s.carryOut(o)) }()
+	}
+	if s.node != nil {
+		grouptest.Kill(s.node)
+	}
+	return 0
+}
+
+// listenAgain takes the address that the process had before it was killed, or
+// another one if that is in use by now: a member may move.
+func listenAgain(addr string) (net.Listener, error) {
+	if l, err := net.Listen("tcp", addr); err == nil {
+		return l, nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+func (s *served) carryOut(o order) report {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r := report{Seq: o.Seq}
+	switch o.Do {
+	case "open":
+		return r.failed(s.open(ctx, o.Config))
+	case "lock":
+		f, err := s.lock(o.Lock).Lock(ctx)
+		r.Fence = f
+		return r.failed(err)
+	case "try":
+		f, err := s.lock(o.Lock).TryLock(ctx)
+		r.Fence = f
+		return r.failed(err)
+	case "unlock":
+		return r.failed(s.lock(o.Lock).Unlock(ctx))
+	case "fence":
+		f, err := s.lock(o.Lock).Fence()
+		r.Fence = f
+		return r.failed(err)
+	case "lost": // answered when it has been lost
+		select {
+		case <-s.lock(o.Lock).Lost():
+			return r
+		case <-ctx.Done():
+			return r.failed(ctx.Err())
+		}
+	case "status":
+		status := s.node.Status()
+		r.Member, r.Leader = status.ID, status.Leader
+		return r
+	case "sessions":
+		list, err := grouptest.Collect(s.node.Sessions(ctx))
+		for _, info := range list {
+			if info.Node == s.node.Status().ID {
+				r.Sessions = append(r.Sessions, info.ID)
+			}
+		}
+		return r.failed(err)
+	}
+	return r.failed(fmt.Errorf("unknown order %q", o.Do))
+}
+
+func (s *served) open(ctx context.Context, c memberConfig) (err error) {
+	s.node, err = conclave.Open(ctx, &conclave.Config{
+		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL,
+		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
+	})
+	return err
+}
+
+func (s *served) lock(name string) *conclave.FencedLock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.locks[name] == nil {
+		s.locks[name] = s.node.FencedLock(name)
+	}
+	return s.locks[name]
+}
+
+// process is a member process as the test sees it.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	addr  string
+	ended chan struct{} // closed when the process has ended and been reaped
+
+	mu      sync.Mutex
+	seq     uint64                 // guarded by mu
+	pending map[uint64]chan report // guarded by mu
+	killed  bool                   // guarded by mu; by the test
+	stopped bool                   // by SIGSTOP; the test's goroutine only
+}
+
+// errEnded answers orders to a process that has ended.
+var errEnded = errors.New("the process has ended")
+
+// launch starts a process, which listens when launch returns, and waits for "open".
+func launch(t *testing.T, bind string) *process {
+	t.Helper()
+	p := &process{t: t, ended: make(chan struct{}), pending: make(map[uint64]chan report)}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(program)
+	// A data race has to be reported before the process is killed.
+	p.cmd.Env = append(os.Environ(), "CONCLAVE_TEST_PROCESS=member", "CONCLAVE_TEST_BIND="+bind, "GORACE=halt_on_error=1")
+	stderr := new(strings.Builder)
+	p.cmd.Stderr = stderr
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.in = in
+	reader := json.NewDecoder(bufio.NewReader(out))
+	var hello report
+	helloErr := reader.Decode(&hello)
+	go p.read(reader, stderr)
+	t.Cleanup(p.kill)
+	if helloErr != nil {
+		t.Fatalf("no report from a process: %v", helloErr)
+	}
+	p.addr = hello.Addr
+	return p
+}
+
+// read delivers the reports until the process ends, and reaps it.
+func (p *process) read(reports *json.Decoder, stderr *strings.Builder) {
+	for {
+		var r report
+		if err := reports.Decode(&r); err != nil {
+			break
+		}
+		p.mu.Lock()
+		answered := p.pending[r.Seq]
+		delete(p.pending, r.Seq)
+		p.mu.Unlock()
+		answered <- r
+	}
+	state := p.cmd.Wait()
+	p.mu.Lock()
+	killed := p.killed
+	p.mu.Unlock()
+	if !killed {
+		p.t.Errorf("a process has ended by itself: %v\n%s", state, stderr)
+	}
+	close(p.ended)
+}
+
+// kill is kill -9. It returns when the process has ended.
+func (p *process) kill() {
+	p.mu.Lock()
+	p.killed = true
+	p.mu.Unlock()
+	_ = p.cmd.Process.Kill() // fails when it has ended already
+	<-p.ended
+	_ = p.in.Close()
+}
+
+// do sends an order and waits for its report.
+func (p *process) do(o order) (report, error) {
+	p.mu.Lock()
+	p.seq++
+	o.Seq = p.seq
+	answered := make(chan report, 1)
+	p.pending[o.Seq] = answered
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = p.in.Write(append(line, '\n'))
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return report{}, errEnded
+	}
+	select {
+	case r := <-answered:
+		return r, r.err()
+	case <-p.ended:
+		return report{}, errEnded
+	}
+}
+
+// ask is do for an order about a lock.
+func (p *process) ask(what, lock string) (conclave.Fence, error) {
+	r, err := p.do(order{Do: what, Lock: lock})
+	return r.Fence, err
+}
+
+// must is ask that has to succeed.
+func (p *process) must(what, lock string) conclave.Fence {
+	p.t.Helper()
+	f, err := p.ask(what, lock)
+	if err != nil {
+		p.t.Fatalf("%s %q: %v", what, lock, err)
+	}
+	return f
+}
+
+// processGroup is a group whose members are processes.
+type processGroup struct {
+	t       *testing.T
+	configs []memberConfig
+	members []*process
+}
+
+func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
+	t.Helper()
+	g := &processGroup{t: t, configs: make([]memberConfig, n), members: make([]*process, n)}
+	var join []string
+	for i := range n {
+		g.members[i] = launch(t, "127.0.0.1:0")
+		if n > 1 {
+			join = append(join, g.members[i].addr)
+		}
+	}
+	var wg sync.WaitGroup
+	for i, p := range g.members {
+		g.configs[i] = memberConfig{Dir: t.TempDir(), Join: join, Expect: n, TTL: ttl}
+		wg.Go(func() { g.open(i, p) })
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return g
+}
+
+func (g *processGroup) open(i int, p *process) {
+	if _, err := p.do(order{Do: "open", Config: g.configs[i]}); err != nil {
+		g.t.Errorf("process %d: %v", i, err)
+	}
+}
+
+// restart starts a killed member again, in the same directory.
+func (g *processGroup) restart(i int) {
+	g.t.Helper()
+	p := launch(g.t, g.members[i].addr)
+	g.open(i, p)
+	g.members[i] = p
+}
+
+// leader waits until a majority follows a member that runs.
+func (g *processGroup) leader() int {
+	g.t.Helper()
+	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
+		votes := make(map[conclave.MemberID]int)
+		ids := make([]conclave.MemberID, len(g.members))
+		for i, p := range g.members {
+			if p.stopped {
+				continue
+			}
+			if r, err := p.do(order{Do: "status"}); err == nil {
+				ids[i] = r.Member
+				votes[r.Leader]++
+			}
+		}
+		for i, id := range ids {
+			if id != 0 && votes[id] > len(g.members)/2 {
+				return i
+			}
+		}
+		<-time.After(5 * time.Millisecond) // no report signals a change of leader
+	}
+	g.t.Fatal("no leader of a majority")
+	return 0
+}
+
+// wantIs is for errors of a process, which are no *Error here.
+func wantIs(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error is %v; want %q", err, want)
+	}
+}

@@ -1,0 +1,270 @@
+package grouptest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+)
+
+// belongings is what a session holds in these tests: one of each kind.
+type belongings struct {
+	lock, lead, permits conclave.Fence
+}
+
+func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) belongings {
+	t.Helper()
+	b := belongings{lock: MustLock(t, s.FencedLock("x")), lead: MustCampaign(t, s.Election("x"), "earlier")}
+	f, err := MustAcquire(t, s.Semaphore("x", 3), 2).Fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.permits = f
+	if _, err := n.KV().Acquire(Within(t, 20*time.Second), "x", []byte("earlier"), s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A process is killed and its session goes on in another one: nobody can come
+// between, and whoever takes over does so under new fences.
+func TestAttachAfterItsProcessWasKilled(t *testing.T) {
+	g := Start(t, 3, LongSessions)
+	first := MustSession(t, g.Nodes[0], Lasting())
+	id := first.ID()
+	earlier := mustHold(t, g.Nodes[0], first)
+	_, err := g.Nodes[1].AttachSession(t.Context(), id)
+	WantError(t, err, conclave.ErrLocked)
+	g.Kill(0)
+	stranger := g.Nodes[2].FencedLock("x")
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := stranger.Lock(Within(t, 60*time.Second))
+		waiting <- err
+	}()
+	AwaitWaiters(t, g.Nodes[1].FencedLock("x"), 1)
+	g.Start(0) // now the group knows that the earlier process is gone
+	if info, ok := FindSession(t, g.Nodes[2], id); !ok || info.TTL != conclave.NoTTL || info.Remaining != 0 {
+		t.Fatalf("%v %+v", ok, info)
+	}
+
+	s := MustAttach(t, g.Nodes[1], id)
+	if again := MustAttach(t, g.Nodes[1], id); again != s {
+		t.Fatal("two sessions of one ID in one node")
+	}
+	_, err = g.Nodes[0].AttachSession(t.Context(), id)
+	WantError(t, err, conclave.ErrLocked)
+	for i, n := range g.Nodes {
+		info, err := n.FencedLock("x").Info(Within(t, 20*time.Second))
+		if err != nil || info.Session != id || info.Fence != earlier.lock {
+			t.Fatalf("member %d: %+v %v", i, info, err)
+		}
+		_, err = n.Semaphore("x", 3).TryAcquire(t.Context(), 2)
+		WantError(t, err, conclave.ErrLocked)
+	}
+	lock := s.FencedLock("x")
+	if f, err := lock.TryLock(t.Context()); err != nil || f <= earlier.lock {
+		t.Fatal(f, err)
+	}
+	lead := s.Election("x")
+	f := MustCampaign(t, lead, "later")
+	if f <= earlier.lead {
+		t.Fatalf("fence %v after %v", f, earlier.lead)
+	}
+	WantLeader(t, g.Nodes[1], lead, "later", f)
+	p := MustAcquire(t, s.Semaphore("x", 3), 2)
+	if f, err := p.Fence(); err != nil || f <= earlier.permits {
+		t.Fatal(f, err)
+	}
+	if info := SemaphoreInfo(t, s.Semaphore("x", 3)); info.Available != 1 || len(info.Holders) != 1 {
+		t.Fatalf("%+v", info)
+	}
+	Must(t, p.Release(t.Context()))
+	MustUnlock(t, lock)
+	Must(t, <-waiting)
+	Must(t, s.Close(t.Context()))
+}
+
+// The same through a restart of the whole group, after a farewell.
+func TestAttachAfterARestart(t *testing.T) {
+	g := Start(t, 1)
+	s := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: time.Minute})
+	earlier := mustHold(t, g.Nodes[0], s)
+	ended := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: time.Hour})
+	Must(t, g.Nodes[0].Close(t.Context()))
+	<-s.Done()
+	g.Nodes[0] = nil
+	g.Start(0)
+	n := g.Nodes[0]
+	if _, ok := FindSession(t, n, ended.ID()); ok {
+		t.Fatal("a session with a TTL outlives its process")
+	}
+	s = MustAttach(t, n, s.ID())
+	if f := MustLock(t, s.FencedLock("x")); f <= earlier.lock {
+		t.Fatalf("fence %v after %v", f, earlier.lock)
+	}
+	if e, err := n.KV().Get(t.Context(), "x"); err != nil || e.Session != s.ID() {
+		t.Fatalf("%+v %v", e, err)
+	}
+	Must(t, s.Close(t.Context()))
+	MustLock(t, n.FencedLock("x")) // no lock-delay
+}
+
+func TestAttachRefused(t *testing.T) {
+	g := Start(t, 2)
+	n, other := g.Nodes[0], g.Nodes[1]
+	_, err := n.AttachSession(t.Context(), conclave.SessionID{1})
+	WantError(t, err, conclave.ErrSessionNotFound)
+	_, err = n.AttachSession(t.Context(), conclave.SessionID{})
+	WantError(t, err, conclave.ErrSessionNotFound)
+	mortal := MustSession(t, n, nil)
+	_, err = other.AttachSession(t.Context(), mortal.ID())
+	WantError(t, err, conclave.ErrInvalid)
+	if s := MustAttach(t, n, mortal.ID()); s != mortal {
+		t.Fatal("a second session for what the node has")
+	}
+	closed := MustSession(t, n, Lasting())
+	Must(t, closed.Close(t.Context()))
+	_, err = n.AttachSession(t.Context(), closed.ID())
+	WantError(t, err, conclave.ErrSessionNotFound)
+}
+
+func TestAttachAtOnceByMany(t *testing.T) {
+	g := Start(t, 1)
+	n := g.Nodes[0]
+	s := MustSession(t, n, Lasting())
+	id := s.ID()
+	Must(t, g.Deregister(0))
+	WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired) // by now the process knows
+	var callers sync.WaitGroup
+	got := make([]*conclave.Session, 32)
+	for i := range got {
+		callers.Go(func() {
+			var err error
+			if got[i], err = n.AttachSession(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	for _, s := range got {
+		if s != got[0] {
+			t.Fatal("two sessions of one ID in one node")
+		}
+	}
+	for range 8 {
+		callers.Go(func() {
+			if err := got[0].Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, ok := FindSession(t, n, id); ok {
+				t.Error("it is closed and there")
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// Where a session is attached, its checks are those of the member there.
+func TestAttachLooksAtTheChecks(t *testing.T) {
+	g := Start(t, 2)
+	MustCheck(t, g.Nodes[0], "disk", 0)
+	id := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Checks: []string{"disk"}}).ID()
+	Must(t, g.Deregister(0))
+	_, err := g.Nodes[1].AttachSession(t.Context(), id)
+	WantError(t, err, conclave.ErrInvalid)
+	check := MustCheck(t, g.Nodes[1], "disk", 0)
+	Must(t, check.Fail(t.Context()))
+	_, err = g.Nodes[1].AttachSession(t.Context(), id)
+	WantError(t, err, conclave.ErrCheckCritical)
+	Must(t, check.Warn(t.Context()))
+	s := MustAttach(t, g.Nodes[1], id)
+	Must(t, check.Fail(t.Context()))
+	<-s.Done()
+	AwaitEnded(t, g.Nodes[1], id)
+}
+
+// A process that the group has forgotten finds out, lets go of its sessions
+// without TTL, which live on, and can have them back.
+func TestForgottenProcessParts(t *testing.T) {
+	g := Start(t, 1)
+	n := g.Nodes[0]
+	s := MustSession(t, n, Lasting())
+	lock := s.FencedLock("x")
+	f := MustLock(t, lock)
+	Must(t, g.Deregister(0))
+	WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired)
+	<-s.Done()
+	<-lock.Lost()
+	WantError(t, s.Close(t.Context()), conclave.ErrSessionExpired) // this process cannot close what is not bound to it
+	WantError(t, lock.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
+	_, err := n.FencedLock("x").TryLock(t.Context())
+	WantError(t, err, conclave.ErrLocked)
+	back := MustAttach(t, n, s.ID())
+	if back == s || s.Err() == nil {
+		t.Fatal("a session that had ended is alive")
+	}
+	if again := MustLock(t, back.FencedLock("x")); again <= f {
+		t.Fatalf("fence %v after %v", again, f)
+	}
+	Must(t, n.CloseSession(t.Context(), back.ID()))
+	<-back.Done()
+}
+
+// The close of a session without TTL gets through although the group forgets the
+// process before it comes.
+func TestCloseOfAForgottenProcess(t *testing.T) {
+	g := Start(t, 1)
+	n := g.Nodes[0]
+	s := MustSession(t, n, Lasting())
+	Must(t, g.Deregister(0))
+	Must(t, s.Close(t.Context()))
+	if _, ok := FindSession(t, n, s.ID()); ok {
+		t.Fatal("it was not closed")
+	}
+}
+
+// A process is cut off for so long that its session is attached elsewhere. It
+// goes on believing in it, as a session without TTL has no deadline, and lets go
+// when it hears of the others again. What it gave back meanwhile does no harm to
+// whoever has it now.
+func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
+	g := Start(t, 3, MemoryNetwork, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = time.Second }))
+	away := (g.Leader() + 1) % 3
+	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
+	s := MustSession(t, cut, Lasting())
+	kept, given := s.FencedLock("kept"), s.FencedLock("given")
+	MustLock(t, given)
+	f := MustLock(t, kept)
+	g.Disconnect(away)
+	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
+	attached, err := other.AttachSession(Within(t, 20*time.Second), s.ID())
+	for errors.Is(err, conclave.ErrLocked) { // until the group has forgotten its process
+		attached, err = other.AttachSession(Within(t, 20*time.Second), s.ID())
+	}
+	Must(t, err)
+	if got, err := kept.Fence(); err != nil || got != f || s.Err() != nil {
+		t.Fatal(got, err, s.Err())
+	}
+	again := attached.FencedLock("kept")
+	if next := MustLock(t, again); next <= f {
+		t.Fatalf("fence %v after %v", next, f)
+	}
+	MustLock(t, attached.FencedLock("given"))
+
+	g.Net.Rejoin(away)
+	<-s.Done()
+	WantError(t, s.Err(), conclave.ErrSessionExpired)
+	WantError(t, kept.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
+	MustLock(t, cut.FencedLock("behind what it had sent"))
+	for _, name := range []string{"kept", "given"} {
+		info, err := other.FencedLock(name).Info(Within(t, 20*time.Second))
+		if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {
+			t.Fatalf("%+v %v", info, err)
+		}
+	}
+	MustUnlock(t, again)
+}

@@ -1,0 +1,105 @@
+package grouptest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// authority signs certificates for members on this machine.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{pool: x509.NewCertPool()}
+	template := certificate()
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	a.key = newKey(t)
+	a.cert = sign(t, template, template, a.key, a.key)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+// issue makes a member's certificate.
+func (a *authority) issue(t *testing.T) []tls.Certificate {
+	t.Helper()
+	template, key := certificate(), newKey(t)
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	return []tls.Certificate{{Certificate: [][]byte{sign(t, template, a.cert, key, a.key).Raw}, PrivateKey: key}}
+}
+
+func certificate() *x509.Certificate {
+	return &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func sign(t *testing.T, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// A group on TLS works like any other, and takes in nobody who has not got a
+// certificate of its authority.
+func TestTLS(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	g, j := journaled(t, func(c *conclave.Config) {
+		c.TLS = &tls.Config{Certificates: ours.issue(t), RootCAs: ours.pool}
+	})
+	g.WantWorking()
+	first := MustLock(t, g.Nodes[0].FencedLock("x"))
+	g.Kill(0)
+	if second := MustLock(t, g.Nodes[1].FencedLock("x")); second <= first {
+		t.Errorf("fence %v after %v", second, first)
+	}
+	g.Start(0)
+
+	for name, stranger := range map[string]struct {
+		tls    *tls.Config
+		reason string
+	}{
+		"plaintext": {nil, "does not look like a TLS handshake"},
+		"no certificate": {&tls.Config{
+			RootCAs:              ours.pool,
+			GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil },
+		}, "didn't provide a certificate"},
+		"another's certificate":      {&tls.Config{Certificates: theirs.issue(t), RootCAs: ours.pool}, "certificate signed by unknown authority"},
+		"one that does not trust us": {&tls.Config{Certificates: ours.issue(t), RootCAs: theirs.pool}, "remote error: tls:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := SoloConfig(t)
+			c.Join, c.Expect, c.TLS = g.Configs[0].Join, 3, stranger.tls
+			wantUnavailable(t, knock(t, c, j, stranger.reason))
+			g.WantWorking()
+		})
+	}
+}

@@ -1,0 +1,35 @@
+// Package virtualtime tests groups of whole nodes in bubbles of testing/synctest.
+// Time passes only when every goroutine waits, so that a test can check when
+// something happens; and a bubble ends only when every goroutine of the nodes has
+// ended. The order in which goroutines run still differs between runs.
+package virtualtime
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+const (
+	heartbeat = grouptest.BubbleHeartbeat
+	election  = grouptest.BubbleElection
+	ttl       = grouptest.BubbleTTL
+)
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { grouptest.Pass(d) }
+
+// wantBetween checks when something happened.
+func wantBetween(t testing.TB, what string, at, from, to time.Time) {
+	t.Helper()
+	if at.Before(from) || at.After(to) {
+		t.Errorf("%s at %v: %v after the earliest time, %v before the latest", what, at.Format(time.TimeOnly+".000"), at.Sub(from), to.Sub(at))
+	}
+}
+
+// wantAt checks when something happened, to the nanosecond.
+func wantAt(t testing.TB, what string, at, want time.Time) {
+	t.Helper()
+	wantBetween(t, what, at, want, want)
+}

@@ -1,0 +1,214 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// linkLocks gives sessions their holds in the order of the fences, as they were
+// granted.
+func (ld *loader) linkLocks() error {
+	slices.SortFunc(ld.locks, func(a, b pending[lock, *wire.LockState]) int {
+		return cmp.Or(cmp.Compare(a.of.fence, b.of.fence), cmp.Compare(a.of.key, b.of.key))
+	})
+	last := uint64(0)
+	for _, p := range ld.locks {
+		err := ld.linkLock(p.of, p.state, last)
+		if err != nil {
+			return fmt.Errorf("lock %q: %w", p.of.name(), err)
+		}
+		last = p.of.fence
+	}
+	return nil
+}
+
+// linkLock links a lock; last is the fence of the one before it.
+func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error) {
+	m := ld.m
+	id, held := wire.IDFrom(st.Session)
+	if l.ticket, err = ld.ticket(st.Incarnation, st.Seq); err != nil {
+		return err
+	}
+	switch {
+	case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.unclaimed || l.ticket != ticket{}):
+		return errNeither
+	case l.unclaimed && l.ticket != ticket{}, len(st.Value) > 0 && !(held && l.isElection()):
+		return errRange
+	case !held:
+		m.delays.push(l)
+		return nil
+	case l.fence <= last || l.fence > m.fence():
+		return errFence
+	case m.sessions[id] == nil:
+		return errLoose
+	}
+	l.owner = m.sessions[id]
+	l.owner.holds.push(l)
+	if l.ticket != (ticket{}) {
+		l.ticket.by.holds[l.ticket.seq] = l
+	}
+	if l.isElection() {
+		m.elect(l, st.Value)
+	}
+	return nil
+}
+
+// linkReentries gives each lock the tickets of its re-entries in their order.
+func (ld *loader) linkReentries() error {
+	slices.SortFunc(ld.reentries, func(a, b pending[wire.Ticket, *wire.ReentryState]) int {
+		return cmp.Or(cmp.Compare(a.state.Key, b.state.Key), cmp.Compare(a.state.Order, b.state.Order))
+	})
+	for _, p := range ld.reentries {
+		if err := ld.linkReentry(p.of, p.state); err != nil {
+			return fmt.Errorf("re-entry of %q: %w", p.state.Key, err)
+		}
+	}
+	return nil
+}
+
+func (ld *loader) linkReentry(t *wire.Ticket, st *wire.ReentryState) error {
+	l := ld.lockOf(st.Key)
+	if l == nil {
+		return errLoose
+	}
+	by, err := ld.ticket(t.Incarnation[:], t.Seq)
+	if err != nil {
+		return err
+	}
+	past := l.reentries()
+	tickets := int64(len(past)) + 1
+	if l.ticket != (ticket{}) {
+		tickets++
+	}
+	switch {
+	case l.owner == nil, l.unclaimed, tickets > int64(l.holds), by == ticket{}:
+		return errRange
+	case st.Order == 0, len(past) > 0 && past[len(past)-1].order == st.Order:
+		return errTwice
+	}
+	l.addReentry(reentry{ticket: by, order: st.Order, lock: l})
+	return nil
+}
+
+// lockOf finds a lock or election by its durable key.
+func (ld *loader) lockOf(key string) *lock {
+	if key == "" {
+		return nil
+	}
+	switch key[0] {
+	case lockKind:
+		return ld.m.locks.byName[key[1:]]
+	case electionKind:
+		return ld.m.elections.byName[key[1:]]
+	}
+	return nil
+}
+
+// linkPermits gives semaphores and sessions their permits in the order of the
+// fences.
+func (ld *loader) linkPermits() error {
+	slices.SortFunc(ld.permits, func(a, b pending[permit, *wire.PermitState]) int {
+		return cmp.Or(cmp.Compare(a.of.fence, b.of.fence), cmp.Compare(a.at, b.at))
+	})
+	last := uint64(0)
+	locks := ld.locks // by fence
+	for _, x := range ld.permits {
+		for len(locks) > 0 && locks[0].of.fence < x.of.fence {
+			locks = locks[1:]
+		}
+		err := ld.linkPermit(x, last)
+		if err == nil && len(locks) > 0 && locks[0].of.fence == x.of.fence {
+			err = errFence
+		}
+		if err != nil {
+			return fmt.Errorf("permit of %q: %w", x.at, err)
+		}
+		last = x.of.fence
+	}
+	return nil
+}
+
+// linkPermit links a permit; last is the fence of the one before it.
+func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) (err error) {
+	p := x.of
+	p.semaphore = ld.m.semaphores.byName[x.at]
+	id, held := wire.IDFrom(x.state.Session)
+	if held {
+		p.owner = ld.m.sessions[id]
+	}
+	if p.ticket, err = ld.ticket(x.state.Incarnation, x.state.Seq); err != nil {
+		return err
+	}
+	switch {
+	case p.semaphore == nil, held && p.owner == nil:
+		return errLoose
+	case held != (p.delayUntil == 0), p.n == 0:
+		return errNeither
+	case (p.unclaimed || !held) && p.ticket != ticket{}, p.unclaimed && !held:
+		return errRange
+	case p.fence <= last || p.fence > ld.m.fence():
+		return errFence
+	}
+	p.add()
+	if !held {
+		ld.m.delays.push(p)
+	}
+	return nil
+}
+
+// linkWaiters fills the queues in the order of the positions.
+func (ld *loader) linkWaiters() error {
+	slices.SortFunc(ld.waiters, func(a, b pending[waiter, *wire.WaiterState]) int {
+		return cmp.Compare(a.of.position, b.of.position)
+	})
+	last := uint64(0)
+	for _, p := range ld.waiters {
+		if err := ld.linkWaiter(p, last); err != nil {
+			return fmt.Errorf("waiter for %q: %w", p.at, err)
+		}
+		last = p.of.position
+	}
+	return nil
+}
+
+// linkWaiter links a waiter; last is the position of the one before it.
+func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) (err error) {
+	m, w := ld.m, p.of
+	id, _ := wire.IDFrom(p.state.Session)
+	w.session = m.sessions[id]
+	if w.lock = ld.lockOf(p.at); w.lock == nil && p.at[0] == semaphoreKind {
+		w.semaphore = m.semaphores.byName[p.at[1:]]
+	}
+	if w.ticket, err = ld.ticket(p.state.Incarnation, p.state.Seq); err != nil {
+		return err
+	}
+	switch s := w.semaphore; {
+	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}:
+		return errLoose
+	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions:
+		return errRange
+	case w.position <= last:
+		return errTwice
+	}
+	m.candidates += len(w.value)
+	w.join()
+	return nil
+}
+
+// checkSemaphores checks that each has a reason to exist and a head that has to
+// wait.
+func (ld *loader) checkSemaphores() error {
+	for name, s := range ld.m.semaphores.byName { // order: shows in an error only
+		head := s.queue.first
+		switch {
+		case !s.resized && s.idle():
+			return fmt.Errorf("semaphore %q: it is idle", name)
+		case !s.resized && s.free() < 0, head != nil && int64(head.permits) <= s.free():
+			return fmt.Errorf("semaphore %q: %w", name, errRange)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package machine
+
+import (
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Query is a read of the state as a value. Begin runs on the machine's goroutine,
+// in bounded time, and must not block; the function that it returns runs on any
+// goroutine, while the machine goes on, and returns the answer.
+//
+// A listing is read in pages: each one continues after the last object of the
+// page before it, and the listing ends with an empty page. A page may be shorter
+// than asked for.
+type Query interface {
+	Begin(m *Machine) (finish func() any)
+}
+
+// MaxPage is the largest Limit of a query; 0 and larger limits mean the same.
+const MaxPage = 1024
+
+// maxHolders ends a page of semaphores early: their holders are listed as well.
+const maxHolders = 8 * MaxPage
+
+// Ask answers a query at once. An answer that is absent is the zero A.
+func Ask[A any](m *Machine, q Query) A {
+	a, _ := q.Begin(m)().(A)
+	return a
+}
+
+// answered returns a finish function for an answer that is complete already.
+func answered(a any) func() any { return func() any { return a } }
+
+// limited is a Limit as it applies.
+func limited(limit int) int {
+	if limit <= 0 || limit > MaxPage {
+		return MaxPage
+	}
+	return limit
+}
+
+// pageOf returns views of up to limit locks or elections.
+func pageOf[V any](m *Machine, election bool, prefix, after string, limit int, view func(*lock) V) []V {
+	var views []V
+	pivot := &lock{key: lockKey(election, max(prefix, after))}
+	m.space(election).index.page(pivot, prefix, after, func(l *lock) bool {
+		views = append(views, view(l))
+		return len(views) < limited(limit)
+	})
+	return views
+}
+
+// LockQuery asks for a lock or, with Space ELECTION, an election.
+// The answer is a *LockView: nil if the name is idle.
+type LockQuery struct {
+	Space wire.Space
+	Name  string
+}
+
+// Begin implements [Query].
+func (q LockQuery) Begin(m *Machine) func() any {
+	l := m.space(q.Space == wire.Space_ELECTION).byName[q.Name]
+	if l == nil || q.Space == wire.Space_SEMAPHORE {
+		return answered((*LockView)(nil))
+	}
+	v := m.view(l)
+	return answered(&v)
+}
+
+// LocksQuery asks for locks or, with Space ELECTION, elections.
+// The answer is a []LockView by name.
+type LocksQuery struct {
+	Space         wire.Space
+	Prefix, After string
+	Limit         int
+}
+
+// Begin implements [Query].
+func (q LocksQuery) Begin(m *Machine) func() any {
+	if q.Space == wire.Space_SEMAPHORE {
+		return answered([]LockView(nil))
+	}
+	return answered(pageOf(m, q.Space == wire.Space_ELECTION, q.Prefix, q.After, q.Limit, m.view))
+}
+
+// LeaderQuery asks for the leader of an election.
+// The answer is a *wire.Leader: nil if there is none.
+type LeaderQuery struct{ Election string }
+
+// Begin implements [Query].
+func (q LeaderQuery) Begin(m *Machine) func() any { return answered(m.Leader(q.Election)) }
+
+// LeadersQuery asks for elections that have a leader, or had one whose lock-delay
+// runs. The answer is a []LeaderView by name.
+type LeadersQuery struct {
+	Prefix, After string
+	Limit         int
+}
+
+// LeaderView is an election at the applied index.
+type LeaderView struct {
+	Name   string
+	Leader *wire.Leader // nil: none
+}
+
+// Begin implements [Query].
+func (q LeadersQuery) Begin(m *Machine) func() any {
+	return answered(pageOf(m, true, q.Prefix, q.After, q.Limit, func(l *lock) LeaderView {
+		return LeaderView{Name: l.name(), Leader: l.leader()}
+	}))
+}
+
+// SemaphoreQuery asks for a semaphore.
+// The answer is a *SemaphoreView: nil if the name is idle.
+type SemaphoreQuery struct{ Name string }
+
+// Begin implements [Query].
+func (q SemaphoreQuery) Begin(m *Machine) func() any {
+	s := m.semaphores.byName[q.Name]
+	if s == nil {
+		return answered((*SemaphoreView)(nil))
+	}
+	v := m.viewSemaphore(s)
+	return answered(&v)
+}
+
+// SemaphoresQuery asks for semaphores. The answer is a []SemaphoreView by name.
+type SemaphoresQuery struct {
+	Prefix, After string
+	Limit         int
+}
+
+// Begin implements [Query].
+func (q SemaphoresQuery) Begin(m *Machine) func() any {
+	var views []SemaphoreView
+	holders := 0
+	pivot := &semaphore{key: semaphoreKey(max(q.Prefix, q.After))}
+	m.semaphores.index.page(pivot, q.Prefix, q.After, func(s *semaphore) bool {
+		views = append(views, m.viewSemaphore(s))
+		holders += s.held.Len()
+		return len(views) < limited(q.Limit) && holders < maxHolders
+	})
+	return answered(views)
+}

@@ -1,0 +1,82 @@
+package machine
+
+import (
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// KeyQuery asks for a key. The answer is a *wire.Entry: nil if the key does not
+// exist.
+type KeyQuery struct{ Key string }
+
+// Begin implements [Query].
+func (q KeyQuery) Begin(m *Machine) func() any { return answered(m.keys.get(q.Key)) }
+
+// KeysQuery asks for all keys with a prefix, at one index. The answer is a
+// []*wire.Entry by key; it does not come in pages.
+type KeysQuery struct{ Prefix string }
+
+// Begin implements [Query].
+func (q KeysQuery) Begin(m *Machine) func() any {
+	keys := m.Keys()
+	return func() any {
+		var entries []*wire.Entry
+		for e := range keys.Prefix(q.Prefix) {
+			entries = append(entries, e)
+		}
+		return entries
+	}
+}
+
+// KeyNamesQuery asks for the keys with a prefix, each cut behind the first
+// separator after the prefix. The answer is a []string in order, without
+// duplicates. With an empty separator keys are not cut.
+type KeyNamesQuery struct{ Prefix, Separator string }
+
+// Begin implements [Query].
+func (q KeyNamesQuery) Begin(m *Machine) func() any {
+	keys := m.Keys()
+	return func() any {
+		var names []string
+		for e := range keys.Prefix(q.Prefix) {
+			name := q.cut(e.Key)
+			// Keys that share a beginning are adjacent.
+			if len(names) == 0 || names[len(names)-1] != name {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+}
+
+func (q KeyNamesQuery) cut(key string) string {
+	if q.Separator == "" {
+		return key
+	}
+	if i := strings.Index(key[len(q.Prefix):], q.Separator); i >= 0 {
+		return key[:len(q.Prefix)+i+len(q.Separator)]
+	}
+	return key
+}
+
+// SequencerQuery asks whether the session still holds the key by the acquisition
+// with that lock index. The answer is a bool.
+type SequencerQuery struct {
+	Key       string
+	LockIndex uint64
+	Session   wire.ID
+}
+
+// Begin implements [Query].
+func (q SequencerQuery) Begin(m *Machine) func() any {
+	e := m.keys.get(q.Key)
+	return answered(e != nil && !q.Session.IsZero() && e.Session == q.Session && e.LockIndex == q.LockIndex)
+}
+
+// IndexQuery asks for the index of the last change of any key. The answer is a
+// uint64.
+type IndexQuery struct{}
+
+// Begin implements [Query].
+func (IndexQuery) Begin(m *Machine) func() any { return answered(m.keys.changes) }

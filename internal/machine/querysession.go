@@ -1,0 +1,110 @@
+package machine
+
+import (
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// SessionQuery asks for a session. The answer is a *SessionView: nil if the
+// session does not exist.
+type SessionQuery struct{ ID wire.ID }
+
+// Begin implements [Query].
+func (q SessionQuery) Begin(m *Machine) func() any {
+	s := m.sessions[q.ID]
+	if s == nil {
+		return answered((*SessionView)(nil))
+	}
+	v := m.viewSession(s)
+	return answered(&v)
+}
+
+// SessionsQuery asks for sessions. The answer is a []SessionView by create index,
+// then ID.
+type SessionsQuery struct {
+	After SessionCursor
+	Limit int
+}
+
+// SessionCursor is a session's place in the order of SessionsQuery. The zero
+// cursor is before all sessions.
+type SessionCursor struct {
+	CreateIndex uint64
+	ID          wire.ID
+}
+
+// Cursor returns the session's place in the order of SessionsQuery.
+func (v SessionView) Cursor() SessionCursor { return SessionCursor{v.CreateIndex, v.ID} }
+
+// Begin implements [Query].
+func (q SessionsQuery) Begin(m *Machine) func() any {
+	var views []SessionView
+	after := &session{createIndex: q.After.CreateIndex, id: q.After.ID}
+	m.byCreation.AscendGreaterOrEqual(after, func(s *session) bool {
+		if byCreation(s, after) > 0 {
+			views = append(views, m.viewSession(s))
+		}
+		return len(views) < limited(q.Limit)
+	})
+	return answered(views)
+}
+
+// ChecksQuery asks for the checks of all members, the built-in ones included. The
+// answer is a []CheckView by member, then name.
+type ChecksQuery struct {
+	After CheckCursor
+	Limit int
+}
+
+// CheckCursor is a check's place in the order of ChecksQuery. The zero cursor is
+// before all checks.
+type CheckCursor struct {
+	Member uint64
+	Name   string
+}
+
+// CheckView is a check at the applied index.
+type CheckView struct {
+	Member    uint64
+	Name      string
+	State     wire.CheckState
+	TTL       int64 // 0: none
+	Remaining int64 // until it becomes critical unless refreshed; 0 if it does not
+	BuiltIn   bool  // not registered: the verdict of the failure detector
+}
+
+// Cursor returns the check's place in the order of ChecksQuery.
+func (v CheckView) Cursor() CheckCursor { return CheckCursor{v.Member, v.Name} }
+
+// Begin implements [Query].
+func (q ChecksQuery) Begin(m *Machine) func() any {
+	var views []CheckView
+	after := &check{member: &member{id: q.After.Member}, name: q.After.Name}
+	m.checks.AscendGreaterOrEqual(after, func(c *check) bool {
+		if byMember(c, after) > 0 {
+			views = append(views, m.viewCheck(c))
+		}
+		return len(views) < limited(q.Limit)
+	})
+	return answered(views)
+}
+
+func (m *Machine) viewCheck(c *check) CheckView {
+	v := CheckView{Member: c.member.id, Name: c.name, State: c.status, TTL: c.ttl}
+	if c.name == gossipCheck {
+		v.BuiltIn = true
+		if c.member.silent {
+			v.State = wire.CheckState_CRITICAL
+		}
+	}
+	if c.at >= 0 {
+		v.Remaining = c.deadline() - m.now
+	}
+	return v
+}
+
+// RemovedQuery asks for the members that have been removed. The answer is a
+// []uint64, ascending.
+type RemovedQuery struct{}
+
+// Begin implements [Query].
+func (RemovedQuery) Begin(m *Machine) func() any { return answered(m.removed) }

@@ -1,0 +1,78 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// How a node is put together: the member of package cluster orders commands, the
+// machine gives them meaning, and the client is this process's side of them.
+
+func (n *Node) memberConfig() cluster.Config {
+	return cluster.Config{
+		Name:      n.cfg.Name,
+		Group:     n.cfg.Group,
+		Dir:       n.cfg.Dir,
+		Listener:  n.cfg.Listener,
+		Advertise: n.cfg.Advertise,
+		Join:      n.cfg.Join,
+		Expect:    n.cfg.Expect,
+		Voters:    n.cfg.Voters,
+		TLS:       n.cfg.TLS,
+		Insecure:  n.cfg.Insecure,
+		Dial:      n.cfg.Dial,
+		Heartbeat: n.cfg.HeartbeatInterval,
+		Election:  n.cfg.ElectionTimeout,
+		Logger:    n.log,
+		MaxCalls:  n.cfg.Limits.Calls,
+		Commands:  machine.Commands{},
+		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
+			return machine.Load(state)
+		},
+		Ended:   n.client.SessionEnded,
+		Changed: n.client.Changed,
+		Restored: func(m cluster.Machine) {
+			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
+		},
+		LeaderChanged: n.events.leaderChanged,
+	}
+}
+
+// group is the client's door to the group: the member of this process.
+type group struct{ *cluster.Member }
+
+func (g group) Submit(command []byte, c client.Call, urgent bool) {
+	g.Member.Submit(command, c, urgent)
+}
+
+func (g group) Cancel(c client.Call) { g.Member.Cancel(c) }
+
+func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
+	begun := make(chan func() any, 1) // a read that was abandoned may still run
+	read := g.Member.Read
+	if opts.Stale {
+		read = g.Member.Look
+	}
+	err := read(ctx, func(m cluster.Machine) {
+		begun <- q.Begin(m.(*machine.Machine))
+		if opts.Fixed != nil {
+			opts.Fixed()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return (<-begun)(), nil
+}
+
+func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
+	g.Member.Reincarnate(expired, func() ([]byte, cluster.Call) { return register() })
+}
+
+func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
