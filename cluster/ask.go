@@ -7,12 +7,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What callers ask of the loop. Each question is posted to it and answered
-// from its goroutine.
-
-// Submit sends a command on its way. It never blocks; everything further comes
-// through the call, which may fail before Submit returns. Urgent commands go
-// first and are not counted against the limit.
+// Submit submits a command. It never blocks; the call learns everything further, and
+// may fail before Submit returns. Urgent commands go first and are not counted against
+// Config.MaxCalls.
 func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	m.mailbox.post(event{
 		run:  func(c *core.Core) { c.Submit(command, call, urgent) },
@@ -20,35 +17,39 @@ func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	})
 }
 
-// Cancel asks to take a command back that nobody has been handed yet. The call
-// is told what came of it; when the member stops, it hears of that as a call
-// that was submitted, and not once more.
+// Cancel withdraws a call whose command has not left this member yet. The call's
+// Cancelled reports whether it has, unless the member stops first: then Fail is all.
 func (m *Member) Cancel(call Call) {
 	m.mailbox.post(event{run: func(c *core.Core) { c.Cancel(call) }})
 }
 
-// Read runs run on the loop's goroutine, at a state at least as new as all that
-// was acknowledged before. It blocks until then. After an error run may still
-// be running, so what it writes to must not be looked at.
+// Read calls run on the loop's goroutine with a state that is at least as new as
+// everything acknowledged before. It blocks until then. After an error run may still
+// be running, so what it writes to must not be read.
 func (m *Member) Read(ctx context.Context, run func(Machine)) error {
-	return m.look(ctx, run, (*core.Core).Read)
+	return m.read(ctx, run, (*core.Core).Read)
 }
 
-// Look is Read at the state that this member has, however old it is. No other
-// member is asked.
+// Look is Read with the state that this member has, however old it is. It needs no
+// quorum.
 func (m *Member) Look(ctx context.Context, run func(Machine)) error {
-	return m.look(ctx, run, (*core.Core).Look)
+	return m.read(ctx, run, (*core.Core).Look)
 }
 
-func (m *Member) look(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
+func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
 	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
 	m.mailbox.post(event{run: func(c *core.Core) {
 		if err := read(c, r); err != nil {
 			r.done <- err
 		}
 	}})
+	return m.await(ctx, r.done)
+}
+
+// await waits for an answer of the loop.
+func (m *Member) await(ctx context.Context, answer <-chan error) error {
 	select {
-	case err := <-r.done:
+	case err := <-answer:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -63,18 +64,19 @@ type pendingRead struct {
 	done chan error
 }
 
-// Ended reports that nobody waits for the read any more.
+// Ended implements core.Read.
 func (r *pendingRead) Ended() bool { return r.ctx.Err() != nil }
 
+// Run implements core.Read.
 func (r *pendingRead) Run(machine Machine) {
 	r.run(machine)
 	r.done <- nil
 }
 
-// Reincarnate goes on as a new process would, because the group has forgotten
-// the old one: every call under way fails, and later ones run under a new
-// incarnation. register makes the command that registers it, on the loop's
-// goroutine, and is not called when this has been done already.
+// Reincarnate continues under a new incarnation after the registration of the old one
+// has expired: every pending call fails, and later ones run under the new incarnation.
+// register returns the command that registers it; it runs on the loop's goroutine, and
+// not at all if old is not the incarnation any more.
 func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
 	m.mailbox.post(event{run: func(c *core.Core) {
 		if c.Incarnation() != old {
@@ -85,36 +87,34 @@ func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
 	}})
 }
 
-// Transfer hands leadership to a member, or to the one that is furthest when
-// to is 0. It blocks until another leader is known or ctx ends.
-func (m *Member) Transfer(ctx context.Context, to uint64) error {
+// TransferLeadership transfers leadership of the group to a voter, or to the most
+// up-to-date one when to is 0. A member that does not lead asks the leader. It blocks
+// until another member leads, or to does; ErrNoSuccessor: the leader gave up. After
+// ctx's error leadership may still move.
+func (m *Member) TransferLeadership(ctx context.Context, to uint64) error {
+	return m.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
+}
+
+// StepDown transfers leadership away from this member, and returns ErrNotLeader if it
+// does not lead.
+func (m *Member) StepDown(ctx context.Context) error {
+	return m.transfer(ctx, (*core.Core).StepDown)
+}
+
+func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
 	done := make(chan error, 1)
-	m.mailbox.post(event{run: func(c *core.Core) { c.Transfer(to, done) }})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-m.done:
-		return m.stopped()
+	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
+	err := m.await(ctx, done)
+	if ctx.Err() != nil {
+		m.mailbox.post(event{run: func(c *core.Core) { c.AbandonTransfer(done) }})
 	}
+	return err
 }
 
-// Majority reports whether a majority of the voters seems to answer, this
-// member included. It is what gossip says, and never blocks.
-func (m *Member) Majority() bool {
-	voters, alive := 0, 0
-	for _, p := range m.Status().Members {
-		if p.Voter {
-			voters++
-			if p.Alive {
-				alive++
-			}
-		}
-	}
-	return alive > voters/2
-}
+// HasQuorum reports whether gossip shows a majority of the voters alive, this member
+// included. It never blocks.
+func (m *Member) HasQuorum() bool { return m.roster.snapshot().hasQuorum() }
 
-// Leave tells the others that this process goes on purpose, so that they need
-// not find out. It blocks for a moment.
-func (m *Member) Leave() { m.gossip.leave() }
+// AnnounceShutdown tells the others by gossip that this process ends on purpose, so
+// that they need not detect it. It blocks for a fraction of a second.
+func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }

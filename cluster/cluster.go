@@ -1,32 +1,51 @@
-// Package cluster makes members agree: it orders opaque commands by raft,
-// hands them to a machine and brings the outcomes back to the callers. It is a
-// seam, not an API: only package conclave uses it.
+// Package cluster runs one member of a group: it orders opaque commands by raft,
+// applies them to a machine and returns the outcomes to the callers. It is a seam, not
+// an API: only package conclave uses it.
 //
-// A command's way through the files: ask.go takes it, loop.go carries it to the
-// core (cluster/core), which decides, and its outcome leads back to the caller.
+// Where things happen: ask.go takes commands and reads; loop.go brings events to the
+// core (cluster/core), which decides, and driver.go carries the effects out. roster.go is
+// what the member knows of the others, fed by peers.go and gossip.go and read by
+// detector.go, the failure detector. forming.go forms a new group, removal.go removes a
+// member.
 package cluster
 
 import (
 	"errors"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Machine is the replicated state machine, and Call a command on its way: what
-// the core asks of who uses a member.
+// Machine is the replicated state machine, and Call a pending command: what the user
+// of a member implements.
 type (
 	Machine = core.Machine
 	Call    = core.Call
 )
 
-// ErrStopped is what calls get when the member stops under them.
+// Effects, Forward and Notification are what Seams.Effects changes.
+type (
+	Effects      = core.Effects
+	Forward      = core.Forward
+	Notification = core.Notification
+)
+
+// Commands encodes the commands that the cluster itself submits.
+type Commands interface {
+	// RemoveMember removes the member that submits it. voters are the voters that
+	// the member knows of.
+	RemoveMember(voters []uint64) []byte
+	ReportLiveness(r wire.LivenessReport) []byte
+}
+
+// ErrStopped: the member has stopped.
 var ErrStopped = errors.New("the member has stopped")
 
-// What the core refuses, for who uses a member.
+// Sentinel errors of the core.
 var (
-	ErrForgotten   = core.ErrForgotten
-	ErrBusy        = core.ErrBusy
-	ErrCorrupt     = core.ErrCorrupt
-	ErrNotLeader   = core.ErrNotLeader
-	ErrNoSuccessor = core.ErrNoSuccessor
+	ErrUnregistered = core.ErrUnregistered
+	ErrBusy         = core.ErrBusy
+	ErrCorrupt      = core.ErrCorrupt
+	ErrNotLeader    = core.ErrNotLeader
+	ErrNoSuccessor  = core.ErrNoSuccessor
 )

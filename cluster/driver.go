@@ -11,10 +11,10 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// driver does for a member what its core wants done, on the loop's goroutine.
+// driver carries the effects of a member's core out, on the loop's goroutine.
 type driver struct{ *Member }
 
-// Write hands a batch to the storage goroutine.
+// Write passes a batch to the storage goroutine.
 func (d driver) Write(b core.Batch) {
 	d.raftLog.Submit(b.Ops(), func(err error) {
 		var machine Machine
@@ -22,7 +22,7 @@ func (d driver) Write(b core.Batch) {
 			machine, err = raftlog.Load(d.raftLog, d.cfg.LoadMachine)
 		}
 		if err != nil {
-			d.fail(fmt.Errorf("writing the log: %w", err))
+			d.fail(fmt.Errorf("write the log: %w", err))
 			return
 		}
 		d.mailbox.post(event{run: func(c *core.Core) { c.Stored(machine) }})
@@ -32,31 +32,27 @@ func (d driver) Write(b core.Batch) {
 func (d driver) Send(m *raftpb.Message) {
 	body, err := proto.Marshal(m)
 	if err != nil {
-		d.fail(fmt.Errorf("encoding a message: %w", err))
+		d.fail(fmt.Errorf("encode a raft message: %w", err))
 		return
 	}
-	frame := &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}
-	if !d.port.Send(m.GetTo(), frame) {
+	if !d.port.Send(m.GetTo(), &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}) {
 		d.core.Unreachable(m.GetTo())
 	}
 }
 
-// Forward hands commands to the leader. When they do not get there, they are sent
-// again like any whose outcome does not come.
 func (d driver) Forward(to uint64, s *wire.Submission) {
-	frame := &wire.Frame{Body: &wire.Frame_Submission{Submission: s}}
-	d.port.Send(to, frame)
-	if duplicate := d.seams.DuplicateForward; duplicate != nil && duplicate() {
-		d.port.Send(to, frame)
-	}
+	d.port.Send(to, &wire.Frame{Body: &wire.Frame_Submission{Submission: s}})
+}
+
+func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
+	d.port.Send(to, &wire.Frame{Body: &wire.Frame_LeadershipTransfer{LeadershipTransfer: t}})
 }
 
 func (d driver) SendSnapshot(m *raftpb.Message) {
 	d.routine("snapshot", func() { d.sendSnapshot(m) })
 }
 
-// Moved lets the world see how far the loop is.
-func (d driver) Moved() { d.publish() }
+func (d driver) Progressed() { d.publish() }
 
 func (d driver) Restored(machine Machine) { d.cfg.Restored(machine) }
 
@@ -66,9 +62,11 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 
 func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
 
-func (d driver) Regrouped(conf *raftpb.ConfState) { d.regroup(conf) }
+func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.membershipChanged(conf) }
 
 func (d driver) LeaderChanged() {
 	s := d.core.Status()
+	d.leaderLog.note(d.log, s.Leader, s.Term)
+	d.leadership.set()
 	d.cfg.LeaderChanged(s.Leader, s.Term)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,30 +16,32 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// A new group is formed once, by agreement of all its founders. The one with
-// the lowest ID proposes; each syncs its acceptance before it answers and has
-// one acceptance only to give; whoever finds that all have accepted starts as
-// a member. Since an acceptance is for everything or nothing, there is no
-// coordinator to lose: each founder that accepted asks all the others, and a
+// Forming a new group, once, by agreement of all its founders.
+//
+// The founder with the lowest ID proposes. Each founder syncs its acceptance to disk
+// before it answers, and can accept one proposal only; a founder that finds that all
+// have accepted starts as a member. Since the acceptances count only together, there is
+// no coordinator to lose: each founder that has accepted asks all the others, and a
 // crash anywhere only delays.
 //
-// A refusal may be for good: then it is on the disk of who refused, so the
+// A refusal may be final: then it is on the disk of the founder that refuses, the
 // proposal can never be accepted by all, and the others may drop it.
 
-// maxRefused bounds the proposals refused for good that a member remembers.
-// With more it still refuses, but lets nobody rely on it.
+// maxRefused bounds the proposals that a member remembers as finally refused. Beyond
+// it the refusals are not final.
 const maxRefused = 64
 
-// formingRetry is the pause between two rounds of asking, unless gossip brings
-// news before.
-const formingRetry = 250 * time.Millisecond
+const (
+	// formingRetry is the pause between two rounds, unless the roster changes.
+	formingRetry = 250 * time.Millisecond
+	// formingReport is the time between two log lines that say what forming waits for.
+	formingReport = 10 * time.Second
+)
 
-// forming guards the identity while a group is being formed, and wakes the
-// asking when a proposal has been accepted.
 type forming struct {
-	mu    sync.Mutex
-	woken chan struct{}
-	put   func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the port's Form
+	mu       sync.Mutex                                                                           // held while the identity changes
+	accepted signal                                                                               // after a proposal was accepted
+	put      func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
 }
 
 // findGroup returns once this member belongs to a group.
@@ -50,6 +53,8 @@ func (m *Member) findGroup(ctx context.Context) error {
 		m.port.Joined(m.identity.cluster())
 		return nil
 	}
+	m.warnOfTraps()
+	reported := time.Now()
 	for {
 		formed, err := m.form(ctx)
 		if err != nil {
@@ -58,70 +63,98 @@ func (m *Member) findGroup(ctx context.Context) error {
 		if formed {
 			m.port.Joined(m.identity.cluster())
 			if err := m.gossip.describe(m.meta()); err != nil {
-				m.log.Debug("gossip is late with the news that there is a group", "error", err)
+				m.log.Debug("gossip not updated", "error", err)
 			}
 			return nil
 		}
-		if why := m.whyNot(); errors.Is(why, errLate) {
+		why := m.whyNotFormed()
+		if errors.Is(why, errFormedWithout) {
 			return why
+		}
+		if time.Since(reported) >= formingReport {
+			m.log.Info("waiting to form or find the group", "reason", why)
+			reported = time.Now()
 		}
 		retry := time.NewTimer(formingRetry)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
-			return fmt.Errorf("%w: %w", ctx.Err(), m.whyNot())
+			return fmt.Errorf("%w: %w", ctx.Err(), m.whyNotFormed())
 		case <-m.lifetime.Done():
 			retry.Stop()
 			return m.stopped()
-		case <-m.gossip.changed:
+		case <-m.roster.changed:
 			retry.Stop()
-		case <-m.forming.woken:
+		case <-m.forming.accepted:
 			retry.Stop()
 		case <-retry.C:
 		}
 	}
 }
 
-var errLate = errors.New("the group was formed without this member: " +
-	"its directory is new, and joining a group that exists already is not possible yet; " +
-	"start it with the directory that it had, or form a new group")
+// warnOfTraps logs what works and is probably not meant.
+func (m *Member) warnOfTraps() {
+	if m.cfg.Expect > m.cfg.Voters {
+		m.log.Warn("Expect is larger than Voters: some founders will be standbys", "expect", m.cfg.Expect, "voters", m.cfg.Voters)
+	}
+	if m.cfg.Dir == "" && m.cfg.Expect != 1 {
+		m.log.Warn("no Dir: a restart of this process loses the member, and this version cannot add a member to an existing group")
+	}
+}
 
-// whyNot says what the forming waits for.
-func (m *Member) whyNot() error {
+var errFormedWithout = errors.New("the group was formed before, without this new directory: " +
+	"this version cannot add a member to an existing group; start the member with its earlier directory")
+
+// whyNotFormed returns what forming waits for, and why the last attempt to find another
+// member failed.
+func (m *Member) whyNotFormed() error {
 	why := m.missing()
-	if unmet := m.Unmet(); unmet != nil && !errors.Is(why, errLate) {
-		return fmt.Errorf("%w; the last attempt to meet one: %w", why, unmet)
+	if err := m.JoinError(); err != nil && !errors.Is(why, errFormedWithout) {
+		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
 	}
 	return why
 }
 
-// missing says what there has to be before the group can be formed.
+// missing returns what there must be before the group can be formed.
 func (m *Member) missing() error {
 	if p := m.accepted(); p != nil {
-		return fmt.Errorf("waiting for all %d founders of the group to accept it; "+
-			"if one of them is gone for good, start the others with empty directories", len(p.GetFounders()))
+		return fmt.Errorf("waiting for all %d founders to accept the group: each must run, with its directory", len(p.GetFounders()))
 	}
-	found, others := 0, 0
-	for _, meta := range m.gossip.alive() {
+	found := 0
+	var contradictions []string
+	for _, meta := range m.roster.snapshot().processes {
 		switch {
 		case len(meta.GetCluster()) > 0:
-			return errLate
-		case int(meta.GetExpect()) == m.cfg.Expect:
-			found++
+			return errFormedWithout
+		case m.contradiction(meta) != "":
+			contradictions = append(contradictions, m.contradiction(meta))
 		default:
-			others++
+			found++
 		}
 	}
 	if m.cfg.Expect == 0 {
-		return errors.New("found no group to join; to form a new one, set Expect to the number of its first members")
+		return errors.New("found no group to join: to form a new one, set Expect to the number of its founders")
 	}
-	if others > 0 {
-		return fmt.Errorf("found %d new members of the %d expected; %d more expect another number: Expect has to be the same everywhere", found, m.cfg.Expect, others)
+	if len(contradictions) > 0 {
+		return fmt.Errorf("found %d of %d founders, and others that contradict: %s: set the same Expect and Voters everywhere",
+			found, m.cfg.Expect, strings.Join(contradictions, "; "))
 	}
-	return fmt.Errorf("found %d new members of the %d expected; are they started, and is one of theirs among the addresses in Join?", found, m.cfg.Expect)
+	return fmt.Errorf("found %d of %d founders: start the others, with one of their addresses in Join", found, m.cfg.Expect)
 }
 
-// form does what can be done now; formed says that this member has a group.
+// contradiction says in which setting a founder and this member differ; "": in none.
+func (m *Member) contradiction(meta *wire.GossipMeta) string {
+	who := fmt.Sprintf("%s (%v at %s)", meta.GetName(), wire.MemberID(meta.GetMember()), meta.GetAdvertise())
+	switch {
+	case int(meta.GetExpect()) != m.cfg.Expect:
+		return fmt.Sprintf("%s expects %d founders, this member %d", who, meta.GetExpect(), m.cfg.Expect)
+	case meta.GetVoters() != 0 && int(meta.GetVoters()) != m.cfg.Voters: // 0: a version that does not gossip it
+		return fmt.Sprintf("%s expects %d voters, this member %d", who, meta.GetVoters(), m.cfg.Voters)
+	}
+	return ""
+}
+
+// form does what can be done now, and reports whether this member has a group.
 func (m *Member) form(ctx context.Context) (formed bool, err error) {
 	proposal := m.accepted()
 	if proposal == nil {
@@ -136,30 +169,30 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 		reply, err := m.ask(ctx, f, proposal)
 		switch {
 		case err != nil:
-			m.log.Debug("a founder does not answer", "member", f.GetName(), "error", err)
+			m.log.Debug("founder does not answer", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "error", err)
 			return false, nil
 		case reply.GetAccepted():
 		case reply.GetFinal():
-			m.log.Warn("a founder refuses the group for good", "member", f.GetName(), "reason", reply.GetRefusal())
+			m.log.Warn("founder refuses the group finally", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
 			return false, m.drop(proposal)
 		default:
-			m.log.Info("a founder refuses the group", "member", f.GetName(), "reason", reply.GetRefusal())
+			m.log.Info("founder refuses the group", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
 			return false, nil
 		}
 	}
 	return true, m.found(proposal)
 }
 
-// propose makes a proposal if it is this member's turn: enough new members are
-// there, and it has the lowest ID.
+// propose returns a proposal if it is this member's turn: enough founders are there,
+// and it has the lowest ID among them.
 func (m *Member) propose() *wire.Proposal {
 	var founders []*wire.Founder
-	for _, meta := range m.gossip.alive() {
-		if len(meta.GetCluster()) > 0 || int(meta.GetExpect()) != m.cfg.Expect {
+	for _, meta := range m.roster.snapshot().processes {
+		if len(meta.GetCluster()) > 0 || m.contradiction(meta) != "" {
 			continue
 		}
 		if n := len(founders); n > 0 && founders[n-1].GetMember() == meta.GetMember() {
-			founders = founders[:n-1] // an earlier start of the same member
+			founders = founders[:n-1] // an earlier process of the same member
 		}
 		founders = append(founders, &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise()})
 	}
@@ -170,23 +203,25 @@ func (m *Member) propose() *wire.Proposal {
 	return &wire.Proposal{
 		Cluster:  cluster[:],
 		Founders: founders[:m.cfg.Expect],
-		Voters:   uint32(min(m.cfg.Voters, m.cfg.Expect)),
+		Voters:   m.wantedVoters(),
 	}
 }
+
+func (m *Member) wantedVoters() uint32 { return uint32(min(m.cfg.Voters, m.cfg.Expect)) }
 
 func (m *Member) ask(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
 	if f.GetMember() == m.identity.member {
 		return &wire.FormReply{Accepted: true}, nil
 	}
 	addr := f.GetAdvertise()
-	for _, meta := range m.gossip.alive() {
+	for _, meta := range m.roster.snapshot().processes {
 		if meta.GetMember() == f.GetMember() {
-			addr = meta.GetAdvertise() // it may have moved since
+			addr = meta.GetAdvertise() // it may have another address now
 		}
 	}
 	reply, err := m.forming.put(ctx, addr, &wire.FormRequest{Proposal: p})
 	if err == nil && reply.GetMember() != f.GetMember() {
-		err = fmt.Errorf("member %x answers at %s instead", reply.GetMember(), addr)
+		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
 	return reply, err
 }
@@ -197,7 +232,7 @@ func (m *Member) accepted() *wire.Proposal {
 	return m.identity.get().GetAccepted()
 }
 
-// Form answers a proposal: the acceptance is on disk before the answer is.
+// Form implements transport.Handler. An acceptance is on disk before it is sent.
 func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
@@ -206,7 +241,7 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	switch {
 	case len(record.GetCluster()) > 0:
 		reply.Accepted = bytes.Equal(record.GetCluster(), p.GetCluster())
-		reply.Final = !reply.Accepted // for ever, as a member never changes its cluster
+		reply.Final = !reply.Accepted // a member never changes its cluster
 		reply.Refusal = "it is a member of another cluster"
 		return reply
 	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
@@ -222,7 +257,7 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 		reply.Refusal = m.objection(p)
 	}
 	if reply.GetRefusal() != "" {
-		reply.Final = m.refuseForEver(p) == nil
+		reply.Final = m.refuseFinally(p) == nil
 		return reply
 	}
 	if err := m.identity.save(func(r *wire.Identity) { r.Accepted = p }); err != nil {
@@ -230,28 +265,25 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 		return reply
 	}
 	reply.Accepted = true
-	select {
-	case m.forming.woken <- struct{}{}:
-	default:
-	}
+	m.forming.accepted.set()
 	return reply
 }
 
-// objection says what is wrong with a proposal; "" is nothing.
+// objection says what is wrong with a proposal; "": nothing.
 func (m *Member) objection(p *wire.Proposal) string {
 	if cluster, ok := wire.IDFrom(p.GetCluster()); !ok || cluster.IsZero() {
-		return "it names no cluster"
+		return "the proposal names no cluster"
 	}
 	if len(p.GetFounders()) != m.cfg.Expect {
-		return fmt.Sprintf("it has %d founders, this member expects %d", len(p.GetFounders()), m.cfg.Expect)
+		return fmt.Sprintf("the proposal has %d founders, this member expects %d: set the same Expect everywhere", len(p.GetFounders()), m.cfg.Expect)
 	}
-	if p.GetVoters() < 1 || int(p.GetVoters()) > len(p.GetFounders()) {
-		return fmt.Sprintf("%d voters of %d", p.GetVoters(), len(p.GetFounders()))
+	if p.GetVoters() != m.wantedVoters() {
+		return fmt.Sprintf("the proposal has %d voters, this member expects %d: set the same Voters everywhere", p.GetVoters(), m.wantedVoters())
 	}
 	among, last := false, uint64(0)
 	for _, f := range p.GetFounders() {
 		if f.GetMember() <= last {
-			return "its founders are not in order"
+			return "the founders are not in order"
 		}
 		last = f.GetMember()
 		among = among || last == m.identity.member
@@ -262,15 +294,15 @@ func (m *Member) objection(p *wire.Proposal) string {
 	return ""
 }
 
-func (m *Member) refuseForEver(p *wire.Proposal) error {
+func (m *Member) refuseFinally(p *wire.Proposal) error {
 	if len(m.identity.get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
 		return errors.New("no room to remember the refusal")
 	}
 	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
 }
 
-// drop takes an acceptance back. Somebody has refused the proposal for good,
-// so it cannot come into force without us either.
+// drop revokes an acceptance. A founder has refused the proposal finally, so that the
+// group cannot be formed.
 func (m *Member) drop(p *wire.Proposal) error {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
@@ -280,9 +312,9 @@ func (m *Member) drop(p *wire.Proposal) error {
 	})
 }
 
-// found makes this member one of the new group. The log comes first: an
-// identity with a cluster and without a log would be a member that forgot
-// everything, a log without a cluster is found again by asking once more.
+// found makes this member one of the new group. The log comes first: an identity with a
+// cluster and without a log would be a member that has lost its state, whereas a log
+// without a cluster only means asking the founders again.
 func (m *Member) found(p *wire.Proposal) error {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
@@ -305,9 +337,9 @@ func (m *Member) found(p *wire.Proposal) error {
 		return err
 	}
 	for _, f := range p.GetFounders() {
-		m.book.met(f.GetMember(), f.GetName(), f.GetAdvertise())
+		m.roster.setFounder(f)
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
-	m.log.Info("the group is formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
+	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
 	return nil
 }

@@ -95,9 +95,9 @@ func (f *founder) start() {
 	m := &Member{
 		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.village.expect, Voters: 3},
 		log: quiet, store: store,
-		gossip: &gossip{seen: make(map[string]*wire.GossipMeta), changed: make(chan struct{}, 1)},
+		gossip: new(gossip),
 	}
-	m.forming.woken = make(chan struct{}, 1)
+	m.forming.accepted = newSignal()
 	m.forming.put = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 		return f.put(m, addr, proto.CloneOf(r))
 	}
@@ -107,7 +107,7 @@ func (f *founder) start() {
 	if m.identity, err = loadIdentity(m.raftLog, "village"); err != nil {
 		t.Fatal(err)
 	}
-	if m.book, err = loadBook(m.raftLog); err != nil {
+	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
 		t.Fatal(err)
 	}
 	f.Member, f.up, f.seeking = m, true, false
@@ -155,11 +155,11 @@ func (v *village) meanwhile() {
 
 // hears is what gossip says: some of those who are up, and ourselves.
 func (f *founder) hears(all bool) {
-	clear(f.gossip.seen)
+	f.roster.forget()
 	for _, other := range f.village.founders {
 		if other == f || other.up && (all || f.village.rng.IntN(4) > 0) {
 			meta := other.meta()
-			f.gossip.seen[processName(meta)] = meta
+			f.roster.processAlive(processName(meta), meta)
 		}
 	}
 }

@@ -90,26 +90,24 @@ func FuzzGossip(f *testing.F) {
 		us := m.identity.member
 		group := []uint64{us, 7, 9}
 		spread(m.gossip, in, us, m.identity.get().GetCluster())
-		for _, p := range m.book.all() {
+		for _, p := range m.roster.snapshot().peers {
 			if !slices.Contains(group, p.GetMember()) {
 				t.Fatalf("has the address of a stranger: %v", p)
 			}
 		}
-		spoken := m.Presence()
-		for _, p := range spoken {
-			if !slices.Contains(group, p.Member) || p.Alive && p.Dead || p.Member == us && !p.Alive {
-				t.Fatalf("says %+v", p)
+		members := m.roster.snapshot().members
+		for _, p := range members {
+			if !slices.Contains(group, p.id) || p.id == us && p.liveness != alive {
+				t.Fatalf("roster has %+v", p)
 			}
 		}
-		if len(spoken) != len(group) {
-			t.Fatalf("speaks of %d members", len(spoken))
+		if len(members) != len(group) {
+			t.Fatalf("roster has %d members", len(members))
 		}
 		if p := m.propose(); p != nil && !m.Form(&wire.FormRequest{Proposal: p}).GetFinal() {
 			t.Fatalf("would be founder of another group: %v", p)
 		}
-		m.gossip.mu.Lock()
-		clear(m.gossip.seen)
-		m.gossip.mu.Unlock()
+		m.roster.forget()
 	})
 }
 
@@ -118,7 +116,7 @@ func startDeaf(t *testing.T) *Member {
 	cfg := alone(t)
 	cfg.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody is to be dialled") }
 	m := start(t, cfg)
-	m.members.set(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
+	m.roster.setMembership(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
 	return m
 }
 
@@ -149,10 +147,9 @@ func FuzzForm(f *testing.F) {
 		v.expect = 3
 		founder := v.founders[0]
 		founder.start()
-		founder.gossip.heard = func(*wire.GossipMeta) {}
-		founder.gossip.lost = func(*wire.GossipMeta) {}
+		founder.gossip.events = founder.Member
 		spread(founder.gossip, rumours, founder.identity.member, nil)
-		if err := founder.whyNot(); err == nil {
+		if err := founder.whyNotFormed(); err == nil {
 			t.Fatal("waits for nothing")
 		}
 		if p := founder.propose(); p != nil {

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,74 +15,81 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// gossip runs memberlist: who is there, where, and does it answer. It suggests
-// addresses and tells who seems alive; it never decides who is a member.
+// gossip runs memberlist and turns what it shows into events for the roster: which
+// processes are alive, and where. It suggests addresses and never decides who is a
+// member.
 //
-// memberlist takes a name at another address for a conflict. So its names are
-// those of processes, not of members: a restart is a newcomer at once, and its
-// predecessor dies in its own time.
+// memberlist takes a name at another address for a conflict. Its names are therefore
+// those of processes, not of members: a restarted member is a new process at once, and
+// the death of the process before is found out separately.
 type gossip struct {
-	list    *memberlist.Memberlist
-	pace    time.Duration // a factor; see Seams.Slow
-	changed chan struct{} // holds one token after a change
+	list   *memberlist.Memberlist
+	leash  *leash
+	pace   time.Duration // a factor, see Seams.Slow
+	events gossipEvents
 
-	mu    sync.Mutex
-	meta  []byte                      // guarded by mu; what we say of ourselves
-	seen  map[string]*wire.GossipMeta // guarded by mu; alive processes by name
-	unmet error                       // guarded by mu; see whyUnmet
-	heard func(*wire.GossipMeta)      // of a process that is alive; called without mu
-	lost  func(*wire.GossipMeta)      // of one that is dead or has left; called without mu
+	mu       sync.Mutex
+	meta     []byte    // guarded by mu; what this member gossips about itself
+	joinErr  error     // guarded by mu; of the last join
+	answered time.Time // guarded by mu; when a direct probe of ours was last answered
+	departed time.Time // guarded by mu; when another process was last seen to end
 
-	answered time.Time // guarded by mu; when a probe of ours was last answered
-	parted   time.Time // guarded by mu; when one of the others was last seen to go
-
-	ending sync.Mutex // held while leaving and closing: memberlist panics when asked to leave later
+	ending sync.Mutex // held while announcing the shutdown and closing: memberlist panics when it announces later
 	ended  bool       // guarded by ending
 }
 
+// gossipEvents receives what gossip shows, on gossip's goroutines. It must not block.
+type gossipEvents interface {
+	processAlive(process string, meta *wire.GossipMeta)
+	processDead(process string, meta *wire.GossipMeta)
+}
+
 const (
-	// gossipInterval is half of memberlist's: a parting member waits for the
-	// next round, and groups are small.
+	// gossipInterval is half of memberlist's default: a shutdown waits for the next
+	// round, and groups are small.
 	gossipInterval = 100 * time.Millisecond
-	// probeInterval is how often one of the others is asked for a sign of life,
-	// and how long an unanswered question lasts: it is not stretched, because
-	// close may have to wait for it.
+	// probeInterval is the time between two probes, and the longest that one lasts.
+	// It is not stretched under load, because close may have to wait for it.
 	probeInterval = 500 * time.Millisecond
-	// leaveTimeout bounds how long a parting member waits until its word is out.
-	leaveTimeout = 3 * gossipInterval
+	// probeTimeout is the longest that a direct or an indirect probe waits.
+	probeTimeout = probeInterval / 2
+	// announceTimeout bounds how long a shutdown waits for its announcement.
+	announceTimeout = 3 * gossipInterval
+	// indirectProbes is how many others are asked to probe a process that does not
+	// answer. Without them a lost link between two members means a suspicion, and
+	// the suspected member must refute it through the others in time. memberlist
+	// loses some refutations: in a round in which it replaces the only queued
+	// broadcast, it numbers the next ones from 1 again, and one of two equally long
+	// broadcasts with the same number replaces the other (TransmitLimitedQueue,
+	// v0.7.0).
+	indirectProbes = 3
 )
 
-func newGossip(port memberlist.Transport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, heard, lost func(*wire.GossipMeta)) (*gossip, error) {
-	g := &gossip{
-		pace:    pace,
-		changed: make(chan struct{}, 1),
-		seen:    make(map[string]*wire.GossipMeta),
-		heard:   heard,
-		lost:    lost,
-	}
+func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
+	g := &gossip{pace: pace, events: events}
 	if err := g.describe(self); err != nil {
 		return nil, err
 	}
+	g.leash = newLeash(port, processName(self))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
 	cfg.GossipInterval = pace * gossipInterval
 	cfg.ProbeInterval = pace * probeInterval
-	cfg.ProbeTimeout = cfg.ProbeInterval / 2
+	cfg.ProbeTimeout = pace * probeTimeout
 	cfg.PushPullInterval *= pace
 	cfg.AwarenessMaxMultiplier = 1
-	// A member that probes somebody for another cannot be closed without leaving a
-	// goroutine behind. Who is wrongly suspected by one hears of it from the others.
-	cfg.IndirectChecks = 0
-	cfg.EnableCompression = false // packets are tiny, and a compressor is tens of kilobytes for each
+	cfg.IndirectChecks = indirectProbes
+	cfg.EnableCompression = false // packets are tiny, and each compressor takes tens of kilobytes
 	cfg.Ping = g
-	cfg.Transport = port
+	cfg.Transport = g.leash
 	cfg.Delegate = g
 	cfg.Events = g
 	cfg.LogOutput = nil
 	cfg.Logger = log.New(gossipLog{logger}, "", 0)
 	list, err := memberlist.Create(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("starting gossip: %w", err)
+		_ = g.leash.Shutdown() // the port is closed next
+		return nil, fmt.Errorf("start gossip: %w", err)
 	}
 	g.list = list
 	return g, nil
@@ -94,14 +99,14 @@ func processName(meta *wire.GossipMeta) string {
 	return fmt.Sprintf("%016x.%d", meta.GetMember(), meta.GetBoot())
 }
 
-// describe changes what this member says of itself.
+// describe changes what this member gossips about itself.
 func (g *gossip) describe(self *wire.GossipMeta) error {
 	meta, err := proto.Marshal(self)
 	if err != nil {
 		return err
 	}
 	if len(meta) > memberlist.MetaMaxSize {
-		return fmt.Errorf("the member's name and address are too long: %d bytes of %d", len(meta), memberlist.MetaMaxSize)
+		return fmt.Errorf("name and advertised address of this member need %d bytes of gossip, the limit is %d: shorten them", len(meta), memberlist.MetaMaxSize)
 	}
 	g.mu.Lock()
 	g.meta = meta
@@ -112,7 +117,7 @@ func (g *gossip) describe(self *wire.GossipMeta) error {
 	return nil
 }
 
-// join greets the process at an address; what fails is tried again later.
+// join introduces this process to the one at an address.
 func (g *gossip) join(addr string) error {
 	_, err := g.list.Join([]string{addr})
 	if first := errors.Unwrap(err); first != nil {
@@ -120,31 +125,30 @@ func (g *gossip) join(addr string) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unmet = err
+	g.joinErr = err
 	return err
 }
 
-// whyUnmet says why nobody was met at the address that was tried last; nil is
-// that somebody was.
-func (g *gossip) whyUnmet() error {
+// lastJoinError returns why the last join failed; nil: it did not.
+func (g *gossip) lastJoinError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.unmet
+	return g.joinErr
 }
 
-// leave tells the others that this process goes on purpose.
-func (g *gossip) leave() {
+// announceShutdown tells the others that this process ends on purpose.
+func (g *gossip) announceShutdown() {
 	g.ending.Lock()
 	defer g.ending.Unlock()
 	if !g.ended {
-		_ = g.list.Leave(g.pace * leaveTimeout)
+		_ = g.list.Leave(g.pace * announceTimeout)
 	}
 }
 
-// close ends gossip. memberlist does not wait for a probe that is out, and says
-// nowhere when one ends; so where one may be out, close waits as long as a
-// probe can last. There is none when the last was answered less than an
-// interval ago, which is the ordinary case, or when nobody else was there.
+// close ends gossip, and waits until no goroutine of it can be left. memberlist does
+// not wait for its probes, neither for those of its own nor for the indirect ones that
+// it makes for others. Each ends by itself, so close waits for as long as one may
+// still last: not at all in the ordinary case, in which every probe is answered.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
 	g.ending.Lock()
@@ -152,28 +156,21 @@ func (g *gossip) close() {
 	_ = g.list.Shutdown()
 	g.ending.Unlock()
 	g.mu.Lock()
-	answered, parted := time.Since(g.answered), time.Since(g.parted)
+	answered, departed := time.Since(g.answered), time.Since(g.departed)
 	g.mu.Unlock()
-	if probe := g.pace * probeInterval; (others || parted <= probe) && answered > probe*9/10 {
-		<-time.After(probe)
+	wait := time.Duration(0)
+	if asked := g.leash.lastIndirect(); !asked.IsZero() {
+		wait = g.pace*probeTimeout + leashMargin - time.Since(asked)
+	}
+	if probe := g.pace * probeInterval; (others || departed <= probe) && answered > probe*9/10 {
+		wait = max(wait, probe)
+	}
+	if wait > 0 {
+		<-time.After(wait)
 	}
 }
 
-// alive lists the processes that answer, by member and start, ourselves included.
-func (g *gossip) alive() []*wire.GossipMeta {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list := make([]*wire.GossipMeta, 0, len(g.seen))
-	for _, meta := range g.seen {
-		list = append(list, meta)
-	}
-	slices.SortFunc(list, func(x, y *wire.GossipMeta) int {
-		return cmp.Or(cmp.Compare(x.GetMember(), y.GetMember()), cmp.Compare(x.GetBoot(), y.GetBoot()))
-	})
-	return list
-}
-
-// memberlist.Delegate. All that is said is in the meta data.
+// memberlist.Delegate: everything this member gossips is in its meta data.
 
 func (g *gossip) NodeMeta(int) []byte {
 	g.mu.Lock()
@@ -198,36 +195,27 @@ func (g *gossip) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) {
 
 // memberlist.EventDelegate
 
-func (g *gossip) NotifyJoin(n *memberlist.Node)   { g.note(n, true) }
-func (g *gossip) NotifyUpdate(n *memberlist.Node) { g.note(n, true) }
-func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.note(n, false) }
+func (g *gossip) NotifyJoin(n *memberlist.Node)   { g.notify(n, true) }
+func (g *gossip) NotifyUpdate(n *memberlist.Node) { g.notify(n, true) }
+func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.notify(n, false) }
 
-func (g *gossip) note(n *memberlist.Node, alive bool) {
+func (g *gossip) notify(n *memberlist.Node, alive bool) {
 	meta := new(wire.GossipMeta)
 	if err := proto.Unmarshal(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
 		return
 	}
+	if alive {
+		g.events.processAlive(n.Name, meta)
+		return
+	}
 	g.mu.Lock()
-	if alive {
-		g.seen[n.Name] = meta
-	} else {
-		delete(g.seen, n.Name)
-		g.parted = time.Now()
-	}
+	g.departed = time.Now()
 	g.mu.Unlock()
-	if alive {
-		g.heard(meta)
-	} else {
-		g.lost(meta)
-	}
-	select {
-	case g.changed <- struct{}{}:
-	default:
-	}
+	g.events.processDead(n.Name, meta)
 }
 
-// gossipLog carries memberlist's log lines to the application's logger. Gossip
-// decides nothing, so none of its troubles is one for an operator.
+// gossipLog passes memberlist's log lines to the application's logger at debug level:
+// gossip decides nothing, so none of them calls for an operator.
 type gossipLog struct{ to *slog.Logger }
 
 func (l gossipLog) Write(line []byte) (int, error) {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"sync/atomic"
@@ -15,8 +14,8 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// identity is who this member is. What is on disk changes only together with
-// what is in memory, through save; its callers keep out of each other's way.
+// identity is this member's identity. It changes on disk first, and only through save,
+// whose callers exclude each other.
 type identity struct {
 	log         *raftlog.Log
 	record      atomic.Pointer[wire.Identity]
@@ -26,13 +25,10 @@ type identity struct {
 
 const identityRecord = "identity"
 
-// ErrLeft says that the directory's member has left its group for good.
-var ErrLeft = errors.New("the member has left its group")
-
-// loadIdentity reads the identity of a directory, or mints one for an empty
-// directory, and counts this start. The count is durable before anybody hears
-// it: a directory that was copied or rolled back gives itself away by a count
-// that the others know already.
+// loadIdentity reads the identity of a directory, or draws one for an empty directory,
+// and counts this start. The boot counter is durable before it is sent to another
+// member: a directory that was copied or rolled back betrays itself by a counter that
+// the others know already.
 func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	record := &wire.Identity{Version: wire.IdentityVersion, Group: group}
 	data, err := log.Local(identityRecord)
@@ -48,9 +44,9 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	case r.GetVersion() > wire.IdentityVersion:
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
 	case r.GetLeft():
-		return nil, fmt.Errorf("%w: start with an empty directory, as a new member", ErrLeft)
+		return nil, errRemoved
 	case r.GetGroup() != group:
-		return nil, fmt.Errorf("the directory belongs to a member of group %q, not %q: use another directory, or that group", r.GetGroup(), group)
+		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
 	case data != nil && r.GetMember() == 0:
 		return nil, fmt.Errorf("%w: the member's identity names no member", storage.ErrCorrupt)
 	}
@@ -79,7 +75,7 @@ func (id *identity) save(change func(*wire.Identity)) error {
 
 func (id *identity) get() *wire.Identity { return id.record.Load() }
 
-// cluster is the cluster that the member belongs to; zero is none yet.
+// cluster returns the cluster that the member belongs to; zero: none yet.
 func (id *identity) cluster() wire.ID {
 	cluster, _ := wire.IDFrom(id.get().GetCluster())
 	return cluster
@@ -97,8 +93,8 @@ func randomUint64() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// newRand gives the core its dice: different in each process, and chosen by
-// the driver, so that a simulation repeats.
+// newRand returns the core's source of random numbers, which differs between
+// processes.
 func newRand(incarnation wire.ID) *mathrand.Rand {
 	return mathrand.New(mathrand.NewPCG(
 		binary.BigEndian.Uint64(incarnation[:8]), binary.BigEndian.Uint64(incarnation[8:])))

@@ -12,9 +12,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// loop owns the core: raft and the machine. It never waits for the disk, the
-// network or a caller. A panic in here, raft's assertions included, stops the
-// member and not the host.
+// loop owns the core: raft and the machine. It never waits for the disk, the network
+// or a caller. A panic in here, raft's assertions included, stops the member and not
+// the host.
 func (m *Member) loop() {
 	defer func() {
 		if r := recover(); r != nil {
@@ -41,22 +41,25 @@ func (m *Member) loop() {
 			}
 			m.drain()
 		case <-m.store.Failed():
-			m.fail(fmt.Errorf("the disk failed: %w", m.store.Err()))
+			m.fail(fmt.Errorf("disk failed: %w", m.store.Err()))
 			return
 		case <-m.lifetime.Done():
 			return
 		}
-		out, err := m.core.Take(time.Since(m.began))
-		if err != nil {
+		var err error
+		if m.effects, err = m.core.Take(time.Since(m.began)); err != nil {
 			m.fail(err)
 			return
 		}
-		m.core.CarryOut(out, driver{m})
+		if m.seams.Effects != nil {
+			m.seams.Effects(&m.effects)
+		}
+		m.effects.Deliver(driver{m})
 	}
 }
 
-// drain takes what peers have sent meanwhile, so that one round through raft
-// and one write to the disk serve all of it.
+// drain takes what peers have sent meanwhile, so that one round through raft and one
+// write to the disk serve all of it.
 func (m *Member) drain() {
 	for range cap(m.inbound) {
 		select {
@@ -71,17 +74,17 @@ func (m *Member) drain() {
 func (m *Member) raftEvent(from uint64, body []byte) func(*core.Core) {
 	message := new(raftpb.Message)
 	if err := proto.Unmarshal(body, message); err != nil {
-		m.log.Warn("a member sends what is no message", "from", from, "error", err)
+		m.log.Warn("malformed raft message", "from", wire.MemberID(from), "error", err)
 		return nil
 	}
 	return func(c *core.Core) {
 		if err := c.Receive(from, message); err != nil {
-			m.log.Warn("a member's message is refused", "from", from, "error", err)
+			m.log.Warn("raft message refused", "from", wire.MemberID(from), "error", err)
 		}
 	}
 }
 
-// Frame takes what a peer has sent; it runs on that peer's reader.
+// Frame implements transport.Handler; it runs on the peer's reader.
 func (m *Member) Frame(from uint64, f *wire.Frame) {
 	var event func(*core.Core)
 	switch body := f.GetBody().(type) {
@@ -89,6 +92,8 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 		event = m.raftEvent(from, body.Raft)
 	case *wire.Frame_Submission:
 		event = func(c *core.Core) { c.ReceiveSubmission(body.Submission) }
+	case *wire.Frame_LeadershipTransfer:
+		event = func(c *core.Core) { c.ReceiveTransfer(from, body.LeadershipTransfer) }
 	}
 	if event == nil {
 		return

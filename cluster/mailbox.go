@@ -6,12 +6,12 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 )
 
-// mailbox brings events of this process to the loop. Posting never blocks, so
-// the loop's own callbacks may post. It has no bound of its own: callers wait for
-// what they post, the loop refuses calls beyond the limit, and a release or
-// withdrawal is owed to a call that was within it.
+// mailbox brings events of this process to the loop. Posting never blocks, so that the
+// loop's own callbacks may post. It has no bound of its own: callers wait for what they
+// post, the loop refuses calls beyond the limit, and a release or withdrawal belongs to
+// a call that was within it.
 type mailbox struct {
-	signal chan struct{} // holds one token while there is something to fetch
+	signal signal // set while there is something to fetch
 
 	mu     sync.Mutex
 	events []event // guarded by mu
@@ -21,7 +21,7 @@ type mailbox struct {
 // event is something for the loop to do.
 type event struct {
 	run  func(*core.Core)
-	lost func() // called instead when the loop has ended; nil: nobody waits
+	lost func() // called instead when the loop has ended; may be nil
 }
 
 func (b *mailbox) post(e event) {
@@ -39,10 +39,7 @@ func (b *mailbox) put(e event) bool {
 	}
 	b.events = append(b.events, e)
 	if len(b.events) == 1 {
-		select {
-		case b.signal <- struct{}{}:
-		default:
-		}
+		b.signal.set()
 	}
 	return true
 }
@@ -65,7 +62,7 @@ func (b *mailbox) close() {
 	lose(events)
 }
 
-// lose tells those who wait that the events will not be.
+// lose calls lost for events that the loop will not run.
 func lose(events []event) {
 	for _, e := range events {
 		if e.lost != nil {

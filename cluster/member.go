@@ -21,7 +21,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// Config says how a member is to be run. The root has checked it.
+// Config configures a member. The root has checked it.
 type Config struct {
 	Name      string
 	Group     string
@@ -37,23 +37,20 @@ type Config struct {
 	Heartbeat time.Duration
 	Election  time.Duration
 	Logger    *slog.Logger
-	MaxCalls  int // of this process under way; renewals and releases are not counted
+	MaxCalls  int // pending calls of this process; urgent ones are not counted
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
+	Commands    Commands
 
 	// These run on the loop's goroutine, in log order, and must not block.
 
-	// Restored gets the machine that was loaded, before anything of it is
-	// reported, and later each one that a snapshot has put in its place. That
-	// one may have applied further entries; what they changed is reported next.
+	// Restored receives the loaded machine before any notification, and later each
+	// one that a snapshot has put in its place. That one may have applied further
+	// entries; their changes are reported next.
 	Restored      func(Machine)
 	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
 	Ended         func(wire.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
-
-	// PresenceChanged says that Presence may say something else. It runs on
-	// any goroutine, from before Start has returned on, and must not block.
-	PresenceChanged func()
 }
 
 // Member is one member of a group, running in this process.
@@ -66,34 +63,33 @@ type Member struct {
 	raftLog  *raftlog.Log
 	port     *transport.Transport
 	gossip   *gossip
-	book     *book
-	parted   parted
-	linked   linked
-	members  members
+	roster   *roster
+	failures joinFailures
 	forming  forming
-	first    bool // the first founder of a group that has just been formed
+	first    bool // it is the first founder of a group that has just been formed
+	removal  removal
 
-	removal removal
+	// Owned by the loop's goroutine; what it had in hand when it ended fails with it.
+	core      *core.Core
+	began     time.Time
+	fetched   []event
+	effects   core.Effects
+	leaderLog leaderLog
 
-	// Owned by the loop's goroutine.
-	core    *core.Core
-	began   time.Time
-	fetched []event // that the loop has in hand: whoever waits is told when it ends in the middle
-
-	mailbox  mailbox
-	inbound  chan func(*core.Core) // from peers: full means that they wait
-	status   atomic.Pointer[Status]
-	staging  sync.Mutex // one snapshot comes in at a time
-	lifetime context.Context
-	end      context.CancelCauseFunc
-	routines sync.WaitGroup
-	done     chan struct{}
-	err      error // set before done is closed
+	mailbox    mailbox
+	inbound    chan func(*core.Core) // from peers: while it is full they wait
+	status     atomic.Pointer[Status]
+	leadership signal     // after a change of the leader, or the registration of this process
+	staging    sync.Mutex // held while a snapshot is received
+	lifetime   context.Context
+	end        context.CancelCauseFunc
+	routines   sync.WaitGroup
+	done       chan struct{}
+	err        error // set before done is closed
 }
 
-// Start opens the directory, finds or forms the group and runs the member. It
-// returns when the loop runs; a leader need not be known yet. ctx bounds the
-// forming only.
+// Start opens the directory, finds or forms the group and runs the member. It returns
+// when the loop runs; a leader need not be known yet. ctx bounds the forming only.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
@@ -103,10 +99,8 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		done:    make(chan struct{}),
 		began:   time.Now(),
 	}
-	m.removal.told, m.removal.tell = context.WithCancel(context.Background())
-	m.removal.regrouped = make(chan struct{}, 1)
-	m.forming.woken = make(chan struct{}, 1)
-	m.mailbox.signal = make(chan struct{}, 1)
+	m.removal.init()
+	m.leadership, m.forming.accepted, m.mailbox.signal = newSignal(), newSignal(), newSignal()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {
 		m.end(err)
@@ -137,17 +131,16 @@ func (m *Member) start(ctx context.Context) error {
 	return m.openCore()
 }
 
-// routine starts a goroutine that tearDown waits for. Its name is on it in
-// profiles.
+// routine starts a goroutine that tearDown waits for, named in profiles.
 func (m *Member) routine(name string, run func()) {
 	labels := pprof.Labels("conclave", fmt.Sprintf("%016x", m.identity.member), "goroutine", name)
 	m.routines.Go(func() { pprof.Do(m.lifetime, labels, func(context.Context) { run() }) })
 }
 
-// errClosed is the cause of an end that was asked for.
+// errClosed is the cause of the end by Stop.
 var errClosed = errors.New("closed")
 
-// supervise waits for the member's end, whatever its reason, and clears up.
+// supervise waits for the member's end, whatever its cause, and tears it down.
 func (m *Member) supervise() {
 	<-m.lifetime.Done()
 	// Done is closed by a goroutine that the wait below does not wait for.
@@ -160,10 +153,10 @@ func (m *Member) supervise() {
 	}()
 }
 
-// tearDown stops everything, source before sink: first what brings work in
-// (gossip, the port with its readers, the loop), then the goroutines that
-// work for the loop, and last the disk, which nobody uses any more. The
-// lifetime has ended, so nothing waits for a consumer that has gone.
+// tearDown stops everything, source before sink: first what brings work in (gossip,
+// the transport with its readers, the loop), then the goroutines that work for the
+// loop, and last the disk. The lifetime has ended, so nothing waits for a consumer that
+// has stopped.
 func (m *Member) tearDown() {
 	if m.gossip != nil {
 		m.gossip.close()
@@ -175,13 +168,13 @@ func (m *Member) tearDown() {
 	m.failCalls()
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
-			m.log.Error("closing the directory", "dir", m.cfg.Dir, "error", err)
+			m.log.Error("directory not closed", "dir", m.cfg.Dir, "error", err)
 		}
 	}
 }
 
-// Stop ends the member and waits until nothing of it is left. It is safe at
-// any time, from any goroutine but the loop's, and more than once.
+// Stop ends the member and waits until nothing of it is left. It may be called at any
+// time, from any goroutine but the loop's, and more than once.
 func (m *Member) Stop() {
 	m.end(errClosed)
 	<-m.done
@@ -190,13 +183,13 @@ func (m *Member) Stop() {
 // Done is closed when the member has stopped and nothing of it is left.
 func (m *Member) Done() <-chan struct{} { return m.done }
 
-// Err says why the member stopped; nil after Stop. It is valid once Done is closed.
+// Err returns why the member stopped; nil after Stop. It is valid once Done is closed.
 func (m *Member) Err() error { return m.err }
 
-// fail ends the member for a reason. The first reason counts.
+// fail ends the member. The first error counts.
 func (m *Member) fail(err error) {
 	if m.lifetime.Err() == nil {
-		m.log.Error("the member stops", "error", err)
+		m.log.Error("member stopped", "error", err)
 	}
 	m.end(err)
 }
@@ -213,7 +206,7 @@ func (m *Member) openDisk() error {
 	if m.identity, err = loadIdentity(m.raftLog, m.cfg.Group); err != nil {
 		return err
 	}
-	m.book, err = loadBook(m.raftLog)
+	m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() })
 	return err
 }
 
@@ -229,10 +222,11 @@ func (m *Member) openCore() error {
 	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
 		return err
 	}
-	m.meet(m.core.Status().Membership)
-	m.core.Stand(m.first)
+	m.setMembership(m.core.Status().Membership)
+	m.core.CampaignFirst(m.first)
 	m.publish()
 	m.routine("loop", m.loop)
+	m.routine("failure detector", m.detect)
 	return nil
 }
 
@@ -249,29 +243,29 @@ func (m *Member) coreConfig(machine Machine) core.Config {
 		Keep:          cmp.Or(m.seams.KeepEntries, keepEntries),
 		KeepBytes:     keepBytes,
 		MaxCalls:      m.cfg.MaxCalls,
-		DropOutcome:   m.seams.DropOutcome,
 	}
 }
 
-// What is kept of the log behind the applied entry, so that a member that was
-// away for a while need not be sent the whole state: hours when idle, less than
-// a second of full batches under the greatest load.
+// The part of the log kept behind the applied entry, so that a member that was away
+// for a while need not receive the whole state: hours when idle, less than a second of
+// full batches under the greatest load.
 const (
 	keepEntries = 10_000
 	keepBytes   = 8 << 20
 )
 
-// failCalls tells everybody who still waits that nothing will come: whose call
-// the loop never saw, had in hand when it ended, or still had to pursue.
+// failCalls fails every pending call: those that the loop never took, had in hand when
+// it ended, or had yet to get an outcome for.
 func (m *Member) failCalls() {
 	m.mailbox.close()
 	lose(m.fetched)
 	if m.core != nil {
+		m.effects.Abandon(m.stopped())
 		m.core.Abandon(m.stopped())
 	}
 }
 
-// stopped explains why nothing can be asked of the member any more.
+// stopped returns ErrStopped with the cause.
 func (m *Member) stopped() error {
 	if cause := context.Cause(m.lifetime); cause != nil && !errors.Is(cause, errClosed) {
 		return fmt.Errorf("%w: %w", ErrStopped, cause)

@@ -5,21 +5,18 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Seams replaces parts of a member for a test. The zero value changes nothing. It
 // travels in the context that a node is opened with, so that the public
 // configuration has no door for it.
 type Seams struct {
-	FS               vfs.FS                 // instead of the operating system's
-	KeepEntries      uint64                 // kept in the log behind the applied one
-	DropOutcome      func(wire.Ticket) bool // as if a first outcome had not been seen
-	DuplicateForward func() bool            // send forwarded commands twice
-	IncarnationTTL   time.Duration          // how long the group remembers a silent process
-	Slow             int                    // a factor for the intervals of gossip and of keep-alives
-	Started          func(*Member)          // gets the member before Start returns
+	FS             vfs.FS         // instead of the operating system's
+	KeepEntries    uint64         // kept in the log behind the applied one
+	IncarnationTTL time.Duration  // of the registration of a process
+	Slow           int            // a factor for the intervals of gossip and of keep-alives
+	Effects        func(*Effects) // runs on the loop before effects are carried out, and may drop or repeat messages
+	Started        func(*Member)  // runs before Start returns the member
 }
 
 type seamsKey struct{}

@@ -31,7 +31,7 @@ func alone(t *testing.T) Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		Changed:     func([]wire.KeyChange, []wire.LeaderChange) {},
 		Ended:       func(wire.Ended) {}, Restored: func(Machine) {}, LeaderChanged: func(uint64, uint64) {},
-		PresenceChanged: func() {},
+		Commands: machine.Commands{},
 	}
 }
 
@@ -64,11 +64,11 @@ func (c *ending) end(answered, failed int, err error) {
 	c.answered, c.failed, c.err = c.answered+answered, c.failed+failed, err
 }
 
-func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)   { c.end(1, 0, nil) }
-func (c *ending) Fail(err error)                           { c.end(0, 1, err) }
-func (c *ending) Cancelled(bool)                           {}
-func (c *ending) Recheck(Machine, wire.Ticket) *wire.Reply { return nil }
-func (c *ending) once() bool                               { return c.answered+c.failed == 1 }
+func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)          { c.end(1, 0, nil) }
+func (c *ending) Fail(err error)                                  { c.end(0, 1, err) }
+func (c *ending) Cancelled(bool)                                  {}
+func (c *ending) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+func (c *ending) once() bool                                      { return c.answered+c.failed == 1 }
 
 var renewal = func() []byte {
 	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
@@ -96,9 +96,9 @@ func TestStop(t *testing.T) {
 			}
 			m.Stop()
 		},
-		"while it is asked to hand over": func(m *Member) {
+		"during a leadership transfer": func(m *Member) {
 			var wg sync.WaitGroup
-			wg.Go(func() { _ = m.Transfer(context.Background(), 12345) })
+			wg.Go(func() { _ = m.TransferLeadership(context.Background(), 12345) })
 			m.Stop()
 			wg.Wait()
 		},
@@ -162,7 +162,7 @@ func TestCallsEndOnceWhenTheMemberStops(t *testing.T) {
 	if err := m.Read(t.Context(), func(Machine) { t.Error("read after the end") }); !errors.Is(err, ErrStopped) {
 		t.Errorf("a read after the end: %v", err)
 	}
-	if err := m.Transfer(t.Context(), 0); !errors.Is(err, ErrStopped) {
+	if err := m.TransferLeadership(t.Context(), 0); !errors.Is(err, ErrStopped) {
 		t.Errorf("a transfer after the end: %v", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// sendSnapshot streams the state to a member that is too far behind for the
-// log. raft is told how it ended, or it would wait for ever.
+// sendSnapshot streams the state to a member that lags behind the log. raft must learn
+// how that ended, or it would wait for ever.
 func (m *Member) sendSnapshot(message *raftpb.Message) {
 	to := message.GetTo()
 	err := m.streamSnapshot(to, message)
 	if err != nil {
-		m.log.Warn("sending a snapshot", "to", to, "error", err)
+		m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
 	}
 	m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotSent(to, err == nil) }})
 }
@@ -48,16 +48,16 @@ func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
 	return w.Commit()
 }
 
-// Snapshot takes a snapshot in: it is staged beside the state that is in
-// force, and raft decides whether it is wanted.
+// Snapshot implements transport.Handler: it stages a snapshot beside the state, and
+// raft decides whether to install it.
 func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if !m.staging.TryLock() {
-		return errors.New("another snapshot is coming in")
+		return errors.New("another snapshot is being received")
 	}
 	defer m.staging.Unlock()
 	header := r.Header()
 	if header.GetVersion() != wire.SnapshotVersion {
-		return fmt.Errorf("snapshot of version %d; this member knows %d", header.GetVersion(), wire.SnapshotVersion)
+		return fmt.Errorf("snapshot of version %d, this member knows version %d", header.GetVersion(), wire.SnapshotVersion)
 	}
 	message := new(raftpb.Message)
 	if err := proto.Unmarshal(header.GetRaft(), message); err != nil {
@@ -91,7 +91,7 @@ func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
 	}
 }
 
-// offer hands a staged snapshot to raft and waits for what becomes of it.
+// offer passes a staged snapshot to raft and waits until it is installed or refused.
 func (m *Member) offer(from uint64, message *raftpb.Message, s core.Staged) error {
 	answer := make(chan error, 1)
 	s.Done = func(err error) { answer <- err }

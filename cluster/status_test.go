@@ -1,12 +1,16 @@
 package cluster
 
 import (
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// noting is a call that looks at the member's status when its outcome comes.
+// noting is a call that takes the member's status when its outcome is delivered.
 type noting struct {
 	*ending
 	member *Member
@@ -18,8 +22,8 @@ func (c *noting) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	c.ending.Deliver(t, r, more)
 }
 
-// Whoever is told of something finds a status that knows of it.
-func TestStatusKnowsWhatIsTold(t *testing.T) {
+// A status taken when an outcome is delivered is as new as the outcome.
+func TestStatus_AsNewAsNotifications(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()
 	call := &noting{ending: newEnding(), member: m}
@@ -29,6 +33,65 @@ func TestStatusKnowsWhatIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := m.Status(); call.seen.Applied != now.Applied || call.seen.Commit < call.seen.Applied || now.Applied == 0 {
-		t.Fatalf("when it was told %+v, and then %+v", call.seen, now)
+		t.Fatalf("status at delivery %+v, afterwards %+v", call.seen, now)
+	}
+}
+
+// The loaded machine is reported before anything else.
+func TestRestored_ReportedFirst(t *testing.T) {
+	var reported []string // by the loop's goroutine, which has ended when it is read
+	cfg := alone(t)
+	cfg.Restored = func(Machine) { reported = append(reported, "restored") }
+	cfg.LeaderChanged = func(uint64, uint64) { reported = append(reported, "leader") }
+	m := start(t, cfg)
+	looked := false
+	if err := m.Look(t.Context(), func(m Machine) { looked = m != nil }); err != nil || !looked {
+		t.Fatal(looked, err)
+	}
+	if err := m.Read(t.Context(), func(Machine) {}); err != nil { // there is a leader then
+		t.Fatal(err)
+	}
+	m.Stop()
+	if len(reported) < 2 || reported[0] != "restored" || slices.Contains(reported[1:], "restored") {
+		t.Fatalf("reported %q", reported)
+	}
+}
+
+// The loss of the quorum is logged once, and so is its return; before the quorum was
+// first there, nothing is.
+func TestQuorumLog(t *testing.T) {
+	roster := func(quorum bool) *rosterSnapshot {
+		s := &rosterSnapshot{members: []rosterMember{{id: 1, voter: true, liveness: alive}, {id: 2, voter: true}, {id: 3, voter: true}}}
+		if quorum {
+			s.members[1].liveness = alive
+		}
+		return s
+	}
+	var out strings.Builder
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	var q quorumLog
+	for _, quorum := range []bool{false, false, true, true, false, false, true, false} {
+		q.note(logger, roster(quorum))
+	}
+	if lost, back := strings.Count(out.String(), "quorum lost"), strings.Count(out.String(), "quorum regained"); lost != 2 || back != 1 {
+		t.Errorf("lost %d times, regained %d times:\n%s", lost, back, out.String())
+	}
+}
+
+// A failure is logged once a minute for each address and reason.
+func TestJoinFailures_RateLimited(t *testing.T) {
+	var f joinFailures
+	now := time.Now()
+	for _, step := range []struct {
+		addr, reason string
+		after        time.Duration
+		want         bool
+	}{
+		{"a", "no TLS", 0, true}, {"a", "no TLS", time.Second, false}, {"b", "no TLS", time.Second, true},
+		{"a", "certificate", time.Second, true}, {"a", "no TLS", failurePause, true},
+	} {
+		if got := f.isDue(step.addr, step.reason, now.Add(step.after)); got != step.want {
+			t.Errorf("%+v: %t", step, got)
+		}
 	}
 }

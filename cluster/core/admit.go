@@ -6,35 +6,35 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// raft trusts its input: about thirty kinds of wrong message make it panic.
-// What a peer sends is therefore checked here first, against what a correct
-// peer can send.
+// raft trusts its input: about thirty kinds of malformed message make it panic. A
+// peer's message is therefore checked here first against what a correct peer can send.
 
-// ErrInadmissible is the error of a message that no correct peer sends.
+// ErrInadmissible: no correct peer sends such a message.
 var ErrInadmissible = errors.New("inadmissible raft message")
 
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInadmissible, fmt.Sprintf(format, args...))
 }
 
-// maxTermStep bounds how far ahead of ours a peer's term may be. An election
-// takes at least a heartbeat interval, so a real group never gets there.
+// maxTermStep bounds how far a peer's term may be ahead. An election takes at least
+// a heartbeat interval, so no group gets there.
 const maxTermStep = 1 << 32
 
-// maxIndex keeps what is counted on from an index from overflowing. No log gets
-// there.
+// maxIndex keeps arithmetic on indexes from overflowing. No log gets there.
 const maxIndex = 1 << 62
 
 func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	switch {
 	case m.GetFrom() != from:
-		return refuse("member %x speaks for member %x", from, m.GetFrom())
+		return refuse("member %v sends in the name of member %v", wire.MemberID(from), wire.MemberID(m.GetFrom()))
 	case m.GetTo() != c.id:
-		return refuse("meant for member %x", m.GetTo())
+		return refuse("addressed to member %v", wire.MemberID(m.GetTo()))
 	case m.GetTerm() > c.term+maxTermStep:
-		return refuse("term %d is out of reach of ours, %d", m.GetTerm(), c.term)
+		return refuse("term %d is too far ahead of this member's, %d", m.GetTerm(), c.term)
 	case len(m.GetResponses()) > 0:
 		return refuse("carries responses")
 	case m.GetType() != raftpb.MsgSnap && m.GetSnapshot() != nil && m.GetSnapshot().GetMetadata().GetIndex() != 0:
@@ -44,8 +44,8 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	case raftpb.MsgApp:
 		return admissibleAppend(m)
 	case raftpb.MsgHeartbeat:
-		// A leader tells a follower no commit index beyond what the follower
-		// acknowledged. More means that this log is shorter than it was.
+		// A leader sends a follower no commit index beyond what the follower has
+		// acknowledged. A larger one means that this log has lost its end.
 		if last, _ := c.log.LastIndex(); m.GetCommit() > last {
 			return refuse("commit index %d is beyond the log's end, %d", m.GetCommit(), last)
 		}
@@ -55,11 +55,11 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 		}
 	case raftpb.MsgReadIndex:
 		if m.GetTerm() != 0 || len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
-			return refuse("read with a term or without a context")
+			return refuse("read index request with a term or without a context")
 		}
 	case raftpb.MsgReadIndexResp:
 		if len(m.GetEntries()) != 1 {
-			return refuse("answer to a read without a context")
+			return refuse("read index response without a context")
 		}
 	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
 		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
@@ -83,7 +83,7 @@ func admissibleAppend(m *raftpb.Message) error {
 	for _, e := range m.GetEntries() {
 		index++
 		if e.GetIndex() != index {
-			return refuse("entry %d where %d is due", e.GetIndex(), index)
+			return refuse("entry %d, want entry %d", e.GetIndex(), index)
 		}
 		if e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
 			return refuse("entry %d of term %d behind term %d in term %d", index, e.GetTerm(), term, m.GetTerm())

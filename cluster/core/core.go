@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -16,9 +15,9 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Core is one member's part in the group. It belongs to whoever calls it: each
-// event is a method, Take lets the consequences unfold, and CarryOut has a Driver
-// do what is to be done because of them.
+// Core is one member's part in the group. It must be called from one goroutine:
+// each event is a method, and Take works out their consequences and returns them as
+// Effects.
 type Core struct {
 	cfg         Config
 	id          uint64
@@ -34,40 +33,40 @@ type Core struct {
 	disk        disk
 
 	ticks      uint64
-	now        time.Duration // monotonic, as the driver last said
+	now        time.Duration // monotonic, as the driver last passed it to Take
 	role       raft.SoftState
 	term       uint64
 	applied    uint64
-	proposed   bool        // our batch is under way. One at a time: the next one gathers meanwhile
-	campaignAt uint64      // tick; 0 is never
-	standing   uint64      // ticks from the next campaign to the one after; 0: there is none
-	last       uint64      // the log's last index, durable or not
-	truncated  uint64      // up to where the log was told to let go
-	transfers  []*transfer // under way
-	staged     *Staged
-	installs   uint64
-	installing *Staged // being switched to
+	proposed   bool   // a batch of ours is under way; the next one gathers meanwhile
+	last       uint64 // the log's last index, durable or not
+	truncated  uint64 // the index up to which the log was last told to truncate
 	conf       *raftpb.ConfState
-	removing   bool // a change of the membership is under way
+	changing   bool // a membership change is under way
+	staged     *Staged
+	installing *Staged
+	installs   uint64
 
-	out     Effects
-	telling []news // what CarryOut has not come to yet
+	campaignAt    uint64 // tick; 0: never
+	campaignPause uint64 // ticks between the next campaign and the one after; 0: there is none
+	transfers     []*transfer
+	requests      []*transferRequest
+
+	out Effects // since the last Take
 }
 
-// Config says what a core is made of.
+// Config is what a core is made of.
 type Config struct {
 	ID            uint64
 	Incarnation   wire.ID
 	Log           *raftlog.Log
 	Machine       Machine
-	Tick          time.Duration // the driver calls Tick so often: the heartbeat interval
+	Tick          time.Duration // between two calls of Tick: the heartbeat interval
 	ElectionTicks int
 	Rand          *rand.Rand // spreads campaigns
 	Logger        *slog.Logger
 	Keep          uint64 // entries kept in the log behind the applied one
 	KeepBytes     uint64
-	MaxCalls      int                    // of this process under way; urgent ones are not counted
-	DropOutcome   func(wire.Ticket) bool // as if a first outcome had not been seen; nil in production
+	MaxCalls      int // pending calls of this process; urgent ones are not counted
 }
 
 const (
@@ -78,8 +77,9 @@ const (
 	maxUncommitted   = 64 << 20
 )
 
-// New starts from what the log has on the disk; cfg.Machine has been loaded from
-// the same. A log or a membership that raft cannot start from is storage.ErrCorrupt.
+// New returns a core that continues from the log and from cfg.Machine, which must
+// have been loaded from the same disk. It returns storage.ErrCorrupt for a log or a
+// configuration that raft cannot start from.
 func New(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg:         cfg,
@@ -135,38 +135,36 @@ func (c *Core) Tick() {
 	if c.role.Lead != raft.None {
 		c.hand(c.tickets.overdue(c.ticks))
 	}
-	if len(c.transfers) > 0 && c.role.RaftState == raft.StateLeader && c.node.BasicStatus().LeadTransferee == raft.None {
-		c.transferred(ErrNoSuccessor)
-	}
+	c.watchTransfers()
 	c.watchDisk()
 }
 
-// Receive steps a message of an authenticated peer. An error says why it was
-// not let through to raft.
+// Receive passes a message of an authenticated peer to raft. A message that no
+// correct peer sends is refused with ErrInadmissible.
 func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
 	}
 	if m.GetType() == raftpb.MsgSnap {
-		return refuse("a snapshot comes on a connection of its own")
+		return refuse("snapshot outside of a snapshot connection")
 	}
 	if m.GetType() == raftpb.MsgReadIndex && c.role.RaftState != raft.StateLeader {
-		return nil // raft would pass it on in its sender's name; the sender asks again
+		return nil // raft would forward it in its sender's name; the sender asks again
 	}
 	c.step(m)
 	return nil
 }
 
-// ReceiveSubmission takes commands that a member forwarded. Only the leader has a use
-// for them; a member that does not hear of their outcome sends them again.
+// ReceiveSubmission takes commands that a member has forwarded. Only the leader
+// proposes them; without an outcome the member forwards them again.
 func (c *Core) ReceiveSubmission(s *wire.Submission) {
 	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
 		c.inbox.add(s)
 	}
 }
 
-// Submit takes a command of our own. Urgent ones, renewals and releases, are
-// taken however many others are under way: refusing them would cost locks.
+// Submit takes a command of this process. Urgent ones, renewals and releases, are
+// taken however many calls are pending: refusing them would cost locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	if !urgent && c.tickets.calls >= c.cfg.MaxCalls {
 		call.Fail(ErrBusy)
@@ -175,25 +173,26 @@ func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	c.tickets.add(command, call, urgent)
 }
 
-// Cancel tries to take a command back before it was handed on.
+// Cancel withdraws a call whose command has not left this member yet, and reports
+// to the call whether it has.
 func (c *Core) Cancel(call Call) {
 	call.Cancelled(!c.tickets.cancel(call))
 }
 
-// Reincarnate goes on under a new incarnation, as the group has forgotten the
-// old one. The registration of the new one comes before anything else; every
-// call made under the old one fails.
+// Reincarnate continues under a new incarnation after the registration of the old
+// one has expired. The new registration precedes every other command; every call
+// made under the old incarnation fails.
 func (c *Core) Reincarnate(id wire.ID, registration []byte, call Call) {
-	forgotten := c.tickets.drain()
+	unregistered := c.tickets.drain()
 	c.incarnation = id
 	c.tickets.gated = true
 	c.tickets.add(registration, call, true)
-	for _, call := range forgotten {
-		call.Fail(ErrForgotten)
+	for _, call := range unregistered {
+		call.Fail(ErrUnregistered)
 	}
 }
 
-// Read asks for a linearizable read.
+// Read queues a linearizable read.
 func (c *Core) Read(r Read) error {
 	if c.reads.len() >= maxReads {
 		c.reads.prune()
@@ -205,30 +204,30 @@ func (c *Core) Read(r Read) error {
 	return nil
 }
 
-// Look asks for a read of what has been applied here. It runs behind the
-// news of that, so it sees no state that is ahead of what was reported.
+// Look queues a read of the state applied here. It runs after the notifications of
+// that state, so it sees nothing that was not reported before.
 func (c *Core) Look(r Read) error {
-	c.out.reads = append(c.out.reads, r)
+	c.out.Reads = append(c.out.Reads, r)
 	return nil
 }
 
-// recheck asks the calls that await an outcome to look for it in the new
-// state: it may be among the entries that the snapshot stands for.
+// recheck has the calls that await an outcome look for it in the new state: it may
+// be that of an entry that the snapshot stands for.
 func (c *Core) recheck() {
 	for _, seq := range c.tickets.awaitingInOrder() {
 		call, ticket := c.tickets.awaiting[seq], wire.Ticket{Incarnation: c.incarnation, Seq: seq}
 		if reply := call.Recheck(c.machine, ticket); reply != nil {
 			delete(c.tickets.awaiting, seq)
-			c.out.news = append(c.out.news, news{call: call, ticket: ticket, reply: reply})
+			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: ticket, Reply: reply})
 		}
 	}
 	c.resend()
 }
 
-// Unreachable says that nothing gets to a peer at the moment.
+// Unreachable reports that a peer cannot be sent to at the moment.
 func (c *Core) Unreachable(peer uint64) { c.node.ReportUnreachable(peer) }
 
-// SnapshotSent says how the sending of a snapshot ended.
+// SnapshotSent reports how sending a snapshot ended.
 func (c *Core) SnapshotSent(peer uint64, ok bool) {
 	status := raft.SnapshotFailure
 	if ok {
@@ -237,10 +236,10 @@ func (c *Core) SnapshotSent(peer uint64, ok bool) {
 	c.node.ReportSnapshot(peer, status)
 }
 
-// Take lets the consequences of the events since the last take unfold, and
-// hands out what is to be done. now is the time, read after all these events: a
-// batch must not carry a group time from before the commands in it were sent,
-// or a renewal would count from earlier than its sender may believe.
+// Take works out the consequences of the events since the last Take and returns
+// what must be done. now is the time, read after all these events: a batch must not
+// carry a group time from before its commands were sent, or a renewal would count
+// from earlier than its sender may believe.
 func (c *Core) Take(now time.Duration) (Effects, error) {
 	c.now = now
 	if c.clock.running {
@@ -250,6 +249,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 		if c.role.Lead != raft.None {
 			c.hand(c.tickets.fresh(c.ticks))
 			c.askReads()
+			c.askTransfers()
 		}
 		c.remove()
 		if err := c.propose(); err != nil {
@@ -263,21 +263,22 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 		}
 	}
 	c.discardStaged()
-	c.out.reads = append(c.out.reads, c.reads.applied(c.applied)...)
+	c.out.Reads = append(c.out.Reads, c.reads.applied(c.applied)...)
 	out := c.out
 	c.out = Effects{}
-	out.writes = c.disk.next(c.ticks)
+	out.Machine = c.machine
+	out.Batch = Batch{c.disk.next(c.ticks)}
 	return out, nil
 }
 
-// resend hands on again what was handed to somebody before who may have lost it.
+// resend repeats every pending command: an earlier leader may have lost it.
 func (c *Core) resend() {
 	if c.role.Lead != raft.None {
 		c.hand(c.tickets.handed(c.ticks))
 	}
 }
 
-// hand gives our own commands to the leader that we know, in submissions that
+// hand passes commands of this process to the known leader, in submissions that
 // each leave room for others in an entry.
 func (c *Core) hand(calls []*wire.Call) {
 	for len(calls) > 0 {
@@ -291,7 +292,7 @@ func (c *Core) hand(calls []*wire.Call) {
 		if c.role.RaftState == raft.StateLeader {
 			c.inbox.add(s)
 		} else {
-			c.out.forward = append(c.out.forward, forward{c.role.Lead, s})
+			c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
 		}
 	}
 }
@@ -302,9 +303,9 @@ func (c *Core) askReads() {
 	}
 }
 
-// propose turns what has gathered into one entry, stamped with group time. An
-// empty batch goes out when a deadline of the machine has passed: applying it
-// is what fires the deadline.
+// propose turns the gathered commands into one entry, stamped with group time. When
+// a deadline of the machine has passed, it proposes an empty batch: applying the
+// entry fires the deadline.
 func (c *Core) propose() error {
 	if !c.clock.running || c.proposed {
 		return nil
@@ -320,8 +321,8 @@ func (c *Core) propose() error {
 	}
 	switch err := c.node.Propose(data); {
 	case errors.Is(err, raft.ErrProposalDropped):
-		// Leadership is being handed over. The commands' owners send them
-		// again to whoever gets it.
+		// A leadership transfer is under way. The members repeat the commands
+		// to the next leader.
 		return nil
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)
@@ -330,9 +331,8 @@ func (c *Core) propose() error {
 	return nil
 }
 
-// step lets a message through to raft. What raft refuses it refuses for good
-// reason (a message of a member that is gone, a proposal without leader), and
-// the sender finds out by itself.
+// step passes a message to raft. The sender notices by itself what raft refuses: a
+// message of a removed member, a proposal without a leader.
 func (c *Core) step(m *raftpb.Message) { c.ignore(c.node.Step(m)) }
 
 func (c *Core) ignore(err error) {
@@ -341,17 +341,16 @@ func (c *Core) ignore(err error) {
 	}
 }
 
-// Abandon says that nothing will be told any more: everybody who waits for
-// something hears the error.
+// Abandon fails everything that waits for this core. Effects that were taken before
+// must be delivered or abandoned by their holder first.
 func (c *Core) Abandon(err error) {
-	for _, n := range slices.Concat(c.telling, c.out.news) {
-		if n.call != nil && !n.more { // who awaits more is among the tickets, or further on in the news
-			n.call.Fail(err)
-		}
-	}
-	c.telling, c.out.news = nil, nil
+	c.out.Abandon(err)
 	for _, call := range c.tickets.drain() {
 		call.Fail(err)
 	}
 	c.transferred(err)
+	for _, r := range c.requests {
+		r.done <- err
+	}
+	c.requests = nil
 }

@@ -6,24 +6,23 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// disk keeps the writes in their order, one batch under way at a time. What comes
-// meanwhile goes into the next, so that the slower the disk is, the more one sync
-// serves.
+// disk keeps the writes in order, with one batch under way at a time. Later writes
+// gather for the next batch, so that a slower disk serves more of them by one sync.
 type disk struct {
 	queue []write
-	batch []write // handed out, and not reported as written yet
-	since uint64  // tick at which the disk last finished a batch, or had nothing to do
+	batch []write // under way
+	since uint64  // tick at which the disk last finished a batch or was idle
 }
 
-// write is one operation on the disk and what may be sent once it is done.
+// write is an operation on the disk and the messages that depend on it.
 type write struct {
-	op        raftlog.Op // nil: nothing to write, only an order to keep
+	op        raftlog.Op // nil: the responses only wait for the writes before
 	responses []*raftpb.Message
 }
 
 func (d *disk) add(w write) { d.queue = append(d.queue, w) }
 
-// next takes what may go to the disk now.
+// next returns the batch that may be written now.
 func (d *disk) next(tick uint64) []write {
 	if len(d.batch) > 0 {
 		return nil
@@ -33,11 +32,13 @@ func (d *disk) next(tick uint64) []write {
 	return d.batch
 }
 
-// Batch is what is to become durable in one piece.
+// Batch is what becomes durable in one piece.
 type Batch struct{ writes []write }
 
-// Ops are the operations in their order; there may be none, and then only an order
-// is to be kept.
+func (b Batch) isEmpty() bool { return len(b.writes) == 0 }
+
+// Ops returns the operations in order. There may be none: Stored must follow all the
+// same.
 func (b Batch) Ops() (ops []raftlog.Op) {
 	for _, w := range b.writes {
 		if w.op != nil {
@@ -47,8 +48,8 @@ func (b Batch) Ops() (ops []raftlog.Op) {
 	return ops
 }
 
-// Installs reports whether a snapshot becomes the state. Its machine has to be
-// loaded then, for Stored.
+// Installs reports whether the batch installs a snapshot. Stored then needs the
+// machine loaded from it.
 func (b Batch) Installs() bool {
 	for _, w := range b.writes {
 		if _, ok := w.op.(raftlog.Install); ok {
@@ -58,8 +59,8 @@ func (b Batch) Installs() bool {
 	return false
 }
 
-// Stored says that the batch under way is durable. With a snapshot in it comes the
-// machine that was loaded from it.
+// Stored reports that the batch under way is durable. installed is the machine loaded
+// from the snapshot in it, if there is one.
 func (c *Core) Stored(installed Machine) {
 	batch := c.disk.batch
 	c.disk.batch, c.disk.since = nil, c.ticks

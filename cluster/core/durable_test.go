@@ -39,10 +39,10 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if slices.ContainsFunc(out.messages, promised) {
+			if slices.ContainsFunc(out.Messages, promised) {
 				t.Error("promised before it was written")
 			}
-			r.carry(out.writes)
+			r.carry(out.Batch.writes)
 			if !slices.ContainsFunc(r.settle(), promised) {
 				t.Error("not promised after it was written")
 			}
@@ -68,7 +68,7 @@ func TestALeaderCountsItselfWhenDurable(t *testing.T) {
 	if committed() {
 		t.Error("committed with one log of three")
 	}
-	r.carry(out.writes)
+	r.carry(out.Batch.writes)
 	if r.settle(); !committed() {
 		t.Error("not committed with two logs of three")
 	}
@@ -91,7 +91,7 @@ func TestADifferentStateStopsTheMember(t *testing.T) {
 			for err == nil && r.applied < 7 {
 				var out Effects
 				if out, err = r.Take(0); err == nil {
-					r.carry(out.writes)
+					r.carry(out.Batch.writes)
 				}
 			}
 			if errors.Is(err, ErrCorrupt) != (difference != 0) {
@@ -113,7 +113,7 @@ func TestAnEntryOfANewerVersionStopsTheMember(t *testing.T) {
 	for err == nil && r.applied < 7 {
 		var out Effects
 		if out, err = r.Take(0); err == nil {
-			r.carry(out.writes)
+			r.carry(out.Batch.writes)
 		}
 	}
 	if !errors.Is(err, errEntry) {
@@ -132,19 +132,19 @@ func TestALeaderReadsWithAMajority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.reads) > 0 {
+	if len(out.Reads) > 0 {
 		t.Fatal("read without a word from the others")
 	}
-	asked := slices.IndexFunc(out.messages, func(m *raftpb.Message) bool {
+	asked := slices.IndexFunc(out.Messages, func(m *raftpb.Message) bool {
 		return m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 && len(m.GetContext()) > 0
 	})
 	if asked < 0 {
 		t.Fatal("the others are not asked")
 	}
-	r.carry(out.writes)
-	r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(m *raftpb.Message) { m.Context = out.messages[asked].GetContext() }))
-	if out, err = r.Take(0); err != nil || len(out.reads) != 1 {
-		t.Fatalf("%d reads with a majority, %v", len(out.reads), err)
+	r.carry(out.Batch.writes)
+	r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(m *raftpb.Message) { m.Context = out.Messages[asked].GetContext() }))
+	if out, err = r.Take(0); err != nil || len(out.Reads) != 1 {
+		t.Fatalf("%d reads with a majority, %v", len(out.Reads), err)
 	}
 }
 
@@ -154,7 +154,7 @@ type departed struct {
 	left []uint64
 }
 
-func (l departed) Left() []uint64 { return l.left }
+func (l departed) Removed() []uint64 { return l.left }
 
 // A leader removes others that have left, and never itself: as the last to know
 // that the change was agreed on it hands over, and its successor removes it.
@@ -175,7 +175,7 @@ func TestALeaderThatHasLeftHandsOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			removals := 0
-			for _, m := range out.messages {
+			for _, m := range out.Messages {
 				if m.GetTo() != 2 {
 					continue
 				}

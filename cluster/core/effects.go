@@ -6,109 +6,133 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Effects is what has to be done because of the events up to one Take.
+// Effects is what must be done because of the events up to one Take, as a plain
+// value. The core keeps nothing of it: whoever holds the value either delivers it
+// or abandons what is left.
 type Effects struct {
-	writes    []write
-	messages  []*raftpb.Message
-	snapshots []*raftpb.Message // MsgSnap: the state is to be streamed
-	forward   []forward
-	news      []news
-	reads     []Read
-	leader    bool // the leader or our role has changed
-	restored  bool // a snapshot has replaced the state
-
-	membership *raftpb.ConfState // nil: it has not changed
+	Batch         Batch
+	Messages      []*raftpb.Message
+	Forwards      []Forward
+	Transfers     []TransferMessage
+	Snapshots     []*raftpb.Message // MsgSnap: the state is to be streamed
+	Machine       Machine           // after these events
+	Restored      bool              // Machine comes from a snapshot
+	Notifications []Notification
+	Reads         []Read
+	Membership    *raftpb.ConfState // nil: unchanged
+	LeaderChanged bool              // the leader, the term or this member's role
 }
 
-// forward is a submission on its way to the leader.
-type forward struct {
-	to         uint64
-	submission *wire.Submission
+// Forward is a submission for the leader.
+type Forward struct {
+	To         uint64
+	Submission *wire.Submission
 }
 
-// news is what the log says to this process, in the log's order: what an entry
-// has changed, an outcome for one of its calls, or the end of a session.
-type news struct {
-	keys    []wire.KeyChange
-	leaders []wire.LeaderChange
-	call    Call // nil, and nothing changed: ended
-	ticket  wire.Ticket
-	reply   *wire.Reply
-	more    bool
-	ended   wire.Ended
+// TransferMessage is a request for a leadership transfer, or its refusal.
+type TransferMessage struct {
+	To       uint64 // the peer that gets the message
+	Transfer *wire.LeadershipTransfer
 }
 
-// isChange reports whether the news is of what an entry has changed.
-func (n *news) isChange() bool { return len(n.keys) > 0 || len(n.leaders) > 0 }
+// Notification is what the log means for this process, in the log's order:
+// the changes that an entry made, the outcome of a call, or the end of a session.
+type Notification struct {
+	Keys    []wire.KeyChange
+	Leaders []wire.LeaderChange
+	Call    Call // nil, and neither Keys nor Leaders: Ended
+	Ticket  wire.Ticket
+	Reply   *wire.Reply
+	More    bool
+	Ended   wire.Ended
+}
 
-// Driver does what a core wants done: the loop of a member, or the simulator's.
-// Nothing of it may call back into the core but for Unreachable.
+func (n *Notification) isChange() bool { return len(n.Keys) > 0 || len(n.Leaders) > 0 }
+
+// Driver carries effects out: the loop of a member, or the simulator. None of its
+// methods may call the core except for Unreachable.
 type Driver interface {
-	// Write has a batch written to the disk. When it is durable, and not
-	// before, the core is told by Stored. There is one batch at a time.
+	// Write starts writing a batch to the disk. Core.Stored must be called once
+	// the batch is durable, and not before. There is one batch at a time.
 	Write(Batch)
-	// Send brings a message to a peer, or loses it.
+	// Send sends a message to a peer, or loses it.
 	Send(*raftpb.Message)
-	// Forward brings commands to the leader, or loses them.
+	// Forward sends commands to the leader, or loses them.
 	Forward(to uint64, s *wire.Submission)
-	// SendSnapshot streams the state as it is on the disk (Snapshot) to a peer,
-	// and tells the core by SnapshotSent how that ended.
+	// SendTransfer sends a request for a leadership transfer, or its refusal, to a
+	// peer, or loses it.
+	SendTransfer(to uint64, t *wire.LeadershipTransfer)
+	// SendSnapshot streams the state on the disk (see Snapshot) to a peer and
+	// reports the end by Core.SnapshotSent.
 	SendSnapshot(*raftpb.Message)
-	// Moved says that Status tells something else now. What follows is told to
-	// this process, which must not find an older one.
-	Moved()
-	// Restored brings the machine that a snapshot has put in place of another.
+	// Progressed says that Core.Status has changed. The methods below notify this
+	// process, which must not find an older status when they do.
+	Progressed()
+	// Restored passes on the machine that a snapshot has put in place.
 	Restored(Machine)
-	// Changed says what one entry has changed; its outcomes follow.
+	// Changed reports the changes of one entry, before its outcomes.
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
-	// Ended says that a session has ended.
+	// Ended reports the end of a session.
 	Ended(wire.Ended)
-	// Regrouped says that the membership has changed.
-	Regrouped(*raftpb.ConfState)
-	// LeaderChanged says that the leader, the term or this member's role has
-	// changed.
+	// MembershipChanged reports a membership change.
+	MembershipChanged(*raftpb.ConfState)
+	// LeaderChanged reports that the leader, the term or this member's role changed.
 	LeaderChanged()
 }
 
-// CarryOut has the driver do what Take has handed out: what others wait for
-// first, and then what this process is told, in the log's order.
-func (c *Core) CarryOut(out Effects, d Driver) {
-	c.telling = out.news
-	if len(out.writes) > 0 {
-		d.Write(Batch{out.writes})
+// Deliver has d carry everything out: first what other members wait for, then the
+// notifications of this process in the log's order. What has been carried out is
+// no longer in e, so that after a panic in the middle Abandon fails the rest.
+func (e *Effects) Deliver(d Driver) {
+	if !e.Batch.isEmpty() {
+		d.Write(e.Batch)
 	}
-	for _, m := range out.messages {
+	for _, m := range e.Messages {
 		d.Send(m)
 	}
-	for _, f := range out.forward {
-		d.Forward(f.to, f.submission)
+	for _, f := range e.Forwards {
+		d.Forward(f.To, f.Submission)
 	}
-	for _, m := range out.snapshots {
+	for _, t := range e.Transfers {
+		d.SendTransfer(t.To, t.Transfer)
+	}
+	for _, m := range e.Snapshots {
 		d.SendSnapshot(m)
 	}
-	d.Moved()
-	if out.restored {
-		d.Restored(c.machine)
+	d.Progressed()
+	if e.Restored {
+		d.Restored(e.Machine)
 	}
-	for len(c.telling) > 0 {
-		n := c.telling[0]
-		c.telling = c.telling[1:]
+	for len(e.Notifications) > 0 {
+		n := e.Notifications[0]
+		e.Notifications = e.Notifications[1:]
 		switch {
 		case n.isChange():
-			d.Changed(n.keys, n.leaders)
-		case n.call != nil:
-			n.call.Deliver(n.ticket, n.reply, n.more)
+			d.Changed(n.Keys, n.Leaders)
+		case n.Call != nil:
+			n.Call.Deliver(n.Ticket, n.Reply, n.More)
 		default:
-			d.Ended(n.ended)
+			d.Ended(n.Ended)
 		}
 	}
-	for _, r := range out.reads {
-		r.Run(c.machine)
+	for _, r := range e.Reads {
+		r.Run(e.Machine)
 	}
-	if out.membership != nil {
-		d.Regrouped(out.membership)
+	if e.Membership != nil {
+		d.MembershipChanged(e.Membership)
 	}
-	if out.leader {
+	if e.LeaderChanged {
 		d.LeaderChanged()
 	}
+}
+
+// Abandon fails the calls whose outcomes were not delivered. A call that awaits
+// another outcome is not among them: the core fails it, or a later notification does.
+func (e *Effects) Abandon(err error) {
+	for _, n := range e.Notifications {
+		if n.Call != nil && !n.More {
+			n.Call.Fail(err)
+		}
+	}
+	e.Notifications = nil
 }

@@ -1,10 +1,8 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3"
@@ -21,9 +19,9 @@ func (r *rig) forwarded() (to, seqs []uint64) {
 }
 
 func forwarded(out Effects) (to, seqs []uint64) {
-	for _, f := range out.forward {
-		to = append(to, f.to)
-		for _, c := range f.submission.GetCalls() {
+	for _, f := range out.Forwards {
+		to = append(to, f.To)
+		for _, c := range f.Submission.GetCalls() {
 			seqs = append(seqs, c.GetSeq())
 		}
 	}
@@ -89,7 +87,7 @@ func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
 	want("in time", 2, 1)
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	want("another leader", 3, 1)
-	r.Lost(3)
+	r.PeerDisconnected(3)
 	want("the leader is gone", 3)
 	for range electionTicks - 1 {
 		r.Tick()
@@ -124,8 +122,8 @@ func TestCancelTellsWhetherItWasSent(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, waits := new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, sent, false)
-	if out := r.effects(); len(out.forward) != 1 || out.forward[0].submission.GetFloor() != 1 {
-		t.Errorf("sends %v; what was answered is acknowledged up to 1", out.forward)
+	if out := r.effects(); len(out.Forwards) != 1 || out.Forwards[0].Submission.GetFloor() != 1 {
+		t.Errorf("sends %v; what was answered is acknowledged up to 1", out.Forwards)
 	}
 	r.Submit([]byte{2}, waits, false)
 	r.Cancel(sent)
@@ -153,7 +151,7 @@ func TestReincarnation(t *testing.T) {
 	r.Reincarnate(wire.ID{7}, []byte("again"), registration)
 	r.Submit([]byte{4}, next, true)
 	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
-		if c.failed != ErrForgotten || c.fails != 1 {
+		if c.failed != ErrUnregistered || c.fails != 1 {
 			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
 		}
 	}
@@ -161,133 +159,22 @@ func TestReincarnation(t *testing.T) {
 		t.Errorf("goes on as %v", r.Incarnation())
 	}
 	out, err := r.Take(0)
-	if err != nil || len(out.forward) != 1 {
-		t.Fatalf("%d submissions, %v", len(out.forward), err)
+	if err != nil || len(out.Forwards) != 1 {
+		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
 	}
 	id := wire.ID{7}
 	want := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: []byte("again")}}}
-	if got := out.forward[0].submission; !proto.Equal(got, want) {
+	if got := out.Forwards[0].Submission; !proto.Equal(got, want) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
-	r.carry(out.writes)
+	r.carry(out.Batch.writes)
 	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
 	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
-	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.news) > 0 || len(out.forward) > 0 {
+	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
 		t.Errorf("an outcome of the former one, and one for nobody: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
 		t.Errorf("sends %d then", seqs)
-	}
-}
-
-// At the end of a process everybody who waits for something hears of it once,
-// whatever he had been told before, and nobody who waits for nothing.
-func TestEverybodyHearsOfTheEndOnce(t *testing.T) {
-	r := newRig(t).follow().registered()
-	names := []string{"answered", "queued", "granted", "its answer is not told", "its place is not told", "its answer is not handed out", "sent", "waits"}
-	calls := make([]*quietCall, len(names))
-	waits := len(calls) - 1
-	for i := range calls {
-		if calls[i] = new(quietCall); i < waits {
-			r.Submit([]byte{1}, calls[i], false)
-		}
-	}
-	r.settle()
-	r.answer(2, false)
-	r.answer(3, true)
-	r.answer(4, true)
-	r.answer(4, false)
-	told := slices.Concat(r.answer(5, false).news, r.answer(6, true).news, r.answer(7, false).news)
-	r.Submit([]byte{1}, calls[waits], false)
-	if len(told) != 3 {
-		t.Fatalf("%d news", len(told))
-	}
-	r.telling = []news{told[0], {ended: wire.Ended{Session: wire.ID{3}}}} // nobody waits for that
-	r.out.news = told[1:]
-	r.Abandon(errUnanswered)
-	for i, c := range calls {
-		want := 1
-		if names[i] == "answered" || names[i] == "granted" {
-			want = 0
-		}
-		if c.fails != want || want > 0 && c.failed != errUnanswered {
-			t.Errorf("%s: failed %d times, %v; want %d", names[i], c.fails, c.failed, want)
-		}
-	}
-	r.Abandon(errors.New("again"))
-	if slices.ContainsFunc(calls, func(c *quietCall) bool { return c.fails > 1 }) {
-		t.Error("told again")
-	}
-}
-
-// recorder writes down what it is told to do.
-type recorder struct{ did []string }
-
-func (d *recorder) note(format string, args ...any) {
-	d.did = append(d.did, fmt.Sprintf(format, args...))
-}
-
-func (d *recorder) Write(b Batch)                         { d.note("write %d", len(b.writes)) }
-func (d *recorder) Send(m *raftpb.Message)                { d.note("send to %d", m.GetTo()) }
-func (d *recorder) Forward(to uint64, s *wire.Submission) { d.note("forward to %d", to) }
-func (d *recorder) SendSnapshot(m *raftpb.Message)        { d.note("snapshot to %d", m.GetTo()) }
-func (d *recorder) Moved()                                { d.note("moved") }
-func (d *recorder) Restored(m Machine)                    { d.note("restored %t", m != nil) }
-func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
-	d.note("%d keys, %d leaders", len(k), len(l))
-}
-func (d *recorder) Ended(e wire.Ended)               { d.note("ended %d", e.Session[0]) }
-func (d *recorder) Regrouped(conf *raftpb.ConfState) { d.note("regrouped %d", conf.GetVoters()) }
-func (d *recorder) LeaderChanged()                   { d.note("leader changed") }
-
-// recordedCall and recordedRead are what a process waits for.
-type recordedCall struct {
-	quietCall
-	*recorder
-}
-
-func (c *recordedCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
-	c.note("outcome %d, fence %d, more %t", t.Seq, r.GetFence(), more)
-}
-
-type recordedRead struct{ *recorder }
-
-func (r recordedRead) Run(m Machine) { r.note("read %t", m != nil) }
-func (r recordedRead) Ended() bool   { return false }
-
-// What others wait for is done first. Then this process is told: that the state
-// is another one, before what has happened to it since, and this in its order;
-// and it reads what it was told of.
-func TestEffectsAreCarriedOutInOrder(t *testing.T) {
-	r, d := newRig(t), new(recorder)
-	call := &recordedCall{recorder: d}
-	r.CarryOut(Effects{
-		writes:    []write{{}, {}},
-		messages:  []*raftpb.Message{{To: new(uint64(2))}, {To: new(uint64(3))}},
-		snapshots: []*raftpb.Message{{To: new(uint64(4))}},
-		forward:   []forward{{to: 5}},
-		news: []news{
-			{call: call, ticket: wire.Ticket{Seq: 1}, reply: &wire.Reply{Fence: 8}, more: true},
-			{keys: make([]wire.KeyChange, 2)},
-			{leaders: make([]wire.LeaderChange, 1)},
-			{ended: wire.Ended{Session: wire.ID{9}}},
-			{call: call, ticket: wire.Ticket{Seq: 2}, reply: &wire.Reply{Fence: 7}},
-		},
-		reads: []Read{recordedRead{d}}, leader: true, restored: true,
-		membership: &raftpb.ConfState{Voters: []uint64{1, 2}},
-	}, d)
-	want := []string{
-		"write 2", "send to 2", "send to 3", "forward to 5", "snapshot to 4", "moved", "restored true",
-		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "ended 9", "outcome 2, fence 7, more false",
-		"read true", "regrouped [1 2]", "leader changed",
-	}
-	if !slices.Equal(d.did, want) {
-		t.Errorf("did\n%s\nwant\n%s", strings.Join(d.did, "\n"), strings.Join(want, "\n"))
-	}
-	d.did = nil
-	r.CarryOut(Effects{}, d)
-	if !slices.Equal(d.did, []string{"moved"}) {
-		t.Errorf("did %q, and there was nothing to do", d.did)
 	}
 }
 
@@ -329,7 +216,7 @@ func TestAnotherLeaderIsTold(t *testing.T) {
 		{"entries", func() { r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7))) }, false},
 		{"another leader", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, true},
 		{"the same one in another term", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7)) }, true},
-		{"no leader", func() { r.Lost(3) }, true},
+		{"no leader", func() { r.PeerDisconnected(3) }, true},
 		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, behind(7, 8))) }, true},
 	} {
 		test.event()
@@ -339,11 +226,11 @@ func TestAnotherLeaderIsTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told = told || out.leader
-			if len(out.writes) == 0 {
+			told = told || out.LeaderChanged
+			if len(out.Batch.writes) == 0 {
 				break
 			}
-			r.carry(out.writes)
+			r.carry(out.Batch.writes)
 		}
 		if told != test.want {
 			t.Errorf("%s: told %t", test.name, told)
@@ -355,27 +242,27 @@ func TestAnotherLeaderIsTold(t *testing.T) {
 func TestStatus(t *testing.T) {
 	r := newRig(t).follow()
 	got := r.Status()
-	if got.Leader != 2 || got.Term != 5 || got.Leads || got.InOffice || got.Commit != 4 || got.Applied != 4 || len(got.Membership.GetVoters()) != 3 {
+	if got.Leader != 2 || got.Term != 5 || got.Leads || got.Proposing || got.Commit != 4 || got.Applied != 4 || len(got.Membership.GetVoters()) != 3 {
 		t.Errorf("as a follower: %+v", got)
 	}
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
 	r.settle()
 	r.elect()
 	r.settle()
-	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.InOffice || got.Commit != 6 || got.Applied != 6 {
+	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.Proposing || got.Commit != 6 || got.Applied != 6 {
 		t.Errorf("elected: %+v", got)
 	}
 	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, behind(7, 0)))
 	r.settle()
-	if got := r.Status(); !got.Leads || !got.InOffice || got.Commit != 7 || got.Applied != 7 {
+	if got := r.Status(); !got.Leads || !got.Proposing || got.Commit != 7 || got.Applied != 7 {
 		t.Errorf("in office: %+v", got)
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7))
 	r.settle()
-	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.InOffice {
+	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.Proposing {
 		t.Errorf("out of office: %+v", got)
 	}
-	r.Lost(3)
+	r.PeerDisconnected(3)
 	r.settle()
 	r.mustReceive(message(raftpb.MsgVote, 2, 9, behind(r.last, 9)))
 	r.settle()

@@ -103,11 +103,11 @@ func (r *rig) takeIn(s Staged, answers int) bool {
 		if answers > 0 && !r.discards(out, s.Generation) {
 			r.t.Fatal("refused, and what was staged stays")
 		}
-		if len(out.writes) == 0 {
+		if len(out.Batch.writes) == 0 {
 			return true
 		}
 		var fresh Machine
-		for _, w := range out.writes {
+		for _, w := range out.Batch.writes {
 			if w.op == nil {
 				continue
 			}

@@ -72,14 +72,14 @@ func (r *rig) settled() bool {
 	if err != nil {
 		return false
 	}
-	for _, w := range out.writes {
+	for _, w := range out.Batch.writes {
 		if w.op != nil {
 			if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
 				r.t.Fatal(err)
 			}
 		}
 	}
-	if len(out.writes) == 0 {
+	if len(out.Batch.writes) == 0 {
 		return true
 	}
 	r.Stored(nil)

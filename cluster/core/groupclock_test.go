@@ -68,7 +68,7 @@ func TestBatchesAreStampedAfterTheirCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	stamped := 0
-	for _, m := range out.messages {
+	for _, m := range out.Messages {
 		for _, e := range m.GetEntries() {
 			parsed, err := parseEntry(e.GetData())
 			if err != nil {

@@ -9,26 +9,26 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Staged is a snapshot that lies complete beside the old state and waits for
-// raft to want it.
+// Staged is a complete snapshot on the disk, beside the state, that raft has not
+// accepted yet.
 type Staged struct {
 	Generation uint64
 	Digest     uint64
-	Done       func(error) // hears once what became of it
+	Done       func(error) // called once: nil after the installation
 }
 
-// ErrUnwanted is what becomes of a snapshot that is no news.
-var ErrUnwanted = errors.New("the member has got further by itself")
+// ErrUnwanted: the member's log has caught up without the snapshot.
+var ErrUnwanted = errors.New("the member is up to date without the snapshot")
 
-// Snapshot is the message by which a state goes to a peer: raft's, but of the state
-// as it is on the disk now, which may be newer than when raft asked.
+// Snapshot returns raft's message m with the metadata of the state on the disk, which
+// may be newer than when raft asked for it.
 func Snapshot(m *raftpb.Message, state *raftlog.View) *raftpb.Message {
 	m = proto.CloneOf(m)
 	m.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &state.Index, Term: &state.Term, ConfState: state.ConfState}
 	return m
 }
 
-// ReceiveSnapshot steps a snapshot whose state has been staged.
+// ReceiveSnapshot passes a snapshot message to raft whose state has been staged.
 func (c *Core) ReceiveSnapshot(from uint64, m *raftpb.Message, s Staged) {
 	if err := c.admissibleSnapshot(from, m); err != nil {
 		c.discard(&s, err)
@@ -46,19 +46,19 @@ func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
 	if m.GetType() != raftpb.MsgSnap || meta.GetConfState() == nil {
 		return refuse("not a snapshot")
 	}
-	// A leader that has just lost its office sends a state of a later term in
-	// the name of its own. A log must not end in a later term than the
-	// member's, and whoever leads now sends another one.
+	// A leader that has just lost leadership may send a state of a later term than
+	// its own. A log must not end in a later term than the member's; the next
+	// leader sends another snapshot.
 	if index, term := meta.GetIndex(), meta.GetTerm(); index > maxIndex || term == 0 || term > m.GetTerm() {
 		return refuse("snapshot of index %d and term %d in term %d", index, term, m.GetTerm())
 	}
 	if c.staged != nil || c.installing != nil {
-		return refuse("a snapshot is being installed")
+		return refuse("another snapshot is being installed")
 	}
 	return nil
 }
 
-// install queues the switch to the staged state.
+// install queues the installation of the staged snapshot.
 func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 	meta := s.GetMetadata()
 	c.disk.add(write{op: raftlog.Install{
@@ -73,20 +73,20 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 	c.staged, c.installing = nil, c.staged
 }
 
-// installed says that a snapshot has become the state.
+// installed takes note that a snapshot has become the state.
 func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.machine, c.applied = machine, op.Index
-	c.membership(op.ConfState)
+	c.membershipChanged(op.ConfState)
 	c.installing.Done(nil)
 	c.installing = nil
 	c.installs++
 	c.digests.restore(op.Index, op.Digest)
-	c.out.restored = true
+	c.out.Restored = true
 	c.recheck()
 }
 
-// discardStaged lets a stage go that raft did not want: it had got further by
-// itself meanwhile.
+// discardStaged discards a staged snapshot that raft has not accepted: the log is
+// further already.
 func (c *Core) discardStaged() {
 	if c.staged != nil {
 		c.discard(c.staged, ErrUnwanted)

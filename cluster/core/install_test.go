@@ -30,7 +30,7 @@ var errUnanswered = errors.New("not answered")
 // discards reports whether a stage is let go: by the effects, or as soon as the
 // disk has done what it is at.
 func (r *rig) discards(out Effects, generation uint64) bool {
-	for _, w := range slices.Concat(out.writes, r.disk.queue) {
+	for _, w := range slices.Concat(out.Batch.writes, r.disk.queue) {
 		if d, ok := w.op.(raftlog.Discard); ok && d.Generation == generation {
 			return true
 		}
@@ -75,7 +75,7 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !errors.Is(got, test.want) || !r.discards(out, s.Generation) {
-				t.Errorf("answered %v, and does %+v", got, out.writes)
+				t.Errorf("answered %v, and does %+v", got, out.Batch.writes)
 			}
 			if r.staged != nil || r.installing != nil || r.applied > 6 {
 				t.Errorf("applied to %d, staged %v, installing %v", r.applied, r.staged, r.installing)
@@ -96,7 +96,7 @@ func TestASnapshotBringsItsTermToTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range out.writes {
+	for _, w := range out.Batch.writes {
 		if w.op != nil {
 			if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	if !errors.Is(second, ErrInadmissible) || !r.discards(later, s.Generation) || first != errUnanswered {
 		t.Errorf("the second is answered %v, the first %v", second, first)
 	}
-	for _, w := range out.writes {
+	for _, w := range out.Batch.writes {
 		if w.op == nil {
 			continue
 		}
@@ -153,10 +153,10 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2, 4}) {
 		t.Errorf("voters %d", got)
 	}
-	if out, err = r.Take(0); err != nil || !out.restored || !slices.Equal(out.membership.GetVoters(), []uint64{1, 2, 4}) {
+	if out, err = r.Take(0); err != nil || !out.Restored || !slices.Equal(out.Membership.GetVoters(), []uint64{1, 2, 4}) {
 		t.Errorf("told %+v: %v", out, err)
 	}
-	r.carry(out.writes)
+	r.carry(out.Batch.writes)
 	third := errUnanswered
 	r.ReceiveSnapshot(2, snapshotMessage(60), r.stage(&third))
 	if _, err := r.Take(0); err != nil || r.installing == nil || third != errUnanswered {

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -20,77 +19,6 @@ func kinds(messages []*raftpb.Message, kind raftpb.MessageType) (to []uint64) {
 		}
 	}
 	return to
-}
-
-// Whoever asks for another leader hears once what came of it: at once, where
-// nothing can.
-func TestTransfersAreAnswered(t *testing.T) {
-	pending := errors.New("no answer yet")
-	leads := func(from uint64) func(*rig) {
-		return func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeat, from, r.term+1)) }
-	}
-	for name, test := range map[string]struct {
-		follows bool // who is asked
-		to      uint64
-		asked   uint64 // who is to lead
-		then    func(*rig)
-		want    error
-	}{
-		"a follower":              {follows: true, to: 3, want: ErrNotLeader},
-		"to itself":               {to: 1},
-		"to a stranger":           {to: 9, want: ErrNoSuccessor},
-		"under way":               {to: 3, asked: 3, want: pending},
-		"to whoever is furthest":  {asked: 2, want: pending},
-		"done":                    {to: 3, asked: 3, then: leads(3)},
-		"another was elected":     {to: 3, asked: 3, then: leads(2)},
-		"no leader yet":           {to: 3, asked: 3, then: func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1)); r.settle(); r.pass(2) }, want: pending},
-		"one tick before the end": {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks-1, 2) }, want: pending},
-		"no answer":               {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks, 2) }, want: ErrNoSuccessor},
-		"elected anew meanwhile": {to: 3, asked: 3, then: func(r *rig) {
-			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1))
-			r.settle()
-			r.lead().pass(1, 2)
-		}, want: ErrNoSuccessor},
-		"the end of the process": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t).as(!test.follows)
-			done := make(chan error, 2)
-			r.Transfer(test.to, done)
-			if got := r.node.BasicStatus().LeadTransferee; got != test.asked {
-				t.Errorf("%d is to lead, want %d", got, test.asked)
-			}
-			r.settle()
-			if test.then != nil {
-				test.then(r)
-				r.settle()
-			}
-			got := pending
-			if len(done) > 0 {
-				got = <-done
-			}
-			if got != test.want || len(done) > 0 {
-				t.Errorf("heard %v, want %v; and %d more", got, test.want, len(done))
-			}
-		})
-	}
-}
-
-// The office may be lost since the last look. raft would then pass the request on to
-// the new leader, in the name of who was to get it. (Seed 19909.)
-func TestATransferAfterTheOfficeIsLost(t *testing.T) {
-	r := newRig(t).follow().lead()
-	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term+1))
-	done := make(chan error, 1)
-	r.Transfer(3, done)
-	for _, m := range r.settle() {
-		if m.GetType() == raftpb.MsgTransferLeader {
-			t.Errorf("sends %v", m)
-		}
-	}
-	if err := <-done; !errors.Is(err, ErrNotLeader) {
-		t.Errorf("is told %v", err)
-	}
 }
 
 // Leadership goes to the voter that has most of the log among those that were
@@ -147,8 +75,8 @@ func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
 	}
 	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
-	if err != nil || len(out.writes) == 0 {
-		t.Fatalf("%d writes, %v", len(out.writes), err)
+	if err != nil || len(out.Batch.writes) == 0 {
+		t.Fatalf("%d writes, %v", len(out.Batch.writes), err)
 	}
 	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
 	for round := range 3 {
@@ -159,7 +87,7 @@ func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
 			t.Fatalf("round %d: hands over to %d", round, asked)
 		}
 	}
-	r.carry(out.writes)
+	r.carry(out.Batch.writes)
 	r.settle()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
 		t.Errorf("hands over to %d with a disk that is well", asked)
@@ -181,7 +109,7 @@ func TestTheLeadersConnectionBreaks(t *testing.T) {
 	delays := make(map[int]bool)
 	for seed := range uint64(20) {
 		r := newRig(t, func(c *Config) { c.Rand = rand.New(rand.NewPCG(seed, 1)) }).follow()
-		r.Lost(2)
+		r.PeerDisconnected(2)
 		if sent := r.settle(); len(sent) > 0 || r.Status().Leader != raft.None {
 			t.Fatalf("led by %d, sends %v", r.Status().Leader, sent)
 		}
@@ -195,9 +123,9 @@ func TestTheLeadersConnectionBreaks(t *testing.T) {
 		t.Errorf("all campaign at once: after %v ticks", delays)
 	}
 	for name, event := range map[string]func(*rig){
-		"another's":        func(r *rig) { r.Lost(3) },
-		"but it lives":     func(r *rig) { r.Lost(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
-		"and another came": func(r *rig) { r.Lost(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
+		"another's":        func(r *rig) { r.PeerDisconnected(3) },
+		"but it lives":     func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
+		"and another came": func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).follow()
@@ -214,11 +142,11 @@ func TestTheLeadersConnectionBreaks(t *testing.T) {
 // leaving the votes more time to come. One who is alone elects itself.
 func TestStand(t *testing.T) {
 	r := newRig(t)
-	r.Stand(false)
+	r.CampaignFirst(false)
 	if sent := r.settle(); len(sent) > 0 {
 		t.Errorf("stands in a group of three: %v", sent)
 	}
-	r.Stand(true)
+	r.CampaignFirst(true)
 	if len(kinds(r.settle(), raftpb.MsgPreVote)) == 0 {
 		t.Fatal("does not stand")
 	}
@@ -239,11 +167,11 @@ func TestStand(t *testing.T) {
 	}
 
 	led := newRig(t)
-	led.Stand(true)
+	led.CampaignFirst(true)
 	led.settle()
 	led.mustReceive(message(raftpb.MsgHeartbeat, 2, 5))
 	led.settle()
-	led.Lost(2)
+	led.PeerDisconnected(2)
 	asks := 0
 	for range electionTicks - 1 {
 		if len(kinds(led.pass(1), raftpb.MsgPreVote)) > 0 {
@@ -255,7 +183,7 @@ func TestStand(t *testing.T) {
 	}
 
 	alone := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1}, Learners: []uint64{2}})
-	alone.Stand(false)
+	alone.CampaignFirst(false)
 	if alone.settle(); !alone.Status().Leads {
 		t.Error("does not lead a group of one")
 	}

@@ -83,8 +83,8 @@ func TestALeaderProposesItsOwn(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.Submit([]byte("registration"), new(quietCall), true)
 	out := r.effects()
-	if got := r.batches(out.messages); len(out.forward) > 0 || !slices.Equal(commands(got), []uint64{1}) {
-		t.Errorf("proposes %v, and forwards %v", got, out.forward)
+	if got := r.batches(out.Messages); len(out.Forwards) > 0 || !slices.Equal(commands(got), []uint64{1}) {
+		t.Errorf("proposes %v, and forwards %v", got, out.Forwards)
 	}
 }
 
@@ -234,8 +234,8 @@ func TestSubmissionsAreCutIntoPieces(t *testing.T) {
 	}
 	out := r.effects()
 	var got [][]uint64
-	for _, f := range out.forward {
-		_, seqs := forwarded(Effects{forward: []forward{f}})
+	for _, f := range out.Forwards {
+		_, seqs := forwarded(Effects{Forwards: []Forward{f}})
 		got = append(got, seqs)
 	}
 	want := [][]uint64{{2, 3}, {4}, {5}, {6, 7}, {8}}
@@ -264,7 +264,7 @@ func TestASnapshotIsSentUntilItArrives(t *testing.T) {
 		event()
 		out := r.effects()
 		r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
-		for _, m := range slices.Concat(out.snapshots, r.effects().snapshots) {
+		for _, m := range slices.Concat(out.Snapshots, r.effects().Snapshots) {
 			to = append(to, m.GetTo())
 		}
 		return to

@@ -10,11 +10,10 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// ready turns what raft wants into effects. Storage writes are asynchronous:
-// raft hands out what depends on the disk as responses of the write, and
-// nothing of it leaves before the write is durable. That is the whole
-// argument for "durable before answered"; see AsyncStorageWrites in
-// go.etcd.io/raft.
+// ready turns a Ready of raft into effects. Storage writes are asynchronous: what
+// depends on the disk are responses of the write, and no response leaves before its
+// write is durable. That is the whole argument for "durable before acknowledged"; see
+// AsyncStorageWrites in go.etcd.io/raft.
 func (c *Core) ready(rd raft.Ready) error {
 	if rd.SoftState != nil || rd.HardState != nil {
 		c.roleChanged(rd)
@@ -49,18 +48,15 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	if c.role == before && c.term == term {
 		return
 	}
-	c.out.leader = true
-	c.proposed, c.removing = false, false
+	c.out.LeaderChanged = true
+	c.proposed, c.changing = false, false
 	c.clock.stop()
 	if c.role.RaftState != raft.StateLeader {
 		c.inbox.clear()
 	}
 	if c.role.Lead != raft.None {
-		if c.role.Lead != c.id {
-			c.transferred(nil)
-		}
-		// What we handed to an earlier leader may be lost.
-		c.campaignAt, c.standing = 0, 0
+		c.leaderKnown()
+		c.campaignAt, c.campaignPause = 0, 0
 		c.reads.retry()
 		c.resend()
 	}
@@ -68,10 +64,10 @@ func (c *Core) roleChanged(rd raft.Ready) {
 
 func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
-		c.out.snapshots = append(c.out.snapshots, m)
+		c.out.Snapshots = append(c.out.Snapshots, m)
 		return
 	}
-	c.out.messages = append(c.out.messages, m)
+	c.out.Messages = append(c.out.Messages, m)
 }
 
 // append queues raft's write to the log.
@@ -94,10 +90,10 @@ func (c *Core) append(m *raftpb.Message) {
 	c.disk.add(w)
 }
 
-// applyAll applies committed entries to the machine and queues the changes of
-// its durable state. That write needs no sync and nobody waits for it: it
-// stands in the same WAL behind the entries that it came from, which are
-// durable, so after a crash it is there or is made again.
+// applyAll applies committed entries to the machine and queues the changes of its
+// durable state. That write needs no sync, and nothing waits for it: it follows, in
+// the same WAL, the durable entries that it comes from, so after a crash it is either
+// there or made again.
 func (c *Core) applyAll(m *raftpb.Message) error {
 	op := raftlog.Apply{}
 	for _, e := range m.GetEntries() {
@@ -129,7 +125,7 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 			return err
 		}
 		if !c.digests.agrees(parsed.digestIndex, parsed.digest) {
-			return fmt.Errorf("%w: this member's digest at index %d is not the leader's", ErrCorrupt, parsed.digestIndex)
+			return fmt.Errorf("%w: digest at index %d differs from the leader's", ErrCorrupt, parsed.digestIndex)
 		}
 		batch = parsed.batch
 		if e.GetTerm() == c.term {
@@ -139,51 +135,47 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	result := c.machine.Apply(e.GetIndex(), e.GetTerm(), batch)
 	c.digests.add(e.GetIndex(), result.Changes)
 	op.Changes = append(op.Changes, result.Changes...)
-	c.tell(result)
+	c.notify(result)
 	return nil
 }
 
-// tell hands out what an entry yielded. Its changes come first: whoever is
-// woken by an outcome finds the feeds at least as new.
-func (c *Core) tell(result wire.Result) {
-	if n := (news{keys: result.Keys, leaders: result.Leaders}); n.isChange() {
-		c.out.news = append(c.out.news, n)
+// notify queues the notifications of one entry. Its changes come first: a caller
+// that an outcome wakes finds the feeds at least as new.
+func (c *Core) notify(result wire.Result) {
+	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders}); n.isChange() {
+		c.out.Notifications = append(c.out.Notifications, n)
 	}
 	for _, o := range result.Outcomes {
 		if o.Ticket.Incarnation != c.incarnation {
 			continue
 		}
-		if c.cfg.DropOutcome != nil && c.tickets.isOpen(o.Ticket.Seq) && c.cfg.DropOutcome(o.Ticket) {
-			continue
-		}
 		if call := c.tickets.outcome(o.Ticket.Seq, o.More); call != nil {
-			c.out.news = append(c.out.news, news{call: call, ticket: o.Ticket, reply: o.Reply, more: o.More})
+			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
 		}
 	}
 	for _, ended := range result.Ended {
-		c.out.news = append(c.out.news, news{ended: ended})
+		c.out.Notifications = append(c.out.Notifications, Notification{Ended: ended})
 	}
 }
 
-// reconfigure applies a change of the membership.
+// reconfigure applies a membership change.
 func (c *Core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
 	change, err := confChange(e)
 	if err != nil {
 		return err
 	}
-	c.membership(c.node.ApplyConfChange(change))
+	c.membershipChanged(c.node.ApplyConfChange(change))
 	op.ConfState = c.conf
 	c.digests.add(e.GetIndex(), nil)
 	return nil
 }
 
-// truncate lets go of entries that are applied here, once enough of them have
-// piled up that it is worth a write. What is kept lets a member that was away
-// for a while catch up without a snapshot.
+// truncate discards applied entries once enough have gathered to be worth a write.
+// The entries kept let a member that was away for a while catch up without a snapshot.
 func (c *Core) truncate() {
 	first, _ := c.log.FirstIndex()
 	if first <= c.truncated {
-		return // told so already, and Bytes does not know of it yet
+		return // under way; Bytes does not know of it yet
 	}
 	if c.applied < first+2*c.cfg.Keep && c.log.Bytes() < 2*c.cfg.KeepBytes {
 		return

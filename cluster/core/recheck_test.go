@@ -17,7 +17,7 @@ type findingCall struct {
 	ticket wire.Ticket // that it looked for
 }
 
-func (c *findingCall) Recheck(_ Machine, t wire.Ticket) *wire.Reply {
+func (c *findingCall) Recheck(_ wire.Rechecker, t wire.Ticket) *wire.Reply {
 	c.ticket = t
 	return c.reply
 }
@@ -32,8 +32,8 @@ func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
 	r.tickets.awaiting[1], r.tickets.awaiting[2] = granted, waiting
 	r.tickets.floor = 2
 	r.Submit([]byte{1}, new(quietCall), false)
-	if out, err := r.Take(0); err != nil || len(out.forward) != 1 {
-		t.Fatalf("%d submissions, %v", len(out.forward), err)
+	if out, err := r.Take(0); err != nil || len(out.Forwards) != 1 {
+		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
 	}
 	r.installing = &Staged{Done: func(error) {}}
 	r.installed(machine.New(), raftlog.Install{Index: 9, Term: 5, ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}})
@@ -41,8 +41,8 @@ func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.news) != 1 || out.news[0].call != Call(granted) || out.news[0].reply.GetFence() != 7 {
-		t.Errorf("the news are %+v; want the grant alone", out.news)
+	if len(out.Notifications) != 1 || out.Notifications[0].Call != Call(granted) || out.Notifications[0].Reply.GetFence() != 7 {
+		t.Errorf("the news are %+v; want the grant alone", out.Notifications)
 	}
 	for seq, c := range map[uint64]*findingCall{1: granted, 2: waiting} {
 		if want := (wire.Ticket{Incarnation: r.incarnation, Seq: seq}); c.ticket != want {
@@ -52,7 +52,7 @@ func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
 	if len(r.tickets.awaiting) != 1 || r.tickets.awaiting[2] != Call(waiting) {
 		t.Errorf("awaited: %v", r.tickets.awaiting)
 	}
-	if len(out.forward) != 1 || !out.restored {
-		t.Errorf("%d submissions, restored %v", len(out.forward), out.restored)
+	if len(out.Forwards) != 1 || !out.Restored {
+		t.Errorf("%d submissions, restored %v", len(out.Forwards), out.Restored)
 	}
 }

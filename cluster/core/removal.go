@@ -8,41 +8,42 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// How a member leaves the group for good. That it has left is a fact of the
-// machine. Whoever leads makes the membership agree with it, one change at a
-// time, however often leaders change meanwhile. A leader that is to go itself
-// hands leadership over: as the last to know that the change was agreed on, it
-// must not be the one to go.
+// The leader's part in the removal of members. The protocol as a whole stands at
+// the top of cluster/removal.go.
 //
-// A voter becomes a standby first, by a change of its own. That it was agreed on
-// may be known to a single one of the others; and where voters were even in number,
-// a majority of those who stay is too few to find it out again without his vote. So
-// he is there until a second change takes him out. Whoever has that in his log
-// knows of the first, since who sent it did; and those who stay agree on it by
-// themselves. From then on none of them can be elected who would still count him.
+// That a member is removed is a fact of the machine. Every leader makes Raft's
+// configuration agree with it, one membership change at a time. A leader that is
+// to be removed itself transfers leadership first: as the last to know that the
+// change committed, it must not be the one that goes.
 //
-// He stays until one of those who stay has told him that he is out: his own log may
-// be behind for ever.
+// A voter is demoted to a standby by a change of its own, and removed by a second
+// one. The first commit may be known to a single remaining voter; with an even
+// number of voters the others cannot find it out again by themselves without the
+// removed member's vote. It therefore remains a standby until the second change,
+// whose entry implies the first to whoever has it, and which the remaining voters
+// commit by themselves. After that none of them can be elected that still counts
+// the removed member.
 //
-// One gap is left. A standby asks for no votes. If who leads is the only one of those
-// who stay to know of the first change, is cut off from them and not from the one who
-// goes, and then is lost for good, the others count on the vote of one whose log may
-// be longer than theirs. Not telling him of the change would close it, and break what
-// raft builds on: that nobody campaigns who is more than one change behind.
+// One gap is left. A standby does not campaign. If the leader alone knows of the
+// first change, is cut off from the remaining voters but not from the removed
+// member, and is then lost for good, the others depend on the vote of a member
+// whose log may be longer than theirs. Withholding the change from that member
+// would close the gap and break an assumption of raft: that no member campaigns
+// that is more than one membership change behind.
 
-// remove proposes the next change of the membership that is due.
+// remove proposes the next membership change that is due.
 func (c *Core) remove() {
-	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.removing {
+	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.changing {
 		return
 	}
-	for _, id := range c.machine.Left() {
+	for _, id := range c.machine.Removed() {
 		voter := slices.Contains(c.conf.GetVoters(), id)
 		switch {
 		case id == c.id:
-			if c.giveWay() {
+			if c.stepDownForRemoval() {
 				return
 			}
-		case voter && c.survives(id):
+		case voter && c.quorumWithout(id):
 			c.change(raftpb.ConfChangeAddLearnerNode, id)
 			return
 		case !voter && slices.Contains(c.conf.GetLearners(), id):
@@ -52,16 +53,16 @@ func (c *Core) remove() {
 	}
 }
 
-// giveWay hands leadership to one who stays, if there is one who is up to date, and
-// reports whether it is under way. Those who are to go as well would hand it back
-// at once, and whoever is behind would hold everybody up: until then the member
-// goes on leading.
-func (c *Core) giveWay() bool {
+// stepDownForRemoval transfers leadership to an up-to-date voter that is not to be
+// removed as well, and reports whether a transfer is under way. A voter that is to
+// be removed would transfer it back at once, and one that lags would stall the
+// group: until there is another one, the member goes on leading.
+func (c *Core) stepDownForRemoval() bool {
 	if c.node.BasicStatus().LeadTransferee != raft.None {
 		return true
 	}
-	goes := func(id uint64) bool { return slices.Contains(c.machine.Left(), id) }
-	to := c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), goes))
+	removed := func(id uint64) bool { return slices.Contains(c.machine.Removed(), id) }
+	to := c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed))
 	if p := c.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
 		return false
 	}
@@ -74,34 +75,34 @@ func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
 		Type: kind.Enum(), NodeId: &id,
 	}}})
 	if err != nil {
-		c.ignore(err) // leadership is being handed over
+		c.ignore(err) // a leadership transfer is under way
 		return
 	}
-	c.removing = true
+	c.changing = true
 }
 
-// survives says whether those who stay can decide without the member: whether
-// most of the voters that are left have been heard of lately. raft forgets once
-// in each election timeout whom it has heard, so a no is only for now.
-func (c *Core) survives(leaver uint64) bool {
-	if !slices.Contains(c.conf.GetVoters(), leaver) {
+// quorumWithout reports whether most of the other voters were heard of lately, or
+// the member is no voter. raft resets that knowledge once in each election timeout,
+// so false means only not now.
+func (c *Core) quorumWithout(removed uint64) bool {
+	if !slices.Contains(c.conf.GetVoters(), removed) {
 		return true
 	}
-	active, left := 0, 0
+	active, remaining := 0, 0
 	progress := c.node.Status().Progress
 	for _, id := range c.conf.GetVoters() {
-		if id == leaver {
+		if id == removed {
 			continue
 		}
-		left++
+		remaining++
 		if id == c.id || progress[id].RecentActive {
 			active++
 		}
 	}
-	return active > left/2
+	return active > remaining/2
 }
 
-// membership takes note of another membership.
-func (c *Core) membership(conf *raftpb.ConfState) {
-	c.conf, c.out.membership, c.removing = conf, conf, false
+// membershipChanged takes note of another configuration.
+func (c *Core) membershipChanged(conf *raftpb.ConfState) {
+	c.conf, c.out.Membership, c.changing = conf, conf, false
 }

@@ -84,7 +84,7 @@ func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
 func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
 	r.ignore(r.node.Campaign())
-	for !r.Status().InOffice {
+	for !r.Status().Proposing {
 		for _, m := range r.settle() {
 			kind := map[raftpb.MessageType]raftpb.MessageType{raftpb.MsgPreVote: raftpb.MsgPreVoteResp, raftpb.MsgVote: raftpb.MsgVoteResp}
 			if answer, asked := kind[m.GetType()]; asked && m.GetTo() != 4 {
@@ -134,7 +134,7 @@ func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRigIn(t, &raftpb.ConfState{Voters: test.voters, Learners: test.learners}).follow()
 			r.ignore(r.node.Campaign())
-			for !r.Status().InOffice {
+			for !r.Status().Proposing {
 				sent := r.settle()
 				for _, m := range sent {
 					switch m.GetType() {
@@ -156,7 +156,7 @@ func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
 			for _, id := range test.heard {
 				r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
 			}
-			if got := r.survives(test.leaver); got != test.want {
+			if got := r.quorumWithout(test.leaver); got != test.want {
 				t.Fatalf("the others decide without %d: %v, want %v", test.leaver, got, test.want)
 			}
 			r.machine = departed{r.machine, []uint64{test.leaver}}
@@ -208,7 +208,7 @@ func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
 	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
 		t.Fatalf("voters %d", got)
 	}
-	if !r.removing {
+	if !r.changing {
 		r.pass(1, 2)
 	}
 	r.have(2)

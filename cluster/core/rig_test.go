@@ -80,21 +80,22 @@ func (r *rig) effects() (all Effects) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		all.snapshots = append(all.snapshots, out.snapshots...)
-		all.messages = append(all.messages, out.messages...)
-		all.forward = append(all.forward, out.forward...)
-		all.news = append(all.news, out.news...)
-		if len(out.writes) == 0 {
+		all.Snapshots = append(all.Snapshots, out.Snapshots...)
+		all.Messages = append(all.Messages, out.Messages...)
+		all.Forwards = append(all.Forwards, out.Forwards...)
+		all.Transfers = append(all.Transfers, out.Transfers...)
+		all.Notifications = append(all.Notifications, out.Notifications...)
+		if len(out.Batch.writes) == 0 {
 			return all
 		}
-		r.carry(out.writes)
+		r.carry(out.Batch.writes)
 	}
 }
 
 // settle carries out what there is to do, and returns what goes to the others.
 func (r *rig) settle() []*raftpb.Message {
 	r.t.Helper()
-	return r.effects().messages
+	return r.effects().Messages
 }
 
 // pass lets ticks go by. The others are heard in each, and what goes to them

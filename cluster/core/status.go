@@ -7,32 +7,34 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Status is how far a core is.
+// Status is a core's progress.
 type Status struct {
 	Leader, Term    uint64
 	Leads           bool
-	InOffice        bool // it leads, and its group time runs: it proposes
+	Proposing       bool // it leads, and its group time runs
 	Commit, Applied uint64
 	Installed       uint64 // snapshots since the start
 	Membership      *raftpb.ConfState
+	Registered      bool // the first call, which registers the process, has its outcome
 }
 
-// Status is cheap.
+// Status returns the progress up to the last Take. It is cheap.
 func (c *Core) Status() Status {
 	return Status{
 		Leader: c.role.Lead, Term: c.term,
-		Leads: c.role.RaftState == raft.StateLeader, InOffice: c.clock.running,
+		Leads: c.role.RaftState == raft.StateLeader, Proposing: c.clock.running,
 		Commit: c.node.BasicStatus().GetCommit(), Applied: c.applied,
 		Installed:  c.installs,
 		Membership: c.conf,
+		Registered: !c.tickets.gated || c.tickets.floor > 0,
 	}
 }
 
-// Machine is the state as far as it is applied.
+// Machine returns the machine as far as entries are applied.
 func (c *Core) Machine() Machine { return c.machine }
 
-// Incarnation is what the calls of this process are made under.
+// Incarnation returns the incarnation that calls are made under.
 func (c *Core) Incarnation() wire.ID { return c.incarnation }
 
-// Digest is the rolling digest of the state up to an index.
+// Digest returns the rolling digest of the state and its index.
 func (c *Core) Digest() (index, digest uint64) { return c.digests.index, c.digests.last }

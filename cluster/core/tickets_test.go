@@ -15,10 +15,10 @@ type quietCall struct {
 	cancelled []bool // sent?
 }
 
-func (c *quietCall) Deliver(wire.Ticket, *wire.Reply, bool)   {}
-func (c *quietCall) Cancelled(sent bool)                      { c.cancelled = append(c.cancelled, sent) }
-func (c *quietCall) Recheck(Machine, wire.Ticket) *wire.Reply { return nil }
-func (c *quietCall) Fail(err error)                           { c.failed, c.fails = err, c.fails+1 }
+func (c *quietCall) Deliver(wire.Ticket, *wire.Reply, bool)          {}
+func (c *quietCall) Cancelled(sent bool)                             { c.cancelled = append(c.cancelled, sent) }
+func (c *quietCall) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+func (c *quietCall) Fail(err error)                                  { c.failed, c.fails = err, c.fails+1 }
 
 func newCalls(t *tickets, n int) []*quietCall {
 	calls := make([]*quietCall, n)

@@ -24,15 +24,15 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			if len(out.writes) == 0 {
+			if len(out.Batch.writes) == 0 {
 				break
 			}
-			for _, w := range out.writes {
+			for _, w := range out.Batch.writes {
 				if op, ok := w.op.(raftlog.Truncate); ok {
 					truncated = append(truncated, op.Index)
 				}
 			}
-			r.carry(out.writes)
+			r.carry(out.Batch.writes)
 		}
 	}
 	return truncated

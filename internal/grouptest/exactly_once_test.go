@@ -13,8 +13,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Every 10th outcome is dropped, so that its command is sent again; every 10th
-// forwarded command goes out twice; the leader changes every 200 ms. The locks
+// Of ten forwarded submissions one is lost, so that its commands are forwarded again,
+// one goes out twice and one is repeated later; the leader changes every 200 ms. The locks
 // must not notice: a command that took effect twice would show as a hold too
 // many, a fence too many, or a lock that stays held.
 func TestExactlyOnce(t *testing.T) {
@@ -23,7 +23,7 @@ func TestExactlyOnce(t *testing.T) {
 	if testing.Short() {
 		cycles = 100 // the race detector makes it ten times slower
 	}
-	g := Start(t, 3, LossyOutcomes)
+	g := Start(t, 3, FaultyNetwork)
 	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })

@@ -10,21 +10,13 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Counting by compare-and-swap, from every member at once, loses nothing and
 // counts nothing twice, also when answers are lost and requests come twice.
 func TestKeyCounter(t *testing.T) {
 	const each = 25
-	var lost sync.Map
-	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) {
-		LoseOutcomes(s, func(ticket wire.Ticket) bool {
-			_, before := lost.LoadOrStore(ticket, true)
-			return !before && ticket.Seq%5 == 0
-		})
-		RepeatCommands(s, func() bool { return true })
-	}))
+	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { FaultyForwards(s, 3) }))
 	ctx := Within(t, 60*time.Second)
 	var wg sync.WaitGroup
 	for _, n := range g.Nodes {

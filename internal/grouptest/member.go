@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -121,25 +122,26 @@ type answer struct {
 // call awaits the one outcome of a command.
 type call struct{ answered chan answer }
 
-func (c *call) Deliver(_ wire.Ticket, r *wire.Reply, _ bool)     { c.answered <- answer{reply: r} }
-func (c *call) Fail(err error)                                   { c.answered <- answer{err: err} }
-func (c *call) Cancelled(bool)                                   {}
+func (c *call) Deliver(_ wire.Ticket, r *wire.Reply, _ bool)    { c.answered <- answer{reply: r} }
+func (c *call) Fail(err error)                                  { c.answered <- answer{err: err} }
+func (c *call) Cancelled(bool)                                  {}
 func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 
-// LoseOutcomes makes a member not notice the first outcomes that lose selects, so
-// that their commands are sent again. It runs on the member's loop.
-func LoseOutcomes(s *cluster.Seams, lose func(wire.Ticket) bool) { s.DropOutcome = lose }
+// LoseOutcomes makes a member not deliver outcomes to its calls while lose returns
+// true. It runs on the member's loop.
+func LoseOutcomes(s *cluster.Seams, lose func() bool) {
+	s.Effects = func(e *cluster.Effects) {
+		if lose() {
+			e.Notifications = slices.DeleteFunc(e.Notifications, func(n cluster.Notification) bool { return n.Call != nil })
+		}
+	}
+}
 
-// RepeatCommands makes a follower forward those commands twice that repeat selects.
-func RepeatCommands(s *cluster.Seams, repeat func() bool) { s.DuplicateForward = repeat }
-
-// LossyOutcomes loses every tenth outcome and repeats every tenth command.
-func LossyOutcomes(g *Group) {
+// FaultyNetwork loses every tenth forwarded submission, and repeats others.
+func FaultyNetwork(g *Group) {
 	Edit(func(_ int, c *conclave.Config, s *cluster.Seams) {
-		c.HeartbeatInterval = 10 * time.Millisecond // a lost outcome is asked for again after 3
-		LoseOutcomes(s, everyTenth[wire.Ticket]())
-		repeat := everyTenth[struct{}]()
-		RepeatCommands(s, func() bool { return repeat(struct{}{}) })
+		c.HeartbeatInterval = 10 * time.Millisecond // a lost command is forwarded again after 3
+		FaultyForwards(s, 10)
 	})(g)
 }
 

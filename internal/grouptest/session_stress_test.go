@@ -17,7 +17,7 @@ import (
 // commands arrive twice, and leadership moves. There are never more permits out
 // than the limit or two leaders, and in the end nothing is left of anything.
 func TestSessionsComeAndGo(t *testing.T) {
-	g := Start(t, 3, LossyOutcomes)
+	g := Start(t, 3, FaultyNetwork)
 	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })

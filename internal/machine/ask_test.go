@@ -52,11 +52,11 @@ func ask(w io.Writer, m *Machine, q []string) {
 	case "checks":
 		askChecks(w, m)
 	case "gossip":
-		for _, v := range m.Gossip() {
+		for _, v := range m.Liveness() {
 			fmt.Fprintf(w, "member %d boot %d silent=%v\n", v.Member, v.Boot, v.Silent)
 		}
 	case "removed":
-		fmt.Fprintln(w, m.Left())
+		fmt.Fprintln(w, m.Removed())
 	case "keys":
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
 			fmt.Fprintln(w, printKey(k))

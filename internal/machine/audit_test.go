@@ -291,7 +291,7 @@ func views(m *Machine) string {
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Gossip(), m.Left(), m.Changes())
+	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Changes())
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

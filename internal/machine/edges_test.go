@@ -159,7 +159,7 @@ func TestReadsStayAsTheyWere(t *testing.T) {
 		d.inc, d.seq = wire.ID{byte(member)}, 0
 		d.line(wire.Code_OK, "register member=%d boot=1", member)
 		d.line(wire.Code_OK, "remove-member voters=1,2,3,4,5,6,7,8,9")
-		was = append(was, d.m.Left())
+		was = append(was, d.m.Removed())
 	}
 	for i, left := range was {
 		if want := []uint64{2, 3, 4, 5, 6, 7, 8, 9}[7-i:]; !slices.Equal(left, want) {

@@ -34,9 +34,9 @@ func (m *Machine) goes(k *member) {
 	m.removed = slices.Insert(slices.Clone(m.removed), i, k.id)
 }
 
-// Left returns the members that have left for good, ascending. It is never
+// Removed returns the members that have left for good, ascending. It is never
 // changed.
-func (m *Machine) Left() []uint64 { return m.removed }
+func (m *Machine) Removed() []uint64 { return m.removed }
 
 // sessionsOf returns all sessions of a member, by creation, also those that wait
 // to be attached.

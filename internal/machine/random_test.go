@@ -146,7 +146,7 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if err := differ(r.last, want); err != nil {
 		return fmt.Errorf("%s\n%w", printBatch(batch), err)
 	}
-	if got, want := r.straight.Left(), r.twin.Removed(); !slices.Equal(got, want) {
+	if got, want := r.straight.Removed(), r.twin.Removed(); !slices.Equal(got, want) {
 		return fmt.Errorf("%v have left, want %v", got, want)
 	}
 	if r.twin.Now != r.straight.Now() {

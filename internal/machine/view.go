@@ -57,13 +57,6 @@ type PermitView struct {
 	Permits uint32
 }
 
-// GossipView is what the group holds gossip to say of a member's last start.
-type GossipView struct {
-	Member uint64
-	Boot   uint64
-	Silent bool
-}
-
 // Keys is all keys at one index. It may be read by any goroutine while the
 // machine goes on.
 type Keys struct{ tree *btree.BTreeG[*wire.Entry] }
@@ -186,13 +179,13 @@ func (m *Machine) Leader(election string) *wire.Leader {
 	return nil
 }
 
-// Gossip returns what is held of each member, by ID.
-func (m *Machine) Gossip() []GossipView {
-	var views []GossipView
+// Liveness returns what the failure detector last reported of each member, by ID.
+func (m *Machine) Liveness() []wire.MemberLiveness {
+	var views []wire.MemberLiveness
 	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
 		return cmp.Compare(a.id, b.id)
 	}) {
-		views = append(views, GossipView{Member: k.id, Boot: k.boot, Silent: k.silent})
+		views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
 	}
 	return views
 }

@@ -55,7 +55,7 @@ func (c *simCall) Fail(err error) {
 	if c.over {
 		c.program.w.fail("member %d: a call fails that is over: %v", c.program.n, err)
 	}
-	if !errors.Is(err, core.ErrForgotten) && !errors.Is(err, core.ErrBusy) {
+	if !errors.Is(err, core.ErrUnregistered) && !errors.Is(err, core.ErrBusy) {
 		c.program.w.fail("member %d: a call fails: %v", c.program.n, err)
 	}
 	if c.op != nil {
@@ -76,7 +76,7 @@ func (c *simCall) Cancelled(sent bool) {
 	c.unsent()
 }
 
-func (c *simCall) Recheck(m core.Machine, t wire.Ticket) *wire.Reply {
+func (c *simCall) Recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	if c.recheck == nil {
 		c.program.w.fail("member %d: a call that awaits nothing is asked to look for it", c.program.n)
 	}

@@ -81,7 +81,7 @@ func (a *audit) health(p part, r wire.Result) {
 		a.members[p.ticket.Incarnation] = c.GetMember()
 	}
 	silent := make(map[uint64]bool)
-	for _, g := range a.m.Gossip() {
+	for _, g := range a.m.Liveness() {
 		silent[g.Member] = g.Silent
 	}
 	failed := uint64(0)

@@ -161,7 +161,7 @@ func (d *delayWorld) watch() {
 // measure adds up the time in which no leader's clock ran.
 func (d *delayWorld) measure(passed time.Duration) {
 	l := d.leader()
-	if d.ended.group != 0 && d.granted.group == 0 && (l == nil || !l.core.Status().InOffice) {
+	if d.ended.group != 0 && d.granted.group == 0 && (l == nil || !l.core.Status().Proposing) {
 		d.leaderless += passed
 	}
 }
@@ -219,11 +219,11 @@ func (d *delayWorld) makeLeader(n int) {
 	var answer chan error
 	d.await(10*election, "leader of choice", func() bool {
 		l := d.leader()
-		if l != nil && l.n != n && l.core.Status().InOffice && (l != asked || len(answer) > 0) {
+		if l != nil && l.n != n && l.core.Status().Proposing && (l != asked || len(answer) > 0) {
 			asked, answer = l, make(chan error, 1)
 			l.event(func(c *core.Core) { c.Transfer(uint64(n+1), answer) })
 		}
-		return l != nil && l.n == n && l.core.Status().InOffice
+		return l != nil && l.n == n && l.core.Status().Proposing
 	})
 }
 

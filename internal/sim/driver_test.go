@@ -86,7 +86,14 @@ func (d driver) Forward(to uint64, s *wire.Submission) {
 	})
 }
 
-func (d driver) Moved() {}
+func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
+	from := d.id()
+	d.w.carry(d.n, int(to-1), func(to *life) {
+		to.event(func(c *core.Core) { c.ReceiveTransfer(from, t) })
+	})
+}
+
+func (d driver) Progressed() {}
 
 func (d driver) Restored(m core.Machine) {
 	d.w.say("%d is restored at %d", d.n, d.core.Status().Applied)
@@ -100,7 +107,7 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 
 func (d driver) Ended(e wire.Ended) { d.program.ended(e) }
 
-// Regrouped closes no connections: this world has none, see dial.
-func (d driver) Regrouped(conf *raftpb.ConfState) { d.conf = conf }
+// MembershipChanged closes no connections: this world has none, see dial.
+func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.conf = conf }
 
 func (d driver) LeaderChanged() {}

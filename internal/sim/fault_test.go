@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // faults are the classes of trouble of one world. Each seed has some of them:
@@ -59,7 +58,7 @@ func (f faults) network(n int) network {
 }
 
 // drop lets a first outcome go unnoticed, as if the process had missed it.
-func (f *faults) drop(wire.Ticket) bool { return f.drops && !f.w.calm && f.w.chance(0.1) }
+func (f *faults) drop() bool { return f.drops && !f.w.calm && f.w.chance(0.1) }
 
 // trouble strikes again and again.
 func (w *world) trouble() {
@@ -108,7 +107,11 @@ func (w *world) strike() {
 	case 5:
 		if f.transfers && m.life != nil {
 			to := uint64(w.rng.IntN(len(w.members) + 1))
-			m.life.event(func(c *core.Core) { c.Transfer(to, make(chan error, 1)) })
+			m.life.event(func(c *core.Core) {
+				if c.Status().Leads {
+					c.Transfer(to, make(chan error, 1))
+				}
+			})
 		}
 	case 6:
 		w.disks.slow = f.slowDisk && !w.disks.slow
@@ -137,7 +140,7 @@ func (f *faults) restartLater(m *simMember) {
 	if f.broken {
 		for _, other := range f.w.members {
 			if other.life != nil {
-				other.life.at(time.Millisecond, func() { other.life.event(func(c *core.Core) { c.Lost(m.id()) }) })
+				other.life.at(time.Millisecond, func() { other.life.event(func(c *core.Core) { c.PeerDisconnected(m.id()) }) })
 			}
 		}
 	}

@@ -62,7 +62,24 @@ type observed struct {
 func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 	r := o.Machine.Apply(index, term, data)
 	o.life.w.history.applied(o.life, index, term, data, r)
+	r.Outcomes = o.life.missSome(r.Outcomes)
 	return r
+}
+
+// missSome drops first outcomes of this process at random, as if they had been lost:
+// the process repeats the command, and gets the same outcome.
+func (l *life) missSome(outcomes []wire.Outcome) (seen []wire.Outcome) {
+	for _, o := range outcomes {
+		if o.Ticket.Incarnation != l.core.Incarnation() {
+			continue
+		}
+		if !l.answered[o.Ticket] && l.w.faults.drop() {
+			continue
+		}
+		l.answered[o.Ticket] = true
+		seen = append(seen, o)
+	}
+	return seen
 }
 
 func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Result) {

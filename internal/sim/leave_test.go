@@ -79,16 +79,16 @@ func (w *world) buried() bool {
 
 // departed: nothing of who has left is there, or comes back.
 func (a *audit) departed() {
-	if len(a.m.Left()) == 0 {
+	if len(a.m.Removed()) == 0 {
 		return
 	}
 	for _, s := range a.m.Sessions() {
-		if slices.Contains(a.m.Left(), s.Member) {
+		if slices.Contains(a.m.Removed(), s.Member) {
 			a.w.fail("member %d has left, and its session %s lives", s.Member, s.ID)
 		}
 	}
 	for id, member := range a.members { // order: each is looked at
-		if slices.Contains(a.m.Left(), member) && a.m.Incarnation(id) {
+		if slices.Contains(a.m.Removed(), member) && a.m.Incarnation(id) {
 			a.w.fail("member %d has left, and its incarnation %s lives", member, id)
 		}
 	}

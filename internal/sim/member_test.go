@@ -36,22 +36,23 @@ type simMember struct {
 // writer do in production.
 type life struct {
 	*simMember
-	store   *storage.Store
-	log     *raftlog.Log
-	core    *core.Core
-	conf    *raftpb.ConfState // on the disk
-	began   time.Duration
-	read    time.Duration // its clock
-	readAt  time.Duration // when it was set to that
-	wakes   time.Duration // paused until then
-	busy    bool          // a batch is on its way to the disk
-	staging bool
-	pending bool // events are in the core whose effects were not taken yet
-	doom    doom
-	program *program
-	durable durable
-	seen    marks
-	feed    feed
+	store    *storage.Store
+	log      *raftlog.Log
+	core     *core.Core
+	conf     *raftpb.ConfState // on the disk
+	began    time.Duration
+	read     time.Duration // its clock
+	readAt   time.Duration // when it was set to that
+	wakes    time.Duration // paused until then
+	busy     bool          // a batch is on its way to the disk
+	staging  bool
+	pending  bool                 // events are in the core whose effects were not taken yet
+	answered map[wire.Ticket]bool // first outcomes that this process has seen
+	doom     doom
+	program  *program
+	durable  durable
+	seen     marks
+	feed     feed
 }
 
 // doom is a place in the loop at which the process will die.
@@ -96,7 +97,7 @@ func (m *simMember) bootstrap(n int) {
 
 func (m *simMember) start() {
 	m.boot++
-	l := &life{simMember: m, began: m.w.now, readAt: m.w.now}
+	l := &life{simMember: m, began: m.w.now, readAt: m.w.now, answered: make(map[wire.Ticket]bool)}
 	l.store, l.log = m.open()
 	l.durable = l.found()
 	incarnation := m.w.id()
@@ -106,7 +107,6 @@ func (m *simMember) start() {
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		Logger: quiet, Keep: m.w.faults.keep, KeepBytes: 8 << 20, MaxCalls: 100,
-		DropOutcome: m.w.faults.drop,
 	})
 	if err != nil {
 		m.w.fail("member %d: %v", m.n, err)
@@ -115,7 +115,7 @@ func (m *simMember) start() {
 	l.conf = l.core.Status().Membership
 	l.seen = marks{term: l.core.Status().Term, applied: l.core.Status().Applied}
 	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.Status().Applied)
-	l.core.Stand(m.boot == 1 && m.n == 0)
+	l.core.CampaignFirst(m.boot == 1 && m.n == 0)
 	l.feed.begins(l.core.Machine())
 	l.program = newProgram(l)
 	l.at(m.w.between(0, tick), l.tick)
@@ -224,7 +224,7 @@ func (l *life) step() {
 		return
 	}
 	before := l.seen.applied
-	l.core.CarryOut(out, driver{l})
+	out.Deliver(driver{l})
 	if n := l.core.Status().Applied - before; n > 0 && l.w.faults.busy && !l.w.calm {
 		l.wakes = max(l.wakes, l.w.now+l.w.slowApply(n))
 	}

@@ -58,7 +58,7 @@ func (w *world) leader() *life {
 // awaitLeader waits until somebody leads and group time runs.
 func (w *world) awaitLeader() {
 	w.t.Helper()
-	w.await(5*election, "leader", func() bool { l := w.leader(); return l != nil && l.core.Status().InOffice })
+	w.await(5*election, "leader", func() bool { l := w.leader(); return l != nil && l.core.Status().Proposing })
 }
 
 // pass lets time pass.

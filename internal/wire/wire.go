@@ -70,6 +70,20 @@ type Ended struct {
 	Unbound     bool
 }
 
+// MemberLiveness is what the group holds of the last registered process of a member.
+type MemberLiveness struct {
+	Member, Boot uint64
+	Silent       bool // the failure detector has declared it dead
+}
+
+// LivenessReport is a judgment of the leader's failure detector about the
+// process of a member with that boot counter or an earlier one.
+type LivenessReport struct {
+	Member, Boot uint64
+	Term         uint64 // in which the leader reports; no effect in another
+	Alive        bool
+}
+
 // Entry is a key and all that is kept of it. It is never changed: a write makes a
 // new one, so it may be read anywhere.
 type Entry struct {

@@ -3468,6 +3468,7 @@ type Frame struct {
 	//
 	//	*Frame_Raft
 	//	*Frame_Submission
+	//	*Frame_LeadershipTransfer
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3528,6 +3529,15 @@ func (x *Frame) GetSubmission() *Submission {
 	return nil
 }
 
+func (x *Frame) GetLeadershipTransfer() *LeadershipTransfer {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_LeadershipTransfer); ok {
+			return x.LeadershipTransfer
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -3540,9 +3550,77 @@ type Frame_Submission struct {
 	Submission *Submission `protobuf:"bytes,2,opt,name=submission,proto3,oneof"`
 }
 
+type Frame_LeadershipTransfer struct {
+	LeadershipTransfer *LeadershipTransfer `protobuf:"bytes,3,opt,name=leadership_transfer,json=leadershipTransfer,proto3,oneof"`
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Submission) isFrame_Body() {}
+
+func (*Frame_LeadershipTransfer) isFrame_Body() {}
+
+// LeadershipTransfer asks the leader of a term to transfer leadership, and is
+// the leader's answer if it cannot. It has no effect in another term.
+type LeadershipTransfer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            uint64                 `protobuf:"fixed64,1,opt,name=to,proto3" json:"to,omitempty"` // 0: the most up-to-date voter
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Refused       bool                   `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"` // in the answer: the voter is not there or not up to date
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeadershipTransfer) Reset() {
+	*x = LeadershipTransfer{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeadershipTransfer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeadershipTransfer) ProtoMessage() {}
+
+func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
+func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *LeadershipTransfer) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LeadershipTransfer) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeadershipTransfer) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
 
 type GossipMeta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3553,13 +3631,14 @@ type GossipMeta struct {
 	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	Advertise     string                 `protobuf:"bytes,6,opt,name=advertise,proto3" json:"advertise,omitempty"`
 	Expect        uint32                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // of a new member: the size of the group to form
+	Voters        uint32                 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"` // of a new member: how many of them are to vote
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3650,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3663,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -3636,6 +3715,13 @@ func (x *GossipMeta) GetExpect() uint32 {
 	return 0
 }
 
+func (x *GossipMeta) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -3647,7 +3733,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3745,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3758,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -3707,7 +3793,7 @@ type Founder struct {
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3805,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3818,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -3765,7 +3851,7 @@ type FormRequest struct {
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3863,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3876,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -3812,7 +3898,7 @@ type FormReply struct {
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +3910,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +3923,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -3879,7 +3965,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +3977,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +3990,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -3939,7 +4025,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4037,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4050,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -3998,7 +4084,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4096,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4109,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -4056,7 +4142,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4154,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4167,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -4152,7 +4238,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4250,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4263,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -4465,13 +4551,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04name\x18\n" +
 	" \x01(\tR\x04name\x12\x18\n" +
 	"\arefusal\x18\v \x01(\tR\arefusal\x12\x0e\n" +
-	"\x02to\x18\f \x01(\x04R\x02to\"i\n" +
+	"\x02to\x18\f \x01(\x04R\x02to\"\xc6\x01\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
 	"\n" +
 	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
-	"submissionB\x06\n" +
-	"\x04body\"\xb6\x01\n" +
+	"submission\x12[\n" +
+	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransferB\x06\n" +
+	"\x04body\"R\n" +
+	"\x12LeadershipTransfer\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\xce\x01\n" +
 	"\n" +
 	"GossipMeta\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -4480,7 +4571,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x06 \x01(\tR\tadvertise\x12\x16\n" +
-	"\x06expect\x18\a \x01(\rR\x06expect\"w\n" +
+	"\x06expect\x18\a \x01(\rR\x06expect\x12\x16\n" +
+	"\x06voters\x18\b \x01(\rR\x06voters\"w\n" +
 	"\bProposal\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x129\n" +
 	"\bfounders\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\bfounders\x12\x16\n" +
@@ -4585,64 +4677,65 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
-	(Behavior)(0),            // 0: conclave.internal.v1.Behavior
-	(CheckState)(0),          // 1: conclave.internal.v1.CheckState
-	(Space)(0),               // 2: conclave.internal.v1.Space
-	(Code)(0),                // 3: conclave.internal.v1.Code
-	(Kind)(0),                // 4: conclave.internal.v1.Kind
-	(KeyOp_Kind)(0),          // 5: conclave.internal.v1.KeyOp.Kind
-	(*Batch)(nil),            // 6: conclave.internal.v1.Batch
-	(*Submission)(nil),       // 7: conclave.internal.v1.Submission
-	(*Call)(nil),             // 8: conclave.internal.v1.Call
-	(*Command)(nil),          // 9: conclave.internal.v1.Command
-	(*Register)(nil),         // 10: conclave.internal.v1.Register
-	(*Renew)(nil),            // 11: conclave.internal.v1.Renew
-	(*Deregister)(nil),       // 12: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),     // 13: conclave.internal.v1.RemoveMember
-	(*OpenSession)(nil),      // 14: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),    // 15: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),         // 16: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),        // 17: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),     // 18: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),     // 19: conclave.internal.v1.CloseSession
-	(*Lock)(nil),             // 20: conclave.internal.v1.Lock
-	(*Unlock)(nil),           // 21: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),         // 22: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),          // 23: conclave.internal.v1.Acquire
-	(*Release)(nil),          // 24: conclave.internal.v1.Release
-	(*Resize)(nil),           // 25: conclave.internal.v1.Resize
-	(*Write)(nil),            // 26: conclave.internal.v1.Write
-	(*KeyOp)(nil),            // 27: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),         // 28: conclave.internal.v1.Withdraw
-	(*Reply)(nil),            // 29: conclave.internal.v1.Reply
-	(*Holder)(nil),           // 30: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),          // 31: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),     // 32: conclave.internal.v1.MachineState
-	(*MemberState)(nil),      // 33: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),      // 34: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil), // 35: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),     // 36: conclave.internal.v1.SessionState
-	(*LockState)(nil),        // 37: conclave.internal.v1.LockState
-	(*ReentryState)(nil),     // 38: conclave.internal.v1.ReentryState
-	(*SemaphoreState)(nil),   // 39: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),      // 40: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),      // 41: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),         // 42: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),    // 43: conclave.internal.v1.KeyDelayState
-	(*Hello)(nil),            // 44: conclave.internal.v1.Hello
-	(*Frame)(nil),            // 45: conclave.internal.v1.Frame
-	(*GossipMeta)(nil),       // 46: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),         // 47: conclave.internal.v1.Proposal
-	(*Founder)(nil),          // 48: conclave.internal.v1.Founder
-	(*FormRequest)(nil),      // 49: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),        // 50: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil),   // 51: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),    // 52: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),             // 53: conclave.internal.v1.Pair
-	(*Identity)(nil),         // 54: conclave.internal.v1.Identity
-	(*Peer)(nil),             // 55: conclave.internal.v1.Peer
+	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
+	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
+	(Space)(0),                 // 2: conclave.internal.v1.Space
+	(Code)(0),                  // 3: conclave.internal.v1.Code
+	(Kind)(0),                  // 4: conclave.internal.v1.Kind
+	(KeyOp_Kind)(0),            // 5: conclave.internal.v1.KeyOp.Kind
+	(*Batch)(nil),              // 6: conclave.internal.v1.Batch
+	(*Submission)(nil),         // 7: conclave.internal.v1.Submission
+	(*Call)(nil),               // 8: conclave.internal.v1.Call
+	(*Command)(nil),            // 9: conclave.internal.v1.Command
+	(*Register)(nil),           // 10: conclave.internal.v1.Register
+	(*Renew)(nil),              // 11: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 12: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 13: conclave.internal.v1.RemoveMember
+	(*OpenSession)(nil),        // 14: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 15: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 16: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 17: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 18: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 19: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 20: conclave.internal.v1.Lock
+	(*Unlock)(nil),             // 21: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 22: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 23: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 24: conclave.internal.v1.Release
+	(*Resize)(nil),             // 25: conclave.internal.v1.Resize
+	(*Write)(nil),              // 26: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 27: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 28: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 29: conclave.internal.v1.Reply
+	(*Holder)(nil),             // 30: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 31: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 32: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 33: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 34: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 35: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 36: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 37: conclave.internal.v1.LockState
+	(*ReentryState)(nil),       // 38: conclave.internal.v1.ReentryState
+	(*SemaphoreState)(nil),     // 39: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 40: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 41: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 42: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 43: conclave.internal.v1.KeyDelayState
+	(*Hello)(nil),              // 44: conclave.internal.v1.Hello
+	(*Frame)(nil),              // 45: conclave.internal.v1.Frame
+	(*LeadershipTransfer)(nil), // 46: conclave.internal.v1.LeadershipTransfer
+	(*GossipMeta)(nil),         // 47: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),           // 48: conclave.internal.v1.Proposal
+	(*Founder)(nil),            // 49: conclave.internal.v1.Founder
+	(*FormRequest)(nil),        // 50: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),          // 51: conclave.internal.v1.FormReply
+	(*SnapshotHeader)(nil),     // 52: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),      // 53: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),               // 54: conclave.internal.v1.Pair
+	(*Identity)(nil),           // 55: conclave.internal.v1.Identity
+	(*Peer)(nil),               // 56: conclave.internal.v1.Peer
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -4676,15 +4769,16 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	0,  // 28: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
 	4,  // 29: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
 	7,  // 30: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	48, // 31: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	47, // 32: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	53, // 33: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	47, // 34: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	46, // 31: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	49, // 32: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	48, // 33: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	54, // 34: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	48, // 35: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4715,6 +4809,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39].OneofWrappers = []any{
 		(*Frame_Raft)(nil),
 		(*Frame_Submission)(nil),
+		(*Frame_LeadershipTransfer)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4722,7 +4817,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,7 +14,6 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // membership is a group that members leave.
@@ -64,7 +63,7 @@ func (g *membership) leaveAtOnce(members ...int) []error {
 func (g *membership) wantRemoved(i int) {
 	g.T.Helper()
 	_, err := g.Open(i, time.Minute)
-	grouptest.WantError(g.T, err, conclave.ErrInvalid)
+	grouptest.WantError(g.T, err, conclave.ErrRemoved)
 }
 
 func (g *membership) restartAfterPowerLoss() {
@@ -94,7 +93,7 @@ func TestLeave_OutcomeLost(t *testing.T) {
 		g.wantRemoved(x)
 		g.wantLock()
 	}, grouptest.Edit(func(i int, _ *conclave.Config, s *cluster.Seams) {
-		grouptest.LoseOutcomes(s, func(wire.Ticket) bool { return lose[i].Load() })
+		grouptest.LoseOutcomes(s, lose[i].Load)
 	}))
 }
 

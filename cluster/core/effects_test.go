@@ -1,0 +1,185 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// scripted is a machine with a given result for each entry.
+type scripted struct {
+	Machine
+	results map[uint64]wire.Result
+}
+
+func (s scripted) Apply(index, _ uint64, _ []byte) wire.Result { return s.results[index] }
+
+// The changes of entries are reported in order, each before its outcomes; entries
+// without changes are not reported.
+func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
+	r := newRig(t).follow()
+	t1, t2 := wire.Ticket{Incarnation: r.incarnation, Seq: 1}, wire.Ticket{Incarnation: r.incarnation, Seq: 2}
+	key := func(index uint64) wire.KeyChange {
+		return wire.KeyChange{Index: index, Entry: &wire.Entry{Key: "k", ModifyIndex: index}}
+	}
+	leader := wire.LeaderChange{Election: "e", Leader: &wire.Leader{Fence: 1}}
+	r.machine = scripted{r.machine, map[uint64]wire.Result{
+		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{{Ticket: t1, Reply: &wire.Reply{}}}},
+		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{{Ticket: t2, Reply: &wire.Reply{}}},
+			Ended: []wire.Ended{{Session: wire.ID{3}}}},
+	}}
+	for range 2 {
+		r.Submit([]byte{1}, new(quietCall), false)
+	}
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7)))
+	var got []string
+	for _, n := range r.effects().Notifications {
+		switch {
+		case len(n.Keys) == 2 && n.Keys[0].Index == 5 && n.Keys[1].Index == 6:
+			got = append(got, "keys")
+		case len(n.Leaders) == 1 && n.Leaders[0] == leader:
+			got = append(got, "leaders")
+		case n.Call != nil:
+			got = append(got, "outcome")
+		case n.Ended.Session == wire.ID{3}:
+			got = append(got, "ended")
+		}
+	}
+	if want := []string{"keys", "outcome", "leaders", "outcome", "ended"}; !slices.Equal(got, want) {
+		t.Fatalf("notifications %q, want %q", got, want)
+	}
+}
+
+// A local read needs no quorum and runs in the next Take.
+func TestLook_WithoutQuorum(t *testing.T) {
+	r := newRig(t)
+	if err := r.Look(numberedRead(1)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Take(0)
+	if err != nil || len(out.Reads) != 1 || out.Reads[0] != Read(numberedRead(1)) {
+		t.Fatalf("%d reads, %v", len(out.Reads), err)
+	}
+}
+
+// When the loop ends, each waiting call fails exactly once, wherever its outcome had
+// got to; a call that has its last outcome does not.
+func TestAbandon_EachWaitingCallFailsOnce(t *testing.T) {
+	r := newRig(t).follow().registered()
+	names := []string{"answered", "queued", "granted", "answer in delivery", "queueing in delivery", "answer not taken", "sent", "not sent"}
+	calls := make([]*quietCall, len(names))
+	unsent := len(calls) - 1
+	for i := range calls {
+		if calls[i] = new(quietCall); i < unsent {
+			r.Submit([]byte{1}, calls[i], false)
+		}
+	}
+	r.settle()
+	r.answer(2, false)
+	r.answer(3, true)
+	r.answer(4, true)
+	r.answer(4, false)
+	undelivered := slices.Concat(r.answer(5, false).Notifications, r.answer(6, true).Notifications, r.answer(7, false).Notifications)
+	r.Submit([]byte{1}, calls[unsent], false)
+	if len(undelivered) != 3 {
+		t.Fatalf("%d notifications", len(undelivered))
+	}
+	taken := Effects{Notifications: []Notification{undelivered[0], {Ended: wire.Ended{Session: wire.ID{3}}}}}
+	r.out.Notifications = undelivered[1:]
+	taken.Abandon(errUnanswered)
+	r.Abandon(errUnanswered)
+	for i, c := range calls {
+		want := 1
+		if names[i] == "answered" || names[i] == "granted" {
+			want = 0
+		}
+		if c.fails != want || want > 0 && c.failed != errUnanswered {
+			t.Errorf("%s: failed %d times, %v; want %d", names[i], c.fails, c.failed, want)
+		}
+	}
+	taken.Abandon(errors.New("again"))
+	r.Abandon(errors.New("again"))
+	if slices.ContainsFunc(calls, func(c *quietCall) bool { return c.fails > 1 }) {
+		t.Error("a call failed again")
+	}
+}
+
+// recorder is a driver that records what it carries out.
+type recorder struct{ did []string }
+
+func (d *recorder) note(format string, args ...any) {
+	d.did = append(d.did, fmt.Sprintf(format, args...))
+}
+
+func (d *recorder) Write(b Batch)                         { d.note("write %d", len(b.writes)) }
+func (d *recorder) Send(m *raftpb.Message)                { d.note("send to %d", m.GetTo()) }
+func (d *recorder) Forward(to uint64, s *wire.Submission) { d.note("forward to %d", to) }
+func (d *recorder) SendTransfer(to uint64, m *wire.LeadershipTransfer) {
+	d.note("transfer %d to %d", m.GetTo(), to)
+}
+func (d *recorder) SendSnapshot(m *raftpb.Message) { d.note("snapshot to %d", m.GetTo()) }
+func (d *recorder) Progressed()                    { d.note("progressed") }
+func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != nil) }
+func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
+	d.note("%d keys, %d leaders", len(k), len(l))
+}
+func (d *recorder) Ended(e wire.Ended)                       { d.note("ended %d", e.Session[0]) }
+func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }
+func (d *recorder) LeaderChanged()                           { d.note("leader changed") }
+
+type recordedCall struct {
+	quietCall
+	*recorder
+}
+
+func (c *recordedCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+	c.note("outcome %d, fence %d, more %t", t.Seq, r.GetFence(), more)
+}
+
+type recordedRead struct{ *recorder }
+
+func (r recordedRead) Run(m Machine) { r.note("read %t", m != nil) }
+func (r recordedRead) Ended() bool   { return false }
+
+// What other members wait for is carried out first. Then this process is notified: of
+// a restored state before what has happened since, of that in order, and reads run last.
+func TestEffects_DeliveredInOrder(t *testing.T) {
+	r, d := newRig(t), new(recorder)
+	call := &recordedCall{recorder: d}
+	e := Effects{
+		Batch:     Batch{[]write{{}, {}}},
+		Messages:  []*raftpb.Message{{To: new(uint64(2))}, {To: new(uint64(3))}},
+		Snapshots: []*raftpb.Message{{To: new(uint64(4))}},
+		Forwards:  []Forward{{To: 5}},
+		Transfers: []TransferMessage{{To: 6, Transfer: &wire.LeadershipTransfer{To: 7}}},
+		Notifications: []Notification{
+			{Call: call, Ticket: wire.Ticket{Seq: 1}, Reply: &wire.Reply{Fence: 8}, More: true},
+			{Keys: make([]wire.KeyChange, 2)},
+			{Leaders: make([]wire.LeaderChange, 1)},
+			{Ended: wire.Ended{Session: wire.ID{9}}},
+			{Call: call, Ticket: wire.Ticket{Seq: 2}, Reply: &wire.Reply{Fence: 7}},
+		},
+		Reads: []Read{recordedRead{d}}, LeaderChanged: true, Restored: true, Machine: r.Machine(),
+		Membership: &raftpb.ConfState{Voters: []uint64{1, 2}},
+	}
+	e.Deliver(d)
+	want := []string{
+		"write 2", "send to 2", "send to 3", "forward to 5", "transfer 7 to 6", "snapshot to 4", "progressed", "restored true",
+		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "ended 9", "outcome 2, fence 7, more false",
+		"read true", "voters [1 2]", "leader changed",
+	}
+	if !slices.Equal(d.did, want) {
+		t.Errorf("did\n%s\nwant\n%s", strings.Join(d.did, "\n"), strings.Join(want, "\n"))
+	}
+	d.did = nil
+	(&Effects{}).Deliver(d)
+	if !slices.Equal(d.did, []string{"progressed"}) {
+		t.Errorf("empty effects did %q", d.did)
+	}
+}

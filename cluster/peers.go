@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// How this member and the others find each other: the transport and gossip are opened
+// here, and their events go to the roster.
+
+func (m *Member) openPort() error {
+	port, err := transport.New(transport.Config{
+		Identity: transport.Identity{
+			Group:       m.cfg.Group,
+			Cluster:     m.identity.cluster(),
+			Member:      m.identity.member,
+			Incarnation: m.identity.incarnation,
+			Boot:        m.identity.get().GetBoot(),
+			Name:        m.cfg.Name,
+			Advertise:   m.cfg.Advertise,
+		},
+		Listener:     m.cfg.Listener,
+		Dial:         m.cfg.Dial,
+		TLS:          m.cfg.TLS,
+		Insecure:     m.cfg.Insecure,
+		Handler:      m,
+		Logger:       m.log,
+		Member:       m.isMember,
+		Removed:      m.isRemoved,
+		OnRemoved:    m.removalConfirmed,
+		Boots:        m.roster.boots(),
+		BootAdvanced: m.roster.bootRaised,
+		Timing:       m.seams.timing(),
+	})
+	if err != nil {
+		return err
+	}
+	m.port, m.forming.put = port, port.Form
+	return nil
+}
+
+// pace is by how much slower than in production members watch each other, for tests
+// that let days pass.
+func (h Seams) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
+
+func (h Seams) timing() transport.Timing {
+	if h.Slow == 0 {
+		return transport.Timing{} // its defaults
+	}
+	return transport.Timing{KeepAlive: h.pace() * time.Second, KeepAliveTimeout: h.pace() * 5 * time.Second}
+}
+
+func (m *Member) openGossip() (err error) {
+	m.port.Start()
+	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), m)
+	if err == nil {
+		m.routine("join", m.join)
+	}
+	return err
+}
+
+// meta is what this member gossips about itself.
+func (m *Member) meta() *wire.GossipMeta {
+	return &wire.GossipMeta{
+		Version:   wire.GossipVersion,
+		Cluster:   m.identity.get().GetCluster(),
+		Member:    m.identity.member,
+		Boot:      m.identity.get().GetBoot(),
+		Name:      m.cfg.Name,
+		Advertise: m.cfg.Advertise,
+		Expect:    uint32(m.cfg.Expect),
+		Voters:    uint32(m.cfg.Voters),
+	}
+}
+
+// processAlive takes what gossip shows of a process.
+func (m *Member) processAlive(process string, meta *wire.GossipMeta) {
+	if m.roster.processAlive(process, meta) {
+		m.dial(meta.GetMember(), meta.GetAdvertise())
+	}
+}
+
+// processDead takes that gossip has shown a process end.
+func (m *Member) processDead(process string, meta *wire.GossipMeta) {
+	m.roster.processDead(process, meta)
+}
+
+// dial has the transport keep a connection to a member up. The member may have been
+// removed since the caller looked, before the transport knew of it.
+func (m *Member) dial(id uint64, addr string) {
+	m.port.SetPeer(id, addr)
+	if !m.isMember(id) {
+		m.port.RemovePeer(id)
+	}
+}
+
+// PeerConnected implements transport.Handler.
+func (m *Member) PeerConnected(member uint64, advertise, name string) {
+	if m.roster.connected(member, name, advertise) {
+		m.dial(member, advertise)
+	}
+}
+
+// PeerLost implements transport.Handler.
+func (m *Member) PeerLost(member uint64) {
+	m.roster.disconnected(member)
+	m.mailbox.post(event{run: func(c *core.Core) { c.PeerDisconnected(member) }})
+}
+
+func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
+
+// setMembership admits the members of the group to the roster and dials them.
+func (m *Member) setMembership(conf *raftpb.ConfState) {
+	m.roster.setMembership(conf)
+	roster := m.roster.snapshot()
+	for _, p := range roster.peers {
+		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {
+			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
+		}
+	}
+}
+
+// The pauses between two rounds of joining, before and after there is a group. Each
+// round resolves host names again.
+const (
+	joinNewcomers = 250 * time.Millisecond
+	joinMembers   = 2 * time.Second
+)
+
+func (m *Member) join() {
+	for {
+		m.joinMissing()
+		pause := joinMembers
+		if len(m.roster.snapshot().members) == 0 {
+			pause = joinNewcomers
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-m.lifetime.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// joinMissing introduces gossip to the addresses at which a process may be that it
+// does not know.
+func (m *Member) joinMissing() {
+	for _, addr := range m.addressesToJoin() {
+		if m.lifetime.Err() != nil {
+			return
+		}
+		if err := m.gossip.join(addr); err != nil {
+			m.failures.log(m.log, addr, err)
+		}
+	}
+}
+
+// addressesToJoin returns the last known addresses of members that gossip does not
+// show alive, and the configured ones if a member or a newcomer is missing.
+func (m *Member) addressesToJoin() (addrs []string) {
+	roster := m.roster.snapshot()
+	formed := len(roster.members) > 0
+	known := make(map[uint64]bool)
+	strangers := 0
+	for _, meta := range roster.processes {
+		known[meta.GetMember()] = true
+		if !roster.has(meta.GetMember()) {
+			strangers++
+		}
+	}
+	for _, p := range roster.peers {
+		removed := formed && !roster.has(p.GetMember())
+		if !removed && !known[p.GetMember()] && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+			addrs = append(addrs, p.GetAdvertise())
+		}
+	}
+	missing := false
+	for _, p := range roster.members {
+		missing = missing || !known[p.id]
+	}
+	// A member that is to join a group, not to form one, has Expect 0, and still
+	// has to find another one.
+	if missing || !formed && strangers < max(m.cfg.Expect, 2) {
+		for _, addr := range m.cfg.Join {
+			if addr != m.cfg.Advertise {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	return addrs
+}

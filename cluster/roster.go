@@ -1,0 +1,320 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// roster is the one table of what this member knows of others: who the group's
+// members are, where they can be reached, how often each has started, and whether
+// gossip and connections show them alive. It takes events from gossip, from the
+// transport and from membership changes, in any order and on any goroutine; readers
+// take an immutable snapshot.
+//
+// It keeps the addresses and boot counters on disk, so that a restarted member finds
+// the others. An address is advice: a wrong one costs a dial. A boot counter is not,
+// as it tells a copied directory from the real one: it comes from the transport,
+// which has verified it, and never from gossip.
+type roster struct {
+	self    *wire.GossipMeta // without a cluster
+	cluster func() []byte    // this member's; empty: none yet
+	log     *raftlog.Log
+	changed signal
+	current atomic.Pointer[rosterSnapshot]
+
+	mu        sync.Mutex
+	voters    []uint64                    // guarded by mu
+	standbys  []uint64                    // guarded by mu
+	processes map[string]*wire.GossipMeta // guarded by mu; that gossip shows alive, by its name for them
+	entries   map[uint64]*rosterEntry     // guarded by mu; by member
+}
+
+type rosterEntry struct {
+	peer      *wire.Peer // as on disk; nil: nothing is known
+	claimed   uint64     // the highest boot counter that gossip has shown
+	died      bool       // gossip has shown a process end,
+	lastDeath uint64     // the latest with this boot counter
+	connected bool
+}
+
+// rosterSnapshot is a roster at one moment. It is never changed.
+type rosterSnapshot struct {
+	members   []rosterMember     // of the group, by ID, this one included
+	processes []*wire.GossipMeta // that gossip shows alive, of any group, by member and boot counter
+	peers     []*wire.Peer       // every address known, by member
+}
+
+// rosterMember is a member of the group.
+type rosterMember struct {
+	id        uint64
+	voter     bool
+	liveness  liveness
+	boot      uint64 // of the latest process that is alive, or else of the latest that has died
+	connected bool   // a connection from it is up
+}
+
+// liveness is what gossip shows of a member. unseen: nothing since this process
+// started, or a death that an open connection contradicts.
+type liveness int
+
+const (
+	unseen liveness = iota
+	alive
+	dead
+)
+
+const peerRecord = "peer/"
+
+func loadRoster(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) (*roster, error) {
+	r := &roster{
+		self: self, cluster: cluster, log: log, changed: newSignal(),
+		processes: make(map[string]*wire.GossipMeta), entries: make(map[uint64]*rosterEntry),
+	}
+	records, err := log.Locals(peerRecord)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range records {
+		p := new(wire.Peer)
+		if err := proto.Unmarshal(value, p); err != nil {
+			return nil, fmt.Errorf("%w: address of a member, record %q: %v", storage.ErrCorrupt, name, err)
+		}
+		r.entry(p.GetMember()).peer = p
+	}
+	r.refresh()
+	return r, nil
+}
+
+func (r *roster) snapshot() *rosterSnapshot { return r.current.Load() }
+
+// processAlive records a process that gossip shows alive. For a member of the group
+// it notes the address, and reports whether that has changed. An earlier process than
+// the latest one known cannot change it.
+func (r *roster) processAlive(name string, meta *wire.GossipMeta) (moved bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[name] = meta
+	moved = r.noteAddress(meta)
+	r.refresh()
+	r.changed.set()
+	return moved
+}
+
+// processDead records that gossip has declared a process dead, or that it has
+// announced its end.
+func (r *roster) processDead(name string, meta *wire.GossipMeta) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.processes, name)
+	if r.isPeer(meta) {
+		e := r.entry(meta.GetMember())
+		e.died, e.lastDeath = true, max(e.lastDeath, meta.GetBoot())
+	}
+	r.refresh()
+	r.changed.set()
+}
+
+// connected records a connection from a member, which has proved to be the latest
+// process, and where it can be reached. It reports whether that has changed.
+func (r *roster) connected(member uint64, name, addr string) (moved bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entry(member).connected = true
+	moved = r.setAddress(member, name, addr)
+	r.refresh()
+	return moved
+}
+
+func (r *roster) disconnected(member uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entry(member).connected = false
+	r.refresh()
+	r.changed.set()
+}
+
+// setFounder records where a founder of the group can be reached.
+func (r *roster) setFounder(f *wire.Founder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setAddress(f.GetMember(), f.GetName(), f.GetAdvertise())
+	r.refresh()
+}
+
+// bootRaised records a higher boot counter that a member has proved.
+func (r *roster) bootRaised(member, boot uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &wire.Peer{Member: member}
+	e := r.entry(member)
+	if e.peer != nil {
+		p = proto.CloneOf(e.peer)
+	}
+	p.Boot = max(p.GetBoot(), boot)
+	r.save(e, p)
+	r.refresh()
+}
+
+// setMembership makes the roster that of the members in conf, and notes the addresses
+// that gossip has shown of new ones.
+func (r *roster) setMembership(conf *raftpb.ConfState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.voters, r.standbys = conf.GetVoters(), conf.GetLearners()
+	for _, meta := range r.aliveProcesses() {
+		r.noteAddress(meta)
+	}
+	r.refresh()
+	r.changed.set()
+}
+
+// boots returns the highest boot counters that members have proved.
+func (r *roster) boots() map[uint64]uint64 {
+	boots := make(map[uint64]uint64)
+	for _, p := range r.snapshot().peers {
+		boots[p.GetMember()] = p.GetBoot()
+	}
+	return boots
+}
+
+// The methods below are called with mu held.
+
+func (r *roster) entry(member uint64) *rosterEntry {
+	e := r.entries[member]
+	if e == nil {
+		e = new(rosterEntry)
+		r.entries[member] = e
+	}
+	return e
+}
+
+func (r *roster) isMember(id uint64) bool {
+	return slices.Contains(r.voters, id) || slices.Contains(r.standbys, id)
+}
+
+// isPeer reports whether meta is of another member of the group: any process may gossip.
+func (r *roster) isPeer(meta *wire.GossipMeta) bool {
+	id := meta.GetMember()
+	return id != r.self.GetMember() && r.isMember(id) && slices.Equal(meta.GetCluster(), r.cluster())
+}
+
+func (r *roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
+	if !r.isPeer(meta) {
+		return false
+	}
+	e := r.entry(meta.GetMember())
+	if meta.GetBoot() < max(e.claimed, e.peer.GetBoot()) {
+		return false
+	}
+	e.claimed = meta.GetBoot()
+	return r.setAddress(meta.GetMember(), meta.GetName(), meta.GetAdvertise())
+}
+
+func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
+	e := r.entry(member)
+	old := e.peer
+	p := &wire.Peer{Member: member, Name: name, Advertise: addr, Boot: old.GetBoot()}
+	if proto.Equal(old, p) {
+		return false
+	}
+	r.save(e, p)
+	return old.GetAdvertise() != addr
+}
+
+// save does not wait for the disk: a lost record costs a lookup after a restart.
+func (r *roster) save(e *rosterEntry, p *wire.Peer) {
+	e.peer = p
+	if data, err := proto.Marshal(p); err == nil {
+		r.log.SetLocalNoSync(fmt.Sprintf("%s%016x", peerRecord, p.GetMember()), data)
+	}
+}
+
+// aliveProcesses returns the processes by member and boot counter.
+func (r *roster) aliveProcesses() []*wire.GossipMeta {
+	return slices.SortedFunc(maps.Values(r.processes), func(x, y *wire.GossipMeta) int {
+		return cmp.Or(cmp.Compare(x.GetMember(), y.GetMember()), cmp.Compare(x.GetBoot(), y.GetBoot()))
+	})
+}
+
+// refresh publishes a new snapshot.
+func (r *roster) refresh() {
+	s := &rosterSnapshot{processes: r.aliveProcesses()}
+	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
+		if p := r.entries[id].peer; p != nil {
+			s.peers = append(s.peers, p)
+		}
+	}
+	boots := map[uint64]uint64{r.self.GetMember(): r.self.GetBoot()}
+	for _, meta := range s.processes {
+		if r.isPeer(meta) {
+			boots[meta.GetMember()] = meta.GetBoot() // ascending: the latest stays
+		}
+	}
+	for _, id := range slices.Sorted(slices.Values(slices.Concat(r.voters, r.standbys))) {
+		s.members = append(s.members, r.member(id, boots))
+	}
+	r.current.Store(s)
+}
+
+// member describes a member. A death does not count while a connection from the
+// member is up.
+func (r *roster) member(id uint64, boots map[uint64]uint64) rosterMember {
+	m := rosterMember{id: id, voter: slices.Contains(r.voters, id)}
+	e := r.entries[id]
+	m.connected = e != nil && e.connected
+	if boot, ok := boots[id]; ok {
+		m.liveness, m.boot = alive, boot
+	} else if e != nil && e.died {
+		m.boot = e.lastDeath
+		if !e.connected {
+			m.liveness = dead
+		}
+	}
+	return m
+}
+
+func (s *rosterSnapshot) has(id uint64) bool {
+	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
+}
+
+// isAlive reports whether gossip shows the member alive.
+func (s *rosterSnapshot) isAlive(id uint64) bool {
+	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id && m.liveness == alive })
+}
+
+// hasQuorum reports whether gossip shows a majority of the voters alive.
+func (s *rosterSnapshot) hasQuorum() bool {
+	voters, up := 0, 0
+	for _, m := range s.members {
+		if m.voter {
+			voters++
+			if m.liveness == alive {
+				up++
+			}
+		}
+	}
+	return up > voters/2
+}
+
+// signal wakes one goroutine: it holds a token from set until that is received.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

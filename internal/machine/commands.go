@@ -1,0 +1,31 @@
+package machine
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Commands encodes the commands that the cluster itself submits.
+type Commands struct{}
+
+// RemoveMember removes the member that submits it from the group. voters are the
+// voters that the member knows of.
+func (Commands) RemoveMember(voters []uint64) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: voters}}})
+}
+
+// ReportLiveness reports a judgment of the leader's failure detector.
+func (Commands) ReportLiveness(r wire.LivenessReport) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
+		Member: r.Member, Boot: r.Boot, Alive: r.Alive, Term: r.Term,
+	}}})
+}
+
+func encodeCommand(c *wire.Command) []byte {
+	b, err := proto.Marshal(c)
+	if err != nil {
+		return nil // only a string that is not UTF-8 fails, and these commands have none
+	}
+	return b
+}
