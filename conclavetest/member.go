@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 )
 
 // member is one member of a group, through all its starts.
@@ -54,13 +55,17 @@ func (g *Group) strike(i int) *conclave.Node {
 	return m.node
 }
 
-// kill closes nodes with a context that has ended: then there is no farewell.
+// Kill ends a node without a graceful shutdown, so that its group finds out as if the
+// process had crashed. It returns when nothing of the node is left.
+func Kill(node *conclave.Node) {
+	_ = node.Close(cluster.WithCrash(context.Background())) // reports only the lack of a graceful shutdown
+}
+
+// kill kills nodes, all at once.
 func kill(nodes []*conclave.Node) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
 	var closing sync.WaitGroup
 	for _, node := range nodes {
-		closing.Go(func() { _ = node.Close(ended) }) // tells only that the farewell was cut short
+		closing.Go(func() { Kill(node) })
 	}
 	closing.Wait()
 }
