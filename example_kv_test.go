@@ -206,6 +206,6 @@ func ExampleSequencer() {
 	}
 
 	_, err = kv.Txn(ctx, conclave.OpCheckSequencer(held.Sequencer()), conclave.OpPut("jobs/7", []byte("printed")))
-	fmt.Println(errors.Is(err, conclave.ErrCompareFailed))
+	fmt.Println(errors.Is(err, conclave.ErrStaleSequencer))
 	// Output: true
 }

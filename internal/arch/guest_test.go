@@ -63,8 +63,9 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 
 // sleepers lists the library's files that may sleep, and why.
 var sleepers = map[string]string{
-	"conclavetest/leak.go": "the runtime reports no end of a goroutine, so the test polls for it",
-	"cluster/gossip.go":    "memberlist does not report the end of its last probe",
+	"conclavetest/leak.go":         "the runtime reports no end of a goroutine, so the test polls for it",
+	"cluster/gossip.go":            "memberlist does not report the end of its last probe",
+	"internal/grouptest/member.go": "nothing signals that a connection has broken",
 }
 
 // Code waits for events. A sleep is allowed in a synctest bubble, where time is
@@ -123,8 +124,8 @@ func (s *source) bareAfters() []token.Pos {
 var panics = map[string]string{
 	"cluster/core/raftlogger.go: raftLogger.Panic":  "raft requires that it does not return; the loop recovers and stops the node",
 	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft requires that it does not return; the loop recovers and stops the node",
-	"locker.go: locker.Lock":                        "documented: sync.Locker returns no error",
-	"locker.go: locker.Unlock":                      "documented: sync.Locker returns no error",
+	"lock.go: locker.Lock":                          "documented: sync.Locker returns no error",
+	"lock.go: locker.Unlock":                        "documented: sync.Locker returns no error",
 }
 
 func TestLibrary_NeverPanics(t *testing.T) {

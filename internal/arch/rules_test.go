@@ -50,7 +50,7 @@ var ruleCases = []struct {
 	{"time.After with other cases", "x.go", `import "time"; func f(c chan int) { select { case <-time.After(1): case <-c: } }`, awake, ""},
 	{"sleep in a bubble", "x_test.go", `import ("time"; "testing/synctest"); var _ = synctest.Wait; func f() { time.Sleep(1) }`, awake, ""},
 	{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
-	{"a documented panic", "locker.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
+	{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 	{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 
 	{"a clock in the core", "cluster/core/x.go", `import "time"; func f() { time.Now() }`, driven, "time.Now in the core"},

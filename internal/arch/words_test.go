@@ -194,6 +194,7 @@ func phrased(s *source) []string {
 		return nil
 	}
 	var faults []string
+	warned := s.warned()
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		lit, ok := n.(*ast.BasicLit)
 		if !ok || lit.Kind != token.STRING {
@@ -201,7 +202,7 @@ func phrased(s *source) []string {
 		}
 		text := strings.ToLower(lit.Value)
 		switch {
-		case (strings.Contains(text, "empty director") || strings.Contains(text, "an empty one")) && !strings.Contains(text, "fence"):
+		case (strings.Contains(text, "empty director") || strings.Contains(text, "an empty one")) && !strings.Contains(text, "fence") && !warned[lit]:
 			faults = append(faults, s.fault(lit.Pos(), "recommends an empty directory without the warning that a new group restarts the fences at 1"))
 		case strings.Contains(text, "member %x") || text == `"%x"`:
 			faults = append(faults, s.fault(lit.Pos(), "formats an ID with %%x: use wire.MemberID, which prints 16 digits"))
@@ -211,6 +212,35 @@ func phrased(s *source) []string {
 		return true
 	})
 	return faults
+}
+
+// warned returns the literals in calls to which the warning is also passed.
+func (s *source) warned() map[*ast.BasicLit]bool {
+	found := make(map[*ast.BasicLit]bool)
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		var literals []*ast.BasicLit
+		passed := false
+		for _, arg := range call.Args {
+			ast.Inspect(arg, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					literals = append(literals, n)
+				case *ast.Ident:
+					passed = passed || n.Name == "NewGroupWarning"
+				}
+				return true
+			})
+		}
+		for _, lit := range literals {
+			found[lit] = found[lit] || passed
+		}
+		return true
+	})
+	return found
 }
 
 func TestWords_FindViolations(t *testing.T) {
@@ -228,6 +258,7 @@ func TestWords_FindViolations(t *testing.T) {
 	for _, c := range []struct{ name, code, want string }{
 		{"empty directory", `const s = "start with an empty directory"`, "restarts the fences"},
 		{"with the warning", `const s = "an empty directory is a new group, whose fences start at 1"`, ""},
+		{"with the constant", `var s = fmt.Sprintf("choose an empty directory; %s", NewGroupWarning)`, ""},
 		{"member in hex", `const s = "member %x is unknown"`, "wire.MemberID"},
 		{"log key", `const s = "err"`, `"error"`},
 	} {
