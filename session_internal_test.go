@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/machine"
@@ -70,4 +71,15 @@ func TestSession_OpeningOvertakenBySnapshot(t *testing.T) {
 		t.Fatal(s, err)
 	}
 	awaitEnded(t, n, SessionID(o.id))
+}
+
+// The close of a session without a TTL succeeds although the registration of this
+// process expires before the close arrives.
+func TestSession_CloseAfterRegistrationExpired(t *testing.T) {
+	n := alone(t)
+	s := mustSession(t, n, lasting())
+	s.end(fmt.Errorf("%w: %w", ErrSessionExpired, errClosedHere)) // the first half of Close
+	must(t, n.deregister(t.Context()))
+	must(t, s.Close(t.Context()))
+	awaitEnded(t, n, s.ID())
 }

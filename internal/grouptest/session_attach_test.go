@@ -214,19 +214,6 @@ func TestForgottenProcessParts(t *testing.T) {
 	<-back.Done()
 }
 
-// The close of a session without TTL gets through although the group forgets the
-// process before it comes.
-func TestCloseOfAForgottenProcess(t *testing.T) {
-	g := Start(t, 1)
-	n := g.Nodes[0]
-	s := MustSession(t, n, Lasting())
-	Must(t, g.Deregister(0))
-	Must(t, s.Close(t.Context()))
-	if _, ok := FindSession(t, n, s.ID()); ok {
-		t.Fatal("it was not closed")
-	}
-}
-
 // A process is cut off for so long that its session is attached elsewhere. It
 // goes on believing in it, as a session without TTL has no deadline, and lets go
 // when it hears of the others again. What it gave back meanwhile does no harm to

@@ -71,8 +71,9 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	MustUnlock(t, waiting)
 	MustLock(t, waiting)
 
+	own := OwnSession(t, g.Nodes[away])
 	g.Disconnect(away)
-	if err := other.CloseSession(Within(t, 20*time.Second), OwnSession(t, g.Nodes[away])); err != nil {
+	if err := other.CloseSession(Within(t, 20*time.Second), own); err != nil {
 		t.Fatal(err)
 	}
 	Busy(t, other, 300)
