@@ -100,6 +100,7 @@ func TestSemaphoreResize(t *testing.T) {
 
 func TestSemaphoreArguments(t *testing.T) {
 	n := grouptest.Alone(t)
+	tooMany := int64(1) << 31 // negative where int has 32 bits
 	for _, c := range []struct {
 		name     string
 		limit, n int
@@ -109,7 +110,7 @@ func TestSemaphoreArguments(t *testing.T) {
 		{strings.Repeat("x", 513), 1, 1, conclave.ErrTooLarge},
 		{"x", 0, 1, conclave.ErrInvalid},
 		{"x", -1, 1, conclave.ErrInvalid},
-		{"x", 1 << 31, 1, conclave.ErrInvalid},
+		{"x", int(tooMany), 1, conclave.ErrInvalid},
 		{"x", 2, 0, conclave.ErrInvalid},
 		{"x", 2, -1, conclave.ErrInvalid},
 		{"x", 2, 3, conclave.ErrTooLarge},
