@@ -39,15 +39,15 @@ func TestConfig_Addresses(t *testing.T) {
 		config conclave.Config
 		says   string
 	}{
-		"wildcard without Advertise": {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
-		"IPv6 wildcard":              {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
-		"wildcard without host":       {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
-		"Advertise is a wildcard":  {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
-		"plaintext on a wildcard":            {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
-		"plaintext on a network address":        {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
-		"plaintext, Advertise is a name":             {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
-		"plaintext, Join is a network address":             {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
-		"plaintext, Listener on a wildcard":         {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
+		"wildcard without Advertise":           {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
+		"IPv6 wildcard":                        {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
+		"wildcard without host":                {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
+		"Advertise is a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
+		"plaintext on a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
+		"plaintext on a network address":       {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
+		"plaintext, Advertise is a name":       {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
+		"plaintext, Join is a network address": {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
+		"plaintext, Listener on a wildcard":    {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
 	} {
 		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.says) })
 	}

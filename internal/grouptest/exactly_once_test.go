@@ -13,11 +13,11 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Every 10th outcome is dropped, so that its command is sent again; every 10th
-// forwarded command goes out twice; the leader changes every 200 ms. The locks
-// must not notice: a command that took effect twice would show as a hold too
-// many, a fence too many, or a lock that stays held.
-func TestExactlyOnce(t *testing.T) {
+// Every tenth outcome is lost, so that its command is retried; every tenth forwarded
+// command is sent twice; leadership moves every 200 ms. A command applied twice would
+// show as an additional hold, a skipped fence or a lock that stays held.
+func TestExactlyOnce_Locks(t *testing.T) {
+	t.Parallel()
 	const owners = 8
 	cycles := 250
 	if testing.Short() {
@@ -47,7 +47,7 @@ func TestExactlyOnce(t *testing.T) {
 					return
 				}
 				if r.inside.Add(1) != 1 {
-					t.Error("two owners inside")
+					t.Error("two owners hold the lock")
 				}
 				if f <= r.last {
 					t.Errorf("fence %v after %v", f, r.last)
@@ -75,12 +75,12 @@ func TestExactlyOnce(t *testing.T) {
 	moving.Wait()
 	x, y := resources["x"], resources["y"]
 	if total := uint64(owners * cycles); x.grants+y.grants != total || uint64(max(x.last, y.last)) != total {
-		t.Fatalf("%d grants seen, the last fences are %v and %v: %d were to be", x.grants+y.grants, x.last, y.last, total)
+		t.Fatalf("%d grants, last fences %v and %v; want %d", x.grants+y.grants, x.last, y.last, total)
 	}
 	g.wantIdle("")
 }
 
-// moveLeadership hands leadership round until ctx ends.
+// moveLeadership transfers leadership until ctx ends.
 func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -89,7 +89,7 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 		case <-ticker.C:
 			for _, n := range g.Nodes {
 				if s := n.Status(); s.Leader == s.ID {
-					_ = n.TransferLeadership(ctx, 0) // it may have lost it meanwhile
+					_ = n.TransferLeadership(ctx, 0) // fails when it leads no more
 				}
 			}
 		case <-ctx.Done():
@@ -98,21 +98,20 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 	}
 }
 
-// wantIdle fails unless nothing is held or queued under the name, as every
-// member sees it.
+// wantIdle checks on every member that nothing is held or queued.
 func (g *Group) wantIdle(name string) {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
 	for _, n := range g.Nodes {
 		if list, err := n.Locks(ctx, name); err != nil || len(list) != 0 {
-			g.T.Errorf("left behind: %+v %v", list, err)
+			g.T.Errorf("still there: %+v %v", list, err)
 		}
 	}
 }
 
-// 1,000 Locks are cancelled at random moments while others hold and release.
-// Nothing may be left of them: no hold, no waiter, no goroutine.
-func TestCancelledLocksLeaveNothing(t *testing.T) {
+// Lock is cancelled at random moments while others hold and release. No hold, waiter or
+// goroutine remains. It counts goroutines, so that no other test may run beside it.
+func TestLock_CancelledLeavesNothing(t *testing.T) {
 	g := Start(t, 3)
 	ctx := Within(t, 100*time.Second)
 	goroutines := runtime.NumGoroutine()
@@ -148,8 +147,7 @@ func TestCancelledLocksLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d of %d cancelled", cancelled.Load(), len(delays))
-	// What was withdrawn is gone once a later command of the same member has
-	// been agreed; the lock itself is the simplest such command.
+	// A withdrawal is committed before a later command of the same member.
 	for _, n := range g.Nodes {
 		l := n.FencedLock("x")
 		MustLock(t, l)
@@ -161,8 +159,8 @@ func TestCancelledLocksLeaveNothing(t *testing.T) {
 	}
 }
 
-// awaitIdle blocks until nothing is held or queued under the name: releases are
-// pursued in the background.
+// awaitIdle blocks until nothing is held or queued: releases may still be sent in the
+// background.
 func (g *Group) awaitIdle(name string) {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
@@ -170,7 +168,7 @@ func (g *Group) awaitIdle(name string) {
 		for {
 			list, err := n.Locks(ctx, name)
 			if err != nil {
-				g.T.Fatalf("%v; left behind: %+v", err, list)
+				g.T.Fatalf("%v; still there: %+v", err, list)
 			}
 			if len(list) == 0 {
 				break
