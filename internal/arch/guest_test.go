@@ -63,8 +63,9 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 
 // sleepers are the files of the library that may let time pass, and why.
 var sleepers = map[string]string{
-	"conclavetest/leak.go": "nothing tells that a goroutine has ended, so it has to be looked for again",
-	"cluster/gossip.go":    "memberlist does not tell when its last probe has ended",
+	"conclavetest/leak.go":       "nothing tells that a goroutine has ended, so it has to be looked for again",
+	"internal/grouptest/poll.go": "nothing signals a change of what Status shows",
+	"cluster/gossip.go":          "memberlist does not tell when its last probe has ended",
 }
 
 // Wait for events. Time may be let pass in a bubble of testing/synctest, where

@@ -29,19 +29,21 @@ var floors = map[string][]string{
 	"internal/sim":       {},                // its tests import what they run
 	"internal/arch":      {},
 	"conclavetest":       {"."},
-	"examples":           {"."}, // and each folder below it
+	"internal/memnet":    {},                                                   // for tests
+	"internal/grouptest": {".", "cluster", "internal/memnet", "internal/wire"}, // for tests
+	"examples":           {"."},                                                // and each folder below it
 }
 
 // outside says which packages may import what is not ours. The longest entry
 // that fits counts. What is linked here is linked into every user's program.
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
-	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
+	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster", "internal/grouptest"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // memberlist brings it anyway
-	"google.golang.org/protobuf":           {".", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
+	"google.golang.org/protobuf":           {".", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/grouptest"},
 	"golang.org/x/sys/unix":                {"."}, // the clock that suspend does not stop; Pebble brings the module anyway
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
@@ -53,6 +55,9 @@ func downward(s *source) []string {
 	place := s.pkg
 	if s.isProgram() {
 		place = "examples"
+	}
+	if within(place, "internal/grouptest") {
+		place = "internal/grouptest"
 	}
 	allowed, known := floors[place]
 	if !known {
@@ -89,7 +94,7 @@ func staysPut(s *source) []string {
 	for path := range s.imports() {
 		first, _, _ := strings.Cut(path, "/")
 		switch {
-		case within(path, "testing") && s.pkg != "conclavetest":
+		case within(path, "testing") && s.pkg != "conclavetest" && s.pkg != "internal/grouptest":
 			faults = append(faults, s.fault(s.file.Package, "%s is for tests: move this into a _test.go file or into conclavetest", path))
 		case within(path, module), !strings.Contains(first, "."): // ours, or Go's
 		default:
