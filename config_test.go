@@ -37,7 +37,7 @@ func TestConfig_Addresses(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		config conclave.Config
-		says   string
+		part   string
 	}{
 		"wildcard without Advertise":           {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
 		"IPv6 wildcard":                        {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
@@ -49,7 +49,7 @@ func TestConfig_Addresses(t *testing.T) {
 		"plaintext, Join is a network address": {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
 		"plaintext, Listener on a wildcard":    {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
 	} {
-		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.says) })
+		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.part) })
 	}
 }
 

@@ -18,7 +18,7 @@ func ExampleElection() {
 	if _, err := election.Campaign(ctx, []byte("10.0.0.7:80")); err != nil { // waits to lead
 		log.Fatal(err)
 	}
-	leader, err := election.Leader(ctx) // anybody may ask
+	leader, err := election.Leader(ctx) // any member may ask
 	fmt.Printf("%s %v\n", leader.Value, err)
 	if err := election.Proclaim(ctx, []byte("10.0.0.7:81")); err != nil {
 		log.Fatal(err)

@@ -25,7 +25,7 @@ func ExampleSemaphore() {
 		log.Fatal(err)
 	}
 	_, err = node.Semaphore("backend", 4).Acquire(ctx, 1)
-	fmt.Println(err) // nobody uses it now, so it has no limit yet
+	fmt.Println(err) // it is not in use, so it has no limit yet
 	_, err = slots.Acquire(ctx, 1)
 	fmt.Println(errors.Is(err, conclave.ErrLimitMismatch))
 	// Output:
@@ -40,7 +40,7 @@ func ExampleSemaphore_Resize() {
 	defer node.Close(ctx)
 
 	slots := node.Semaphore("backend", 3)
-	if err := slots.Resize(ctx, 5); err != nil { // for everybody, from now on
+	if err := slots.Resize(ctx, 5); err != nil { // for all users, from now on
 		log.Fatal(err)
 	}
 	if _, err := slots.Acquire(ctx, 4); err != nil {
@@ -68,7 +68,7 @@ func ExamplePermit() {
 	case <-finished(fence):
 		err = permit.Release(ctx)
 	case <-permit.Lost():
-		err = errors.New("somebody else may have it")
+		err = errors.New("another owner may have it")
 	}
 	fmt.Println(err)
 	// Output: <nil>

@@ -149,7 +149,7 @@ func TestKV_CompareAndSwap(t *testing.T) {
 	remove(0, false)
 	remove(first.ModifyIndex, false)
 	remove(second.ModifyIndex, true)
-	swap(second.ModifyIndex, "gone", false)
+	swap(second.ModifyIndex, "deleted", false)
 }
 
 func TestKV_PutFenced(t *testing.T) {

@@ -37,7 +37,7 @@ func TestRegistration_ExpiredDuringCalls(t *testing.T) {
 // directory: the process registers again.
 func TestRegistration_ExpiredBeforeAcknowledged(t *testing.T) {
 	n := alone(t)
-	if err := n.deregister(t.Context()); err != nil { // the group's registration of it is gone
+	if err := n.deregister(t.Context()); err != nil { // its registration expires
 		t.Fatal(err)
 	}
 	if err := n.register(t.Context()); err != nil {

@@ -125,7 +125,7 @@ func TestForming_DifferentExpect(t *testing.T) {
 	a, b := SoloConfig(t), SoloConfig(t)
 	a.Join, b.Join = []string{b.Bind}, []string{a.Bind}
 	a.Expect, b.Expect = 2, 3
-	const says = "Expect has to be the same everywhere"
+	const want = "Expect has to be the same everywhere"
 	// Only the error shows when they have met.
 	for patience := time.Second; ; patience *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -143,11 +143,11 @@ func TestForming_DifferentExpect(t *testing.T) {
 		cancel()
 		wantUnavailable(t, first)
 		wantUnavailable(t, second)
-		if t.Failed() || strings.Contains(first.Error(), says) && strings.Contains(second.Error(), says) {
+		if t.Failed() || strings.Contains(first.Error(), want) && strings.Contains(second.Error(), want) {
 			return
 		}
 		if patience > 20*time.Second {
-			t.Fatalf("%v; %v; want %q", first, second, says)
+			t.Fatalf("%v; %v; want %q", first, second, want)
 		}
 	}
 }

@@ -128,8 +128,8 @@ func TestKV_RestartAndSnapshot(t *testing.T) {
 	away := 2
 	g.Kill(away)
 	Busy(t, g.Nodes[0], 150)
-	gone := MustPut(t, k, "gone", "")
-	if err := k.Delete(Within(t, 20*time.Second), "gone"); err != nil {
+	deleted := MustPut(t, k, "deleted", "")
+	if err := k.Delete(Within(t, 20*time.Second), "deleted"); err != nil {
 		t.Fatal(err)
 	}
 	g.Start(away)
@@ -139,7 +139,7 @@ func TestKV_RestartAndSnapshot(t *testing.T) {
 	g.KillAll()
 	g.Start(g.All()...)
 	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a"), put)
-	if next := MustPut(t, g.Nodes[1].KV(), "gone", ""); next.CreateIndex <= gone.ModifyIndex {
-		t.Fatalf("index %d came after %d", next.CreateIndex, gone.ModifyIndex)
+	if next := MustPut(t, g.Nodes[1].KV(), "deleted", ""); next.CreateIndex <= deleted.ModifyIndex {
+		t.Fatalf("index %d after %d", next.CreateIndex, deleted.ModifyIndex)
 	}
 }
