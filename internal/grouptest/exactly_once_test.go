@@ -28,11 +28,6 @@ func TestExactlyOnce_Locks(t *testing.T) {
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 
-	type resource struct {
-		inside atomic.Int32
-		last   conclave.Fence // guarded by the lock that is being tested
-		grants uint64
-	}
 	resources := map[string]*resource{"x": {}, "y": {}}
 	var wg sync.WaitGroup
 	for o := range owners {
@@ -54,15 +49,7 @@ func TestExactlyOnce_Locks(t *testing.T) {
 				}
 				r.last = f
 				r.grants++
-				if again, err := l.Lock(ctx); err != nil || again != f {
-					t.Errorf("re-entry: %v %v, want %v", again, err, f)
-				}
-				if _, err := l.Lock(ctx); !errors.Is(err, conclave.ErrAcquireLimitReached) {
-					t.Errorf("third hold: %v", err)
-				}
-				if err := l.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
+				reenter(ctx, t, l, f)
 				r.inside.Add(-1)
 				if err := l.Unlock(ctx); err != nil {
 					t.Error(err)
@@ -78,6 +65,26 @@ func TestExactlyOnce_Locks(t *testing.T) {
 		t.Fatalf("%d grants, last fences %v and %v; want %d", x.grants+y.grants, x.last, y.last, total)
 	}
 	g.wantIdle("")
+}
+
+// resource is what a lock protects.
+type resource struct {
+	inside atomic.Int32
+	last   conclave.Fence // guarded by the lock that is being tested
+	grants uint64         // guarded by the same
+}
+
+// reenter locks and unlocks once more, which is the most that the handle allows.
+func reenter(ctx context.Context, t *testing.T, l *conclave.FencedLock, f conclave.Fence) {
+	if again, err := l.Lock(ctx); err != nil || again != f {
+		t.Errorf("re-entry: %v %v, want %v", again, err, f)
+	}
+	if _, err := l.Lock(ctx); !errors.Is(err, conclave.ErrAcquireLimitReached) {
+		t.Errorf("third hold: %v", err)
+	}
+	if err := l.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // moveLeadership transfers leadership until ctx ends.
