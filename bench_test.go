@@ -69,7 +69,7 @@ func defaultTimes(g *grouptest.Group) {
 	})(g)
 }
 
-// warmUp opens the node's session before the clock runs.
+// warmUp opens the node's session before the measurement.
 func warmUp(b *testing.B, n *conclave.Node) {
 	l := n.FencedLock("warm")
 	grouptest.MustLock(b, l)

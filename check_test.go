@@ -9,9 +9,9 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// A session can depend on a check that passes or warns; it ends when the check
-// becomes critical, and no other can be opened until it is not.
-func TestCheckStates(t *testing.T) {
+// A session can depend on a check that passes or warns. It ends when the check becomes
+// critical, and none can be opened while it is.
+func TestCheck_States(t *testing.T) {
 	n := grouptest.Alone(t)
 	c := grouptest.MustCheck(t, n, "disk", 0)
 	on := &conclave.SessionConfig{Checks: []string{"gossip", "disk"}}
@@ -36,7 +36,8 @@ func TestCheckStates(t *testing.T) {
 	grouptest.MustSession(t, n, on)
 }
 
-func TestCheckTTL(t *testing.T) {
+func TestCheck_TTL(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	c := grouptest.MustCheck(t, n, "heartbeat", time.Second)
 	on := &conclave.SessionConfig{Checks: []string{"heartbeat"}}
@@ -47,16 +48,16 @@ func TestCheckTTL(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrCheckCritical)
 	grouptest.Must(t, c.Pass(t.Context()))
 	grouptest.MustSession(t, n, on)
-	grouptest.MustCheck(t, n, "heartbeat", 0) // taken over, now without a TTL
+	grouptest.MustCheck(t, n, "heartbeat", 0) // registered again, without a TTL
 	s = grouptest.MustSession(t, n, on)
 	select {
 	case <-s.Done():
 		t.Fatal(s.Err())
-	case <-time.After(1500 * time.Millisecond): // the TTL that the check had has to pass
+	case <-time.After(1500 * time.Millisecond): // longer than the former TTL
 	}
 }
 
-func TestCheckDeregistered(t *testing.T) {
+func TestCheck_Deregistered(t *testing.T) {
 	n := grouptest.Alone(t)
 	c := grouptest.MustCheck(t, n, "disk", 0)
 	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Checks: []string{"disk"}})
@@ -69,7 +70,7 @@ func TestCheckDeregistered(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrInvalid)
 }
 
-func TestCheckArguments(t *testing.T) {
+func TestCheck_InvalidArguments(t *testing.T) {
 	n := grouptest.Alone(t)
 	for _, c := range []struct {
 		name string

@@ -15,8 +15,8 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// All faults are told at once, and nothing is touched before they are mended.
-func TestSettingsThatMakeNoSense(t *testing.T) {
+// Open reports all faults of a configuration at once and does not touch the directory.
+func TestConfig_AllFaultsAtOnce(t *testing.T) {
 	c := conclave.Config{
 		Name: strings.Repeat("x", 129), Group: "\xff", Bind: "0.0.0.0", Join: []string{"nowhere", "127.0.0.1:0", "0.0.0.0:1"},
 		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second,
@@ -30,30 +30,30 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestAddressesThatMakeNoSense(t *testing.T) {
+func TestConfig_Addresses(t *testing.T) {
 	beyond, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct {
 		config conclave.Config
-		says   string
+		part   string
 	}{
-		"a wildcard that nobody can dial": {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
-		"a wildcard of IPv6":              {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
-		"a wildcard without a host":       {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
-		"a wildcard as what others dial":  {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
-		"plaintext to anybody":            {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
-		"plaintext on the network":        {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
-		"plaintext by a name":             {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
-		"plaintext to a peer":             {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
-		"plaintext by a listener":         {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
+		"wildcard without Advertise":           {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
+		"IPv6 wildcard":                        {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
+		"wildcard without host":                {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
+		"Advertise is a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
+		"plaintext on a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
+		"plaintext on a network address":       {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
+		"plaintext, Advertise is a name":       {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
+		"plaintext, Join is a network address": {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
+		"plaintext, Listener on a wildcard":    {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
 	} {
-		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.says) })
+		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.part) })
 	}
 }
 
-func TestPortInUse(t *testing.T) {
+func TestConfig_PortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

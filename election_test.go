@@ -17,7 +17,7 @@ func TestElection(t *testing.T) {
 	grouptest.WantError(t, a.Proclaim(t.Context(), nil), conclave.ErrNotHeld)
 	grouptest.WantError(t, a.Resign(t.Context()), conclave.ErrNotHeld)
 	if a.Lost() != nil {
-		t.Fatal("a channel for nothing")
+		t.Fatal("Lost is not nil without leadership")
 	}
 	f := grouptest.MustCampaign(t, a, "a")
 	grouptest.WantLeader(t, n, b, "a", f)
@@ -45,7 +45,7 @@ func TestElection(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrNoLeader)
 }
 
-func TestElectionsAndLocksAreApart(t *testing.T) {
+func TestElection_SameNameAsLock(t *testing.T) {
 	n := grouptest.Alone(t)
 	grouptest.MustLock(t, n.FencedLock("x"))
 	grouptest.MustCampaign(t, n.Election("x"), "")
@@ -54,7 +54,7 @@ func TestElectionsAndLocksAreApart(t *testing.T) {
 	}
 }
 
-func TestElectionLost(t *testing.T) {
+func TestElection_SessionClosedByForce(t *testing.T) {
 	n := grouptest.Alone(t)
 	e := n.Election("x")
 	f := grouptest.MustCampaign(t, e, "first")
@@ -71,7 +71,7 @@ func TestElectionLost(t *testing.T) {
 	}
 }
 
-func TestElectionArguments(t *testing.T) {
+func TestElection_InvalidArguments(t *testing.T) {
 	n := grouptest.Alone(t)
 	large := make([]byte, 64<<10+1)
 	e := n.Election("x")
@@ -94,7 +94,7 @@ func TestElectionArguments(t *testing.T) {
 	grouptest.WantError(t, err, context.Canceled)
 }
 
-func TestResignIsPursuedWithoutItsContext(t *testing.T) {
+func TestElection_ResignContextEndedBefore(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := n.Election("x"), n.Election("x")
 	for range 20 {
@@ -107,7 +107,7 @@ func TestResignIsPursuedWithoutItsContext(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsWork(t *testing.T) {
+func TestRun_EndsWithLead(t *testing.T) {
 	n := grouptest.Alone(t)
 	e := n.Election("x")
 	grouptest.Must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f conclave.Fence) error {
@@ -127,13 +127,13 @@ func TestRunEndsWithItsWork(t *testing.T) {
 	})
 	grouptest.WantError(t, err, context.Canceled)
 	_, err = e.Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrNoLeader) // it has resigned although ctx had ended
+	grouptest.WantError(t, err, conclave.ErrNoLeader) // Run has resigned although ctx had ended
 	grouptest.WantError(t, e.Run(ctx, nil, nil), context.Canceled)
 }
 
-// After a loss Run leads again, under a new fence, however lead tells of the end
-// of its context. An error of lead's own ends it all the same.
-func TestRunCampaignsAgainAfterALoss(t *testing.T) {
+// After a loss Run campaigns again, whether lead returns nil or the context's error.
+// Any other error of lead ends Run.
+func TestRun_CampaignsAgainAfterLoss(t *testing.T) {
 	n := grouptest.Alone(t)
 	e := n.Election("x")
 	mine := errors.New("mine")
@@ -167,7 +167,7 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	grouptest.MustCampaign(t, e, "nothing is owed")
 }
 
-func TestRunUnderASessionThatEnds(t *testing.T) {
+func TestRun_SessionClosedByForce(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := grouptest.MustSession(t, n, nil)
 	err := s.Election("x").Run(t.Context(), nil, func(ctx context.Context, _ conclave.Fence) error {
@@ -178,14 +178,14 @@ func TestRunUnderASessionThatEnds(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrSessionExpired)
 }
 
-// A panic of lead's passes through, and does not keep the lead.
-func TestRunWithAPanic(t *testing.T) {
+// A panic in lead passes through, and leadership is released.
+func TestRun_PanicInLead(t *testing.T) {
 	n := grouptest.Alone(t)
 	e := n.Election("x")
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("the panic is swallowed")
+				t.Error("Run has recovered the panic")
 			}
 		}()
 		_ = e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { panic("planted") })
@@ -194,8 +194,8 @@ func TestRunWithAPanic(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrNoLeader)
 }
 
-// A node that is closed, and a name that is none, end an observer.
-func TestElectionObserverEnds(t *testing.T) {
+// Observe ends with the node, and for an invalid name.
+func TestObserve_Ends(t *testing.T) {
 	n := grouptest.Alone(t)
 	for _, err := range n.Election("").Observe(t.Context()) {
 		grouptest.WantError(t, err, conclave.ErrInvalid)

@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-func TestGuard(t *testing.T) {
+func TestGuard_Check(t *testing.T) {
 	var g conclave.Guard
 	for _, step := range []struct {
 		name string

@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func TestKeyAcquireRelease(t *testing.T) {
+func TestKV_AcquireRelease(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	one, other := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
@@ -26,7 +26,7 @@ func TestKeyAcquireRelease(t *testing.T) {
 	_, err := k.Acquire(ctx, "a", nil, other.ID())
 	grouptest.WantError(t, err, conclave.ErrLocked)
 	if !strings.Contains(err.Error(), one.ID().String()) {
-		t.Fatalf("%v: the holder is not named", err)
+		t.Fatalf("%v: the error does not name the holder", err)
 	}
 	_, err = k.Release(ctx, "a", nil, other.ID())
 	grouptest.WantError(t, err, conclave.ErrNotHeld)
@@ -35,7 +35,7 @@ func TestKeyAcquireRelease(t *testing.T) {
 	_, err = k.Acquire(ctx, "a", nil, conclave.SessionID{1})
 	grouptest.WantError(t, err, conclave.ErrSessionExpired)
 
-	// Locks on keys are advisory: anybody may write, and the lock stays.
+	// Locks on keys are advisory: other callers may write, and the lock remains.
 	if e := grouptest.MustPut(t, k, "a", "3"); e.Session != one.ID() || e.LockIndex != 1 {
 		t.Fatalf("%+v", e)
 	}
@@ -49,9 +49,9 @@ func TestKeyAcquireRelease(t *testing.T) {
 	}
 }
 
-// When a session ends, its keys are released or deleted, for everybody to see;
-// and if it did not end gracefully, its lock-delay keeps them from others.
-func TestKeysOfSessionsThatEnd(t *testing.T) {
+// When a session ends, its keys are released or deleted, as watches show. After an
+// invalidation its lock-delay applies to them.
+func TestKV_SessionEnds(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	next := grouptest.MustSession(t, n, grouptest.Lasting())
@@ -137,8 +137,8 @@ func TestTxn(t *testing.T) {
 	}
 }
 
-// One operation that is refused leaves nothing of the others, and is named.
-func TestTxnRefused(t *testing.T) {
+// A refused operation is named in the error, and none of the others has an effect.
+func TestTxn_Refused(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	s, other := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
@@ -169,11 +169,11 @@ func TestTxnRefused(t *testing.T) {
 		_, err := k.Txn(ctx, conclave.OpPut("new", []byte("x")), conclave.OpDelete("third"), conclave.OpAcquire("new", nil, s.ID()), test.op)
 		grouptest.WantError(t, err, test.want)
 		if !strings.Contains(err.Error(), "operation 3, "+test.what) {
-			t.Fatalf("%v: the operation is not named", err)
+			t.Fatalf("%v: the error does not name the operation", err)
 		}
 	}
 	if index, err := k.Index(ctx); err != nil || index != before {
-		t.Fatalf("changes up to %d, not %d, %v", index, before, err)
+		t.Fatalf("index is %d, want %d, %v", index, before, err)
 	}
 	if keys, err := k.Keys(ctx, "", ""); err != nil || len(keys) != 3 {
 		t.Fatal(keys, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/internal/machine"
 )
 
-func TestKeyPutGetDelete(t *testing.T) {
+func TestKV_PutGetDelete(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	_, err := k.Get(ctx, "a")
 	grouptest.WantError(t, err, conclave.ErrKeyNotFound)
@@ -50,8 +50,8 @@ func TestKeyPutGetDelete(t *testing.T) {
 	}
 }
 
-// What is handed in and out belongs to the caller.
-func TestKeyValuesAreCopies(t *testing.T) {
+// Arguments and results belong to the caller.
+func TestKV_ValuesAreCopies(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	value := []byte("value")
 	put, err := k.Put(ctx, "a", value)
@@ -73,11 +73,11 @@ func TestKeyValuesAreCopies(t *testing.T) {
 		break
 	}
 	if got := grouptest.MustGet(t, k, "a"); string(got.Value) != "value" {
-		t.Fatalf("the value became %q", got.Value)
+		t.Fatalf("the value is %q", got.Value)
 	}
 }
 
-func TestKeyLists(t *testing.T) {
+func TestKV_ListAndKeys(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	for _, key := range []string{"b/2", "a", "b/1", "b/dir/x", "b/dir/y", "b", "c", "b-", "é"} {
 		grouptest.MustPut(t, k, key, "of "+key)
@@ -119,7 +119,7 @@ func TestKeyLists(t *testing.T) {
 	}
 }
 
-func TestKeyCompare(t *testing.T) {
+func TestKV_CompareAndSwap(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	swap := func(index uint64, value string, want bool) conclave.Entry {
 		t.Helper()
@@ -149,10 +149,10 @@ func TestKeyCompare(t *testing.T) {
 	remove(0, false)
 	remove(first.ModifyIndex, false)
 	remove(second.ModifyIndex, true)
-	swap(second.ModifyIndex, "gone", false)
+	swap(second.ModifyIndex, "deleted", false)
 }
 
-func TestKeyPutFenced(t *testing.T) {
+func TestKV_PutFenced(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	l := n.FencedLock("l")
@@ -180,8 +180,8 @@ func TestKeyPutFenced(t *testing.T) {
 	}
 }
 
-// Limits hold at the door, and say what the matter is.
-func TestKeyLimits(t *testing.T) {
+// Invalid and oversized arguments are refused before anything is sent.
+func TestKV_InvalidArguments(t *testing.T) {
 	k, ctx := grouptest.Alone(t).KV(), grouptest.Within(t, 30*time.Second)
 	big := make([]byte, machine.MaxValue)
 	if _, err := k.Put(ctx, strings.Repeat("k", machine.MaxName), big); err != nil {

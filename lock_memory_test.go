@@ -14,9 +14,10 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// Idle names cost nothing: after a million cycles over 100,000 names the heap
-// and the disk are where they were (Hazelcast #17709, #26526).
-func TestMemoryReturns(t *testing.T) {
+// Idle names use nothing: after a million cycles over 100,000 names heap and disk are
+// as before (Hazelcast #17709, #26526). It measures memory, so that no other test may
+// run beside it.
+func TestLock_IdleNamesUseNothing(t *testing.T) {
 	cycles, names := 1_000_000, 100_000
 	if testing.Short() {
 		cycles, names = 50_000, 5_000 // the race detector is ten times slower
@@ -63,7 +64,7 @@ func TestMemoryReturns(t *testing.T) {
 		t.Errorf("the directory grew from %d to %d", disk, diskAfter)
 	}
 	if list, err := grouptest.Collect(n.Locks(t.Context(), "")); err != nil || len(list) != 0 {
-		t.Errorf("%d locks are left, %v", len(list), err)
+		t.Errorf("%d locks remain, %v", len(list), err)
 	}
 }
 

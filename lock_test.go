@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func TestLockExcludesAndFences(t *testing.T) {
+func TestLock_ExcludesAndFences(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := n.FencedLock("x"), n.FencedLock("x")
 	first := grouptest.MustLock(t, a)
@@ -35,11 +35,11 @@ func TestLockExcludesAndFences(t *testing.T) {
 	grouptest.WantError(t, a.Unlock(t.Context()), conclave.ErrNotHeld)
 	grouptest.MustUnlock(t, b)
 	if list, err := grouptest.Collect(n.Locks(t.Context(), "")); len(list) != 0 || err != nil {
-		t.Fatalf("idle names are kept: %v %v", list, err)
+		t.Fatalf("idle locks are listed: %v, %v", list, err)
 	}
 }
 
-func TestWaitersAreServedInOrder(t *testing.T) {
+func TestLock_FIFO(t *testing.T) {
 	n := grouptest.Alone(t)
 	holder := n.FencedLock("x")
 	grouptest.MustLock(t, holder)
@@ -64,12 +64,12 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	wg.Wait()
 	for i, got := range order {
 		if i != got {
-			t.Fatalf("served in the order %v", order)
+			t.Fatalf("granted in the order %v", order)
 		}
 	}
 }
 
-func TestReentrantHandle(t *testing.T) {
+func TestLock_Reentrant(t *testing.T) {
 	n := grouptest.Alone(t)
 	l := n.FencedLock("x", conclave.Reentrant(2))
 	f := grouptest.MustLock(t, l)
@@ -98,9 +98,9 @@ func TestReentrantHandle(t *testing.T) {
 	}
 }
 
-// 64 goroutines on one handle exclude one another, and so do two handles of one
-// node (etcd#11360).
-func TestGoroutinesOnOneHandleExcludeOneAnother(t *testing.T) {
+// Goroutines on one handle exclude one another, and so do two handles of one node
+// (etcd#11360).
+func TestLock_GoroutinesOfOneNode(t *testing.T) {
 	for name, handles := range map[string]int{"one handle": 1, "two handles": 2} {
 		t.Run(name, func(t *testing.T) {
 			n := grouptest.Alone(t)
@@ -121,7 +121,7 @@ func TestGoroutinesOnOneHandleExcludeOneAnother(t *testing.T) {
 							return
 						}
 						if inside.Add(1) != 1 {
-							t.Error("two inside")
+							t.Error("two goroutines hold the lock")
 						}
 						if f <= last {
 							t.Errorf("fence %v after %v", f, last)
@@ -139,9 +139,9 @@ func TestGoroutinesOnOneHandleExcludeOneAnother(t *testing.T) {
 	}
 }
 
-// The hold is lost with the session. Until each Unlock that is owed was called
-// the handle refuses, also if nobody else took the lock.
-func TestLossIsToldUntilEveryHoldIsGivenBack(t *testing.T) {
+// After a loss the handle refuses until each Unlock owed was called, also if no other
+// owner took the lock.
+func TestLock_RefusedUntilUnlocksOwedAfterLoss(t *testing.T) {
 	n := grouptest.Alone(t)
 	l := n.FencedLock("x", conclave.Reentrant(0))
 	f := grouptest.MustLock(t, l)
@@ -172,9 +172,9 @@ func TestLossIsToldUntilEveryHoldIsGivenBack(t *testing.T) {
 	grouptest.WantError(t, n.CloseSession(t.Context(), sessions[0].ID), conclave.ErrSessionNotFound)
 }
 
-// A waiter does not outlive its session (etcd#19597), and its handle works with
-// the node's next one.
-func TestSessionEndsWhileWaiting(t *testing.T) {
+// A waiter ends with its session (etcd#19597); its handle works with the node's next
+// session.
+func TestLock_SessionExpiredWhileQueued(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := n.FencedLock("x"), n.FencedLock("x")
 	grouptest.MustLock(t, a)
@@ -191,11 +191,11 @@ func TestSessionEndsWhileWaiting(t *testing.T) {
 	grouptest.MustLock(t, b)
 }
 
-func TestContextEndsWhileWaiting(t *testing.T) {
+func TestLock_ContextEndsWhileQueued(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := n.FencedLock("x"), n.FencedLock("x")
 	grouptest.MustLock(t, a)
-	cause := errors.New("no more patience")
+	cause := errors.New("gave up")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
 	go func() {
@@ -212,21 +212,21 @@ func TestContextEndsWhileWaiting(t *testing.T) {
 	grouptest.MustLock(t, b)
 }
 
-func TestEndedContextQueuesNothing(t *testing.T) {
+func TestLock_ContextEndedBefore(t *testing.T) {
 	n := grouptest.Alone(t)
 	l := n.FencedLock("x")
 	_, err := l.Lock(grouptest.Expired())
 	grouptest.WantError(t, err, context.Canceled)
 	if errors.Is(err, conclave.ErrUnavailable) {
-		t.Errorf("%v: nobody has looked for a majority", err)
+		t.Errorf("%v: the call did not look for a quorum", err)
 	}
 	if info, err := l.Info(t.Context()); info.Held || err != nil {
 		t.Fatal(info, err)
 	}
 }
 
-// The release goes out although the caller's context has ended (blnk#354).
-func TestUnlockIsPursuedWithoutItsContext(t *testing.T) {
+// The release is sent although the context has ended (blnk#354).
+func TestUnlock_ContextEndedBefore(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := n.FencedLock("x"), n.FencedLock("x")
 	for range 100 {
@@ -242,7 +242,7 @@ func TestUnlockIsPursuedWithoutItsContext(t *testing.T) {
 	}
 }
 
-func TestDo(t *testing.T) {
+func TestLock_Do(t *testing.T) {
 	n := grouptest.Alone(t)
 	l := n.FencedLock("x")
 	mine := errors.New("mine")
@@ -279,7 +279,7 @@ func TestLocker(t *testing.T) {
 	l.Unlock()
 }
 
-func TestUseAfterClose(t *testing.T) {
+func TestLock_AfterClose(t *testing.T) {
 	n := grouptest.Alone(t)
 	l := n.FencedLock("x")
 	grouptest.MustLock(t, l)
@@ -301,7 +301,7 @@ func TestUseAfterClose(t *testing.T) {
 	n.Status()
 }
 
-func TestNames(t *testing.T) {
+func TestLock_InvalidName(t *testing.T) {
 	n := grouptest.Alone(t)
 	long := make([]byte, 513)
 	for i := range long {
@@ -322,7 +322,7 @@ func TestNames(t *testing.T) {
 	grouptest.MustLock(t, n.FencedLock(string(long[:512])))
 }
 
-func TestLockerUnlocksAfterItsContext(t *testing.T) {
+func TestLocker_UnlockAfterContextEnded(t *testing.T) {
 	n := grouptest.Alone(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := n.FencedLock("x")

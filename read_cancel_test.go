@@ -9,9 +9,9 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// Reads whose callers leave at the moment at which they run: the loop must not
-// write what the caller is returning. The race detector looks on.
-func TestReadsThatAreLeft(t *testing.T) {
+// Reads are cancelled while they run: the loop must not write to what the caller
+// returns. This needs the race detector.
+func TestRead_CancelledWhileRunning(t *testing.T) {
 	n := grouptest.Alone(t)
 	if _, err := n.KV().Put(t.Context(), "a", []byte("1")); err != nil {
 		t.Fatal(err)

@@ -16,12 +16,11 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// BenchmarkScale holds much at once in a group of three members in this process,
-// with real files: locks under the node's own session, and sessions. It reports
-// what each costs in memory (of all three members and the handles together) and
-// on one member's disk, what the process does while nothing but renewals goes
-// on, and how long a member takes to come back from its own disk, and by a
-// snapshot.
+// BenchmarkScale holds many locks of the node's own session, and many sessions, in a
+// group of three members in this process with real files. It reports the memory of
+// each (three members and the handles together), the space on one member's disk, the
+// load of renewals alone, and the time that a member takes to catch up after a
+// restart from its disk and by a snapshot.
 //
 //	go test -run '^$' -bench Scale -benchtime 1x -timeout 30m .
 func BenchmarkScale(b *testing.B) {
@@ -44,7 +43,7 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// holder says by an error that it has lost what it holds.
+// holder returns an error when it has lost what it holds.
 type holder interface {
 	Fence() (conclave.Fence, error)
 }
@@ -71,9 +70,9 @@ func benchmarkScale(b *testing.B, n int, hold func(context.Context, *conclave.No
 		b.ReportMetric(float64(diskInUse(b, g.Configs[away].Dir)-disk)/float64(n), "disk-B/each")
 
 		idle(b, node)
-		b.ReportMetric(comeBack(b, g, away, 0, 0), "restart-s")
-		b.ReportMetric(comeBack(b, g, away, 1000, 1), "install-s")
-		b.ReportMetric(0, "ns/op") // says nothing here
+		b.ReportMetric(catchUp(b, g, away, 0, 0), "restart-s")
+		b.ReportMetric(catchUp(b, g, away, 1000, 1), "install-s")
+		b.ReportMetric(0, "ns/op") // meaningless here
 		for _, h := range held {
 			if _, err := h.Fence(); err != nil {
 				b.Fatal(err)
@@ -106,10 +105,10 @@ func holdMany(b *testing.B, node *conclave.Node, n int, hold func(context.Contex
 	return held
 }
 
-// idle reports what the process does for three renewals' time.
+// idle reports the load of three renewals.
 func idle(b *testing.B, node *conclave.Node) {
 	cpu, entries, start := cpuTime(b), node.Status().Applied, time.Now()
-	<-time.After(10 * time.Second) // what is measured is that time passes
+	<-time.After(10 * time.Second) // three renewals
 	elapsed := time.Since(start).Seconds()
 	b.ReportMetric(1000*(cpuTime(b)-cpu).Seconds()/elapsed, "idle-cpu-ms/s")
 	b.ReportMetric(float64(node.Status().Applied-entries)/elapsed, "idle-entries/s")
@@ -123,9 +122,9 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// comeBack kills a member and opens it again after the others have made so many
-// entries. It returns the seconds until the member has all that they have.
-func comeBack(b *testing.B, g *grouptest.Group, away, entries int, snapshots uint64) float64 {
+// catchUp kills a member, lets the others append so many entries and starts it again.
+// It returns the seconds until it has caught up.
+func catchUp(b *testing.B, g *grouptest.Group, away, entries int, snapshots uint64) float64 {
 	b.Helper()
 	g.Kill(away)
 	l := g.Nodes[g.Leader()].FencedLock("busy")

@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// A large request is not overtaken by small ones, for which there would be room.
-func TestSemaphoreServesInOrder(t *testing.T) {
+// Small requests that would fit do not overtake a large one.
+func TestSemaphore_FIFO(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 3)
 	first := grouptest.MustAcquire(t, s, 2)
@@ -41,8 +41,8 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 	grouptest.WantError(t, last.Release(t.Context()), conclave.ErrNotHeld)
 }
 
-// A waiter that leaves does not hold up those behind it.
-func TestSemaphoreWaiterLeaves(t *testing.T) {
+// Withdrawing a large request lets the small ones behind it proceed.
+func TestSemaphore_ContextEndsWhileQueued(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 3)
 	grouptest.MustAcquire(t, s, 2)
@@ -53,7 +53,7 @@ func TestSemaphoreWaiterLeaves(t *testing.T) {
 	grouptest.AwaitAcquirers(t, s, 0)
 }
 
-func TestSemaphoreLimit(t *testing.T) {
+func TestSemaphore_Limit(t *testing.T) {
 	n := grouptest.Alone(t)
 	two, five := n.Semaphore("x", 2), n.Semaphore("x", 5)
 	p := grouptest.MustAcquire(t, two, 2)
@@ -66,7 +66,7 @@ func TestSemaphoreLimit(t *testing.T) {
 	if info := grouptest.SemaphoreInfo(t, five); info.Limit != 5 || info.Available != 5 {
 		t.Fatalf("an idle semaphore: %+v", info)
 	}
-	p = grouptest.MustAcquire(t, five, 5) // nobody used it, so nobody had to agree
+	p = grouptest.MustAcquire(t, five, 5) // it was not in use, so it had no limit
 	grouptest.Must(t, p.Release(t.Context()))
 	grouptest.Must(t, five.Resize(t.Context(), 4))
 	_, err = two.TryAcquire(t.Context(), 1)
@@ -76,7 +76,7 @@ func TestSemaphoreLimit(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrTooLarge)
 }
 
-func TestSemaphoreResize(t *testing.T) {
+func TestSemaphore_Resize(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 2)
 	p := grouptest.MustAcquire(t, s, 2)
@@ -90,7 +90,7 @@ func TestSemaphoreResize(t *testing.T) {
 		t.Fatalf("%+v", info)
 	}
 	next := grouptest.StartAcquire(t, s, 1)
-	grouptest.Must(t, p.Release(t.Context())) // one is out still, as many as the limit
+	grouptest.Must(t, p.Release(t.Context())) // one permit is still held, as many as the limit
 	if info := grouptest.SemaphoreInfo(t, s); info.Available != 0 || info.Waiters != 1 {
 		t.Fatalf("%+v", info)
 	}
@@ -98,8 +98,9 @@ func TestSemaphoreResize(t *testing.T) {
 	next.Granted(t)
 }
 
-func TestSemaphoreArguments(t *testing.T) {
+func TestSemaphore_InvalidArguments(t *testing.T) {
 	n := grouptest.Alone(t)
+	tooMany := int64(1) << 31 // negative where int has 32 bits
 	for _, c := range []struct {
 		name     string
 		limit, n int
@@ -109,7 +110,7 @@ func TestSemaphoreArguments(t *testing.T) {
 		{strings.Repeat("x", 513), 1, 1, conclave.ErrTooLarge},
 		{"x", 0, 1, conclave.ErrInvalid},
 		{"x", -1, 1, conclave.ErrInvalid},
-		{"x", 1 << 31, 1, conclave.ErrInvalid},
+		{"x", int(tooMany), 1, conclave.ErrInvalid},
 		{"x", 2, 0, conclave.ErrInvalid},
 		{"x", 2, -1, conclave.ErrInvalid},
 		{"x", 2, 3, conclave.ErrTooLarge},
@@ -128,8 +129,8 @@ func TestSemaphoreArguments(t *testing.T) {
 	grouptest.MustAcquire(t, n.Semaphore("largest", 1<<31-1), 1<<31-1)
 }
 
-// Permits are lost with their session, and come back after its lock-delay.
-func TestPermitIsLostWithItsSession(t *testing.T) {
+// Permits are lost with their session and available again after its lock-delay.
+func TestPermit_SessionClosedByForce(t *testing.T) {
 	n := grouptest.Alone(t)
 	session := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Second})
 	p := grouptest.MustAcquire(t, session.Semaphore("x", 2), 2)
@@ -148,8 +149,8 @@ func TestPermitIsLostWithItsSession(t *testing.T) {
 	grouptest.MustAcquire(t, s, 2)
 }
 
-// A handle of the node's goes on with the node's next session.
-func TestSemaphoreOutlivesTheNodesSession(t *testing.T) {
+// A handle of the node continues with the node's next session.
+func TestSemaphore_NextSessionOfNode(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 1)
 	p := grouptest.MustAcquire(t, s, 1)
@@ -158,7 +159,7 @@ func TestSemaphoreOutlivesTheNodesSession(t *testing.T) {
 	grouptest.MustAcquire(t, s, 1)
 }
 
-func TestPermitReleaseIsPursuedWithoutItsContext(t *testing.T) {
+func TestPermit_ReleaseContextEndedBefore(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 1)
 	for range 50 {

@@ -19,20 +19,20 @@ func FuzzParseSequencer(f *testing.F) {
 		q, err := conclave.ParseSequencer(s)
 		if err != nil {
 			if q != (conclave.Sequencer{}) {
-				t.Fatalf("%q gave %+v with %v", s, q, err)
+				t.Fatalf("parsing %q returned %+v with %v", s, q, err)
 			}
 			return
 		}
 		if !strings.EqualFold(q.String(), s) {
-			t.Fatalf("%q was read as %q", s, q)
+			t.Fatalf("%q was parsed as %q", s, q)
 		}
 		if again, err := conclave.ParseSequencer(q.String()); err != nil || again != q {
-			t.Fatalf("%q was read as %+v, %v", q, again, err)
+			t.Fatalf("%q was parsed as %+v, %v", q, again, err)
 		}
 	})
 }
 
-func TestParseSequencer(t *testing.T) {
+func TestSequencer_Parse(t *testing.T) {
 	id := "01234567-89ab-cdef-0123-456789abcdef"
 	session, err := conclave.ParseSessionID(strings.ToUpper(id))
 	if err != nil || session.String() != id {
@@ -56,7 +56,7 @@ func TestParseSequencer(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrTooLarge)
 }
 
-func TestSequencerAsText(t *testing.T) {
+func TestSequencer_MarshalsAsText(t *testing.T) {
 	want := conclave.Sequencer{Key: "k", LockIndex: 1, Session: conclave.SessionID{1}}
 	text, err := json.Marshal(want)
 	var got conclave.Sequencer

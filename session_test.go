@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func TestSessionAsConfigured(t *testing.T) {
+func TestSession_Config(t *testing.T) {
 	n := grouptest.Alone(t)
 	id := n.Status().ID
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestSessionAsConfigured(t *testing.T) {
 	}
 }
 
-func TestSessionConfigIsChecked(t *testing.T) {
+func TestSession_InvalidConfig(t *testing.T) {
 	n := grouptest.Alone(t)
 	long := strings.Repeat("x", 513)
 	for name, c := range map[string]struct {
@@ -59,7 +59,7 @@ func TestSessionConfigIsChecked(t *testing.T) {
 		"empty check":      {conclave.SessionConfig{Checks: []string{""}}, conclave.ErrInvalid},
 		"long check":       {conclave.SessionConfig{Checks: []string{long}}, conclave.ErrTooLarge},
 		"check twice":      {conclave.SessionConfig{Checks: []string{"gossip", "gossip"}}, conclave.ErrInvalid},
-		"unknown check":    {conclave.SessionConfig{Checks: []string{"unheard of"}}, conclave.ErrInvalid},
+		"unknown check":    {conclave.SessionConfig{Checks: []string{"not registered"}}, conclave.ErrInvalid},
 		"two faults":       {conclave.SessionConfig{TTL: 1, Behavior: 7}, conclave.ErrInvalid},
 		"everything wrong": {conclave.SessionConfig{Name: long, TTL: 1}, conclave.ErrTooLarge},
 	} {
@@ -74,9 +74,9 @@ func TestSessionConfigIsChecked(t *testing.T) {
 	}
 }
 
-// Close tells the holders here, hands everything on at once although the session
-// has a lock-delay, and may be called again.
-func TestSessionClose(t *testing.T) {
+// Close notifies the holders in this process and releases at once, without the
+// session's lock-delay. It may be called again.
+func TestSession_Close(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
 	l := s.FencedLock("x")
@@ -113,7 +113,7 @@ func TestSessionClose(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrSessionExpired)
 }
 
-func TestSessionCloseIsPursuedWithoutItsContext(t *testing.T) {
+func TestSession_CloseContextEndedBefore(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
 	grouptest.MustLock(t, s.FencedLock("x"))
@@ -124,9 +124,8 @@ func TestSessionCloseIsPursuedWithoutItsContext(t *testing.T) {
 	grouptest.MustLock(t, n.FencedLock("x"))
 }
 
-// A session of a program's own is not replaced, and those of a node do not hold
-// for one another.
-func TestSessionsOfOneNodeAreApart(t *testing.T) {
+// Sessions of one node exclude one another, and an opened session is not replaced.
+func TestSession_TwoOfOneNode(t *testing.T) {
 	n := grouptest.Alone(t)
 	a, b := grouptest.MustSession(t, n, nil), grouptest.MustSession(t, n, nil)
 	grouptest.MustLock(t, a.FencedLock("x"))
@@ -140,16 +139,17 @@ func TestSessionsOfOneNodeAreApart(t *testing.T) {
 	<-b.Done()
 	grouptest.WantError(t, b.Err(), conclave.ErrSessionExpired)
 	if err := b.Close(t.Context()); err != nil {
-		t.Fatalf("closing what has ended: %v", err)
+		t.Fatalf("Close of an ended session: %v", err)
 	}
 	if a.Err() != nil {
 		t.Fatal(a.Err())
 	}
 }
 
-// The node renews by the smallest TTL, also when that comes later than the
-// renewal that it had planned.
-func TestRenewalFollowsTheSmallestTTL(t *testing.T) {
+// The node renews by the smallest TTL, also when that session is opened after the
+// next renewal was scheduled.
+func TestSession_RenewedBySmallestTTL(t *testing.T) {
+	t.Parallel()
 	n := grouptest.Alone(t)
 	long := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: time.Hour})
 	short := grouptest.MustSession(t, n, &conclave.SessionConfig{TTL: time.Second})
@@ -163,7 +163,7 @@ func TestRenewalFollowsTheSmallestTTL(t *testing.T) {
 	}
 }
 
-func TestSessionsAfterClose(t *testing.T) {
+func TestSession_AfterNodeClose(t *testing.T) {
 	n := grouptest.Alone(t)
 	s, kept := grouptest.MustSession(t, n, nil), grouptest.MustSession(t, n, grouptest.Lasting())
 	if err := n.Close(t.Context()); err != nil {
@@ -175,7 +175,7 @@ func TestSessionsAfterClose(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	grouptest.WantError(t, kept.Close(t.Context()), conclave.ErrClosed) // it lives on in the group
+	grouptest.WantError(t, kept.Close(t.Context()), conclave.ErrClosed) // it stays alive in the group
 	_, err := n.NewSession(t.Context(), nil)
 	grouptest.WantError(t, err, conclave.ErrClosed)
 	_, err = n.AttachSession(t.Context(), kept.ID())

@@ -13,9 +13,8 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// Index, then List, then Watch misses nothing: what is built from them is what
-// there is, while others write.
-func TestWatchFromIndex(t *testing.T) {
+// Index, List and Watch together miss no change of concurrent writers.
+func TestWatch_FromIndex(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
 	var writing sync.WaitGroup
@@ -30,7 +29,7 @@ func TestWatchFromIndex(t *testing.T) {
 		}
 		grouptest.MustPut(t, k, "z", "")
 	})
-	defer writing.Wait() // wherever this ends: it tells the test when it fails
+	defer writing.Wait() // the writer reports to t
 	index, err := k.Index(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -56,14 +55,14 @@ func TestWatchFromIndex(t *testing.T) {
 	}
 	writing.Wait()
 	if list, err = k.List(ctx, "k"); err != nil || len(list) != len(built) {
-		t.Fatalf("%d entries, not %d, %v", len(built), len(list), err)
+		t.Fatalf("%d entries from events, %d in the list, %v", len(built), len(list), err)
 	}
 	for _, e := range list {
 		grouptest.WantEntry(t, built[e.Key], e)
 	}
 }
 
-func TestWatchEnds(t *testing.T) {
+func TestWatch_Ends(t *testing.T) {
 	n := grouptest.Alone(t)
 	k := n.KV()
 	e := grouptest.MustPut(t, k, "a", "")
@@ -79,21 +78,21 @@ func TestWatchEnds(t *testing.T) {
 		grouptest.WantError(t, err, context.Canceled)
 		grouptest.WantError(t, err, why)
 	}
-	grouptest.WantWatchEnd(t, ctx, k, 1<<60, context.Canceled) // the future, and nobody to wait for it
+	grouptest.WantWatchEnd(t, ctx, k, 1<<60, context.Canceled) // an index of the future
 
 	waiting := make(chan struct{})
 	go func() {
 		defer close(waiting)
-		grouptest.WantWatchEnd(t, t.Context(), k, 0, conclave.ErrClosed) // what has happened comes first
+		grouptest.WantWatchEnd(t, t.Context(), k, 0, conclave.ErrClosed) // after the events so far
 	}()
 	n.Close(t.Context())
 	<-waiting
 	grouptest.WantWatchEnd(t, t.Context(), k, 1<<60, conclave.ErrClosed)
 }
 
-// One transaction that changes one key several times makes as many events, each
-// with an index of its own.
-func TestAWatchShowsEachChangeOfAnEntry(t *testing.T) {
+// A transaction that changes a key several times yields as many events, each with its
+// own index.
+func TestWatch_ManyChangesInOneTransaction(t *testing.T) {
 	n := grouptest.Alone(t)
 	k, ctx := n.KV(), grouptest.Within(t, 20*time.Second)
 	entries, err := k.Txn(ctx, conclave.OpPut("a", []byte("1")), conclave.OpPut("a", []byte("2")), conclave.OpDelete("a"), conclave.OpPut("a", []byte("3")))
@@ -109,6 +108,6 @@ func TestAWatchShowsEachChangeOfAnEntry(t *testing.T) {
 		fmt.Sprintf("%d %q=%q %v", first+3, "a", "3", false),
 	}
 	if seen, err := grouptest.WatchUntil(ctx, k, "", 0, "end"); err != nil || !slices.Equal(seen, want) {
-		t.Fatalf("saw %q, want %q; %v", seen, want, err)
+		t.Fatalf("events %q, want %q; %v", seen, want, err)
 	}
 }

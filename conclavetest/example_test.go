@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-go/conclave/conclavetest"
 )
 
-var t *testing.T // what the test is given
+var t *testing.T // of the test
 
-// What does a program do when the member that holds its lock is cut off?
+// What does a program do when the member that holds its lock is isolated?
 func ExampleStart() {
 	ctx := t.Context()
 	group := conclavetest.Start(t, 3)
@@ -31,6 +31,6 @@ func ExampleStart() {
 
 	group.Heal()
 	if _, err := lock.Lock(ctx); !errors.Is(err, conclave.ErrLockOwnershipLost) {
-		t.Fatalf("the old holder was not told: %v", err)
+		t.Fatalf("the old holder does not know of its loss: %v", err)
 	}
 }

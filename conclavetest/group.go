@@ -11,10 +11,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// patience is how long anything may take that the group does by itself.
+// patience bounds what the group does by itself, such as an election.
 const patience = 30 * time.Second
 
-// Group is a group of members that run in this process.
+// Group is a group of members in this process.
 type Group struct {
 	t       testing.TB
 	net     *network
@@ -22,27 +22,26 @@ type Group struct {
 	leaders *leaders
 
 	members []*member
-	mu      sync.Mutex // guards what says so in each member
+	mu      sync.Mutex // guards the fields of members that say so
 }
 
 // Option changes what Start does.
 type Option func(*Group)
 
-// Configure edits each member's settings, of which i is the index, before the
-// member starts and before each restart. Join, Expect and Listener are the
-// group's business and are set afterwards. Connections that a Dial set here
-// opens are cut by Partition all the same. A member whose Dir is made empty
-// lives in memory, which is faster, and can not be restarted.
+// Configure edits the configuration of each member, of which i is the index, before
+// each start. Join, Expect and Listener are set afterwards, by the group. Partition
+// also affects the connections of a Dial that is set here. A member with an empty Dir
+// is in memory, which is faster, and cannot be restarted.
 func Configure(edit func(i int, cfg *conclave.Config)) Option {
 	return func(g *Group) { g.edit = append(g.edit, edit) }
 }
 
-// Start forms a group of n members with a directory each and returns when all of
-// them are open. They are numbered from 0.
+// Start forms a group of n members, numbered from 0, with a directory each. It returns
+// when all of them are open.
 func Start(t testing.TB, n int, opts ...Option) *Group {
 	t.Helper()
 	if n < 1 {
-		t.Fatalf("conclavetest: a group of %d members; it has to be at least 1", n)
+		t.Fatalf("conclavetest: invalid group size %d: want at least 1", n)
 	}
 	g := &Group{t: t, net: newNetwork(n), leaders: newLeaders(n)}
 	for _, opt := range opts {
@@ -59,7 +58,7 @@ func Start(t testing.TB, n int, opts ...Option) *Group {
 	return g
 }
 
-// Node returns a member's node. After Kill it is the one that was killed.
+// Node returns a member's node. After Kill that is the killed one.
 func (g *Group) Node(i int) *conclave.Node {
 	g.t.Helper()
 	g.check(i)
@@ -68,7 +67,7 @@ func (g *Group) Node(i int) *conclave.Node {
 	return g.members[i].node
 }
 
-// Nodes returns the nodes of the members that run, by index.
+// Nodes returns the nodes of the running members, by index.
 func (g *Group) Nodes() []*conclave.Node {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,9 +80,8 @@ func (g *Group) Nodes() []*conclave.Node {
 	return nodes
 }
 
-// Leader waits until some member leads, which means that a majority follows it
-// that it can reach, and returns its index. By the time that it is looked at,
-// another one may lead.
+// Leader blocks until a member leads a majority that it can reach, and returns its
+// index. By then another member may lead.
 func (g *Group) Leader() int {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -95,13 +93,13 @@ func (g *Group) Leader() int {
 	return i
 }
 
-// Partition cuts the network: members of different groups do not reach each
-// other, and those that are not named form one more group. It replaces what an
-// earlier Partition cut. As in real networks the cut is silent: what is sent
-// across is gone, nothing is refused or reset, and who dials across waits.
+// Partition partitions the network: members of different groups do not reach each
+// other. Members that are not listed form one more group. It replaces an earlier
+// Partition. Across a partition nothing is refused or reset: what is sent is lost, and
+// dialling blocks.
 //
-//	Partition([]int{0})            // member 0 is alone
-//	Partition([]int{0, 1}, []int{2, 3}) // and 4, if there is one, as well
+//	Partition([]int{0})                 // isolates member 0
+//	Partition([]int{0, 1}, []int{2, 3}) // and member 4, if there is one
 func (g *Group) Partition(groups ...[]int) {
 	g.t.Helper()
 	sides := make([]int, len(g.members))
@@ -109,7 +107,7 @@ func (g *Group) Partition(groups ...[]int) {
 		for _, i := range group {
 			g.check(i)
 			if sides[i] != 0 {
-				g.t.Fatalf("conclavetest: member %d is named twice in a partition", i)
+				g.t.Fatalf("conclavetest: member %d is in a partition twice", i)
 			}
 			sides[i] = side + 1
 		}
@@ -118,8 +116,8 @@ func (g *Group) Partition(groups ...[]int) {
 	g.leaders.reconsider()
 }
 
-// Heal lets all members reach each other again. Connections that were cut break
-// now, since what was sent on them is lost.
+// Heal lets all members reach each other again. Connections across the partition break,
+// as what was sent on them is lost.
 func (g *Group) Heal() {
 	g.net.arrange(make([]int, len(g.members)))
 	g.leaders.reconsider()
@@ -128,12 +126,11 @@ func (g *Group) Heal() {
 func (g *Group) check(i int) {
 	g.t.Helper()
 	if i < 0 || i >= len(g.members) {
-		g.t.Fatalf("conclavetest: there is no member %d; they are numbered from 0 to %d", i, len(g.members)-1)
+		g.t.Fatalf("conclavetest: invalid member %d: want 0 to %d", i, len(g.members)-1)
 	}
 }
 
-// defaults are fast, but not so fast that a busy machine mistakes itself for a
-// broken one.
+// defaults are short, but long enough for a busy machine.
 func (g *Group) defaults(i int) conclave.Config {
 	logger := slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return conclave.Config{

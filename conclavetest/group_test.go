@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/conclavetest"
 )
 
-// bounded is for a test's waiting: when it ends something is wrong.
+// bounded returns a context for calls that have to return soon.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -28,14 +28,13 @@ func mustLock(t *testing.T, ctx context.Context, l *conclave.FencedLock) conclav
 	return fence
 }
 
-// grant is what became of a Lock that somebody waits in.
+// grant is the result of a waiting Lock.
 type grant struct {
 	fence conclave.Fence
 	err   error
 }
 
-// queue lets a member wait for a lock, and returns when the group has it in the
-// queue.
+// queue starts a Lock, and returns when the group has it in the queue.
 func queue(t *testing.T, ctx context.Context, l *conclave.FencedLock) <-chan grant {
 	t.Helper()
 	granted := make(chan grant, 1)
@@ -61,8 +60,8 @@ func (g grant) mustBeAfter(t *testing.T, old conclave.Fence) {
 	}
 }
 
-// Every member can lock, everybody sees the same group, one of them leads.
-func TestForm(t *testing.T) {
+// Every member can lock, all see the same group, one of them leads.
+func TestStart_Forms(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -92,9 +91,9 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// The leader dies with a lock in its hands and a waiter queued: another one leads,
-// and when the dead one's session has ended the waiter is granted.
-func TestKillLeader(t *testing.T) {
+// The leader is killed while it holds a lock with a waiter: another member leads, and
+// the waiter is granted when the session has expired.
+func TestKill_LeaderHolds(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
 	group := conclavetest.Start(t, 3)
@@ -115,8 +114,8 @@ func TestKillLeader(t *testing.T) {
 	}
 }
 
-// One member, and then all, come back in their directories on other ports, with
-// the identity that they had and what was agreed.
+// One member, then all, restart with their directories, identities and state, on other
+// ports.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
@@ -129,13 +128,13 @@ func TestRestart(t *testing.T) {
 	group.Restart(2)
 	after := group.Node(2).Status()
 	if after.ID != before.ID || len(after.Members) != 3 {
-		t.Errorf("came back as %+v, was %+v", after, before)
+		t.Errorf("restarted as %+v, was %+v", after, before)
 	}
 	if group.Node(2).Addr() == addr {
-		t.Error("came back on the same port")
+		t.Error("restarted on the same port")
 	}
 	if _, err := group.Node(2).FencedLock("shared").TryLock(ctx); !errors.Is(err, conclave.ErrLocked) {
-		t.Errorf("the restarted member does not know who holds the lock: %v", err)
+		t.Errorf("the restarted member does not know the holder: %v", err)
 	}
 
 	group.Kill(0, 1, 2)
@@ -145,10 +144,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The holder is cut off, once as leader and once as follower. It has been told
-// of its loss by the time that the next one is granted. After Heal it is a member
-// like any other, and knows what it lost.
-func TestPartitionHolder(t *testing.T) {
+// The holder is isolated, as leader and as follower. It knows of its loss before another
+// owner is granted. After Heal it works again, and knows what it lost.
+func TestPartition_Holder(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]int{"leader": 0, "follower": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +168,7 @@ func TestPartitionHolder(t *testing.T) {
 			select {
 			case <-lost:
 			default:
-				t.Fatal("granted to another before the holder was told")
+				t.Fatal("granted to another owner before the holder knew of its loss")
 			}
 			next.mustBeAfter(t, old)
 			if _, err := lock.Fence(); !errors.Is(err, conclave.ErrLockOwnershipLost) {
@@ -191,13 +189,12 @@ func TestPartitionHolder(t *testing.T) {
 	}
 }
 
-// A cut is not a refusal: a call on the side without a majority waits, and goes
-// through once the network heals.
-func TestMinorityWaits(t *testing.T) {
+// A call on the side without a majority blocks, and succeeds when the network heals.
+func TestPartition_MinorityBlocks(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
 	group := conclavetest.Start(t, 4, conclavetest.Configure(func(_ int, cfg *conclave.Config) {
-		cfg.Dir = "" // nobody is restarted
+		cfg.Dir = "" // not restarted
 	}))
 	leader := group.Leader()
 	group.Partition([]int{leader}, []int{(leader + 1) % 4})
@@ -211,7 +208,7 @@ func TestMinorityWaits(t *testing.T) {
 		cancel()
 		waiting.Go(func() {
 			if _, err := lock.Lock(ctx); err != nil {
-				t.Errorf("member %d after the cut: %v", i, err)
+				t.Errorf("member %d after Heal: %v", i, err)
 			}
 		})
 	}
@@ -219,7 +216,7 @@ func TestMinorityWaits(t *testing.T) {
 	waiting.Wait()
 }
 
-// A test's own settings come through, and its events are told as well.
+// Settings of the test apply, and its events are called.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)

@@ -9,14 +9,14 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// leaders knows who follows whom, from what the nodes themselves announce.
+// leaders knows which member follows which, from the nodes' events.
 type leaders struct {
 	mu      sync.Mutex
 	views   []view        // guarded by mu; by member
 	changed chan struct{} // guarded by mu; closed when something has changed
 }
 
-// view is what one member believes.
+// view is one member's view.
 type view struct {
 	id     conclave.MemberID // its own; 0 while it does not run
 	leader conclave.MemberID
@@ -27,7 +27,7 @@ func newLeaders(n int) *leaders {
 	return &leaders{views: make([]view, n), changed: make(chan struct{})}
 }
 
-// listen adds itself to what the test listens to.
+// listen adds itself to the events of the test.
 func (l *leaders) listen(i int, on *conclave.Events) *conclave.Events {
 	var events conclave.Events
 	if on != nil {
@@ -51,7 +51,7 @@ func (l *leaders) stopped(i int) {
 	l.update(func() { l.views[i] = view{} })
 }
 
-// reconsider wakes those who wait: who reaches whom has changed.
+// reconsider wakes waiting calls after a change of the network.
 func (l *leaders) reconsider() { l.update(func() {}) }
 
 func (l *leaders) update(change func()) {
@@ -62,7 +62,7 @@ func (l *leaders) update(change func()) {
 	l.changed = make(chan struct{})
 }
 
-// wait blocks until somebody leads a majority that it is connected to.
+// wait blocks until a member leads a majority that it is connected to.
 func (l *leaders) wait(ctx context.Context, connected func(i, j int) bool) (int, error) {
 	for {
 		l.mu.Lock()
@@ -98,14 +98,14 @@ func (l *leaders) find(connected func(i, j int) bool) (int, bool) {
 	return 0, false
 }
 
-// String tells who follows whom, for a test that failed.
+// String describes the views, for a failed test.
 func (l *leaders) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
 	for i, v := range l.views {
 		if v.id == 0 {
-			fmt.Fprintf(&b, "[%d does not run] ", i)
+			fmt.Fprintf(&b, "[%d is stopped] ", i)
 			continue
 		}
 		fmt.Fprintf(&b, "[%d is %v and follows %v in term %d] ", i, v.id, v.leader, v.term)

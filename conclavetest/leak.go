@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// goroutines lists the IDs of those that there are.
+// goroutines returns the IDs of all goroutines.
 func goroutines() map[string]bool {
 	ids := make(map[string]bool)
 	for _, g := range stacks() {
@@ -16,22 +16,21 @@ func goroutines() map[string]bool {
 	return ids
 }
 
-// leaked waits for the goroutines of a closed group to end, and returns the
-// stacks of those that do not. A goroutine counts if a package of a node started
-// it, so those of the test that are still inside a call of ours do not; nor do
-// those that were there before.
+// leaked waits for the goroutines of a closed group to end, and returns the stacks of
+// those that do not. It counts goroutines that a package of a node started, so not
+// those of the test inside a call, nor those that existed before.
 //
-// While another node lives in this process, of a test that runs in parallel or
-// of the test's own, nobody can say whose a goroutine is. Then nothing is
-// reported; who closes last finds it.
+// While another node runs in this process, of a parallel test or of the test itself,
+// the owner of a goroutine is unknown and nothing is reported. The group that is closed
+// last finds it.
 func leaked(before map[string]bool, patience time.Duration) []string {
-	// Nothing tells that a goroutine has ended, so they have to be looked at
-	// again and again. What Close has waited for is gone within microseconds.
+	// Nothing signals the end of a goroutine. Those that Close has waited for end within
+	// microseconds.
 	began := time.Now()
 	for pause := time.Millisecond; ; pause *= 2 {
 		var left []string
 		for _, g := range stacks() {
-			if g.ofLivingNode() {
+			if g.ofRunningNode() {
 				return nil
 			}
 			if ours(g.starter()) && !before[g.id()] {
@@ -45,8 +44,8 @@ func leaked(before map[string]bool, patience time.Duration) []string {
 	}
 }
 
-// stack is one goroutine as the runtime prints it: a head, then a line for
-// each call, the innermost first, and where each call is; last who started it.
+// stack is one goroutine as the runtime prints it: a head, two lines for each call,
+// the innermost first, and the place where it was started.
 type stack string
 
 func stacks() []stack {
@@ -62,13 +61,13 @@ func stacks() []stack {
 	}
 }
 
-// id is in the head: goroutine 42 [chan receive]:
+// id is in the head, such as goroutine 42 [chan receive]:
 func (s stack) id() string {
 	head, _, _ := strings.Cut(string(s), " [")
 	return head
 }
 
-// calls lists the functions, without where they are and who started them.
+// calls returns the lines with functions, without the place where it was started.
 func (s stack) calls() []string {
 	var calls []string
 	for i, line := range strings.Split(string(s), "\n") {
@@ -79,12 +78,12 @@ func (s stack) calls() []string {
 	return calls
 }
 
-// starter is the package of the function that the goroutine was started for.
+// starter returns the package of the function for which the goroutine was started.
 func (s stack) starter() string {
 	calls := s.calls()
 	for _, call := range slices.Backward(calls) {
 		switch p := packageOf(call); p {
-		case "sync", "runtime/pprof", "runtime": // they run it for somebody
+		case "sync", "runtime/pprof", "runtime": // they run a function of another package
 		default:
 			return p
 		}
@@ -92,12 +91,11 @@ func (s stack) starter() string {
 	return ""
 }
 
-// ofLivingNode tells a goroutine by which a node shows that it is there: being
-// opened, running its loop, or on its way to the end. What is left of a node
-// whose end was waited for is none of these.
-func (s stack) ofLivingNode() bool {
+// ofRunningNode reports whether the goroutine shows that a node is being opened, runs
+// or is being closed. What remains of a closed node is none of these.
+func (s stack) ofRunningNode() bool {
 	return slices.ContainsFunc(s.calls(), func(call string) bool {
-		for _, f := range []string{".open(", "/cluster.(*Member).loop(", "/cluster.(*Member).tearDown(", ".(*Node).Close("} {
+		for _, f := range []string{".Open(", "/cluster.(*Member).loop(", "/cluster.(*Member).tearDown(", ".(*Node).Close("} {
 			if strings.HasPrefix(call, module+f) {
 				return true
 			}
@@ -108,7 +106,7 @@ func (s stack) ofLivingNode() bool {
 
 const module = "github.com/conclave-go/conclave"
 
-// ours says whether a package is part of a node or of this package, not of a
+// ours reports whether a package is part of a node or of this package, and not of a
 // test.
 func ours(pkg string) bool {
 	if strings.HasSuffix(pkg, "_test") {
@@ -122,7 +120,7 @@ func ours(pkg string) bool {
 	}, func(root string) bool { return pkg == root || strings.HasPrefix(pkg, root+"/") })
 }
 
-// packageOf cuts the package out of a call like
+// packageOf returns the package of a call like
 // github.com/cockroachdb/pebble/v2.(*DB).flush(0xc000123).
 func packageOf(call string) string {
 	slash := strings.LastIndexByte(call, '/') + 1

@@ -8,8 +8,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Whose a goroutine is, told by what it was started for.
-func TestStarter(t *testing.T) {
+// The owner of a goroutine is the package that it was started for.
+func TestStack_Starter(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		stack stack
@@ -21,7 +21,7 @@ github.com/hashicorp/memberlist.(*Memberlist).streamListen(0xc0001)
 	/m/net.go:231 +0x1
 created by github.com/hashicorp/memberlist.newMemberlist in goroutine 1
 	/m/memberlist.go:240 +0x1`, "github.com/hashicorp/memberlist", true},
-		{"started by a helper, with labels", `goroutine 8 [chan receive]:
+		{"started with labels", `goroutine 8 [chan receive]:
 runtime.gopark(0x1)
 	/go/proc.go:1 +0x1
 github.com/conclave-go/conclave/cluster.(*Member).loop(0xc0001)
@@ -36,12 +36,12 @@ sync.(*WaitGroup).Go.func1()
 	/go/waitgroup.go:258 +0x1
 created by sync.(*WaitGroup).Go in goroutine 1
 	/go/waitgroup.go:237 +0x1`, "github.com/conclave-go/conclave/cluster", true},
-		{"a major version", `goroutine 9 [select]:
+		{"package with a major version", `goroutine 9 [select]:
 github.com/cockroachdb/pebble/v2.(*cleanupManager).mainLoop(0xc0001)
 	/p/obsolete.go:1 +0x1
 created by github.com/cockroachdb/pebble/v2.openCleanupManager in goroutine 1
 	/p/obsolete.go:1 +0x1`, "github.com/cockroachdb/pebble/v2", true},
-		{"the test's, inside a call of ours", `goroutine 10 [select]:
+		{"of the test, inside a call", `goroutine 10 [select]:
 github.com/conclave-go/conclave.(*FencedLock).Lock(0xc0001, {0x1, 0x2})
 	/c/lock.go:100 +0x1
 example.com/shop.(*Till).run(0xc0001)
@@ -50,12 +50,12 @@ sync.(*WaitGroup).Go.func1()
 	/go/waitgroup.go:258 +0x1
 created by sync.(*WaitGroup).Go in goroutine 1
 	/go/waitgroup.go:237 +0x1`, "example.com/shop", false},
-		{"a test of ours", `goroutine 11 [select]:
+		{"of a test of this module", `goroutine 11 [select]:
 github.com/conclave-go/conclave/conclavetest_test.queue.func1()
 	/c/group_test.go:40 +0x1
 created by github.com/conclave-go/conclave/conclavetest_test.queue in goroutine 1
 	/c/group_test.go:38 +0x1`, "github.com/conclave-go/conclave/conclavetest_test", false},
-		{"somebody of a similar name", `goroutine 12 [select]:
+		{"package with a similar name", `goroutine 12 [select]:
 github.com/conclave-go/conclaves.run()
 	/c/run.go:40 +0x1
 created by main.main in goroutine 1
@@ -72,7 +72,7 @@ func block(begun chan<- struct{}, end <-chan struct{}) {
 	<-end
 }
 
-// A goroutine of this package stands for one of a node that stays behind.
+// A goroutine of this package stands for one that a node has left behind.
 func TestLeaked(t *testing.T) {
 	before := goroutines()
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -80,10 +80,10 @@ func TestLeaked(t *testing.T) {
 	<-begun
 	left := leaked(before, 0)
 	if len(left) != 1 || !strings.Contains(left[0], "conclavetest.block") {
-		t.Errorf("it is not found: \n%s", strings.Join(left, "\n\n"))
+		t.Errorf("not reported:\n%s", strings.Join(left, "\n\n"))
 	}
 	if left := leaked(goroutines(), 0); len(left) > 0 {
-		t.Errorf("what was there before is reported: \n%s", strings.Join(left, "\n\n"))
+		t.Errorf("reported although it existed before:\n%s", strings.Join(left, "\n\n"))
 	}
 
 	node, err := conclave.Open(t.Context(), nil)
@@ -91,13 +91,13 @@ func TestLeaked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := leaked(before, 0); len(left) > 0 {
-		t.Errorf("reported while a node lives: \n%s", strings.Join(left, "\n\n"))
+		t.Errorf("reported while a node runs:\n%s", strings.Join(left, "\n\n"))
 	}
 	if err := node.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	close(end)
 	if left := leaked(before, 10*time.Second); len(left) > 0 {
-		t.Errorf("a node that is closed has left: \n%s", strings.Join(left, "\n\n"))
+		t.Errorf("a closed node has left:\n%s", strings.Join(left, "\n\n"))
 	}
 }

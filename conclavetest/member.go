@@ -11,15 +11,15 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// member is one member of a group, through all its starts.
+// member is one member of a group, across restarts.
 type member struct {
 	dir     string
-	addr    string         // of its latest start; the test's goroutine's own
+	addr    string         // of its latest start; used on the test's goroutine only
 	node    *conclave.Node // guarded by the group's mu
 	running bool           // guarded by the group's mu
 }
 
-// start is one start of a member: what is made for it and what came of it.
+// start is one start of a member and its result.
 type start struct {
 	index int
 	cfg   conclave.Config
@@ -27,28 +27,27 @@ type start struct {
 	err   error
 }
 
-// Kill ends members all at once and without farewell, as a crash of their
-// processes would: the group finds out from their silence. What was
-// acknowledged is on their disks.
+// Kill stops members at the same time without a graceful shutdown, as crashes of their
+// processes would. What was acknowledged is on their disks.
 func (g *Group) Kill(members ...int) {
 	g.t.Helper()
 	var nodes []*conclave.Node
 	for _, i := range members {
 		g.check(i)
-		nodes = append(nodes, g.strike(i))
+		nodes = append(nodes, g.markStopped(i))
 	}
 	kill(nodes)
 }
 
-// strike takes a member off those that run, before it is killed, so that nobody
-// takes it for the leader any more.
-func (g *Group) strike(i int) *conclave.Node {
+// markStopped marks a member as stopped before it is killed, so that it does not count
+// as the leader any more.
+func (g *Group) markStopped(i int) *conclave.Node {
 	g.t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.members[i]
 	if !m.running {
-		g.t.Fatalf("conclavetest: member %d does not run", i)
+		g.t.Fatalf("conclavetest: member %d is not running", i)
 	}
 	m.running = false
 	g.leaders.stopped(i)
@@ -70,9 +69,9 @@ func kill(nodes []*conclave.Node) {
 	closing.Wait()
 }
 
-// Restart starts members again that were killed, in their directories and on
-// other ports, all at once. It returns when they have found their group and
-// caught up, so enough members have to be named for a majority to be there.
+// Restart starts killed members at the same time, with their directories, on other
+// ports. It returns when they have joined their group and caught up, for which a
+// majority has to run.
 func (g *Group) Restart(members ...int) {
 	g.t.Helper()
 	for _, i := range members {
@@ -81,13 +80,13 @@ func (g *Group) Restart(members ...int) {
 		running := g.members[i].running
 		g.mu.Unlock()
 		if running {
-			g.t.Fatalf("conclavetest: member %d runs already", i)
+			g.t.Fatalf("conclavetest: member %d is running", i)
 		}
 	}
 	g.open(members)
 }
 
-// open starts members and waits until all of them are there.
+// open starts members and waits until all of them are open.
 func (g *Group) open(members []int) {
 	g.t.Helper()
 	starts := g.prepare(members)
@@ -97,7 +96,7 @@ func (g *Group) open(members []int) {
 	for _, s := range starts {
 		opening.Go(func() {
 			if s.node, s.err = conclave.Open(ctx, &s.cfg); s.err != nil {
-				cancel() // the others would wait for it in vain
+				cancel() // the others would wait for it
 			}
 		})
 	}
@@ -116,7 +115,7 @@ func (g *Group) open(members []int) {
 	}
 }
 
-// prepare gives each member a port first, so that all can know of all.
+// prepare listens for all members first, so that each knows all addresses.
 func (g *Group) prepare(members []int) []*start {
 	g.t.Helper()
 	listeners := make(map[int]net.Listener)
@@ -143,7 +142,7 @@ func (g *Group) configure(i int, l net.Listener) conclave.Config {
 		edit(i, &cfg)
 	}
 	if cfg.Dir == "" && g.members[i].node != nil {
-		g.t.Fatalf("conclavetest: member %d lived in memory and can not be restarted", i)
+		g.t.Fatalf("conclavetest: member %d was in memory and cannot be restarted", i)
 	}
 	cfg.Listener = l
 	cfg.Expect = len(g.members)
@@ -166,13 +165,13 @@ func (g *Group) opened(s *start) {
 	g.leaders.started(s.index, s.node.Status().ID)
 }
 
-// close ends everything and reports what is left. The nodes have to be gone
-// before the network, since only they end the dials that wait in it.
+// close stops everything and reports leaked goroutines. The nodes stop before the
+// network, as only they end the dials that are blocked in it.
 func (g *Group) close(before map[string]bool) {
 	g.t.Helper()
 	kill(g.Nodes())
 	g.net.close()
 	if left := leaked(before, 5*time.Second); len(left) > 0 {
-		g.t.Errorf("conclavetest: %d goroutines are left after the group was closed:\n\n%s", len(left), strings.Join(left, "\n\n"))
+		g.t.Errorf("conclavetest: %d goroutines remain after the group was closed:\n\n%s", len(left), strings.Join(left, "\n\n"))
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"sync"
 )
 
-// network carries every connection between members over a relay, and a relay
-// can be severed. It knows which member dials; whom it dials, it tells from the
-// address.
+// network carries every connection between members through a relay, which can be
+// severed. It knows the dialling member; the other one it knows by the address.
+//
+// It stands on real connections, unlike internal/memnet: a test may let a node of its
+// own join at a member's address, set a Dial of its own, and use a real port.
 type network struct {
 	mu      sync.Mutex
-	owner   map[string]int      // guarded by mu; of each address, its member; old addresses too
-	sides   []int               // guarded by mu; by member: those on one side reach each other
+	owner   map[string]int      // guarded by mu; the member of each address, old ones included
+	sides   []int               // guarded by mu; by member; equal sides reach each other
 	changed chan struct{}       // guarded by mu; closed when the sides have changed
-	relays  map[*relay]struct{} // guarded by mu; those that have not ended
+	relays  map[*relay]struct{} // guarded by mu; running
 	running sync.WaitGroup
 }
 
@@ -28,8 +30,8 @@ func newNetwork(n int) *network {
 	}
 }
 
-// owns notes that an address is a member's. Its old ones stay: who dials a dead
-// member across a cut must not find out that it is dead.
+// owns notes that an address is a member's. Old ones stay: a dial across a partition
+// must not show that the member is dead.
 func (n *network) owns(member int, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -44,8 +46,8 @@ func (n *network) connected(i, j int) bool {
 
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-// dialer returns the function by which a member dials. below opens the
-// connections; nil is TCP.
+// dialer returns the Dial function of a member. below opens the connections; nil is
+// TCP.
 func (n *network) dialer(from int, below dialer) dialer {
 	if below == nil {
 		below = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -66,14 +68,13 @@ func (n *network) dialer(from int, below dialer) dialer {
 	}
 }
 
-// reach waits for as long as the address is on the other side of a cut, and
-// returns whose it is.
+// reach blocks while the address is across a partition, and returns its member.
 func (n *network) reach(ctx context.Context, from int, addr string) (to int, err error) {
 	for {
 		n.mu.Lock()
 		to, known := n.owner[addr]
 		if !known {
-			to = from // somebody outside of the group, whom nothing cuts off
+			to = from // not of the group, so never across a partition
 		}
 		cut, changed := n.sides[from] != n.sides[to], n.changed
 		n.mu.Unlock()
@@ -88,15 +89,15 @@ func (n *network) reach(ctx context.Context, from int, addr string) (to int, err
 	}
 }
 
-// relay puts a relay between the member that dialled and the connection, and
-// returns the member's end.
+// relay puts a relay between the dialling member and the connection, and returns the
+// member's end.
 func (n *network) relay(from, to int, far net.Conn) net.Conn {
 	near, end := net.Pipe()
 	r := &relay{from: from, to: to, near: end, far: far}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sides[from] != n.sides[to] {
-		r.sever() // the cut came while it was being opened
+		r.sever() // partitioned while dialling
 	}
 	n.relays[r] = struct{}{}
 	n.running.Go(func() {
@@ -108,8 +109,7 @@ func (n *network) relay(from, to int, far net.Conn) net.Conn {
 	return addressed{near, far.LocalAddr(), far.RemoteAddr()}
 }
 
-// addressed is a member's end of a relay with the addresses of the connection
-// behind it.
+// addressed is a member's end of a relay, with the addresses of the connection.
 type addressed struct {
 	net.Conn
 	local, remote net.Addr
@@ -118,7 +118,7 @@ type addressed struct {
 func (a addressed) LocalAddr() net.Addr  { return a.local }
 func (a addressed) RemoteAddr() net.Addr { return a.remote }
 
-// arrange puts the members on sides.
+// arrange assigns the members to sides.
 func (n *network) arrange(sides []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +134,7 @@ func (n *network) arrange(sides []int) {
 	}
 }
 
-// close ends what is left. Nobody dials any more.
+// close ends all relays. No member dials any more.
 func (n *network) close() {
 	n.mu.Lock()
 	left := maps.Clone(n.relays)

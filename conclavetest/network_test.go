@@ -26,7 +26,7 @@ func newWire(t *testing.T) *wire {
 	w.dial = w.net.dialer(0, nil)
 	w.net.owns(1, l.Addr().String())
 	t.Cleanup(func() {
-		_ = l.Close() // it has nothing to lose
+		_ = l.Close() // nothing is lost
 		w.net.close()
 	})
 	w.near, w.far = w.connect(t)
@@ -42,88 +42,87 @@ func (w *wire) connect(t *testing.T) (near, far net.Conn) {
 	if far, err = w.listener.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() }) // the tests close what matters to them
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() }) // tests close the ends that matter
 	return near, far
 }
 
-func (w *wire) cut()  { w.net.arrange([]int{1, 0}) }
-func (w *wire) heal() { w.net.arrange([]int{0, 0}) }
+func (w *wire) partition() { w.net.arrange([]int{1, 0}) }
+func (w *wire) heal()      { w.net.arrange([]int{0, 0}) }
 
-func say(t *testing.T, to net.Conn, what string) {
+func send(t *testing.T, to net.Conn, what string) {
 	t.Helper()
 	if _, err := to.Write([]byte(what)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func hear(t *testing.T, from net.Conn, want string) {
+func wantReceived(t *testing.T, from net.Conn, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(from, got); err != nil || string(got) != want {
-		t.Fatalf("heard %q, %v; want %q", got, err, want)
+		t.Fatalf("received %q, %v; want %q", got, err, want)
 	}
 }
 
-// hearEnd wants a connection to break without another word.
-func hearEnd(t *testing.T, from net.Conn) {
+// wantEnd checks that a connection breaks without further bytes.
+func wantEnd(t *testing.T, from net.Conn) {
 	t.Helper()
 	if n, err := from.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("heard %d bytes, %v", n, err)
+		t.Errorf("received %d bytes, %v", n, err)
 	}
 }
 
-// Without a cut a connection is a connection, its addresses and its end included.
-func TestCarry(t *testing.T) {
+// Without a partition a relay passes bytes, addresses and the end of a connection.
+func TestRelay_Carries(t *testing.T) {
 	w := newWire(t)
-	say(t, w.near, "there")
-	hear(t, w.far, "there")
-	say(t, w.far, "and back")
-	hear(t, w.near, "and back")
+	send(t, w.near, "there")
+	wantReceived(t, w.far, "there")
+	send(t, w.far, "and back")
+	wantReceived(t, w.near, "and back")
 	if got, want := w.near.RemoteAddr().String(), w.listener.Addr().String(); got != want {
 		t.Errorf("connected to %s; want %s", got, want)
 	}
-	_ = w.near.Close() // what it does is seen at the other end
-	hearEnd(t, w.far)
+	_ = w.near.Close() // the other end sees it
+	wantEnd(t, w.far)
 }
 
-// What is said across a cut is taken and gone, also after it; then the
-// connection breaks, since bytes are missing.
-func TestCutSwallows(t *testing.T) {
+// What is sent across a partition is lost. After it the connection breaks.
+func TestRelay_SeveredDiscards(t *testing.T) {
 	w := newWire(t)
-	w.cut()
-	say(t, w.near, "lost")
-	say(t, w.far, "lost")
+	w.partition()
+	send(t, w.near, "lost")
+	send(t, w.far, "lost")
 	w.heal()
-	hearEnd(t, w.near)
-	hearEnd(t, w.far)
+	wantEnd(t, w.near)
+	wantEnd(t, w.far)
 	near, far := w.connect(t)
-	say(t, near, "new")
-	hear(t, far, "new")
+	send(t, near, "new")
+	wantReceived(t, far, "new")
 }
 
-// Of an end that is closed across a cut the other one learns after the cut, when
-// everything breaks, and not before.
-func TestCutHidesTheEnd(t *testing.T) {
+// The other end of a connection that is closed across a partition does not notice
+// until it heals.
+func TestRelay_SeveredHidesClose(t *testing.T) {
 	w := newWire(t)
-	w.cut()
+	w.partition()
 	_ = w.near.Close() // the other end must not see it
-	say(t, w.far, "still there?")
+	send(t, w.far, "still there?")
 	for r := range w.net.relays {
 		if !r.isSevered() {
-			t.Error("it is not cut")
+			t.Error("it is not severed")
 		}
-		// The far end has a connection for as long as the relay has not closed it.
-		say(t, r.far, "as if from nowhere")
+		// The far end is connected while the relay has not closed it.
+		send(t, r.far, "still connected")
 	}
-	hear(t, w.far, "as if from nowhere")
+	wantReceived(t, w.far, "still connected")
 	w.heal()
-	hearEnd(t, w.far)
+	wantEnd(t, w.far)
 }
 
-// Who dials across a cut waits: until it gives up, or until the cut is healed.
-func TestDialAcrossCut(t *testing.T) {
+// A dial across a partition blocks until its context ends or the partition heals.
+func TestNetwork_DialAcrossPartition(t *testing.T) {
 	w := newWire(t)
-	w.cut()
+	w.partition()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
@@ -132,7 +131,7 @@ func TestDialAcrossCut(t *testing.T) {
 	}()
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("a dial that gave up: %v", err)
+		t.Errorf("a cancelled dial: %v", err)
 	}
 
 	dialled := make(chan error)
@@ -142,6 +141,6 @@ func TestDialAcrossCut(t *testing.T) {
 	}()
 	w.heal()
 	if err := <-dialled; err != nil {
-		t.Errorf("a dial that waited: %v", err)
+		t.Errorf("a dial that was blocked: %v", err)
 	}
 }

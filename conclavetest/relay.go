@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// relay carries one connection. Once severed it reads on from both ends and
-// forgets what it reads; that an end was closed it keeps to itself. Neither
-// end can tell that from a network that drops every packet. A severed relay
-// never carries again: bytes are missing, so after the cut it ends.
+// relay carries one connection. Once severed it discards what it reads from both ends,
+// and does not close one end when the other is closed, like a network that drops every
+// packet. A severed relay does not recover, as bytes are missing: it ends when the
+// partition heals.
 type relay struct {
 	from, to int
-	near     net.Conn // the other end of what the member from has
+	near     net.Conn // the other end of the pipe that member from has
 	far      net.Conn
 	severed  atomic.Bool
 }
@@ -20,13 +20,13 @@ type relay struct {
 func (r *relay) sever()          { r.severed.Store(true) }
 func (r *relay) isSevered() bool { return r.severed.Load() }
 
-// end breaks the connection for both. Both directions stop.
+// end breaks the connection in both directions.
 func (r *relay) end() {
 	_ = r.near.Close() // a pipe, which cannot fail
-	_ = r.far.Close()  // nothing is written any more that could be lost
+	_ = r.far.Close()  // nothing is written any more
 }
 
-// run carries until the connection has ended.
+// run carries the connection until it has ended.
 func (r *relay) run() {
 	var directions sync.WaitGroup
 	directions.Go(func() { r.carry(r.near, r.far) })

@@ -31,7 +31,7 @@ func InBubble(t *testing.T, n int, test func(g *Group), opts ...Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, n, append([]Option{MemoryNetwork}, opts...))
-		g.patience = time.Minute
+		g.patience, g.interval = time.Minute, BubbleHeartbeat/10
 		for i := range n {
 			g.Seams[i].FS = vfs.NewCrashableMem()
 			g.Configs[i] = conclave.Config{
@@ -43,6 +43,3 @@ func InBubble(t *testing.T, n int, test func(g *Group), opts ...Option) {
 		test(g)
 	})
 }
-
-// Pass lets time pass, which in a bubble is virtual.
-func Pass(d time.Duration) { <-time.After(d) }

@@ -6,9 +6,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// A check belongs to the member: it outlives the process, in the state that it
-// had, and is of no use to other members.
-func TestCheckOutlivesItsProcess(t *testing.T) {
+// A check belongs to the member: it keeps its state across a restart, and other members
+// cannot use it.
+func TestCheck_Restart(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	failed := MustCheck(t, g.Nodes[0], "failed", 0)
 	Must(t, failed.Fail(t.Context()))
@@ -20,6 +21,6 @@ func TestCheckOutlivesItsProcess(t *testing.T) {
 	WantError(t, err, conclave.ErrCheckCritical)
 	_, err = g.Nodes[1].NewSession(t.Context(), &conclave.SessionConfig{Checks: []string{"passing"}})
 	WantError(t, err, conclave.ErrInvalid)
-	MustCheck(t, g.Nodes[0], "failed", 0) // registering counts as passing
+	MustCheck(t, g.Nodes[0], "failed", 0) // registering passes it
 	MustSession(t, g.Nodes[0], &conclave.SessionConfig{Checks: []string{"failed"}})
 }

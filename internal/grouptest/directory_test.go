@@ -10,11 +10,9 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// Bad settings, a bad port, a bad directory: a clear error that says what to do,
-// and nothing is changed.
-
-// A directory that a member has open stays that member's, which notices nothing.
-func TestDirectoryInUse(t *testing.T) {
+// A directory that is in use is refused, and the member that uses it is not disturbed.
+func TestDirectory_InUse(t *testing.T) {
+	t.Parallel()
 	t.Run("by this process", func(t *testing.T) {
 		c := SoloConfig(t)
 		n, err := conclave.Open(Within(t, 20*time.Second), &c)
@@ -32,8 +30,8 @@ func TestDirectoryInUse(t *testing.T) {
 	})
 }
 
-// formed makes the directory that of a member that has locked something, twice
-// opened and closed, and returns the last fence.
+// formed opens and kills a member twice, which locks something each time, and returns
+// the last fence.
 func formed(t *testing.T, c conclave.Config) (last conclave.Fence) {
 	t.Helper()
 	for range 2 {
@@ -51,8 +49,9 @@ func formed(t *testing.T, c conclave.Config) (last conclave.Fence) {
 	return last
 }
 
-// What is refused before it is touched is as good as before.
-func TestDirectoryOfAnother(t *testing.T) {
+// A directory that is not this member's is refused and not changed.
+func TestDirectory_Foreign(t *testing.T) {
+	t.Parallel()
 	t.Run("group", func(t *testing.T) {
 		c := SoloConfig(t)
 		last := formed(t, c)
@@ -87,7 +86,7 @@ func TestDirectoryOfAnother(t *testing.T) {
 	})
 }
 
-// foreignDirectory holds what is not ours.
+// foreignDirectory returns a directory with a file of another program.
 func foreignDirectory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,11 +96,11 @@ func foreignDirectory(t *testing.T) string {
 	return dir
 }
 
-// Damage at any of the files that count is noticed, and is still noticed when
-// one tries again.
-func TestDamagedDirectory(t *testing.T) {
+// Damage to any essential file is detected, at each attempt.
+func TestDirectory_Damaged(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]struct {
-		files string // what has to be there, by pattern
+		files string // a pattern, which has to match
 		how   func(data []byte) []byte
 	}{
 		"write-ahead log, a byte":    {"*.log", flipped},
@@ -124,7 +123,7 @@ func TestDamagedDirectory(t *testing.T) {
 	}
 }
 
-// spoil changes every file that matches.
+// spoil changes every file that matches a pattern.
 func spoil(t *testing.T, pattern string, how func(data []byte) []byte) {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -142,7 +141,7 @@ func spoil(t *testing.T, pattern string, how func(data []byte) []byte) {
 	}
 }
 
-// flipped is what a bad sector makes of data.
+// flipped returns data with one bit flipped.
 func flipped(data []byte) []byte {
 	data[len(data)/3] ^= 0x40
 	return data

@@ -18,7 +18,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// faultyDisk fails every operation of one kind from the moment it is told to.
+// faultyDisk fails every operation of one kind once broken is set.
 type faultyDisk struct {
 	kind   errorfs.OpKind
 	reason error
@@ -42,10 +42,10 @@ type errorPath struct {
 func (e *errorPath) Error() string { return e.path + ": " + e.err.Error() }
 func (e *errorPath) Unwrap() error { return e.err }
 
-// A disk that fails ends its node and nothing else: the host lives, the others
-// go on, nothing is acknowledged afterwards, and Err names the operation and
-// the file.
-func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
+// A disk failure stops the node and nothing else: the process and the other members
+// continue, nothing is acknowledged afterwards, and Err names operation and file.
+func TestDiskFailure_StopsNodeOnly(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileWriteAt} {
 		for _, reason := range []error{syscall.EIO, syscall.ENOSPC} {
 			t.Run(fmt.Sprintf("%v/%v", kind, reason), func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 				lost := l.Lost()
 				disk.broken.Store(true)
 				var wg sync.WaitGroup
-				wg.Go(func() { // load, so that the disk is touched
+				wg.Go(func() { // load on the disk
 					other := victim.FencedLock("y")
 					for {
 						if _, err := other.Lock(t.Context()); err != nil {
@@ -76,7 +76,7 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 				select {
 				case <-victim.Done():
 				case <-time.After(20 * time.Second):
-					t.Fatal("the node does not notice that its disk has failed")
+					t.Fatal("the node has not stopped")
 				}
 				wg.Wait()
 				stopped := victim.Err()
@@ -87,7 +87,7 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 				_, err = victim.FencedLock("z").TryLock(t.Context())
 				WantError(t, err, conclave.ErrClosed)
 				if !errors.Is(err, reason) {
-					t.Errorf("%v does not say why the node has stopped", err)
+					t.Errorf("%v does not wrap why the node has stopped", err)
 				}
 				for _, part := range []string{"disk", "data/"} {
 					if !strings.Contains(stopped.Error(), part) {
@@ -102,8 +102,9 @@ func TestDiskFailureEndsTheNodeOnly(t *testing.T) {
 	}
 }
 
-// A disk that hangs says nothing. Its leader must not hold the group up.
-func TestHangingDiskGivesUpLeadership(t *testing.T) {
+// A leader whose disk hangs loses leadership.
+func TestDiskHang_LeaderStepsDown(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, PoweredDisks, LongSessions)
 	hung := g.Leader()
 	release := g.Seams[hung].FS.(*PoweredDisk).Hang()
@@ -111,7 +112,7 @@ func TestHangingDiskGivesUpLeadership(t *testing.T) {
 	other := g.Nodes[(hung+1)%3].FencedLock("x")
 	f := MustLock(t, other)
 	if leader := g.Nodes[(hung+1)%3].Status().Leader; leader == g.Nodes[hung].Status().ID {
-		t.Fatal("the hung leader leads on")
+		t.Fatal("the leader with the hanging disk still leads")
 	}
 	MustUnlock(t, other)
 	release()
@@ -120,9 +121,10 @@ func TestHangingDiskGivesUpLeadership(t *testing.T) {
 	}
 }
 
-// A disk fails under callers that need the node's session opened: each of their
-// calls comes back, Done is closed, and Close returns.
-func TestDiskFailsWhileTheSessionIsOpened(t *testing.T) {
+// A disk fails under calls that need the node's session opened: each call returns, Done
+// is closed, and Close returns.
+func TestDiskFailure_DuringSessionOpening(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		disk := &faultyDisk{kind: errorfs.OpFileSyncData, reason: syscall.EIO}
 		g := Start(t, 1, Edit(func(_ int, c *conclave.Config, h *cluster.Seams) {

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// observed is what an observer yields, in a channel.
+// observed sends what Observe yields.
 func observed(t *testing.T, ctx context.Context, e *conclave.Election) <-chan conclave.Leader {
 	t.Helper()
 	leaders := make(chan conclave.Leader, 1000)
@@ -36,8 +36,9 @@ func wantNext(t *testing.T, leaders <-chan conclave.Leader, value string, f conc
 	}
 }
 
-// An observer sees who leads, and each change of that, on whatever node it is.
-func TestElectionObserved(t *testing.T) {
+// Observe yields the leader and each change, on any node.
+func TestObserve_EachChange(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -80,9 +81,10 @@ func TestElectionObserved(t *testing.T) {
 	}
 }
 
-// An observer whose node was sent the whole state comes to the last leader, and
-// never goes back.
-func TestElectionObservedAcrossSnapshot(t *testing.T) {
+// Observe on a member that installed a snapshot yields the last leader, and no earlier
+// one after it.
+func TestObserve_AcrossSnapshot(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]

@@ -11,10 +11,11 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Leaders are cut off, ended by force and made to resign, fifty times, while
-// members are cut off. Each fence has one leader; observers on every member see
-// them in order, none that was not, and come to the last.
-func TestElectionsUnderPartitions(t *testing.T) {
+// Leaders resign or lose their sessions while members are disconnected, fifty times.
+// Each fence has one leader, and observers on every member see leaders in order and
+// get the last one.
+func TestElection_Disconnections(t *testing.T) {
+	t.Parallel()
 	rounds := 50
 	if testing.Short() {
 		rounds = 10
@@ -25,7 +26,7 @@ func TestElectionsUnderPartitions(t *testing.T) {
 		leaders: make(map[conclave.Fence]int),
 	}
 	watched := e.observeAll()
-	retire := e.campaignAll()
+	stop := e.campaignAll()
 
 	for round := range rounds {
 		led := e.next()
@@ -39,7 +40,7 @@ func TestElectionsUnderPartitions(t *testing.T) {
 		g.Net.Rejoin(cut)
 	}
 	e.next()
-	retire()
+	stop()
 
 	last, err := g.Nodes[0].Election("e").Campaign(e.ctx, []byte("last"))
 	if err != nil {
@@ -48,12 +49,12 @@ func TestElectionsUnderPartitions(t *testing.T) {
 	watched(last)
 }
 
-// elections knows who has led, from the leaders themselves.
+// elections knows the leaders, from themselves.
 type elections struct {
 	t   *testing.T
 	g   *Group
 	ctx context.Context
-	led chan leading // whoever begins to lead says so here
+	led chan leading // gets each new leader
 
 	mu      sync.Mutex
 	leaders map[conclave.Fence]int // guarded by mu
@@ -62,7 +63,7 @@ type elections struct {
 type leading struct {
 	member int
 	fence  conclave.Fence
-	resign chan struct{} // closed: the leader is to go
+	resign chan struct{} // closed: the leader resigns
 }
 
 // next waits for the next leader.
@@ -72,14 +73,13 @@ func (e *elections) next() leading {
 	case led := <-e.led:
 		return led
 	case <-e.ctx.Done():
-		e.t.Fatal("nobody leads")
+		e.t.Fatal("no member leads")
 	}
 	return leading{}
 }
 
-// campaignAll lets every member campaign, again after each term, until retire is
-// called.
-func (e *elections) campaignAll() (retire func()) {
+// campaignAll has every member campaign again and again until stop is called.
+func (e *elections) campaignAll() (stop func()) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	var candidates sync.WaitGroup
 	for i, n := range e.g.Nodes {
@@ -102,7 +102,7 @@ func (e *elections) campaignAll() (retire func()) {
 	}
 }
 
-// leads is a term in office.
+// leads is run by a leader until it resigns or has lost leadership.
 func (e *elections) leads(ctx context.Context, member int, f conclave.Fence) {
 	e.mu.Lock()
 	if other, ok := e.leaders[f]; ok {
@@ -122,7 +122,7 @@ func (e *elections) leads(ctx context.Context, member int, f conclave.Fence) {
 	}
 }
 
-// end ends a leader's session by force, on behalf of another member.
+// end closes a leader's session by force, on another member.
 func (e *elections) end(led leading, by int) {
 	e.t.Helper()
 	n := e.g.Nodes[by]
@@ -135,12 +135,12 @@ func (e *elections) end(led leading, by int) {
 	}
 }
 
-// observeAll observes on every member. check ends that when all have come to the
-// last leader, and looks at what they saw.
+// observeAll observes on every member. check waits until all have seen the last leader,
+// and checks what they saw.
 func (e *elections) observeAll() (check func(last conclave.Fence)) {
 	ctx, stop := context.WithCancel(e.ctx)
 	var observers sync.WaitGroup
-	stories := make([][]conclave.Leader, len(e.g.Nodes))
+	observations := make([][]conclave.Leader, len(e.g.Nodes))
 	arrived := make(chan struct{}, 1)
 	var mu sync.Mutex
 	for i, n := range e.g.Nodes {
@@ -153,7 +153,7 @@ func (e *elections) observeAll() (check func(last conclave.Fence)) {
 					return
 				}
 				mu.Lock()
-				stories[i] = append(stories[i], l)
+				observations[i] = append(observations[i], l)
 				mu.Unlock()
 				select {
 				case arrived <- struct{}{}:
@@ -165,34 +165,33 @@ func (e *elections) observeAll() (check func(last conclave.Fence)) {
 	at := func(last conclave.Fence) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return !slices.ContainsFunc(stories, func(s []conclave.Leader) bool { return len(s) == 0 || s[len(s)-1].Fence != last })
+		return !slices.ContainsFunc(observations, func(s []conclave.Leader) bool { return len(s) == 0 || s[len(s)-1].Fence != last })
 	}
 	return func(last conclave.Fence) {
 		for !at(last) {
 			select {
 			case <-arrived:
 			case <-e.ctx.Done():
-				e.t.Fatal("not every observer has come to the last leader")
+				e.t.Fatal("not every observer has seen the last leader")
 			}
 		}
 		stop()
 		observers.Wait()
-		e.compare(stories)
+		e.compare(observations)
 	}
 }
 
-// compare holds the observers' stories against each other and against what the
-// leaders said.
-func (e *elections) compare(stories [][]conclave.Leader) {
+// compare compares what the observers saw with each other and with the leaders.
+func (e *elections) compare(observations [][]conclave.Leader) {
 	nodes := make(map[conclave.Fence]conclave.MemberID)
 	for f, member := range e.leaders {
 		nodes[f] = e.g.Nodes[member].Status().ID
 	}
-	for i, story := range stories {
-		e.t.Logf("observer %d saw %d changes", i, len(story))
+	for i, observed := range observations {
+		e.t.Logf("observer %d saw %d changes", i, len(observed))
 		var last conclave.Fence
-		for k, l := range story {
-			if k > 0 && sameLeader(l, story[k-1]) {
+		for k, l := range observed {
+			if k > 0 && sameLeader(l, observed[k-1]) {
 				e.t.Errorf("observer %d saw %v twice in a row", i, l)
 			}
 			if l.Fence == 0 {

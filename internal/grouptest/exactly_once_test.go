@@ -13,11 +13,11 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Of ten forwarded submissions one is lost, so that its commands are forwarded again,
-// one goes out twice and one is repeated later; the leader changes every 200 ms. The locks
-// must not notice: a command that took effect twice would show as a hold too
-// many, a fence too many, or a lock that stays held.
-func TestExactlyOnce(t *testing.T) {
+// Every tenth outcome is lost, so that its command is retried; every tenth forwarded
+// command is sent twice; leadership moves every 200 ms. A command applied twice would
+// show as an additional hold, a skipped fence or a lock that stays held.
+func TestExactlyOnce_Locks(t *testing.T) {
+	t.Parallel()
 	const owners = 8
 	cycles := 250
 	if testing.Short() {
@@ -28,11 +28,6 @@ func TestExactlyOnce(t *testing.T) {
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
 
-	type resource struct {
-		inside atomic.Int32
-		last   conclave.Fence // guarded by the lock that is being tested
-		grants uint64
-	}
 	resources := map[string]*resource{"x": {}, "y": {}}
 	var wg sync.WaitGroup
 	for o := range owners {
@@ -47,22 +42,14 @@ func TestExactlyOnce(t *testing.T) {
 					return
 				}
 				if r.inside.Add(1) != 1 {
-					t.Error("two owners inside")
+					t.Error("two owners hold the lock")
 				}
 				if f <= r.last {
 					t.Errorf("fence %v after %v", f, r.last)
 				}
 				r.last = f
 				r.grants++
-				if again, err := l.Lock(ctx); err != nil || again != f {
-					t.Errorf("re-entry: %v %v, want %v", again, err, f)
-				}
-				if _, err := l.Lock(ctx); !errors.Is(err, conclave.ErrAcquireLimitReached) {
-					t.Errorf("third hold: %v", err)
-				}
-				if err := l.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
+				reenter(ctx, t, l, f)
 				r.inside.Add(-1)
 				if err := l.Unlock(ctx); err != nil {
 					t.Error(err)
@@ -75,12 +62,32 @@ func TestExactlyOnce(t *testing.T) {
 	moving.Wait()
 	x, y := resources["x"], resources["y"]
 	if total := uint64(owners * cycles); x.grants+y.grants != total || uint64(max(x.last, y.last)) != total {
-		t.Fatalf("%d grants seen, the last fences are %v and %v: %d were to be", x.grants+y.grants, x.last, y.last, total)
+		t.Fatalf("%d grants, last fences %v and %v; want %d", x.grants+y.grants, x.last, y.last, total)
 	}
 	g.wantIdle("")
 }
 
-// moveLeadership hands leadership round until ctx ends.
+// resource is what a lock protects.
+type resource struct {
+	inside atomic.Int32
+	last   conclave.Fence // guarded by the lock that is being tested
+	grants uint64         // guarded by the same
+}
+
+// reenter locks and unlocks once more, which is the most that the handle allows.
+func reenter(ctx context.Context, t *testing.T, l *conclave.FencedLock, f conclave.Fence) {
+	if again, err := l.Lock(ctx); err != nil || again != f {
+		t.Errorf("re-entry: %v %v, want %v", again, err, f)
+	}
+	if _, err := l.Lock(ctx); !errors.Is(err, conclave.ErrAcquireLimitReached) {
+		t.Errorf("third hold: %v", err)
+	}
+	if err := l.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// moveLeadership transfers leadership until ctx ends.
 func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -89,7 +96,7 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 		case <-ticker.C:
 			for _, n := range g.Nodes {
 				if s := n.Status(); s.Leader == s.ID {
-					_ = n.TransferLeadership(ctx, 0) // it may have lost it meanwhile
+					_ = n.TransferLeadership(ctx, 0) // fails when it leads no more
 				}
 			}
 		case <-ctx.Done():
@@ -98,21 +105,20 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 	}
 }
 
-// wantIdle fails unless nothing is held or queued under the name, as every
-// member sees it.
+// wantIdle checks on every member that nothing is held or queued.
 func (g *Group) wantIdle(name string) {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
 	for _, n := range g.Nodes {
 		if list, err := Collect(n.Locks(ctx, name)); err != nil || len(list) != 0 {
-			g.T.Errorf("left behind: %+v %v", list, err)
+			g.T.Errorf("still there: %+v %v", list, err)
 		}
 	}
 }
 
-// 1,000 Locks are cancelled at random moments while others hold and release.
-// Nothing may be left of them: no hold, no waiter, no goroutine.
-func TestCancelledLocksLeaveNothing(t *testing.T) {
+// Lock is cancelled at random moments while others hold and release. No hold, waiter or
+// goroutine remains. It counts goroutines, so that no other test may run beside it.
+func TestLock_CancelledLeavesNothing(t *testing.T) {
 	g := Start(t, 3)
 	ctx := Within(t, 100*time.Second)
 	goroutines := runtime.NumGoroutine()
@@ -148,8 +154,7 @@ func TestCancelledLocksLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d of %d cancelled", cancelled.Load(), len(delays))
-	// What was withdrawn is gone once a later command of the same member has
-	// been agreed; the lock itself is the simplest such command.
+	// A withdrawal is committed before a later command of the same member.
 	for _, n := range g.Nodes {
 		l := n.FencedLock("x")
 		MustLock(t, l)
@@ -161,8 +166,8 @@ func TestCancelledLocksLeaveNothing(t *testing.T) {
 	}
 }
 
-// awaitIdle blocks until nothing is held or queued under the name: releases are
-// pursued in the background.
+// awaitIdle blocks until nothing is held or queued: releases may still be sent in the
+// background.
 func (g *Group) awaitIdle(name string) {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
@@ -170,7 +175,7 @@ func (g *Group) awaitIdle(name string) {
 		for {
 			list, err := Collect(n.Locks(ctx, name))
 			if err != nil {
-				g.T.Fatalf("%v; left behind: %+v", err, list)
+				g.T.Fatalf("%v; still there: %+v", err, list)
 			}
 			if len(list) == 0 {
 				break

@@ -7,9 +7,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// The sessions of a process that is gone without a farewell end with their gossip
-// check, long before their TTL; a restart of the member may open new ones.
-func TestGossipCheckEndsSessions(t *testing.T) {
+// The sessions of a killed process end with their gossip check, long before their TTL.
+// After a restart new ones can be opened.
+func TestFailureDetector_ProcessKilled(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	victim := (g.Leader() + 1) % 3
 	watcher := g.Nodes[(victim+1)%3]

@@ -21,9 +21,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Who does not belong to the group is turned away, and the group goes on.
-
-// journaled is a group of three with what they log.
+// journaled is a group of three with its log.
 func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *journal) {
 	t.Helper()
 	j := newJournal()
@@ -36,9 +34,9 @@ func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *journal) {
 	return g, j
 }
 
-// knock opens a member that is not to come in, until the group's journal says
-// the reason and its own that it met nobody. It returns Open's error.
-func knock(t *testing.T, c conclave.Config, j *journal, reason string) error {
+// mustBeRefused opens a member until the group has logged the reason for its refusal,
+// and the member that it met none. It returns Open's error.
+func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Within(t, 60*time.Second))
 	failed, behind, own := make(chan error, 1), j.length(), newJournal()
@@ -55,49 +53,52 @@ func knock(t *testing.T, c conclave.Config, j *journal, reason string) error {
 	cancel()
 	err := <-failed
 	if err == nil {
-		t.Fatal("a stranger was let in")
+		t.Fatal("a foreign member was admitted")
 	}
 	return err
 }
 
-// wantRefused is for what Open says to those who were turned away at the door.
+// wantRefused checks the error of Open for a member refused at the handshake.
 func wantRefused(t *testing.T, err error, reason string) {
 	t.Helper()
 	wantUnavailable(t, err)
-	if !strings.Contains(err.Error(), "refused by member") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("%q does not say %q", err, reason)
+	if !strings.Contains(err.Error(), "refused by the member") || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%q does not contain %q", err, reason)
 	}
 }
 
-func TestMembersOfOtherGroups(t *testing.T) {
+func TestForeignMember_OtherGroup(t *testing.T) {
+	t.Parallel()
 	g, j := journaled(t, nil)
 	c := SoloConfig(t)
 	c.Group, c.Expect, c.Join = "other", 3, g.Configs[0].Join
-	wantRefused(t, knock(t, c, j, "another group"), `one member is configured for group`)
+	wantRefused(t, mustBeRefused(t, c, j, "another group"), `one member is configured for group`)
 	g.WantWorking()
 }
 
-// Two groups of one name that were formed apart stay apart, also when a member
-// of one that looks for its own is told to look among the other.
-func TestMembersOfOtherClusters(t *testing.T) {
+// Two groups of the same name stay apart, also when a member of one joins at addresses
+// of the other.
+func TestForeignMember_OtherCluster(t *testing.T) {
+	t.Parallel()
 	g, j := journaled(t, nil)
 	apart := Start(t, 3)
 	apart.KillAll()
 	c := apart.Configs[0]
 	c.Join = g.Configs[0].Join
-	wantUnavailable(t, knock(t, c, j, "another cluster"))
+	wantUnavailable(t, mustBeRefused(t, c, j, "another cluster"))
 	g.WantWorking()
 	for _, n := range g.Nodes {
 		if members := n.Status().Members; len(members) != 3 {
-			t.Errorf("it was taken in: %v", members)
+			t.Errorf("it was admitted: %v", members)
 		}
 	}
 	apart.Start(apart.All()...)
 	apart.WantWorking()
 }
 
-// A later version that no longer speaks this one's protocol is told so.
-func TestMembersOfOtherProtocols(t *testing.T) {
+// A peer without a common protocol version is told to upgrade.
+func TestForeignMember_NoCommonProtocol(t *testing.T) {
+	t.Parallel()
 	g, j := journaled(t, nil)
 	c := dial(t, g.Nodes[0].Addr())
 	hello := &wire.Hello{MinProtocol: wire.ProtocolMax + 1, MaxProtocol: wire.ProtocolMax + 2, Group: "conclave", Member: 7, Kind: wire.Kind_PEER}
@@ -118,13 +119,14 @@ func TestMembersOfOtherProtocols(t *testing.T) {
 	g.WantWorking()
 }
 
-// Founders that expect different numbers never form a group, and say why.
-func TestFoundersExpectTheSame(t *testing.T) {
+// Founders with different Expect do not form a group, and report why.
+func TestForming_DifferentExpect(t *testing.T) {
+	t.Parallel()
 	a, b := SoloConfig(t), SoloConfig(t)
 	a.Join, b.Join = []string{b.Bind}, []string{a.Bind}
 	a.Expect, b.Expect = 2, 3
-	const says = "Expect has to be the same everywhere"
-	// When they have met is nowhere to be seen but in the error itself.
+	const want = "Expect has to be the same everywhere"
+	// Only the error shows when they have met.
 	for patience := time.Second; ; patience *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		errs := make(chan error, 2)
@@ -141,17 +143,18 @@ func TestFoundersExpectTheSame(t *testing.T) {
 		cancel()
 		wantUnavailable(t, first)
 		wantUnavailable(t, second)
-		if t.Failed() || strings.Contains(first.Error(), says) && strings.Contains(second.Error(), says) {
+		if t.Failed() || strings.Contains(first.Error(), want) && strings.Contains(second.Error(), want) {
 			return
 		}
 		if patience > 20*time.Second {
-			t.Fatalf("%v; %v; want %q", first, second, says)
+			t.Fatalf("%v; %v; want %q", first, second, want)
 		}
 	}
 }
 
-// Whoever comes when the group has been formed is told at once that it is too late.
-func TestLateMember(t *testing.T) {
+// A new member of a group that was formed without it is refused at once.
+func TestForming_TooLate(t *testing.T) {
+	t.Parallel()
 	g, _ := journaled(t, nil)
 	for _, expect := range []int{0, 3} {
 		c := SoloConfig(t)
@@ -161,9 +164,10 @@ func TestLateMember(t *testing.T) {
 	g.WantWorking()
 }
 
-// A copy of a directory is a second process that says it is the same member.
-// Whichever is started first is the member.
-func TestCopiedDirectory(t *testing.T) {
+// A copied directory makes a second process of the same member. The first one started
+// is the member.
+func TestForeignMember_CopiedDirectory(t *testing.T) {
+	t.Parallel()
 	g, j := journaled(t, nil)
 	g.Kill(2)
 	dir := filepath.Join(t.TempDir(), "copy")
@@ -175,7 +179,7 @@ func TestCopiedDirectory(t *testing.T) {
 	g.WantWorking()
 	c := g.Configs[2]
 	c.Dir, c.Bind = dir, "127.0.0.1:0"
-	wantRefused(t, knock(t, c, j, "copied data directory"), "on a copy of the data directory")
+	wantRefused(t, mustBeRefused(t, c, j, "copied data directory"), "let it join with an empty one")
 	g.WantWorking()
 }
 
@@ -189,9 +193,9 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// Whatever comes in at the port that is not of ours is closed, and costs nothing
-// for longer.
-func TestJunkOnThePort(t *testing.T) {
+// Connections that do not speak the protocol are closed and use nothing afterwards. It
+// counts goroutines, so that no other test may run beside it.
+func TestForeignMember_JunkOnPort(t *testing.T) {
 	g, _ := journaled(t, nil)
 	g.WantWorking()
 	before := runtime.NumGoroutine()
@@ -201,7 +205,7 @@ func TestJunkOnThePort(t *testing.T) {
 		strings.Repeat("\x00\xff\x17", 50_000),
 		"conclave\xff\xff\xff\xff\x00\x00\x00\x00",     // a frame of 4 GiB follows
 		"conclave\x00\x00\x00\x04\x00\x00\x00\x00junk", // wrong checksum
-		"conclave\x00\x00\x00\x00\x00\x00\x00\x00",     // an empty frame for a hello
+		"conclave\x00\x00\x00\x00\x00\x00\x00\x00",     // an empty frame instead of a hello
 		"conc", // half open: nothing follows
 		"",
 	}
@@ -209,20 +213,18 @@ func TestJunkOnThePort(t *testing.T) {
 	for i := range 30 * len(junk) {
 		c := dial(t, g.Nodes[i%3].Addr())
 		wg.Go(func() {
-			// The member may close before all is written; what it says in the
-			// end is for members of another version.
+			// The member may close before all is written.
 			_, _ = io.WriteString(c, junk[i%len(junk)])
 			_, _ = io.Copy(io.Discard, c)
 		})
 	}
 	g.WantWorking()
-	wg.Wait() // each is closed by the member
+	wg.Wait() // the members have closed all of them
 	g.WantWorking()
 	awaitGoroutines(t, before)
 }
 
-// awaitGoroutines blocks until no more than so many are left, and a few, as
-// those of the group come and go.
+// awaitGoroutines blocks until there are about so many goroutines.
 func awaitGoroutines(t *testing.T, before int) {
 	t.Helper()
 	for ctx := Within(t, 20*time.Second); runtime.NumGoroutine() > before+5; runtime.Gosched() {

@@ -35,6 +35,7 @@ type Group struct {
 	Nodes   []*conclave.Node // nil: not running
 
 	patience time.Duration // for what the group does by itself
+	interval time.Duration // between two looks at a snapshot
 	edits    []func(i int, c *conclave.Config, s *cluster.Seams)
 
 	mu      sync.Mutex
@@ -74,7 +75,7 @@ func PoweredDisks(g *Group) {
 func Start(t testing.TB, n int, opts ...Option) *Group {
 	t.Helper()
 	g := newGroup(t, n, opts)
-	g.patience = 30 * time.Second
+	g.patience, g.interval = 30*time.Second, time.Millisecond
 	for i := range n {
 		c := &g.Configs[i]
 		*c = conclave.Config{
@@ -260,13 +261,11 @@ func (g *Group) LeaderWithout(except int) int {
 
 // AwaitLeader is LeaderWithout for any goroutine.
 func (g *Group) AwaitLeader(except int) (leader int, ok bool) {
-	for deadline := time.Now().Add(g.patience); time.Now().Before(deadline); {
-		if i, ok := g.FollowedLeader(except); ok {
-			return i, true
-		}
-		<-time.After(5 * time.Millisecond) // Status is a snapshot, and several have to agree
-	}
-	return 0, false
+	g.poll(g.patience, func() bool {
+		leader, ok = g.FollowedLeader(except)
+		return ok
+	})
+	return leader, ok
 }
 
 // FollowedLeader is AwaitLeader without waiting.
@@ -296,25 +295,17 @@ func (g *Group) ID(i int) conclave.MemberID { return g.Nodes[i].Status().ID }
 func (g *Group) AwaitApplied(i int) {
 	g.T.Helper()
 	target := g.Nodes[g.Leader()].Status().Commit
-	for g.Nodes[i].Status().Applied < target {
-		if g.T.Context().Err() != nil {
-			g.T.Fatal("the test ended before the member had caught up")
-		}
-		<-time.After(time.Millisecond) // Status is a snapshot; nothing signals a change
+	if !g.poll(longPatience, func() bool { return g.Nodes[i].Status().Applied >= target }) {
+		g.T.Fatalf("member %d has applied %d; want %d: %v", i, g.Nodes[i].Status().Applied, target, g.Nodes[i].Err())
 	}
 }
 
 // AwaitMembers blocks until all running members see so many members.
 func (g *Group) AwaitMembers(want int) {
 	g.T.Helper()
-	ctx := Within(g.T, g.patience)
-	for _, n := range g.Nodes {
-		for n != nil && len(n.Status().Members) != want {
-			if ctx.Err() != nil {
-				s := n.Status()
-				g.T.Fatalf("%s sees %d members; want %d", s.Name, len(s.Members), want)
-			}
-			<-time.After(time.Millisecond) // Status is a snapshot; nothing signals a change
+	for _, i := range g.Running() {
+		if !g.poll(g.patience, func() bool { return len(g.Nodes[i].Status().Members) == want }) {
+			g.T.Fatalf("member %d sees %d members; want %d", i, len(g.Nodes[i].Status().Members), want)
 		}
 	}
 }

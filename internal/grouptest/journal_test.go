@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// journal is what a member logs, for who waits for a line of it.
+// journal collects what members log and lets a test wait for a line.
 type journal struct {
 	mu    sync.Mutex
 	text  strings.Builder // guarded by mu
@@ -35,7 +35,7 @@ func (j *journal) length() int {
 	return j.text.Len()
 }
 
-// await blocks until something was logged behind the first so many bytes.
+// await blocks until text was logged after the first so many bytes.
 func (j *journal) await(t *testing.T, behind int, want string) {
 	t.Helper()
 	for ctx := Within(t, 30*time.Second); ; {
@@ -48,7 +48,7 @@ func (j *journal) await(t *testing.T, behind int, want string) {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			t.Fatalf("nobody has logged %q", want)
+			t.Fatalf("%q was not logged", want)
 		}
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// Counting by compare-and-swap, from every member at once, loses nothing and
-// counts nothing twice, also when answers are lost and requests come twice.
-func TestKeyCounter(t *testing.T) {
+// Concurrent increments by compare-and-swap are applied exactly once, although outcomes
+// are lost and commands repeated.
+func TestKV_CounterExactlyOnce(t *testing.T) {
+	t.Parallel()
 	const each = 25
 	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { FaultyForwards(s, 3) }))
 	ctx := Within(t, 60*time.Second)
@@ -40,9 +41,9 @@ func TestKeyCounter(t *testing.T) {
 	}
 }
 
-// A group that forgets a process in the middle of its writes costs none of them,
-// and makes none twice.
-func TestKeyCounterOfForgottenProcess(t *testing.T) {
+// Writes are applied exactly once although the registration of their process expires.
+func TestKV_CounterRegistrationExpired(t *testing.T) {
+	t.Parallel()
 	const callers, each = 8, 20
 	g := Start(t, 1)
 	n := g.Nodes[0]
@@ -72,20 +73,21 @@ func TestKeyCounterOfForgottenProcess(t *testing.T) {
 	}
 }
 
-// count tries once to raise a counter by one.
+// count tries once to increment a counter.
 func count(t *testing.T, k *conclave.KV, key string) (bool, error) {
 	ctx := Within(t, 60*time.Second)
 	e, err := k.Get(ctx, key)
 	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 		return false, err
 	}
-	n, _ := strconv.Atoi(string(e.Value)) // no key counts as 0
+	n, _ := strconv.Atoi(string(e.Value)) // 0 without a key
 	_, ok, err := k.CompareAndSwap(ctx, key, e.ModifyIndex, strconv.AppendInt(nil, int64(n+1), 10))
 	return ok, err
 }
 
-// Local reads need nobody; those that promise more wait for a majority.
-func TestKeyStaleReads(t *testing.T) {
+// Stale reads need no quorum; others wait for one.
+func TestKV_StaleReadWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	k := g.Nodes[0].KV()
 	put := MustPut(t, g.Nodes[1].KV(), "a", "1")
@@ -109,16 +111,17 @@ func TestKeyStaleReads(t *testing.T) {
 	WantError(t, err, short.Err())
 }
 
-// Keys outlive their members' processes, and come along in a snapshot.
-func TestKeysSurvive(t *testing.T) {
+// Keys persist across restarts and snapshots.
+func TestKV_RestartAndSnapshot(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog)
 	k := g.Nodes[0].KV()
 	put := MustPut(t, k, "a", "1", conclave.WithFlags(9))
 	away := 2
 	g.Kill(away)
 	Busy(t, g.Nodes[0], 150)
-	gone := MustPut(t, k, "gone", "")
-	if err := k.Delete(Within(t, 20*time.Second), "gone"); err != nil {
+	deleted := MustPut(t, k, "deleted", "")
+	if err := k.Delete(Within(t, 20*time.Second), "deleted"); err != nil {
 		t.Fatal(err)
 	}
 	g.Start(away)
@@ -128,7 +131,7 @@ func TestKeysSurvive(t *testing.T) {
 	g.KillAll()
 	g.Start(g.All()...)
 	WantEntry(t, MustGet(t, g.Nodes[away].KV(), "a"), put)
-	if next := MustPut(t, g.Nodes[1].KV(), "gone", ""); next.CreateIndex <= gone.ModifyIndex {
-		t.Fatalf("index %d came after %d", next.CreateIndex, gone.ModifyIndex)
+	if next := MustPut(t, g.Nodes[1].KV(), "deleted", ""); next.CreateIndex <= deleted.ModifyIndex {
+		t.Fatalf("index %d after %d", next.CreateIndex, deleted.ModifyIndex)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// leaving is a group in which no session ends by time, however slow the machine
-// is: what goes with a member goes because it leaves.
+// leaving is a group in which sessions end because members leave, and not by their TTL.
 func leaving(t *testing.T, members int) *Group {
 	t.Helper()
 	return Start(t, members, LongSessions)
 }
 
-// A member leaves for good, whether it leads or not, and the others go on by a
-// majority of themselves, down to the last.
+// Members leave, the leader first, and the others have a quorum of their own, down to
+// the last one.
 func TestLeave(t *testing.T) {
+	t.Parallel()
 	g := leaving(t, 3)
 	ctx := Within(t, 60*time.Second)
 	leader := g.Leader()
@@ -54,7 +54,7 @@ func TestLeave(t *testing.T) {
 	}
 	g.AwaitMembers(2)
 
-	// Of two voters both have to agree that one goes; the other is alone then.
+	// Both of two voters have to commit the removal of one.
 	g.leave(t, (leader+2)%3)
 	g.AwaitMembers(1)
 	WantError(t, other.Leave(ctx), conclave.ErrInvalid)
@@ -66,8 +66,10 @@ func TestLeave(t *testing.T) {
 	g.AwaitMembers(1)
 }
 
-// A member that would take the majority along with it does not leave, and runs on.
-func TestLeaveNeedsAMajorityToStay(t *testing.T) {
+// Leave is refused while the other members would have no quorum, and the node keeps
+// running.
+func TestLeave_OthersWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	g := leaving(t, 3)
 	leader := g.Leader()
 	g.Kill((leader + 1) % 3)
@@ -81,10 +83,10 @@ func TestLeaveNeedsAMajorityToStay(t *testing.T) {
 	g.AwaitMembers(2)
 }
 
-// A member that is stopped after it has left, and before it has heard that it is
-// out, is told when it is opened again; with two voters its vote is needed for
-// that first.
-func TestLeaveInterrupted(t *testing.T) {
+// A member is killed after its removal was committed and before it learned of it. Open
+// reports it; with two voters its vote is needed first.
+func TestLeave_KilledBeforeMemberLearnsOfRemoval(t *testing.T) {
+	t.Parallel()
 	for _, members := range []int{2, 3} {
 		g := leaving(t, members)
 		x := (g.Leader() + 1) % members
@@ -100,8 +102,9 @@ func TestLeaveInterrupted(t *testing.T) {
 	}
 }
 
-// All want to leave at once: not all can, and who stays goes on.
-func TestAllLeave(t *testing.T) {
+// All members leave at the same time: at least one remains.
+func TestLeave_AllAtOnce(t *testing.T) {
+	t.Parallel()
 	g := leaving(t, 3)
 	g.Leader()
 	ctx := Within(t, 3*time.Second)
@@ -121,27 +124,29 @@ func TestAllLeave(t *testing.T) {
 		}
 	}
 	if stayed == 0 {
-		t.Fatal("nobody is left")
+		t.Fatal("no member remains")
 	}
 }
 
-// Nobody is asked in a context that has ended.
-func TestLeaveInAContextThatHasEnded(t *testing.T) {
+// With a context that has ended Leave and TransferLeadership do nothing.
+func TestLeave_ContextEndedBefore(t *testing.T) {
+	t.Parallel()
 	g := leaving(t, 2)
 	n := g.Nodes[g.Leader()]
 	WantError(t, n.Leave(Expired()), context.Canceled)
 	err := n.TransferLeadership(Expired(), 0)
 	WantError(t, err, context.Canceled)
 	if errors.Is(err, conclave.ErrUnknown) {
-		t.Errorf("it is %v whether leadership has moved", err)
+		t.Errorf("%v: leadership cannot have moved", err)
 	}
 	MustLock(t, n.FencedLock("x"))
 	g.AwaitMembers(2)
 }
 
-// Close does not wait for a Leave longer than for its own farewell, not for one that
-// nobody is there to agree to and that has all the time in the world.
-func TestCloseHurriesLeave(t *testing.T) {
+// Close bounds a concurrent Leave by its own graceful shutdown, when there is no quorum
+// for the removal and the context of Leave does not end.
+func TestLeave_BoundedByClose(t *testing.T) {
+	t.Parallel()
 	for _, ctx := range []context.Context{Expired(), context.Background()} {
 		g := leaving(t, 2)
 		leader := g.Leader()
@@ -165,7 +170,7 @@ func wantOneOf(t *testing.T, err error, wanted ...error) {
 	t.Errorf("%v is none of %v", err, wanted)
 }
 
-// leave lets a member leave, and wants its directory to be refused.
+// leave has a member leave, and checks that its directory is refused.
 func (g *Group) leave(t *testing.T, i int) {
 	t.Helper()
 	n := g.Nodes[i]

@@ -74,8 +74,9 @@ func (g *Group) RequestRemoval(i int) {
 // AwaitLeaveRefused blocks until a member finds that it must not leave, because no
 // majority of voters would remain: nothing signals that a connection has broken.
 func (g *Group) AwaitLeaveRefused(i int) {
-	for m := g.Member(i); m.CheckLeave() == nil; {
-		<-time.After(time.Millisecond)
+	m := g.Member(i)
+	if !g.poll(g.patience, func() bool { return m.CheckLeave() != nil }) {
+		g.T.Fatalf("member %d may still leave", i)
 	}
 }
 

@@ -8,11 +8,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// How a node ends while its callers are at it. Nobody may be left waiting.
-
-// A panic in the loop, of raft or of anybody, stops the node and answers every
-// call that waits, those included that stood behind the panic.
-func TestPanicInTheLoopAnswersEverybody(t *testing.T) {
+// A panic on the member's loop stops the node and ends every pending call, also those
+// that were queued behind it.
+func TestNode_PanicOnLoop(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 1)
 	n := g.Nodes[0]
 	stuck, block := make(chan struct{}), make(chan struct{})
@@ -46,15 +45,16 @@ func TestPanicInTheLoopAnswersEverybody(t *testing.T) {
 	close(errs)
 	for err := range errs {
 		if err == nil {
-			t.Error("a call succeeds in a node that has stopped")
+			t.Error("a call succeeded on a stopped node")
 		}
 	}
 	if n.Err() == nil {
-		t.Error("nobody says why the node has stopped")
+		t.Error("Err does not return why the node has stopped")
 	}
 }
 
-func TestTransferToNobody(t *testing.T) {
+func TestTransferLeadership_NoSuchVoter(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	leader := g.Nodes[g.Leader()]
 	WantError(t, leader.TransferLeadership(context.Background(), 99), conclave.ErrInvalid)

@@ -20,14 +20,13 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// A node is a guest in somebody's process: when it goes, nothing of it stays.
-
-// leavesNothing checks that visit, in which nodes of these configurations are
-// opened, leaves no goroutine, open file, port or locked directory behind.
-func leavesNothing(t *testing.T, configs []conclave.Config, visit func()) {
+// wantNothingLeft checks that run, which opens nodes of these configurations, leaves no
+// goroutine, open file, port or locked directory behind. It counts those of the whole
+// process, so that no other test may run beside it.
+func wantNothingLeft(t *testing.T, configs []conclave.Config, run func()) {
 	t.Helper()
 	before, files := goleak.IgnoreCurrent(), openFiles()
-	visit()
+	run()
 	for _, c := range configs {
 		l, err := net.Listen("tcp", c.Bind)
 		if err != nil {
@@ -43,7 +42,7 @@ func leavesNothing(t *testing.T, configs []conclave.Config, visit func()) {
 			store.Close()
 		}
 	}
-	if err := goleak.Find(before); err != nil { // waits for those that are about to end
+	if err := goleak.Find(before); err != nil { // retries for a while
 		t.Error(err)
 	}
 	if now := openFiles(); now > files {
@@ -51,15 +50,15 @@ func leavesNothing(t *testing.T, configs []conclave.Config, visit func()) {
 	}
 }
 
-// openFiles counts what this process has open, where the system tells.
+// openFiles counts this process's open files, on Linux.
 func openFiles() int {
 	list, _ := os.ReadDir("/proc/self/fd")
 	return len(list)
 }
 
-func TestOpenAndCloseManyTimes(t *testing.T) {
+func TestClose_ManyTimes(t *testing.T) {
 	c := SoloConfig(t)
-	leavesNothing(t, []conclave.Config{c}, func() {
+	wantNothingLeft(t, []conclave.Config{c}, func() {
 		for i := range 50 {
 			n, err := conclave.Open(Within(t, 20*time.Second), &c)
 			if err != nil {
@@ -70,7 +69,7 @@ func TestOpenAndCloseManyTimes(t *testing.T) {
 			}
 			ctx := t.Context()
 			if i%2 == 0 {
-				ctx = Expired() // without a farewell
+				ctx = Expired() // without a graceful shutdown
 			}
 			if err := n.Close(ctx); err != nil {
 				t.Fatalf("time %d: %v", i, err)
@@ -79,16 +78,16 @@ func TestOpenAndCloseManyTimes(t *testing.T) {
 	})
 }
 
-// Close from everywhere, while locks are taken. Each Close returns only when
-// everything is over.
-func TestCloseFromManyGoroutines(t *testing.T) {
+// Close is called by many goroutines under load. Each returns only when the node has
+// stopped.
+func TestClose_Concurrent(t *testing.T) {
 	c := SoloConfig(t)
-	leavesNothing(t, []conclave.Config{c}, func() {
+	wantNothingLeft(t, []conclave.Config{c}, func() {
 		n, err := conclave.Open(Within(t, 20*time.Second), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer Kill(n) // wherever this ends: what follows runs until then
+		defer Kill(n) // ends the goroutines
 		var wg sync.WaitGroup
 		for i := range 8 {
 			l := n.FencedLock(fmt.Sprint(i % 3))
@@ -97,7 +96,7 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 					if _, err := l.Lock(t.Context()); errors.Is(err, conclave.ErrClosed) {
 						return
 					}
-					_ = l.Unlock(t.Context()) // may be too late
+					_ = l.Unlock(t.Context()) // may come after Close
 				}
 			})
 		}
@@ -115,19 +114,19 @@ func TestCloseFromManyGoroutines(t *testing.T) {
 				select {
 				case <-n.Done():
 				default:
-					t.Error("Close has returned before the node was done")
+					t.Error("Close returned before Done was closed")
 				}
 			})
 		}
 		wg.Wait()
 		if err := n.Close(t.Context()); err != nil {
-			t.Errorf("closing what is closed: %v", err)
+			t.Errorf("Close of a closed node: %v", err)
 		}
 		WantError(t, n.Err(), conclave.ErrClosed)
 	})
 }
 
-// trio are the configurations of three members that look for each other.
+// trio returns the configurations of three founders.
 func trio(t *testing.T) []conclave.Config {
 	t.Helper()
 	configs := []conclave.Config{SoloConfig(t), SoloConfig(t), SoloConfig(t)}
@@ -140,11 +139,11 @@ func trio(t *testing.T) []conclave.Config {
 	return configs
 }
 
-// openAll opens members side by side and closes those that came up.
+// openAll opens members at the same time and kills those that were opened.
 func openAll(ctx context.Context, t *testing.T, configs []conclave.Config) {
 	t.Helper()
 	var wg sync.WaitGroup
-	var opened sync.WaitGroup // a member needs the others until it is open itself
+	var opened sync.WaitGroup // a member needs the others until it is open
 	opened.Add(len(configs))
 	for _, c := range configs {
 		wg.Go(func() {
@@ -168,23 +167,22 @@ func wantUnavailable(t *testing.T, err error) {
 	}
 }
 
-// Open is given up in the middle: with a context that had ended before, while
-// it looks for the other founders, while the group is being formed, and while it
-// waits for a majority. The moments are random, to meet all that happens there.
-func TestOpenIsGivenUp(t *testing.T) {
+// Open is abandoned: with a context that has ended, while it looks for other founders,
+// while the group forms, and while it waits for a quorum, at random moments.
+func TestOpen_Abandoned(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	moment := func(longest time.Duration) context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.Int64N(int64(longest))))
 		t.Cleanup(cancel)
 		return ctx
 	}
-	t.Run("before it began", func(t *testing.T) {
+	t.Run("context ended before", func(t *testing.T) {
 		configs := trio(t)
-		leavesNothing(t, configs, func() { openAll(Expired(), t, configs) })
+		wantNothingLeft(t, configs, func() { openAll(Expired(), t, configs) })
 	})
-	t.Run("alone", func(t *testing.T) {
+	t.Run("without other founders", func(t *testing.T) {
 		configs := trio(t)
-		leavesNothing(t, configs[:1], func() {
+		wantNothingLeft(t, configs[:1], func() {
 			for range 10 {
 				openAll(moment(300*time.Millisecond), t, configs[:1])
 			}
@@ -193,23 +191,23 @@ func TestOpenIsGivenUp(t *testing.T) {
 	t.Run("while forming", func(t *testing.T) {
 		for range 6 {
 			configs := trio(t)
-			leavesNothing(t, configs, func() { openAll(moment(700*time.Millisecond), t, configs) })
+			wantNothingLeft(t, configs, func() { openAll(moment(700*time.Millisecond), t, configs) })
 		}
 	})
-	t.Run("without a majority", func(t *testing.T) {
+	t.Run("without a quorum", func(t *testing.T) {
 		configs := trio(t)
-		leavesNothing(t, configs, func() {
+		wantNothingLeft(t, configs, func() {
 			openAll(Within(t, 20*time.Second), t, configs) // forms the group
 			for range 10 {
 				openAll(moment(300*time.Millisecond), t, configs[:1])
 			}
-			openAll(Within(t, 20*time.Second), t, configs) // it is all the better for it
+			openAll(Within(t, 20*time.Second), t, configs) // the group is unharmed
 		})
 	})
 }
 
-// What is wrong may show at any stage of Open. None leaves the earlier ones behind.
-func TestFailedOpenLeavesNothing(t *testing.T) {
+// Open fails at different stages and undoes the earlier ones.
+func TestOpen_FailedLeavesNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +234,7 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 			if name == "directory" {
 				free.Dir = filepath.Join(t.TempDir(), "data")
 			}
-			leavesNothing(t, []conclave.Config{free}, func() {
+			wantNothingLeft(t, []conclave.Config{free}, func() {
 				n, err := conclave.Open(Within(t, 20*time.Second), &c)
 				if err == nil {
 					Kill(n)
@@ -250,8 +248,9 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 	}
 }
 
-// A listener is the node's from Open on, whatever becomes of that.
-func TestFailedOpenClosesItsListener(t *testing.T) {
+// Open owns Config.Listener also when it fails.
+func TestOpen_FailedClosesListener(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(c *conclave.Config){
 		"settings":  func(c *conclave.Config) { c.Voters = 4 },
 		"directory": func(c *conclave.Config) { c.Dir = foreignDirectory(t) },

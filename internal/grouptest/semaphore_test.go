@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Never more are out than the limit, whoever comes and goes.
-func TestSemaphoreBound(t *testing.T) {
+// Never more permits are held than the limit.
+func TestSemaphore_LimitUnderLoad(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	const limit = 5
 	var out, most atomic.Int64
@@ -36,7 +37,7 @@ func TestSemaphoreBound(t *testing.T) {
 				now := out.Add(int64(weight))
 				most.Store(max(most.Load(), now))
 				if now > limit {
-					t.Errorf("%d permits of %d are out", now, limit)
+					t.Errorf("%d permits of %d are held", now, limit)
 				}
 				out.Add(int64(-weight))
 				if err := p.Release(ctx); err != nil {
@@ -46,5 +47,5 @@ func TestSemaphoreBound(t *testing.T) {
 		})
 	}
 	users.Wait()
-	MustAcquire(t, g.Nodes[0].Semaphore("x", limit), limit) // what was left is given back
+	MustAcquire(t, g.Nodes[0].Semaphore("x", limit), limit) // all others were released
 }

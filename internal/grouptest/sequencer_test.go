@@ -8,8 +8,9 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// A sequencer is stale after every way of losing the key, for good.
-func TestSequencerStale(t *testing.T) {
+// A sequencer stays stale after each way of losing the key.
+func TestSequencer_StaleAfterLoss(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	n := g.Nodes[0]
 	k, ctx := n.KV(), Within(t, 60*time.Second)

@@ -10,14 +10,14 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// belongings is what a session holds in these tests: one of each kind.
-type belongings struct {
+// holds are the fences of what a session holds in these tests, one of each kind.
+type holds struct {
 	lock, lead, permits conclave.Fence
 }
 
-func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) belongings {
+func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) holds {
 	t.Helper()
-	b := belongings{lock: MustLock(t, s.FencedLock("x")), lead: MustCampaign(t, s.Election("x"), "earlier")}
+	b := holds{lock: MustLock(t, s.FencedLock("x")), lead: MustCampaign(t, s.Election("x"), "earlier")}
 	f, err := MustAcquire(t, s.Semaphore("x", 3), 2).Fence()
 	if err != nil {
 		t.Fatal(err)
@@ -29,9 +29,10 @@ func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) belongings {
 	return b
 }
 
-// A process is killed and its session goes on in another one: nobody can come
-// between, and whoever takes over does so under new fences.
-func TestAttachAfterItsProcessWasKilled(t *testing.T) {
+// A process is killed and its session continues in another one: no other owner gets
+// what it holds, which the new process holds under new fences.
+func TestAttach_ProcessKilled(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, LongSessions)
 	first := MustSession(t, g.Nodes[0], Lasting())
 	id := first.ID()
@@ -46,14 +47,14 @@ func TestAttachAfterItsProcessWasKilled(t *testing.T) {
 		waiting <- err
 	}()
 	AwaitWaiters(t, g.Nodes[1].FencedLock("x"), 1)
-	g.Start(0) // now the group knows that the earlier process is gone
+	g.Start(0) // now the group knows that the earlier process has ended
 	if info, ok := FindSession(t, g.Nodes[2], id); !ok || info.TTL != conclave.NoTTL || info.Remaining != 0 {
 		t.Fatalf("%v %+v", ok, info)
 	}
 
 	s := MustAttach(t, g.Nodes[1], id)
 	if again := MustAttach(t, g.Nodes[1], id); again != s {
-		t.Fatal("two sessions of one ID in one node")
+		t.Fatal("two Sessions with one ID in one node")
 	}
 	_, err = g.Nodes[0].AttachSession(t.Context(), id)
 	WantError(t, err, conclave.ErrLocked)
@@ -88,8 +89,9 @@ func TestAttachAfterItsProcessWasKilled(t *testing.T) {
 	Must(t, s.Close(t.Context()))
 }
 
-// The same through a restart of the whole group, after a farewell.
-func TestAttachAfterARestart(t *testing.T) {
+// The same after a graceful shutdown and restart of the whole group.
+func TestAttach_GroupRestarted(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 1)
 	s := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: time.Minute})
 	earlier := mustHold(t, g.Nodes[0], s)
@@ -100,7 +102,7 @@ func TestAttachAfterARestart(t *testing.T) {
 	g.Start(0)
 	n := g.Nodes[0]
 	if _, ok := FindSession(t, n, ended.ID()); ok {
-		t.Fatal("a session with a TTL outlives its process")
+		t.Fatal("a session with a TTL has survived its process")
 	}
 	s = MustAttach(t, n, s.ID())
 	if f := MustLock(t, s.FencedLock("x")); f <= earlier.lock {
@@ -113,7 +115,8 @@ func TestAttachAfterARestart(t *testing.T) {
 	MustLock(t, n.FencedLock("x")) // no lock-delay
 }
 
-func TestAttachRefused(t *testing.T) {
+func TestAttach_Refused(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 2)
 	n, other := g.Nodes[0], g.Nodes[1]
 	_, err := n.AttachSession(t.Context(), conclave.SessionID{1})
@@ -124,7 +127,7 @@ func TestAttachRefused(t *testing.T) {
 	_, err = other.AttachSession(t.Context(), mortal.ID())
 	WantError(t, err, conclave.ErrInvalid)
 	if s := MustAttach(t, n, mortal.ID()); s != mortal {
-		t.Fatal("a second session for what the node has")
+		t.Fatal("a second Session for a session of this node")
 	}
 	closed := MustSession(t, n, Lasting())
 	Must(t, closed.Close(t.Context()))
@@ -132,13 +135,14 @@ func TestAttachRefused(t *testing.T) {
 	WantError(t, err, conclave.ErrSessionNotFound)
 }
 
-func TestAttachAtOnceByMany(t *testing.T) {
+func TestAttach_Concurrent(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 1)
 	n := g.Nodes[0]
 	s := MustSession(t, n, Lasting())
 	id := s.ID()
 	Must(t, g.Deregister(0))
-	WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired) // by now the process knows
+	WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired) // the process learns of it
 	var callers sync.WaitGroup
 	got := make([]*conclave.Session, 32)
 	for i := range got {
@@ -152,7 +156,7 @@ func TestAttachAtOnceByMany(t *testing.T) {
 	callers.Wait()
 	for _, s := range got {
 		if s != got[0] {
-			t.Fatal("two sessions of one ID in one node")
+			t.Fatal("two Sessions with one ID in one node")
 		}
 	}
 	for range 8 {
@@ -161,15 +165,16 @@ func TestAttachAtOnceByMany(t *testing.T) {
 				t.Error(err)
 			}
 			if _, ok := FindSession(t, n, id); ok {
-				t.Error("it is closed and there")
+				t.Error("the session is closed and still listed")
 			}
 		})
 	}
 	callers.Wait()
 }
 
-// Where a session is attached, its checks are those of the member there.
-func TestAttachLooksAtTheChecks(t *testing.T) {
+// After an attach a session depends on the checks of its new member.
+func TestAttach_ChecksOfNewMember(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 2)
 	MustCheck(t, g.Nodes[0], "disk", 0)
 	id := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, Checks: []string{"disk"}}).ID()
@@ -187,9 +192,10 @@ func TestAttachLooksAtTheChecks(t *testing.T) {
 	AwaitEnded(t, g.Nodes[1], id)
 }
 
-// A process that the group has forgotten finds out, lets go of its sessions
-// without TTL, which live on, and can have them back.
-func TestForgottenProcessParts(t *testing.T) {
+// A process learns that its registration has expired. Its sessions without a TTL end
+// for it, stay alive in the group, and can be attached again.
+func TestRegistration_ExpiredWithSessionWithoutTTL(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 1)
 	n := g.Nodes[0]
 	s := MustSession(t, n, Lasting())
@@ -199,13 +205,13 @@ func TestForgottenProcessParts(t *testing.T) {
 	WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired)
 	<-s.Done()
 	<-lock.Lost()
-	WantError(t, s.Close(t.Context()), conclave.ErrSessionExpired) // this process cannot close what is not bound to it
+	WantError(t, s.Close(t.Context()), conclave.ErrSessionExpired) // it is not bound to this process any more
 	WantError(t, lock.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
 	_, err := n.FencedLock("x").TryLock(t.Context())
 	WantError(t, err, conclave.ErrLocked)
 	back := MustAttach(t, n, s.ID())
 	if back == s || s.Err() == nil {
-		t.Fatal("a session that had ended is alive")
+		t.Fatal("the ended Session is alive again")
 	}
 	if again := MustLock(t, back.FencedLock("x")); again <= f {
 		t.Fatalf("fence %v after %v", again, f)
@@ -214,24 +220,12 @@ func TestForgottenProcessParts(t *testing.T) {
 	<-back.Done()
 }
 
-// The close of a session without TTL gets through although the group forgets the
-// process before it comes.
-func TestCloseOfAForgottenProcess(t *testing.T) {
-	g := Start(t, 1)
-	n := g.Nodes[0]
-	s := MustSession(t, n, Lasting())
-	Must(t, g.Deregister(0))
-	Must(t, s.Close(t.Context()))
-	if _, ok := FindSession(t, n, s.ID()); ok {
-		t.Fatal("it was not closed")
-	}
-}
-
-// A process is cut off for so long that its session is attached elsewhere. It
-// goes on believing in it, as a session without TTL has no deadline, and lets go
-// when it hears of the others again. What it gave back meanwhile does no harm to
-// whoever has it now.
-func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
+// A process is disconnected for so long that its session is attached elsewhere.
+// Without a TTL the session has no local deadline; the process loses it when it
+// reaches the group again. A release that it sent meanwhile does not affect the new
+// owner.
+func TestAttach_ProcessDisconnected(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, MemoryNetwork, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.IncarnationTTL = time.Second }))
 	away := (g.Leader() + 1) % 3
 	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
@@ -242,7 +236,7 @@ func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
 	g.Disconnect(away)
 	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
 	attached, err := other.AttachSession(Within(t, 20*time.Second), s.ID())
-	for errors.Is(err, conclave.ErrLocked) { // until the group has forgotten its process
+	for errors.Is(err, conclave.ErrLocked) { // until the registration of its process has expired
 		attached, err = other.AttachSession(Within(t, 20*time.Second), s.ID())
 	}
 	Must(t, err)
@@ -259,7 +253,7 @@ func TestAttachWhileItsProcessIsCutOff(t *testing.T) {
 	<-s.Done()
 	WantError(t, s.Err(), conclave.ErrSessionExpired)
 	WantError(t, kept.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
-	MustLock(t, cut.FencedLock("behind what it had sent"))
+	MustLock(t, cut.FencedLock("after what it had sent"))
 	for _, name := range []string{"kept", "given"} {
 		info, err := other.FencedLock(name).Info(Within(t, 20*time.Second))
 		if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {

@@ -8,16 +8,13 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// What a program sees, on every member, when a session ends in each of the ways
-// in which one can.
-
-// invalidation is one of them.
+// invalidation is a way in which a session is invalidated.
 type invalidation struct {
-	name     string
-	ttl      time.Duration
-	behavior conclave.Behavior
-	pull     func(t *testing.T, g *Group, at int, s *conclave.Session, c *conclave.Check)
-	survives bool // the process does
+	name       string
+	ttl        time.Duration
+	behavior   conclave.Behavior
+	invalidate func(t *testing.T, g *Group, at int, s *conclave.Session, c *conclave.Check)
+	survives   bool // the process
 }
 
 func invalidations() []invalidation {
@@ -37,14 +34,16 @@ func invalidations() []invalidation {
 			AwaitEnded(t, elsewhere(g, at), s.ID())
 			g.Start(at)
 		}, false},
-		{"process starts anew", time.Minute, conclave.ReleaseKeys, func(_ *testing.T, g *Group, at int, _ *conclave.Session, _ *conclave.Check) {
+		{"process restarted", time.Minute, conclave.ReleaseKeys, func(_ *testing.T, g *Group, at int, _ *conclave.Session, _ *conclave.Check) {
 			g.Kill(at)
 			g.Start(at)
 		}, false},
 	}
 }
 
+// What a program sees on every member after each kind of invalidation.
 func TestInvalidation(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	for i, how := range invalidations() {
 		t.Run(how.name, func(t *testing.T) {
@@ -60,7 +59,7 @@ func TestInvalidation(t *testing.T) {
 			ours := StartLock(t, s.FencedLock(how.name+" and other"))
 			stranger := StartLock(t, observer.FencedLock(how.name))
 
-			how.pull(t, g, at, s, check)
+			how.invalidate(t, g, at, s, check)
 			AwaitEnded(t, observer, s.ID())
 			<-s.Done()
 			want := conclave.ErrClosed
@@ -70,7 +69,7 @@ func TestInvalidation(t *testing.T) {
 			WantError(t, s.Err(), want)
 			WantError(t, <-ours.Err, want)
 			AwaitWaiters(t, theirs, 0)
-			wantHeldBack(t, g, how, 1)
+			wantInLockDelay(t, g, how, 1)
 			stranger.Cancel()
 			WantError(t, <-stranger.Err, context.Canceled)
 			for _, n := range g.Nodes {
@@ -90,9 +89,9 @@ func mustHoldAs(t *testing.T, n *conclave.Node, s *conclave.Session, name string
 	}
 }
 
-// wantHeldBack fails unless every member sees that nobody holds any of it, and
-// that nobody can yet.
-func wantHeldBack(t *testing.T, g *Group, how invalidation, waiters int) {
+// wantInLockDelay checks that on every member nothing of it is held and all of it is in
+// its lock-delay.
+func wantInLockDelay(t *testing.T, g *Group, how invalidation, waiters int) {
 	t.Helper()
 	delayed := func(d time.Duration) bool { return d > 0 && d <= time.Minute }
 	for i, n := range g.Nodes {
@@ -115,7 +114,7 @@ func wantHeldBack(t *testing.T, g *Group, how invalidation, waiters int) {
 	}
 }
 
-// wantDelayed fails unless the lock-delay keeps each of it from others.
+// wantDelayed checks that nothing of it can be acquired during the lock-delay.
 func wantDelayed(t *testing.T, n *conclave.Node, how invalidation) {
 	t.Helper()
 	ctx := Within(t, 20*time.Second)
@@ -130,8 +129,9 @@ func wantDelayed(t *testing.T, n *conclave.Node, how invalidation) {
 	Must(t, other.Close(ctx))
 }
 
-// Whoever waits is granted when the lock-delay is over, by itself.
-func TestLockDelayEnds(t *testing.T) {
+// A waiter is granted when the lock-delay has passed.
+func TestLockDelay_Ends(t *testing.T) {
+	t.Parallel()
 	n := Alone(t)
 	s := MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Second})
 	f := MustLock(t, s.FencedLock("x"))
@@ -145,10 +145,10 @@ func TestLockDelayEnds(t *testing.T) {
 	MustCampaign(t, n.Election("x"), "")
 }
 
-// What an invalidation has left behind, and what lives, is the same after a
-// change of leader, on a member that was sent a snapshot, and after the power of
-// all was cut.
-func TestInvalidationSurvives(t *testing.T) {
+// The effects of an invalidation, and sessions that are alive, persist across a change
+// of leader, a snapshot, and a kill of all members.
+func TestInvalidation_Persists(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog, LongSessions)
 	how := invalidation{name: "x", behavior: conclave.DeleteKeys}
 	leader := g.Leader()
@@ -166,11 +166,11 @@ func TestInvalidationSurvives(t *testing.T) {
 	g.Start(away)
 	g.AwaitApplied(away)
 	g.WantInstalled(away, 1)
-	wantHeldBack(t, g, how, 1)
+	wantInLockDelay(t, g, how, 1)
 	g.Kill(leader)
 	g.Leader()
 	g.Start(leader)
-	wantHeldBack(t, g, how, 1)
+	wantInLockDelay(t, g, how, 1)
 	if kept.Err() != nil {
 		t.Fatal(kept.Err())
 	}
@@ -179,7 +179,7 @@ func TestInvalidationSurvives(t *testing.T) {
 
 	g.KillAll()
 	g.Start(g.All()...)
-	wantHeldBack(t, g, how, 0)
+	wantInLockDelay(t, g, how, 0)
 	id := kept.ID()
 	for i, n := range g.Nodes {
 		info, ok := FindSession(t, n, id)

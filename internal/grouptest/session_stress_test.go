@@ -12,21 +12,21 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Sessions come and go with what they hold, given back by some and left to the
-// close by others; calls are cancelled at random moments, outcomes are lost,
-// commands arrive twice, and leadership moves. There are never more permits out
-// than the limit or two leaders, and in the end nothing is left of anything.
-func TestSessionsComeAndGo(t *testing.T) {
+// Sessions open, hold and close, some without a release, while calls are cancelled at
+// random moments, outcomes are lost, commands arrive twice, and leadership moves.
+// There are never more permits than the limit nor two leaders, and nothing remains.
+func TestSession_Stress(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, FaultyNetwork)
 	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
 	var moving, users sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })
-	var shared visited
+	var shared totals
 	for i := range 9 {
-		v := visitor{t: t, node: g.Nodes[i%3], random: rand.New(rand.NewPCG(1, uint64(i))), shared: &shared}
+		v := user{t: t, node: g.Nodes[i%3], random: rand.New(rand.NewPCG(1, uint64(i))), shared: &shared}
 		users.Go(func() {
 			for range 30 {
-				v.visit(ctx)
+				v.use(ctx)
 			}
 		})
 	}
@@ -34,61 +34,61 @@ func TestSessionsComeAndGo(t *testing.T) {
 	stop()
 	moving.Wait()
 	if shared.leaders.Load() == 0 || shared.permitted.Load() == 0 {
-		t.Fatal("nobody has got anything")
+		t.Fatal("nothing was acquired")
 	}
 	g.awaitNothing()
 }
 
-// awaitNothing blocks until there is no session: what was left is closed in the
-// background. Then nothing else may be there either.
+// awaitNothing blocks until there is no session but the nodes' own, as some are closed
+// in the background, and checks that nothing is held then.
 func (g *Group) awaitNothing() {
 	g.T.Helper()
 	ctx := Within(g.T, 20*time.Second)
 	for _, n := range g.Nodes {
-		MustLock(g.T, n.FencedLock(n.Status().Name)) // behind whatever this node has sent
+		MustLock(g.T, n.FencedLock(n.Status().Name)) // after whatever this node has sent
 	}
 	for {
 		list, err := Collect(g.Nodes[0].Sessions(ctx))
 		if err != nil {
-			g.T.Fatalf("%v; left behind: %+v", err, list)
+			g.T.Fatalf("%v; still there: %+v", err, list)
 		}
-		if len(list) == len(g.Nodes) { // their own
+		if len(list) == len(g.Nodes) { // the nodes' own
 			break
 		}
 	}
-	if info := SemaphoreInfo(g.T, g.Nodes[0].Semaphore("x", visitors)); info.Available != visitors || info.Waiters != 0 {
-		g.T.Errorf("left behind: %+v", info)
+	if info := SemaphoreInfo(g.T, g.Nodes[0].Semaphore("x", permits)); info.Available != permits || info.Waiters != 0 {
+		g.T.Errorf("still there: %+v", info)
 	}
 	_, err := g.Nodes[0].Election("x").Leader(ctx)
 	if !errors.Is(err, conclave.ErrNoLeader) {
-		g.T.Errorf("left behind: %v", err)
+		g.T.Errorf("still there: %v", err)
 	}
 }
 
-const visitors = 4 // permits there are
+const permits = 4
 
-type visited struct {
+type totals struct {
 	out, leading       atomic.Int64
 	leaders, permitted atomic.Int64
 }
 
-type visitor struct {
+type user struct {
 	t      *testing.T
 	node   *conclave.Node
 	random *rand.Rand
-	shared *visited
+	shared *totals
 }
 
-// patience is a context that may end soon.
-func (v *visitor) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+// hurried returns a context that may end soon.
+func (v *user) hurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	if v.random.IntN(3) > 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Duration(v.random.IntN(20))*time.Millisecond)
 }
 
-func (v *visitor) visit(ctx context.Context) {
-	short, cancel := v.patience(ctx)
+func (v *user) use(ctx context.Context) {
+	short, cancel := v.hurried(ctx)
 	s, err := v.node.NewSession(short, &conclave.SessionConfig{LockDelay: conclave.NoLockDelay, NoChecks: true})
 	cancel()
 	if err != nil {
@@ -102,27 +102,27 @@ func (v *visitor) visit(ctx context.Context) {
 	}
 }
 
-// accept fails unless the error is that of a patience that has ended.
-func (v *visitor) accept(ctx context.Context, err error) {
+// accept checks that the error is that of a hurried context.
+func (v *user) accept(ctx context.Context, err error) {
 	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		v.t.Error(err)
 	}
 }
 
-func (v *visitor) takePermits(ctx context.Context, s *conclave.Session) {
+func (v *user) takePermits(ctx context.Context, s *conclave.Session) {
 	n := 1 + v.random.IntN(3)
-	short, cancel := v.patience(ctx)
+	short, cancel := v.hurried(ctx)
 	defer cancel()
-	p, err := s.Semaphore("x", visitors).Acquire(short, n)
+	p, err := s.Semaphore("x", permits).Acquire(short, n)
 	if err != nil {
 		v.accept(ctx, err)
 		return
 	}
 	v.shared.permitted.Add(1)
-	if out := v.shared.out.Add(int64(n)); out > visitors {
-		v.t.Errorf("%d permits of %d are out", out, visitors)
+	if out := v.shared.out.Add(int64(n)); out > permits {
+		v.t.Errorf("%d permits of %d are held", out, permits)
 	}
-	if err := s.Renew(ctx); err != nil { // takes a while, like work
+	if err := s.Renew(ctx); err != nil { // takes some time
 		v.t.Error(err)
 	}
 	v.shared.out.Add(int64(-n))
@@ -133,9 +133,9 @@ func (v *visitor) takePermits(ctx context.Context, s *conclave.Session) {
 	}
 }
 
-func (v *visitor) lead(ctx context.Context, s *conclave.Session) {
+func (v *user) lead(ctx context.Context, s *conclave.Session) {
 	e := s.Election("x")
-	short, cancel := v.patience(ctx)
+	short, cancel := v.hurried(ctx)
 	defer cancel()
 	if _, err := e.Campaign(short, nil); err != nil {
 		v.accept(ctx, err)

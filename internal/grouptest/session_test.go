@@ -10,33 +10,34 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// A caller that leaves before its session is opened leaves none behind.
-func TestNewSessionLeftByItsCaller(t *testing.T) {
+// An abandoned NewSession leaves no session behind.
+func TestSession_OpeningAbandoned(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	at := g.Leader()
 	n := g.Nodes[at]
 	g.Kill((at + 1) % 3)
 	g.Kill((at + 2) % 3)
-	_, err := n.NewSession(Within(t, 300*time.Millisecond), &conclave.SessionConfig{Name: "left", TTL: conclave.NoTTL, NoChecks: true})
+	_, err := n.NewSession(Within(t, 300*time.Millisecond), &conclave.SessionConfig{Name: "abandoned", TTL: conclave.NoTTL, NoChecks: true})
 	WantError(t, err, context.DeadlineExceeded)
 	if !errors.Is(err, conclave.ErrUnknown) && !errors.Is(err, conclave.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	g.Start((at + 1) % 3)
-	MustLock(t, n.FencedLock("x")) // behind whatever was sent before
+	MustLock(t, n.FencedLock("x")) // after whatever was sent before
 	for left := true; left; {
 		list, err := Collect(n.Sessions(Within(t, 20*time.Second)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = slices.ContainsFunc(list, func(s conclave.SessionInfo) bool { return s.Name == "left" })
+		left = slices.ContainsFunc(list, func(s conclave.SessionInfo) bool { return s.Name == "abandoned" })
 	}
 }
 
-// A graceful close, after which no lock-delay follows, is for the process that has
-// the session. One that was asked for before another process attached the session,
-// and comes late, does not end it for that one.
-func TestGracefulCloseIsForTheOwner(t *testing.T) {
+// Only the process that a session is bound to can close it gracefully, without the
+// lock-delay. A late close of a former process does not end it for the present one.
+func TestSession_GracefulCloseByOtherProcess(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	s := MustSession(t, g.Nodes[0], &conclave.SessionConfig{TTL: conclave.NoTTL, LockDelay: 30 * time.Second, NoChecks: true})
 	l := s.FencedLock("x")
@@ -47,6 +48,6 @@ func TestGracefulCloseIsForTheOwner(t *testing.T) {
 	if info, err := l.Info(Within(t, 20*time.Second)); err != nil || info.Fence != f || s.Err() != nil {
 		t.Errorf("%+v %v %v", info, err, s.Err())
 	}
-	Must(t, g.Nodes[1].CloseSession(Within(t, 20*time.Second), s.ID())) // by force it is for anybody
+	Must(t, g.Nodes[1].CloseSession(Within(t, 20*time.Second), s.ID())) // any process may close it by force
 	<-s.Done()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// A member that was away for longer than the log reaches back gets the state as
-// a snapshot, and is as good as the others then.
-func TestSnapshotCatchUpAfterRestart(t *testing.T) {
+// A member that is behind the log catches up by a snapshot, and votes then.
+func TestSnapshot_CatchUpAfterRestart(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog)
 	held := g.Nodes[0].FencedLock("held")
 	f := MustLock(t, held)
@@ -26,7 +26,7 @@ func TestSnapshotCatchUpAfterRestart(t *testing.T) {
 	if err != nil || !info.Held || info.Fence != f {
 		t.Fatalf("%+v %v", info, err)
 	}
-	// It votes with the others: with one of them gone the two agree.
+	// With another member killed, its vote is needed.
 	g.Kill(1)
 	MustUnlock(t, held)
 	if again := MustLock(t, g.Nodes[away].FencedLock("held")); again <= f {
@@ -34,10 +34,10 @@ func TestSnapshotCatchUpAfterRestart(t *testing.T) {
 	}
 }
 
-// A member that is cut off while its call waits for a grant, and comes back by a
-// snapshot, skips the entry that granted it. It must find the grant in the state;
-// and a session that ended meanwhile must be told as ended.
-func TestSnapshotSkipsOutcomes(t *testing.T) {
+// A snapshot skips the entry that granted a waiting call, and later the entry that
+// ended a session. The member finds both in the state.
+func TestSnapshot_SkipsGrantAndSessionEnd(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	other := g.Nodes[(away+1)%3]
@@ -56,7 +56,7 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	AwaitWaiters(t, granted, 1)
 
 	g.Disconnect(away)
-	MustUnlock(t, granted) // the grant that the member away does not see
+	MustUnlock(t, granted) // grants it to the disconnected member
 	Busy(t, other, 300)
 	g.Net.Rejoin(away)
 	f := <-done
@@ -71,8 +71,9 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	MustUnlock(t, waiting)
 	MustLock(t, waiting)
 
+	own := OwnSession(t, g.Nodes[away])
 	g.Disconnect(away)
-	if err := other.CloseSession(Within(t, 20*time.Second), OwnSession(t, g.Nodes[away])); err != nil {
+	if err := other.CloseSession(Within(t, 20*time.Second), own); err != nil {
 		t.Fatal(err)
 	}
 	Busy(t, other, 300)
@@ -83,8 +84,9 @@ func TestSnapshotSkipsOutcomes(t *testing.T) {
 	MustLock(t, waiting)
 }
 
-// Members come and go under load, some by log, some by snapshot.
-func TestSnapshotsUnderLoad(t *testing.T) {
+// Members are killed and catch up by snapshots, under load.
+func TestSnapshot_UnderLoad(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog)
 	ctx := Within(t, 60*time.Second)
 	var book Ledger
@@ -123,10 +125,11 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 	}
 }
 
-// A member that is cut off skips, by a snapshot, the entries in which its waiters
-// were granted permits and the lead, and in which a session without TTL was
-// ended. It finds all of it in the state.
-func TestSnapshotSkipsOutcomesOfAllKinds(t *testing.T) {
+// A snapshot skips the entries in which waiters of a disconnected member got permits
+// and leadership, and in which a session without a TTL ended. The member finds all of
+// it in the state.
+func TestSnapshot_SkipsPermitsAndLeadership(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog, LongSessions, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	cut, other := g.Nodes[away], g.Nodes[(away+1)%3]
@@ -143,7 +146,7 @@ func TestSnapshotSkipsOutcomesOfAllKinds(t *testing.T) {
 		_, err := next.Campaign(Within(t, 60*time.Second), []byte("ours"))
 		leads <- err
 	}()
-	MustLock(t, cut.FencedLock("behind the campaign"))
+	MustLock(t, cut.FencedLock("after the campaign"))
 
 	g.Disconnect(away)
 	Must(t, theirs.Release(Within(t, 20*time.Second)))

@@ -10,9 +10,10 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Watchers on all members see the same changes in the same order, whoever makes
-// them, and one that begins in the middle sees the rest.
-func TestWatchSeesAll(t *testing.T) {
+// Watches on all members yield the same events in the same order, and one that starts
+// in the middle yields the rest.
+func TestWatch_SameOnAllMembers(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3)
 	ctx := Within(t, 60*time.Second)
 	seen := make([][]string, len(g.Nodes))
@@ -46,7 +47,7 @@ func TestWatchSeesAll(t *testing.T) {
 		t.FailNow()
 	}
 	if !slices.Equal(seen[0], seen[1]) || !slices.Equal(seen[0], seen[2]) {
-		t.Fatalf("the watchers differ:\n%q\n%q\n%q", seen[0], seen[1], seen[2])
+		t.Fatalf("the watches differ:\n%q\n%q\n%q", seen[0], seen[1], seen[2])
 	}
 	if len(seen[0]) < 3*(30+6) {
 		t.Fatalf("%d events", len(seen[0]))
@@ -57,9 +58,9 @@ func TestWatchSeesAll(t *testing.T) {
 	}
 }
 
-// Changes from before the node's start are not remembered, nor those that a
-// snapshot stands for.
-func TestWatchCompacted(t *testing.T) {
+// Changes before the node's start, and those that a snapshot skips, are compacted.
+func TestWatch_Compacted(t *testing.T) {
+	t.Parallel()
 	g := Start(t, 3, ShortLog, MemoryNetwork)
 	away := (g.Leader() + 1) % 3
 	k, other := g.Nodes[away].KV(), g.Nodes[(away+1)%3].KV()

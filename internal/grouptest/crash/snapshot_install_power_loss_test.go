@@ -215,15 +215,14 @@ func (c *lateMember) startUntil(n, kept int) (image *vfs.MemFS, at string) {
 	ctx, lost := context.WithCancel(c.T.Context())
 	defer lost()
 	m := &powerLoss{group: c.Group, kept: kept, rng: c.rng, lost: lost, left: n, disk: c.disk}
-	config, seams := c.Configs[late], c.Seams[late]
-	config.Listener, seams.FS = c.Net.Listen(late, config.Bind), errorfs.Wrap(c.disk, m)
+	c.Seams[late].FS = errorfs.Wrap(c.disk, m)
 	type opened struct {
 		node *conclave.Node
 		err  error
 	}
 	opening := make(chan opened, 1)
 	go func() {
-		node, err := conclave.Open(cluster.WithSeams(ctx, seams), &config)
+		node, err := c.OpenWith(ctx, late)
 		opening <- opened{node, err}
 	}()
 	var o opened

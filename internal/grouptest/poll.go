@@ -1,0 +1,21 @@
+package grouptest
+
+import "time"
+
+// longPatience is for what may take as long as a benchmark needs.
+const longPatience = 10 * time.Minute
+
+// poll waits until done returns true, and reports whether it did in time. It is for
+// what only a snapshot such as Status shows, and nothing signals.
+func (g *Group) poll(patience time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			return false
+		}
+		Pass(g.interval)
+	}
+	return true
+}
+
+// Pass lets time pass, which in a bubble is virtual.
+func Pass(d time.Duration) { <-time.After(d) }
