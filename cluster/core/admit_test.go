@@ -132,8 +132,8 @@ func (r *rig) as(leader bool) *rig {
 	return r
 }
 
-// A hostile message is refused, and changes nothing.
-func TestHostileMessagesAreRefused(t *testing.T) {
+// A hostile message is refused and changes nothing.
+func TestReceive_HostileMessageRefused(t *testing.T) {
 	for _, test := range hostile {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t).as(test.leads)
@@ -151,8 +151,8 @@ func TestHostileMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// Why there is a check: raft does not survive these.
-func TestRaftTrustsItsInput(t *testing.T) {
+// The reason for the check: raft panics at these.
+func TestReceive_RaftPanicsWithoutCheck(t *testing.T) {
 	for _, test := range hostile {
 		if !test.panics {
 			continue
@@ -170,8 +170,8 @@ func TestRaftTrustsItsInput(t *testing.T) {
 	}
 }
 
-// What correct members send is let through.
-func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
+// What correct members send is admitted.
+func TestReceive_OrdinaryMessageAdmitted(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		leads bool
@@ -199,8 +199,8 @@ func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
 	}
 }
 
-// A leader answers a follower's read when a majority has confirmed that it leads.
-func TestALeaderAnswersReads(t *testing.T) {
+// A leader answers a follower's read once a quorum has confirmed that it leads.
+func TestReadIndex_LeaderConfirmsWithQuorum(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.mustReceive(message(raftpb.MsgReadIndex, 3, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))))
 	for _, m := range r.settle() {
@@ -214,8 +214,8 @@ func TestALeaderAnswersReads(t *testing.T) {
 	}
 }
 
-// A follower does not pass a read on: it would do so in its sender's name.
-func TestFollowerKeepsReadsToItself(t *testing.T) {
+// A follower does not forward a read: raft would do so in its sender's name.
+func TestReadIndex_FollowerDoesNotForward(t *testing.T) {
 	r := newRig(t).follow()
 	r.mustReceive(message(raftpb.MsgReadIndex, 3, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))))
 	if sent := r.settle(); len(sent) > 0 {

@@ -61,9 +61,9 @@ func (r *rig) yield(result wire.Result) Effects {
 	return out
 }
 
-// A command goes to the leader as soon as one is known, again when its outcome
-// does not come, and at once to a leader who is new.
-func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
+// A command goes to the leader as soon as one is known, again when its outcome does not
+// come, and at once to a new leader.
+func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r := newRig(t)
 	r.Submit([]byte{1}, new(quietCall), false)
 	r.Tick()
@@ -97,9 +97,9 @@ func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
 	want("it is back", 3, 1)
 }
 
-// A process may have so many calls under way. Renewals and releases are taken
-// beyond that.
-func TestCallsAreLimited(t *testing.T) {
+// The pending calls of a process are limited; renewals and releases are taken beyond
+// the limit.
+func TestSubmit_LimitOfCalls(t *testing.T) {
 	r := newRig(t)
 	for i := range r.cfg.MaxCalls {
 		c := new(quietCall)
@@ -117,8 +117,8 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
-// A call hears whether it was taken back before anybody had it.
-func TestCancelTellsWhetherItWasSent(t *testing.T) {
+// A call learns whether it was withdrawn before its command was sent.
+func TestCancel_ReportsWhetherSent(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, waits := new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, sent, false)
@@ -136,9 +136,9 @@ func TestCancelTellsWhetherItWasSent(t *testing.T) {
 	}
 }
 
-// Under a new incarnation everything begins anew: with the registration, alone,
-// and without the calls of the former one.
-func TestReincarnation(t *testing.T) {
+// Under a new incarnation the registration comes first, alone, and without the calls of
+// the former one.
+func TestReincarnate(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, queued, false)
@@ -178,9 +178,9 @@ func TestReincarnation(t *testing.T) {
 	}
 }
 
-// The digest is of what the machine has changed: two members whose machines make
-// different things of one log have different ones from there on.
-func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
+// The digest is of the machine's changes: two members whose machines apply one log
+// differently have different digests from there on.
+func TestDigest_OfChanges(t *testing.T) {
 	digest := func(value string) uint64 {
 		r := newRig(t).follow()
 		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
@@ -204,8 +204,8 @@ func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
 	}
 }
 
-// Another leader, term or role is told, and nothing else as such.
-func TestAnotherLeaderIsTold(t *testing.T) {
+// A change of leader, term or role is reported, and nothing else is.
+func TestLeaderChanged_Reported(t *testing.T) {
 	r := newRig(t).follow()
 	for _, test := range []struct {
 		name  string
@@ -238,7 +238,7 @@ func TestAnotherLeaderIsTold(t *testing.T) {
 	}
 }
 
-// Status tells how far a member is, and whether it is in office.
+// Status shows the progress, and whether the member proposes.
 func TestStatus(t *testing.T) {
 	r := newRig(t).follow()
 	got := r.Status()
@@ -271,8 +271,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A member goes on where its disk says that it was.
-func TestAMemberGoesOnWhereItWas(t *testing.T) {
+// A restarted member continues from its disk.
+func TestNew_ContinuesFromDisk(t *testing.T) {
 	r := newRig(t).follow()
 	r.yield(wire.Result{Changes: []wire.Change{change("k", "v")}})
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))

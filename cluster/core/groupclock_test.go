@@ -9,8 +9,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Group time goes with the leader's own clock, never back, and never by more
-// than the cap at once.
+// Group time follows the leader's clock, never back, and never by more than the cap.
 func TestGroupClock(t *testing.T) {
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
@@ -42,9 +41,8 @@ func TestGroupClock(t *testing.T) {
 	}
 }
 
-// A new term of office begins where the machine is, whatever this clock said
-// before.
-func TestGroupClockStartsAnew(t *testing.T) {
+// A new term begins at the machine's time, whatever this clock showed before.
+func TestGroupClock_NewTerm(t *testing.T) {
 	c := groupClock{cap: time.Second}
 	c.start(5000, 0)
 	c.step(time.Second)
@@ -55,9 +53,9 @@ func TestGroupClockStartsAnew(t *testing.T) {
 	}
 }
 
-// A batch carries a time from after its commands were received. An earlier one
-// would make a renewal count from before it was sent.
-func TestBatchesAreStampedAfterTheirCommands(t *testing.T) {
+// A batch carries a time from after its commands arrived. An earlier one would make a
+// renewal count from before it was sent.
+func TestPropose_StampedAfterCommands(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if _, err := r.Take(10 * time.Millisecond); err != nil {
 		t.Fatal(err)

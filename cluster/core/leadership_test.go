@@ -21,8 +21,8 @@ func kinds(messages []*raftpb.Message, kind raftpb.MessageType) (to []uint64) {
 	return to
 }
 
-// Leadership goes to the voter that has most of the log among those that were
-// heard lately, and if none was, to the one that has most of it.
+// The successor is the most up-to-date voter among those heard of lately, or among all
+// if there is none.
 func TestSuccessor(t *testing.T) {
 	type peer struct {
 		behind uint64
@@ -66,9 +66,9 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// A leader whose disk hangs hands over after an election timeout, and again after
-// each further one. A follower has nothing to hand over.
-func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
+// A leader whose disk is stalled transfers leadership after an election timeout, and
+// again after each further one. A follower does nothing.
+func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
 		t.Fatalf("hands over to %d when there is nothing to write", asked)
@@ -94,9 +94,9 @@ func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
 	}
 }
 
-// A member whose connection from the leader has broken campaigns shortly after,
-// and well before an election timeout. Unless the leader is heard again.
-func TestTheLeadersConnectionBreaks(t *testing.T) {
+// A follower whose connection from the leader has broken campaigns shortly after, well
+// before the election timeout, unless the leader is heard from again.
+func TestPeerDisconnected_FollowerCampaigns(t *testing.T) {
 	soon := 4
 	asks := func(r *rig) (at int) {
 		for at = 1; at <= soon; at++ {
@@ -138,9 +138,9 @@ func TestTheLeadersConnectionBreaks(t *testing.T) {
 	}
 }
 
-// The first founder of a group asks for votes until there is a leader, each time
-// leaving the votes more time to come. One who is alone elects itself.
-func TestStand(t *testing.T) {
+// The first founder of a group campaigns until there is a leader, and leaves ever more
+// time for the votes. A single voter elects itself.
+func TestCampaignFirst(t *testing.T) {
 	r := newRig(t)
 	r.CampaignFirst(false)
 	if sent := r.settle(); len(sent) > 0 {

@@ -23,7 +23,7 @@ func (n numberedRead) Ended() bool { return n < 0 }
 
 const patience = 10
 
-func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
+func TestReads_BatchedAndWaitForState(t *testing.T) {
 	r := reads{incarnation: wire.ID{1}}
 	r.waiting = []Read{numberedRead(1), numberedRead(2)}
 	request := r.next(0, patience)
@@ -57,8 +57,8 @@ func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
 	}
 }
 
-// No context is ever used twice, and an answer to an earlier one is none.
-func TestReadsIgnoreLateAnswers(t *testing.T) {
+// No context is used twice, and an answer to an earlier one is ignored.
+func TestReads_LateAnswerIgnored(t *testing.T) {
 	const asked = 3 // tick
 	for name, lose := range map[string]func(*reads) []byte{
 		"no answer for too long": func(r *reads) []byte { return r.next(asked+patience, patience) },
@@ -87,7 +87,7 @@ func TestReadsIgnoreLateAnswers(t *testing.T) {
 	}
 }
 
-func TestReadsOfMembersDoNotMix(t *testing.T) {
+func TestReads_ContextsOfMembersDiffer(t *testing.T) {
 	ask := func(incarnation wire.ID) (context []byte) {
 		r := newRig(t, func(c *Config) { c.Incarnation = incarnation }).follow()
 		if err := r.Read(numberedRead(1)); err != nil {
@@ -105,7 +105,7 @@ func TestReadsOfMembersDoNotMix(t *testing.T) {
 	}
 }
 
-func TestReadsAreLimited(t *testing.T) {
+func TestReads_Limit(t *testing.T) {
 	c := &Core{}
 	for i := range maxReads {
 		if err := c.Read(numberedRead(i)); err != nil {
@@ -121,8 +121,8 @@ func TestReadsAreLimited(t *testing.T) {
 	}
 }
 
-// A read that nobody waits for takes no room and does not run.
-func TestReadsOfTheGone(t *testing.T) {
+// A read whose caller has given up takes no room and does not run.
+func TestReads_AbandonedReadDropped(t *testing.T) {
 	r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(-1)}}
 	if r.next(0, patience) != nil || r.len() != 0 {
 		t.Error("a request for nobody")

@@ -22,10 +22,9 @@ func (c *findingCall) Recheck(_ Machine, t wire.Ticket) *wire.Reply {
 	return c.reply
 }
 
-// The entries that a snapshot stands for are never seen here. Calls that await a
-// grant look for it in the new state, and what was not answered yet is sent
-// again.
-func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
+// The entries that a snapshot stands for are never applied here. Calls that await a
+// grant look for it in the new state, and pending commands are repeated.
+func TestRecheck_AfterSnapshot(t *testing.T) {
 	r := newRig(t).follow()
 	granted, waiting := &findingCall{reply: &wire.Reply{Fence: 7}}, new(findingCall)
 	r.tickets.gated = false

@@ -52,9 +52,9 @@ func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
 	return r.settle()
 }
 
-// Those who have left are taken out one after the other, a voter after he has
-// become a standby, each change when the one before is applied, and each once.
-func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
+// Removed members leave the configuration one after the other, a voter by way of a
+// standby, each change once, after the one before is applied.
+func TestRemoval_OneChangeAtATime(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
 	r.have(2, 3)
 	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was taken out before
@@ -79,9 +79,9 @@ func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
 	}
 }
 
-// That a voter is out, and not a standby only, is agreed on by those who stay:
-// one who leaves and says that he has it does not count.
-func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
+// The removal, as opposed to the demotion, commits by the remaining voters: the removed
+// member's acknowledgement does not count.
+func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
 	r.ignore(r.node.Campaign())
 	for !r.Status().Proposing {
@@ -111,9 +111,9 @@ func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
 	}
 }
 
-// A voter is taken out when most of the voters who stay were heard of lately, or
-// the group would stand still without him. A standby is not needed.
-func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
+// A voter is demoted once most of the remaining voters were heard of lately; otherwise
+// the group would stall without it. A standby is not needed.
+func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 	all := []uint64{1, 2, 3, 4, 5}
 	for name, test := range map[string]struct {
 		voters, learners []uint64
@@ -169,9 +169,9 @@ func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
 	}
 }
 
-// A leader that is to go hands leadership to one who stays, and not to one who is to
-// go as well: he would hand it back. While nobody who stays is up to date, it leads.
-func TestALeaderThatGoesWaitsForOneWhoStays(t *testing.T) {
+// A leader that is to be removed transfers leadership to a remaining voter, not to one
+// that is to be removed as well. While none is up to date, it goes on leading.
+func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.machine = departed{r.machine, []uint64{1, 2}}
 	r.pass(2*electionTicks, 2)
@@ -192,9 +192,9 @@ func TestALeaderThatGoesWaitsForOneWhoStays(t *testing.T) {
 	}
 }
 
-// While leadership is being handed over nothing can be proposed. What was to be
-// taken out is taken out when that has come to nothing.
-func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
+// Nothing can be proposed during a leadership transfer. A removal that was due is
+// proposed when the transfer has failed.
+func TestRemoval_DuringTransfer(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.have(2, 3)
 	r.Transfer(3, make(chan error, 1))

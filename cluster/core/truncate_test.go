@@ -38,9 +38,9 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 	return truncated
 }
 
-// The log lets go of what is applied once that is worth a write, and keeps what a
-// member needs that was away for a while.
-func TestTruncation(t *testing.T) {
+// The log is truncated behind what is applied once that is worth a write, and keeps what
+// a member needs that was away for a while.
+func TestTruncate(t *testing.T) {
 	const keep = 5
 	t.Run("by number", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Keep = keep }).follow()
