@@ -11,12 +11,12 @@ import (
 // travels in the context that a node is opened with, so that the public
 // configuration has no door for it.
 type Seams struct {
-	FS             vfs.FS              // instead of the operating system's
-	KeepEntries    uint64              // kept in the log behind the applied one
-	IncarnationTTL time.Duration       // of the registration of a process
-	Slow           int                 // a factor for the intervals of gossip and of keep-alives
+	FS             vfs.FS         // instead of the operating system's
+	KeepEntries    uint64         // kept in the log behind the applied one
+	IncarnationTTL time.Duration  // of the registration of a process
+	Slow           int            // a factor for the intervals of gossip and of keep-alives
 	Effects        func(*Effects) // runs on the loop before effects are carried out, and may drop or repeat messages
-	Started        func(*Member)       // runs before Start returns the member
+	Started        func(*Member)  // runs before Start returns the member
 }
 
 type seamsKey struct{}

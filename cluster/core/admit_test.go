@@ -73,7 +73,7 @@ var hostile = []struct {
 	}},
 	{"in another's name", false, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeat, 3, 5) }},
 	{"in our own name", true, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeatResp, 1, 6) }},
-	{"for somebody else", false, false, func() *raftpb.Message {
+	{"to another member", false, false, func() *raftpb.Message {
 		m := message(raftpb.MsgHeartbeat, 2, 5)
 		m.To = new(uint64(3))
 		return m
@@ -139,7 +139,7 @@ func TestReceive_HostileMessageRefused(t *testing.T) {
 			r := newRig(t).as(test.leads)
 			before := r.node.BasicStatus()
 			if err := r.Receive(2, test.m()); !errors.Is(err, ErrInadmissible) {
-				t.Errorf("let through: %v", err)
+				t.Errorf("admitted: %v", err)
 			}
 			if sent := r.settle(); len(sent) > 0 {
 				t.Errorf("answered with %v", sent)
@@ -185,7 +185,7 @@ func TestReceive_OrdinaryMessageAdmitted(t *testing.T) {
 		{"a late heartbeat", false, message(raftpb.MsgHeartbeat, 3, 4, commit(2))},
 		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, behind(6, 5))},
 		{"a vote", false, message(raftpb.MsgVote, 3, 6, behind(6, 5))},
-		{"the order to stand now", false, message(raftpb.MsgTimeoutNow, 2, 5)},
+		{"a request to campaign now", false, message(raftpb.MsgTimeoutNow, 2, 5)},
 		{"the answer to a read", false, message(raftpb.MsgReadIndexResp, 2, 5, behind(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))},
 		{"an acknowledgement", true, message(raftpb.MsgAppResp, 2, 6, behind(7, 0))},
 		{"the answer to a heartbeat", true, message(raftpb.MsgHeartbeatResp, 2, 6)},

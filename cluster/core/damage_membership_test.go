@@ -16,7 +16,7 @@ import (
 // and its host goes on.
 func TestNew_InvalidConfiguration(t *testing.T) {
 	for name, conf := range map[string]*raftpb.ConfState{
-		"nobody by name":                  {Voters: []uint64{1, 0}},
+		"a voter with ID 0":               {Voters: []uint64{1, 0}},
 		"a voter that is a learner":       {Voters: []uint64{1, 2}, Learners: []uint64{2}},
 		"a voter twice":                   {Voters: []uint64{1, 2, 2}},
 		"a former voter twice":            {Voters: []uint64{1}, VotersOutgoing: []uint64{2, 2}},

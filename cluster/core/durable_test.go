@@ -147,7 +147,7 @@ func TestRead_LeaderNeedsQuorum(t *testing.T) {
 	}
 }
 
-// departed is a machine that says who has left the group.
+// departed is a machine with given removed members.
 type departed struct {
 	Machine
 	left []uint64
@@ -185,7 +185,7 @@ func TestRemoval_LeaderTransfersFirst(t *testing.T) {
 				}
 			}
 			if got := r.node.BasicStatus().LeadTransferee; got != test.transferee || removals != test.removals {
-				t.Errorf("%d removals, and hands over to %d; want %d and %d", removals, got, test.removals, test.transferee)
+				t.Errorf("%d removals, transfers to %d; want %d and %d", removals, got, test.removals, test.transferee)
 			}
 		})
 	}

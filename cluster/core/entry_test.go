@@ -45,7 +45,7 @@ func TestDigest_DiffersWithHistory(t *testing.T) {
 		"another key":   {{2, []wire.Change{change("a", "1"), change("c", "2")}}, ordinary[1], ordinary[2]},
 		"another order": {{2, []wire.Change{change("b", "2"), change("a", "1")}}, ordinary[1], ordinary[2]},
 		"a byte moved":  {{2, []wire.Change{change("a1", ""), change("b", "2")}}, ordinary[1], ordinary[2]},
-		// What stands between them are the lengths of b and 2.
+		// Between them are the lengths of b and 2.
 		"the second in the first's key":   {{2, []wire.Change{change("a1\x00\x00\x00\x01\x00\x00\x00\x01b", "2")}}, ordinary[1], ordinary[2]},
 		"the second in the first's value": {{2, []wire.Change{change("a", "1\x00\x00\x00\x01\x00\x00\x00\x01b2")}}, ordinary[1], ordinary[2]},
 		"an entry moved":                  {ordinary[0], {5, nil}, ordinary[2]},

@@ -68,7 +68,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r.Submit([]byte{1}, new(quietCall), false)
 	r.Tick()
 	if to, _ := r.forwarded(); len(to) > 0 {
-		t.Fatalf("sent to %d when nobody leads", to)
+		t.Fatalf("sent to %d without a leader", to)
 	}
 	r.follow()
 	r.Submit([]byte{2}, new(quietCall), false) // waits behind the registration
@@ -88,7 +88,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	want("another leader", 3, 1)
 	r.PeerDisconnected(3)
-	want("the leader is gone", 3)
+	want("after the leader disconnected", 3)
 	for range electionTicks - 1 {
 		r.Tick()
 		want("no leader", 0)
@@ -129,7 +129,7 @@ func TestCancel_ReportsWhetherSent(t *testing.T) {
 	r.Cancel(sent)
 	r.Cancel(waits)
 	if !slices.Equal(sent.cancelled, []bool{true}) || !slices.Equal(waits.cancelled, []bool{false}) {
-		t.Errorf("told %v and %v", sent.cancelled, waits.cancelled)
+		t.Errorf("sent %v and %v", sent.cancelled, waits.cancelled)
 	}
 	if _, seqs := r.forwarded(); len(seqs) > 0 {
 		t.Errorf("sent %d after it was taken back", seqs)
@@ -171,7 +171,7 @@ func TestReincarnate(t *testing.T) {
 	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
 	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
 	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
-		t.Errorf("an outcome of the former one, and one for nobody: %+v", out)
+		t.Errorf("an outcome of the former incarnation, and one for no call: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
 		t.Errorf("sends %d then", seqs)
@@ -220,20 +220,20 @@ func TestLeaderChanged_Reported(t *testing.T) {
 		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, behind(7, 8))) }, true},
 	} {
 		test.event()
-		told := false
+		reported := false
 		for {
 			out, err := r.Take(0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			told = told || out.LeaderChanged
+			reported = reported || out.LeaderChanged
 			if len(out.Batch.writes) == 0 {
 				break
 			}
 			r.carry(out.Batch.writes)
 		}
-		if told != test.want {
-			t.Errorf("%s: told %t", test.name, told)
+		if reported != test.want {
+			t.Errorf("%s: reported %t", test.name, reported)
 		}
 	}
 }
@@ -255,12 +255,12 @@ func TestStatus(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, behind(7, 0)))
 	r.settle()
 	if got := r.Status(); !got.Leads || !got.Proposing || got.Commit != 7 || got.Applied != 7 {
-		t.Errorf("in office: %+v", got)
+		t.Errorf("proposing: %+v", got)
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7))
 	r.settle()
 	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.Proposing {
-		t.Errorf("out of office: %+v", got)
+		t.Errorf("not proposing: %+v", got)
 	}
 	r.PeerDisconnected(3)
 	r.settle()

@@ -14,15 +14,15 @@ func TestGroupClock(t *testing.T) {
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		readings []time.Duration
-		want     time.Duration // since office was taken at reading 100 ms
+		want     time.Duration // since the term began at reading 100 ms
 	}{
-		"runs along":                  {[]time.Duration{150 * ms, 200 * ms, 350 * ms}, 250 * ms},
-		"a step may be as the cap":    {[]time.Duration{300 * ms}, 200 * ms},
-		"a pause counts as the cap":   {[]time.Duration{time.Hour}, 200 * ms},
-		"and time goes on after it":   {[]time.Duration{time.Hour, time.Hour + 50*ms}, 250 * ms},
-		"many pauses, each capped":    {[]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 600 * ms},
-		"a reading that stands still": {[]time.Duration{150 * ms, 150 * ms}, 50 * ms},
-		"a reading that goes back":    {[]time.Duration{150 * ms, 120 * ms, 130 * ms}, 60 * ms},
+		"runs along":                {[]time.Duration{150 * ms, 200 * ms, 350 * ms}, 250 * ms},
+		"a step may be as the cap":  {[]time.Duration{300 * ms}, 200 * ms},
+		"a pause counts as the cap": {[]time.Duration{time.Hour}, 200 * ms},
+		"and time goes on after it": {[]time.Duration{time.Hour, time.Hour + 50*ms}, 250 * ms},
+		"many pauses, each capped":  {[]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 600 * ms},
+		"an unchanged reading":      {[]time.Duration{150 * ms, 150 * ms}, 50 * ms},
+		"a reading that goes back":  {[]time.Duration{150 * ms, 120 * ms, 130 * ms}, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := groupClock{cap: 200 * ms}
@@ -77,7 +77,7 @@ func TestPropose_StampedAfterCommands(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := time.Duration(batch.GetTime()); got != 60*time.Millisecond {
-				t.Errorf("received within 60 ms of office, stamped with %v", got)
+				t.Errorf("received within 60 ms of the term, stamped with %v", got)
 			}
 			stamped++
 		}

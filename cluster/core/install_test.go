@@ -27,7 +27,7 @@ func (r *rig) stage(answer *error) Staged {
 
 var errUnanswered = errors.New("not answered")
 
-// discards reports whether a stage is let go: by the effects, or as soon as the
+// discards reports whether a stage is discarded: by the effects, or as soon as the
 // disk has done what it is at.
 func (r *rig) discards(out Effects, generation uint64) bool {
 	for _, w := range slices.Concat(out.Batch.writes, r.disk.queue) {
@@ -154,7 +154,7 @@ func TestSnapshot_SecondRefusedDuringInstallation(t *testing.T) {
 		t.Errorf("voters %d", got)
 	}
 	if out, err = r.Take(0); err != nil || !out.Restored || !slices.Equal(out.Membership.GetVoters(), []uint64{1, 2, 4}) {
-		t.Errorf("told %+v: %v", out, err)
+		t.Errorf("status %+v: %v", out, err)
 	}
 	r.carry(out.Batch.writes)
 	third := errUnanswered

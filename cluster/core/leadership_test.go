@@ -39,7 +39,7 @@ func TestSuccessor(t *testing.T) {
 		"the third, but silent":       {peer{1, true}, peer{0, false}, 2},
 		"alike, the second is silent": {peer{0, false}, peer{0, true}, 3},
 		"alike, the third is silent":  {peer{0, true}, peer{0, false}, 2},
-		"nobody is heard":             {peer{1, false}, peer{0, false}, 3},
+		"none is heard from":          {peer{1, false}, peer{0, false}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const learner = 4
@@ -71,7 +71,7 @@ func TestSuccessor(t *testing.T) {
 func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-		t.Fatalf("hands over to %d when there is nothing to write", asked)
+		t.Fatalf("transfers to %d with an idle disk", asked)
 	}
 	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
@@ -81,16 +81,16 @@ func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
 	for round := range 3 {
 		if asked := kinds(r.pass(electionTicks-1, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-			t.Fatalf("round %d: hands over to %d too soon", round, asked)
+			t.Fatalf("round %d: transfers to %d too soon", round, asked)
 		}
 		if asked := kinds(r.pass(1, 2), raftpb.MsgTimeoutNow); !slices.Equal(asked, []uint64{2}) {
-			t.Fatalf("round %d: hands over to %d", round, asked)
+			t.Fatalf("round %d: transfers to %d", round, asked)
 		}
 	}
 	r.carry(out.Batch.writes)
 	r.settle()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-		t.Errorf("hands over to %d with a disk that is well", asked)
+		t.Errorf("transfers to %d with a working disk", asked)
 	}
 }
 
@@ -144,11 +144,11 @@ func TestCampaignFirst(t *testing.T) {
 	r := newRig(t)
 	r.CampaignFirst(false)
 	if sent := r.settle(); len(sent) > 0 {
-		t.Errorf("stands in a group of three: %v", sent)
+		t.Errorf("campaigns in a group of three: %v", sent)
 	}
 	r.CampaignFirst(true)
 	if len(kinds(r.settle(), raftpb.MsgPreVote)) == 0 {
-		t.Fatal("does not stand")
+		t.Fatal("does not campaign")
 	}
 	asked := make(map[int]bool)
 	for tick := 1; tick <= 40; tick++ {
@@ -179,7 +179,7 @@ func TestCampaignFirst(t *testing.T) {
 		}
 	}
 	if asks != 1 {
-		t.Errorf("stands on when there was a leader: asks %d times", asks)
+		t.Errorf("goes on campaigning with a leader: %d times", asks)
 	}
 
 	alone := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1}, Learners: []uint64{2}})

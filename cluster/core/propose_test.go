@@ -218,7 +218,7 @@ func TestPropose_NotBeforeFirstEntryOfTerm(t *testing.T) {
 		t.Errorf("proposes %v", got)
 	}
 	if got := r.batches(r.have(2)); !slices.Equal(commands(got), []uint64{1}) {
-		t.Errorf("proposes %v in office", got)
+		t.Errorf("proposes %v as leader", got)
 	}
 }
 

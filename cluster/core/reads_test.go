@@ -10,11 +10,11 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// left is a read that nobody waits for any more, from some point on.
-type left struct{ ended bool }
+// abandonedRead is a read whose caller gives up at some point.
+type abandonedRead struct{ ended bool }
 
-func (*left) Run(Machine)   {}
-func (l *left) Ended() bool { return l.ended }
+func (*abandonedRead) Run(Machine)   {}
+func (l *abandonedRead) Ended() bool { return l.ended }
 
 type numberedRead int
 
@@ -117,7 +117,7 @@ func TestReads_Limit(t *testing.T) {
 	}
 	c.reads.waiting[7] = numberedRead(-1)
 	if err := c.Read(numberedRead(0)); err != nil {
-		t.Errorf("in the place of one that nobody waits for: %v", err)
+		t.Errorf("in the place of an abandoned one: %v", err)
 	}
 }
 
@@ -125,14 +125,14 @@ func TestReads_Limit(t *testing.T) {
 func TestReads_AbandonedReadDropped(t *testing.T) {
 	r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(-1)}}
 	if r.next(0, patience) != nil || r.len() != 0 {
-		t.Error("a request for nobody")
+		t.Error("a request without a read")
 	}
 	r.waiting = []Read{numberedRead(-1), numberedRead(2)}
 	r.confirmed(r.next(0, patience), 7)
 	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(2)}) {
 		t.Errorf("%v run, want 2", got)
 	}
-	leaves := new(left)
+	leaves := new(abandonedRead)
 	r.waiting = []Read{leaves, numberedRead(3)}
 	r.confirmed(r.next(0, patience), 7)
 	leaves.ended = true

@@ -41,7 +41,7 @@ func TestRecheck_AfterSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(out.Notifications) != 1 || out.Notifications[0].Call != Call(granted) || out.Notifications[0].Reply.GetFence() != 7 {
-		t.Errorf("the news are %+v; want the grant alone", out.Notifications)
+		t.Errorf("notifications %+v; want the grant alone", out.Notifications)
 	}
 	for seq, c := range map[uint64]*findingCall{1: granted, 2: waiting} {
 		if want := (wire.Ticket{Incarnation: r.incarnation, Seq: seq}); c.ticket != want {

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// quietCall is told apart by its address.
+// quietCalls differ by their addresses.
 type quietCall struct {
 	failed    error
 	fails     int
@@ -96,7 +96,7 @@ func TestTickets_Window(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+3)
 	if n := len(k.fresh(0)); n != ordinaryWindow {
-		t.Fatalf("%d were handed on, want %d", n, ordinaryWindow)
+		t.Fatalf("%d were sent, want %d", n, ordinaryWindow)
 	}
 	wantSeqs(t, "a full window", k.fresh(0))
 	k.outcome(2, false)
@@ -111,10 +111,10 @@ func TestTickets_Cancel(t *testing.T) {
 	k.fresh(0)
 	later := newCalls(k, 3)
 	if k.cancel(calls[0]) {
-		t.Error("a command was taken back after it was handed on")
+		t.Error("a call was cancelled after its command was sent")
 	}
 	if !k.cancel(later[1]) {
-		t.Error("a command that nobody has could not be taken back")
+		t.Error("a queued call could not be cancelled")
 	}
 	if k.cancel(later[1]) {
 		t.Error("a command was taken back twice")
@@ -159,7 +159,7 @@ func TestTickets_CancelMakesRoom(t *testing.T) {
 	calls := newCalls(k, 3)
 	for _, c := range calls {
 		if !k.cancel(c) {
-			t.Error("not taken back")
+			t.Error("not cancelled")
 		}
 	}
 	newCalls(k, 1)
