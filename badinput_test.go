@@ -149,7 +149,7 @@ func TestDirectoryOfAnother(t *testing.T) {
 		last := formed(t, c)
 		other := c
 		other.Group = "other"
-		refused(t, other, nil, `belongs to a member of group "conclave", not "other"`, "use another directory, or that group")
+		refused(t, other, nil, `directory belongs to group "conclave" (want "other")`, "set Config.Group or use another Dir")
 		if next := formed(t, c); next <= last {
 			t.Errorf("fence %v after %v", next, last)
 		}

@@ -106,7 +106,7 @@ func knock(t *testing.T, c Config, j *journal, reason string) error {
 		failed <- err
 	}()
 	j.await(t, behind, reason)
-	own.await(t, 0, "nobody there")
+	own.await(t, 0, "join failed")
 	cancel()
 	err := <-failed
 	if err == nil {
@@ -178,7 +178,7 @@ func TestFoundersExpectTheSame(t *testing.T) {
 	a, b := quick(t), quick(t)
 	a.Join, b.Join = []string{b.Bind}, []string{a.Bind}
 	a.Expect, b.Expect = 2, 3
-	const says = "Expect has to be the same everywhere"
+	const says = "Expect and Voters must be the same everywhere"
 	// When they have met is nowhere to be seen but in the error itself.
 	for patience := time.Second; ; patience *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
