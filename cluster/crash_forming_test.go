@@ -18,15 +18,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// villageOn is a village of founders on disks that there are, none of them
-// started yet.
-func villageOn(t *testing.T, disks []*vfs.MemFS) *village {
-	v := &village{
+// foundersOn returns founders on existing disks, none of them started.
+func foundersOn(t *testing.T, disks []*vfs.MemFS) *founders {
+	v := &founders{
 		t: t, rng: rand.New(rand.NewPCG(1, 0)), expect: len(disks),
 		proposals: make(map[string]*wire.Proposal), clusters: make(map[uint64][]byte),
 	}
 	for i, disk := range disks {
-		v.founders = append(v.founders, &founder{village: v, n: i, disk: disk})
+		v.founders = append(v.founders, &founder{founders: v, n: i, disk: disk})
 	}
 	t.Cleanup(func() {
 		for _, f := range v.founders {
@@ -45,12 +44,12 @@ func emptyDisks(n int) (disks []*vfs.MemFS) {
 	return disks
 }
 
-// meet lets the founders look for each other for some rounds.
-func (v *village) meet(c *cuts) {
+// meet runs some rounds of forming.
+func (v *founders) meet(c *powerLosses) {
 	for range 3 {
 		for _, f := range v.founders {
 			if f.up {
-				f.hears(true)
+				f.gossips(true)
 				f.seek()
 				v.check()
 				c.note(v)
@@ -59,28 +58,28 @@ func (v *village) meet(c *cuts) {
 	}
 }
 
-// ruins are what a power cut for everybody leaves, and what was seen before.
-type ruins struct {
+// crashState is what a power loss of all founders leaves, and what was seen before.
+type crashState struct {
 	disks     []*vfs.MemFS
 	clusters  map[uint64][]byte
 	proposals map[string]*wire.Proposal
 	sent      []*wire.FormRequest
 }
 
-// cuts cuts everybody's power before each operation on a disk, which may come
-// on a goroutine of Pebble's.
-type cuts struct {
+// powerLosses takes the state that a power loss of all founders would leave, before each
+// operation on a disk, which may come on a goroutine of Pebble's.
+type powerLosses struct {
 	kept  int // percent of what is not synced
 	disks []*vfs.MemFS
 
 	mu   sync.Mutex // guards what follows
 	over bool
 	rng  *rand.Rand
-	seen ruins // without disks
-	all  []ruins
+	seen crashState // without disks
+	all  []crashState
 }
 
-func (c *cuts) touched(op errorfs.Op) error {
+func (c *powerLosses) touched(op errorfs.Op) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
@@ -95,15 +94,15 @@ func (c *cuts) touched(op errorfs.Op) error {
 	return nil
 }
 
-// note takes down what is known by now.
-func (c *cuts) note(v *village) {
+// note records what has been seen so far.
+func (c *powerLosses) note(v *founders) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen = ruins{clusters: maps.Clone(v.clusters), proposals: maps.Clone(v.proposals), sent: slices.Clone(v.sent)}
+	c.seen = crashState{clusters: maps.Clone(v.clusters), proposals: maps.Clone(v.proposals), sent: slices.Clone(v.sent)}
 }
 
-// noteCalls has each request of a founder noted before it arrives.
-func (c *cuts) noteCalls(v *village, f *founder) {
+// recordRequests records each request of a founder before it arrives.
+func (c *powerLosses) recordRequests(v *founders, f *founder) {
 	put := f.forming.put
 	f.forming.put = func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 		v.sent = append(v.sent, proto.CloneOf(r))
@@ -113,16 +112,16 @@ func (c *cuts) noteCalls(v *village, f *founder) {
 	}
 }
 
-func (c *cuts) end() []ruins {
+func (c *powerLosses) end() []crashState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
 	return c.all
 }
 
-// formed checks that the founders are one group, all of them, also when every
-// request that was ever sent arrives once more.
-func (v *village) formed(t *testing.T) {
+// formed checks that all founders are one group, also when every request ever sent
+// arrives again.
+func (v *founders) formed(t *testing.T) {
 	t.Helper()
 	v.settle()
 	for _, r := range v.sent {
@@ -135,44 +134,43 @@ func (v *village) formed(t *testing.T) {
 	conf := first.raftLog
 	for _, f := range v.founders {
 		if f.identity.cluster().IsZero() || f.identity.cluster() != first.identity.cluster() {
-			t.Errorf("founder %d is of cluster %s, the first of %s", f.n, f.identity.cluster(), first.identity.cluster())
+			t.Errorf("founder %d: cluster %s, want %s", f.n, f.identity.cluster(), first.identity.cluster())
 		}
 		if !f.raftLog.Bootstrapped() {
 			t.Errorf("founder %d has no log", f.n)
 		}
 		_, want, _ := conf.InitialState()
 		if _, got, err := f.raftLog.InitialState(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("founder %d begins with %v, the first with %v: %v", f.n, got, want, err)
+			t.Errorf("founder %d: configuration %v, want %v: %v", f.n, got, want, err)
 		}
 		if boot := f.identity.get().GetBoot(); boot < 1 {
-			t.Errorf("founder %d has started %d times", f.n, boot)
+			t.Errorf("founder %d: boot counter %d", f.n, boot)
 		}
 	}
 }
 
-// Everybody's power goes, before each operation on any founder's disk: in the
-// making of the directories, of the identities, in proposing, accepting and
-// founding. Those who start again form one group; and whoever had a group
-// before has the same.
-func TestFormingSurvivesAPowerCutAtEachOperation(t *testing.T) {
+// All founders lose power before each operation on any of their disks: while directories
+// and identities are created, in proposing, accepting and founding. The restarted
+// founders form one group, and a founder that had a group before is in the same.
+func TestForming_PowerLossAtEachOperation(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for _, kept := range []int{0, 100, 50} {
-			t.Run(fmt.Sprintf("%d founders, %d%% of what is not synced kept", n, kept), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d founders, %d%% of unsynced data kept", n, kept), func(t *testing.T) {
 				cryptotest.SetGlobalRandom(t, 11)
-				c := &cuts{kept: kept, disks: emptyDisks(n), rng: rand.New(rand.NewPCG(1, 1))}
-				v := villageOn(t, c.disks)
+				c := &powerLosses{kept: kept, disks: emptyDisks(n), rng: rand.New(rand.NewPCG(1, 1))}
+				v := foundersOn(t, c.disks)
 				c.note(v)
 				v.touched = c.touched
 				for _, f := range v.founders {
 					f.start()
-					c.noteCalls(v, f)
+					c.recordRequests(v, f)
 				}
 				v.meet(c)
 				moments := c.end()
 				v.formed(t)
 				t.Logf("%d operations", len(moments))
 				for i, m := range moments {
-					again := villageOn(t, m.disks)
+					again := foundersOn(t, m.disks)
 					again.clusters, again.proposals, again.sent = maps.Clone(m.clusters), maps.Clone(m.proposals), slices.Clone(m.sent)
 					for _, f := range again.founders {
 						f.start()
@@ -180,11 +178,11 @@ func TestFormingSurvivesAPowerCutAtEachOperation(t *testing.T) {
 					again.formed(t)
 					for member, cluster := range m.clusters {
 						if !bytes.Equal(again.clusters[member], cluster) {
-							t.Errorf("member %x was of %x and is of %x", member, cluster, again.clusters[member])
+							t.Errorf("member %v: cluster %x has become %x", wire.MemberID(member), cluster, again.clusters[member])
 						}
 					}
 					if t.Failed() {
-						t.Fatalf("after a power cut at operation %d", i)
+						t.Fatalf("after a power loss at operation %d", i)
 					}
 				}
 			})

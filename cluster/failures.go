@@ -27,11 +27,11 @@ const (
 func (f *joinFailures) log(to *slog.Logger, addr string, err error) {
 	reason := handshakeFailure(err)
 	if reason == "" {
-		to.Debug("no gossip with address", "addr", addr, "error", err)
+		to.Debug("join failed", "addr", addr, "error", err)
 		return
 	}
 	if f.isDue(addr, reason, time.Now()) {
-		to.Warn("connection failed", "addr", addr, "reason", reason, "error", err)
+		to.Warn("join failed", "addr", addr, "reason", reason, "error", err)
 	}
 }
 

@@ -102,8 +102,8 @@ func (m *Member) warnOfTraps() {
 	}
 }
 
-var errFormedWithout = errors.New("the group was formed before, without this new directory: " +
-	"this version cannot add a member to an existing group; start the member with its earlier directory")
+var errFormedWithout = errors.New("the group was formed without this member, whose directory is new: " +
+	"this version cannot add a member to an existing group; if it was a member before, start it with the directory that it had")
 
 // whyNotFormed returns what forming waits for, and why the last attempt to find another
 // member failed.
@@ -136,7 +136,7 @@ func (m *Member) missing() error {
 		return errors.New("found no group to join: to form a new one, set Expect to the number of its founders")
 	}
 	if len(contradictions) > 0 {
-		return fmt.Errorf("found %d of %d founders, and others that contradict: %s: set the same Expect and Voters everywhere",
+		return fmt.Errorf("found %d of %d founders, and others that contradict: %s: Expect and Voters must be the same everywhere",
 			found, m.cfg.Expect, strings.Join(contradictions, "; "))
 	}
 	return fmt.Errorf("found %d of %d founders: start the others, with one of their addresses in Join", found, m.cfg.Expect)

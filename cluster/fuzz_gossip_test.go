@@ -17,36 +17,35 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// rumour is one thing that gossip says: a mark, the length of the meta data,
-// and those. Bits of the mark say what it is about; what it says comes from
-// the input.
+// An event of gossip is encoded as a mark, the length of the meta data, and the meta
+// data. The bits of the mark are:
 const (
-	aboutDeath  = 1 << iota // and not about life
-	aboutUs                 // the member has our ID
-	aboutOurs               // and our cluster
-	fromAnother             // and the bits above: a process of another name
+	isDeath       = 1 << iota // the process is dead, else alive
+	ofThisMember              // the meta data has this member's ID
+	ofThisCluster             // and its cluster
+	otherProcess              // and all bits above: the name of the process
 )
 
-// spread hands rumours to gossip's delegate as memberlist would.
-func spread(g *gossip, in []byte, member uint64, cluster []byte) {
+// deliver passes encoded events to the delegate of gossip, as memberlist would.
+func deliver(g *gossip, in []byte, member uint64, cluster []byte) {
 	for len(in) >= 2 {
 		mark, n := in[0], min(int(in[1]), len(in)-2)
 		meta := new(wire.GossipMeta)
 		body := in[2 : 2+n]
 		in = in[2+n:]
-		if mark&(aboutUs|aboutOurs) != 0 && proto.Unmarshal(body, meta) == nil {
-			if mark&aboutUs != 0 {
+		if mark&(ofThisMember|ofThisCluster) != 0 && proto.Unmarshal(body, meta) == nil {
+			if mark&ofThisMember != 0 {
 				meta.Member = member
 			}
-			if mark&aboutOurs != 0 {
+			if mark&ofThisCluster != 0 {
 				meta.Cluster = cluster
 			}
 			if altered, err := proto.Marshal(meta); err == nil {
 				body = altered
 			}
 		}
-		node := &memberlist.Node{Name: fmt.Sprint("process-", mark/fromAnother), Meta: body}
-		if mark&aboutDeath != 0 {
+		node := &memberlist.Node{Name: fmt.Sprint("process-", mark/otherProcess), Meta: body}
+		if mark&isDeath != 0 {
 			g.NotifyLeave(node)
 		} else {
 			g.NotifyJoin(node)
@@ -54,7 +53,7 @@ func spread(g *gossip, in []byte, member uint64, cluster []byte) {
 	}
 }
 
-func rumour(tb testing.TB, mark byte, meta *wire.GossipMeta) []byte {
+func gossipEvent(tb testing.TB, mark byte, meta *wire.GossipMeta) []byte {
 	tb.Helper()
 	body, err := proto.Marshal(meta)
 	if err != nil {
@@ -63,20 +62,20 @@ func rumour(tb testing.TB, mark byte, meta *wire.GossipMeta) []byte {
 	return append([]byte{mark, byte(len(body))}, body...)
 }
 
-// FuzzGossip: whatever gossip says, a member of a group speaks of the group's
-// members only, keeps nobody else's address, and forms nothing.
+// FuzzGossip: whatever gossip shows, the roster of a member of a group has the group's
+// members only, keeps no other address, and the member forms no other group.
 func FuzzGossip(f *testing.F) {
 	for _, seed := range [][]byte{
-		rumour(f, aboutOurs, &wire.GossipMeta{Version: 1, Member: 7, Boot: 3, Name: "seven", Advertise: "127.0.0.1:7"}),
-		rumour(f, aboutOurs|aboutDeath, &wire.GossipMeta{Version: 1, Member: 7, Boot: 1<<64 - 1}),
-		rumour(f, aboutUs|aboutOurs, &wire.GossipMeta{Version: 1, Boot: 1 << 60, Advertise: "elsewhere:1"}),
-		rumour(f, 0, &wire.GossipMeta{Version: 1, Member: 8, Boot: 1, Expect: 1}),
-		rumour(f, aboutUs, &wire.GossipMeta{Version: 1, Expect: 1}),
-		rumour(f, 0, &wire.GossipMeta{Version: 2, Member: 7}),
+		gossipEvent(f, ofThisCluster, &wire.GossipMeta{Version: 1, Member: 7, Boot: 3, Name: "seven", Advertise: "127.0.0.1:7"}),
+		gossipEvent(f, ofThisCluster|isDeath, &wire.GossipMeta{Version: 1, Member: 7, Boot: 1<<64 - 1}),
+		gossipEvent(f, ofThisMember|ofThisCluster, &wire.GossipMeta{Version: 1, Boot: 1 << 60, Advertise: "elsewhere:1"}),
+		gossipEvent(f, 0, &wire.GossipMeta{Version: 1, Member: 8, Boot: 1, Expect: 1}),
+		gossipEvent(f, ofThisMember, &wire.GossipMeta{Version: 1, Expect: 1}),
+		gossipEvent(f, 0, &wire.GossipMeta{Version: 2, Member: 7}),
 		{0, 3, 0xff, 0xff, 0xff},
 	} {
 		f.Add(seed)
-		f.Add(append(seed, rumour(f, fromAnother|aboutOurs, &wire.GossipMeta{Version: 1, Member: 9, Boot: 2, Advertise: ":0"})...))
+		f.Add(append(seed, gossipEvent(f, otherProcess|ofThisCluster, &wire.GossipMeta{Version: 1, Member: 9, Boot: 2, Advertise: ":0"})...))
 	}
 	var once sync.Once
 	var m *Member
@@ -86,13 +85,13 @@ func FuzzGossip(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		once.Do(func() { m = startDeaf(t) })
+		once.Do(func() { m = startUnconnected(t) })
 		us := m.identity.member
 		group := []uint64{us, 7, 9}
-		spread(m.gossip, in, us, m.identity.get().GetCluster())
+		deliver(m.gossip, in, us, m.identity.get().GetCluster())
 		for _, p := range m.roster.snapshot().peers {
 			if !slices.Contains(group, p.GetMember()) {
-				t.Fatalf("has the address of a stranger: %v", p)
+				t.Fatalf("keeps the address of a stranger: %v", p)
 			}
 		}
 		members := m.roster.snapshot().members
@@ -105,29 +104,28 @@ func FuzzGossip(f *testing.F) {
 			t.Fatalf("roster has %d members", len(members))
 		}
 		if p := m.propose(); p != nil && !m.Form(&wire.FormRequest{Proposal: p}).GetFinal() {
-			t.Fatalf("would be founder of another group: %v", p)
+			t.Fatalf("would form another group: %v", p)
 		}
 		m.roster.forget()
 	})
 }
 
-// startDeaf starts a member of a group with 7 and 9 that reaches nobody.
-func startDeaf(t *testing.T) *Member {
+// startUnconnected starts a member of a group with 7 and 9 that cannot dial.
+func startUnconnected(t *testing.T) *Member {
 	cfg := alone(t)
-	cfg.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody is to be dialled") }
+	cfg.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no dialing in this test") }
 	m := start(t, cfg)
 	m.roster.setMembership(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
 	return m
 }
 
-// FuzzForm: whatever gossip says, a new member proposes only what it would
-// accept; and whatever it is asked, its answer holds: the second time, and after
-// a power cut.
+// FuzzForm: whatever gossip shows, a new member proposes only what it would accept; and
+// whatever it is asked, its answer holds for a repeated request and after a power loss.
 func FuzzForm(f *testing.F) {
 	meta := func(process byte, member uint64, expect uint32) []byte {
-		return rumour(f, process*fromAnother, &wire.GossipMeta{Version: 1, Member: member, Boot: 1, Advertise: "a:1", Expect: expect})
+		return gossipEvent(f, process*otherProcess, &wire.GossipMeta{Version: 1, Member: member, Boot: 1, Advertise: "a:1", Expect: expect})
 	}
-	us := rumour(f, aboutUs, &wire.GossipMeta{Version: 1, Expect: 3})
+	us := gossipEvent(f, ofThisMember, &wire.GossipMeta{Version: 1, Expect: 3})
 	all := slices.Concat(us, meta(1, 1<<63, 3), meta(2, 1<<63+1, 3))
 	for _, p := range []*wire.Proposal{
 		proposal(1, 3, 0, 1<<63, 1<<63+1), proposal(1, 1, 0, 1<<63, 1<<63+1), proposal(2, 3, 1, 0, 1<<63),
@@ -141,20 +139,20 @@ func FuzzForm(f *testing.F) {
 		f.Add(slices.Concat(all, meta(3, 5, 3)), body)
 		f.Add(us, body)
 	}
-	f.Fuzz(func(t *testing.T, rumours, request []byte) {
+	f.Fuzz(func(t *testing.T, events, request []byte) {
 		cryptotest.SetGlobalRandom(t, 3)
-		v := villageOn(t, emptyDisks(1))
+		v := foundersOn(t, emptyDisks(1))
 		v.expect = 3
 		founder := v.founders[0]
 		founder.start()
 		founder.gossip.events = founder.Member
-		spread(founder.gossip, rumours, founder.identity.member, nil)
+		deliver(founder.gossip, events, founder.identity.member, nil)
 		if err := founder.whyNotFormed(); err == nil {
-			t.Fatal("waits for nothing")
+			t.Fatal("no reason for waiting")
 		}
 		if p := founder.propose(); p != nil {
 			if why := founder.objection(p); why != "" {
-				t.Fatalf("proposes %v, and objects that %s", p, why)
+				t.Fatalf("proposes %v, and objects: %s", p, why)
 			}
 		}
 		r := new(wire.FormRequest)
@@ -166,11 +164,11 @@ func FuzzForm(f *testing.F) {
 				named.Member = founder.identity.member
 			}
 		}
-		answersFirmly(t, founder, r)
+		checkAnswerHolds(t, founder, r)
 	})
 }
 
-func answersFirmly(t *testing.T, f *founder, r *wire.FormRequest) {
+func checkAnswerHolds(t *testing.T, f *founder, r *wire.FormRequest) {
 	t.Helper()
 	objection := f.objection(r.GetProposal())
 	first := f.Form(r)

@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// withLog opens a log on the disk for as long as use takes.
+// withLog calls use with a log on the disk.
 func withLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 	t.Helper()
 	store, err := storage.Open(storage.Options{FS: disk, Inline: true, MemTableSize: 64 << 10})
@@ -28,9 +28,9 @@ func withLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 	use(log)
 }
 
-// Each start counts, before anybody can hear of it: a power cut right behind it
-// does not take it back.
-func TestIdentityCountsEachStart(t *testing.T) {
+// Each start raises the boot counter before it can be sent: a power loss right after it
+// does not undo that.
+func TestIdentity_EachStartCounts(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var member uint64
 	incarnations := make(map[wire.ID]bool)
@@ -43,13 +43,13 @@ func TestIdentityCountsEachStart(t *testing.T) {
 			}
 			cut = disk.CrashClone(vfs.CrashCloneCfg{})
 			if id.get().GetBoot() != boot {
-				t.Errorf("boot %d, want %d", id.get().GetBoot(), boot)
+				t.Errorf("boot counter %d, want %d", id.get().GetBoot(), boot)
 			}
 			if member == 0 {
 				member = id.member
 			}
 			if id.member != member || id.member == 0 {
-				t.Errorf("member %x was %x before", id.member, member)
+				t.Errorf("member %v, want %v", wire.MemberID(id.member), wire.MemberID(member))
 			}
 			incarnations[id.incarnation] = true
 		})
@@ -60,7 +60,7 @@ func TestIdentityCountsEachStart(t *testing.T) {
 	}
 }
 
-func TestIdentityIsRefused(t *testing.T) {
+func TestIdentity_Refused(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		record []byte
@@ -69,7 +69,7 @@ func TestIdentityIsRefused(t *testing.T) {
 	}{
 		{"of a newer version", encodedIdentity(&wire.Identity{Version: wire.IdentityVersion + 1, Member: 1, Group: "group"}), storage.ErrNewer, "version"},
 		{"of another group", encodedIdentity(&wire.Identity{Version: 1, Member: 1, Group: "other"}), nil, `"other"`},
-		{"of nobody", encodedIdentity(&wire.Identity{Version: 1, Group: "group"}), storage.ErrCorrupt, "names no member"},
+		{"without a member", encodedIdentity(&wire.Identity{Version: 1, Group: "group"}), storage.ErrCorrupt, "names no member"},
 		{"damaged", []byte{0xff, 0xff}, storage.ErrCorrupt, "identity"},
 		{"empty", []byte{}, nil, "group"},
 	} {
@@ -98,8 +98,8 @@ func encodedIdentity(id *wire.Identity) []byte {
 	return b
 }
 
-// What could not be saved does not hold in memory either.
-func TestIdentityChangesOnDiskFirst(t *testing.T) {
+// A change that could not be saved does not hold in memory either.
+func TestIdentity_ChangesOnDiskFirst(t *testing.T) {
 	var id *identity
 	withLog(t, vfs.NewCrashableMem(), func(log *raftlog.Log) {
 		var err error

@@ -8,9 +8,8 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 )
 
-// What is posted is either fetched, in order, or lost; never both, never
-// neither.
-func TestMailboxDeliversOrLoses(t *testing.T) {
+// Each event is either fetched, in order, or lost.
+func TestMailbox_DeliveredOrLost(t *testing.T) {
 	const posters, each = 4, 200
 	b := mailbox{signal: make(chan struct{}, 1)}
 	var mu sync.Mutex
@@ -48,18 +47,18 @@ func TestMailboxDeliversOrLoses(t *testing.T) {
 	b.close()
 	wg.Wait()
 	if len(fates) != posters*each {
-		t.Errorf("%d of %d came to an end", len(fates), posters*each)
+		t.Errorf("%d of %d delivered or lost", len(fates), posters*each)
 	}
 	for which, n := range fates {
 		if n != 1 {
-			t.Errorf("%v came to %d ends", which, n)
+			t.Errorf("%v delivered or lost %d times", which, n)
 		}
 	}
 }
 
-// A callback of the loop may post: what it posts is fetched the next time, and
-// the signal tells.
-func TestMailboxTakesPostsFromItsOwnEvents(t *testing.T) {
+// A callback of the loop may post: its event is fetched the next time, and the signal is
+// set.
+func TestMailbox_PostFromCallback(t *testing.T) {
 	b := mailbox{signal: make(chan struct{}, 1)}
 	var order []int
 	b.post(event{run: func(*core.Core) {

@@ -23,7 +23,7 @@ func TestRemoval_RemovedMemberIsNotDialled(t *testing.T) {
 	}
 }
 
-// The only voter cannot leave, and is told so at once.
+// The only voter cannot leave.
 func TestRemoval_LastVoter(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// alone is the configuration of a group of one, in memory.
+// alone returns the configuration of a group of one, in memory.
 func alone(t *testing.T) Config {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ var renewal = func() []byte {
 	return b
 }()
 
-// Stop, in every order and from everywhere.
+// Stop, in every order and from every goroutine.
 func TestStop(t *testing.T) {
 	for name, stop := range map[string]func(*Member){
 		"once":  func(m *Member) { m.Stop() },
@@ -109,10 +109,10 @@ func TestStop(t *testing.T) {
 			select {
 			case <-m.Done():
 			default:
-				t.Error("Stop returned, and the member is not done")
+				t.Error("not done after Stop")
 			}
 			if err := m.Err(); err != nil {
-				t.Errorf("it was asked to stop, and says %v", err)
+				t.Errorf("Err after Stop: %v", err)
 			}
 			if l, err := net.Listen("tcp", m.cfg.Advertise); err != nil {
 				t.Errorf("its port is not free: %v", err)
@@ -123,8 +123,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Whatever is asked while the member stops, or afterwards, comes to one end.
-func TestCallsEndOnceWhenTheMemberStops(t *testing.T) {
+// A call made while the member stops, or afterwards, ends exactly once.
+func TestStop_CallsEndOnce(t *testing.T) {
 	m := start(t, alone(t))
 	const callers, each = 4, 100
 	calls := make([]*ending, callers*each)
@@ -167,9 +167,8 @@ func TestCallsEndOnceWhenTheMemberStops(t *testing.T) {
 	}
 }
 
-// A member that cannot find its group lets go of everything when its caller
-// gives up.
-func TestStartIsGivenUp(t *testing.T) {
+// A member that cannot find its group releases everything when its context is done.
+func TestStart_ContextDone(t *testing.T) {
 	for name, give := range map[string]func() (context.Context, context.CancelFunc){
 		"before it begins": func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -197,9 +196,9 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 }
 
-// A panic on the loop, raft's or a callback's, is the member's end and nobody
-// else's, and whoever waits hears of it.
-func TestPanicOnTheLoopStopsTheMember(t *testing.T) {
+// A panic on the loop, raft's or a callback's, stops the member and not the host, and
+// fails pending calls.
+func TestStop_PanicOnLoop(t *testing.T) {
 	m := start(t, alone(t))
 	stuck := newEnding()
 	m.mailbox.post(event{run: func(c *core.Core) {

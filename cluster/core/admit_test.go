@@ -73,7 +73,7 @@ var hostile = []struct {
 	}},
 	{"in another's name", false, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeat, 3, 5) }},
 	{"in our own name", true, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeatResp, 1, 6) }},
-	{"for somebody else", false, false, func() *raftpb.Message {
+	{"to another member", false, false, func() *raftpb.Message {
 		m := message(raftpb.MsgHeartbeat, 2, 5)
 		m.To = new(uint64(3))
 		return m
@@ -132,14 +132,14 @@ func (r *rig) as(leader bool) *rig {
 	return r
 }
 
-// A hostile message is refused, and changes nothing.
-func TestHostileMessagesAreRefused(t *testing.T) {
+// A hostile message is refused and changes nothing.
+func TestReceive_HostileMessageRefused(t *testing.T) {
 	for _, test := range hostile {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t).as(test.leads)
 			before := r.node.BasicStatus()
 			if err := r.Receive(2, test.m()); !errors.Is(err, ErrInadmissible) {
-				t.Errorf("let through: %v", err)
+				t.Errorf("admitted: %v", err)
 			}
 			if sent := r.settle(); len(sent) > 0 {
 				t.Errorf("answered with %v", sent)
@@ -151,8 +151,8 @@ func TestHostileMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// Why there is a check: raft does not survive these.
-func TestRaftTrustsItsInput(t *testing.T) {
+// The reason for the check: raft panics at these.
+func TestReceive_RaftPanicsWithoutCheck(t *testing.T) {
 	for _, test := range hostile {
 		if !test.panics {
 			continue
@@ -170,8 +170,8 @@ func TestRaftTrustsItsInput(t *testing.T) {
 	}
 }
 
-// What correct members send is let through.
-func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
+// What correct members send is admitted.
+func TestReceive_OrdinaryMessageAdmitted(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		leads bool
@@ -185,7 +185,7 @@ func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
 		{"a late heartbeat", false, message(raftpb.MsgHeartbeat, 3, 4, commit(2))},
 		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, behind(6, 5))},
 		{"a vote", false, message(raftpb.MsgVote, 3, 6, behind(6, 5))},
-		{"the order to stand now", false, message(raftpb.MsgTimeoutNow, 2, 5)},
+		{"a request to campaign now", false, message(raftpb.MsgTimeoutNow, 2, 5)},
 		{"the answer to a read", false, message(raftpb.MsgReadIndexResp, 2, 5, behind(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))},
 		{"an acknowledgement", true, message(raftpb.MsgAppResp, 2, 6, behind(7, 0))},
 		{"the answer to a heartbeat", true, message(raftpb.MsgHeartbeatResp, 2, 6)},
@@ -199,8 +199,8 @@ func TestOrdinaryMessagesAreAdmitted(t *testing.T) {
 	}
 }
 
-// A leader answers a follower's read when a majority has confirmed that it leads.
-func TestALeaderAnswersReads(t *testing.T) {
+// A leader answers a follower's read once a quorum has confirmed that it leads.
+func TestReadIndex_LeaderConfirmsWithQuorum(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.mustReceive(message(raftpb.MsgReadIndex, 3, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))))
 	for _, m := range r.settle() {
@@ -214,8 +214,8 @@ func TestALeaderAnswersReads(t *testing.T) {
 	}
 }
 
-// A follower does not pass a read on: it would do so in its sender's name.
-func TestFollowerKeepsReadsToItself(t *testing.T) {
+// A follower does not forward a read: raft would do so in its sender's name.
+func TestReadIndex_FollowerDoesNotForward(t *testing.T) {
 	r := newRig(t).follow()
 	r.mustReceive(message(raftpb.MsgReadIndex, 3, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))))
 	if sent := r.settle(); len(sent) > 0 {

@@ -133,7 +133,7 @@ func (c *Core) Tick() {
 		c.campaign()
 	}
 	if c.role.Lead != raft.None {
-		c.hand(c.tickets.overdue(c.ticks))
+		c.sendCalls(c.tickets.overdue(c.ticks))
 	}
 	c.watchTransfers()
 	c.watchDisk()
@@ -247,7 +247,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	for {
 		if c.role.Lead != raft.None {
-			c.hand(c.tickets.fresh(c.ticks))
+			c.sendCalls(c.tickets.fresh(c.ticks))
 			c.askReads()
 			c.askTransfers()
 		}
@@ -274,13 +274,13 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 // resend repeats every pending command: an earlier leader may have lost it.
 func (c *Core) resend() {
 	if c.role.Lead != raft.None {
-		c.hand(c.tickets.handed(c.ticks))
+		c.sendCalls(c.tickets.repeated(c.ticks))
 	}
 }
 
 // hand passes commands of this process to the known leader, in submissions that
 // each leave room for others in an entry.
-func (c *Core) hand(calls []*wire.Call) {
+func (c *Core) sendCalls(calls []*wire.Call) {
 	for len(calls) > 0 {
 		n, size := 0, 0
 		for n < len(calls) && (n == 0 || size+len(calls[n].GetCommand()) <= maxBatchBytes/4) {

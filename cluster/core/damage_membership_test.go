@@ -12,11 +12,11 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// raft panics at a membership that makes no sense. Where it is on the disk, a
-// member does not start, and its host goes on.
-func TestAMembershipThatMakesNoSense(t *testing.T) {
+// raft panics at an invalid configuration. With one on its disk a member does not start,
+// and its host goes on.
+func TestNew_InvalidConfiguration(t *testing.T) {
 	for name, conf := range map[string]*raftpb.ConfState{
-		"nobody by name":                  {Voters: []uint64{1, 0}},
+		"a voter with ID 0":               {Voters: []uint64{1, 0}},
 		"a voter that is a learner":       {Voters: []uint64{1, 2}, Learners: []uint64{2}},
 		"a voter twice":                   {Voters: []uint64{1, 2, 2}},
 		"a former voter twice":            {Voters: []uint64{1}, VotersOutgoing: []uint64{2, 2}},

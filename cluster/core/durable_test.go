@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What a member promises to others leaves when it is durable, and not before.
-func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
+// What a member promises to others leaves once it is durable, and not before.
+func TestDurable_BeforeAcknowledged(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin   func(*rig)
 		request *raftpb.Message
@@ -50,9 +50,8 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// A leader's own log counts towards the majority when it is durable, and not
-// before.
-func TestALeaderCountsItselfWhenDurable(t *testing.T) {
+// A leader's own log counts towards the quorum once it is durable, and not before.
+func TestDurable_LeaderCountsItsOwnLog(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
@@ -74,9 +73,9 @@ func TestALeaderCountsItselfWhenDurable(t *testing.T) {
 	}
 }
 
-// Entries carry a digest of the leader's state. A member whose own state at that
-// index is another one stops rather than answer from it.
-func TestADifferentStateStopsTheMember(t *testing.T) {
+// Entries carry a digest of the leader's state. A member whose own state differs at that
+// index stops.
+func TestDigest_DifferentStateStops(t *testing.T) {
 	batch, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion})
 	if err != nil {
 		t.Fatal(err)
@@ -101,9 +100,9 @@ func TestADifferentStateStopsTheMember(t *testing.T) {
 	}
 }
 
-// An entry of a newer version is not guessed at: this member would make another
-// state of it than those who can read it.
-func TestAnEntryOfANewerVersionStopsTheMember(t *testing.T) {
+// A member stops at an entry of a newer version, which it could apply differently from
+// members that can read it.
+func TestEntry_NewerVersionStops(t *testing.T) {
 	r := newRig(t).follow()
 	e := empty(7, 5)
 	e.Data = append(appendEntryHeader(nil, 0, 0), 1)
@@ -121,9 +120,9 @@ func TestAnEntryOfANewerVersionStopsTheMember(t *testing.T) {
 	}
 }
 
-// A leader may have been deposed without knowing it. It reads when a majority has
+// A leader may have been deposed without knowing it. It reads once a quorum has
 // confirmed that it leads.
-func TestALeaderReadsWithAMajority(t *testing.T) {
+func TestRead_LeaderNeedsQuorum(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if err := r.Read(numberedRead(1)); err != nil {
 		t.Fatal(err)
@@ -148,7 +147,7 @@ func TestALeaderReadsWithAMajority(t *testing.T) {
 	}
 }
 
-// departed is a machine that says who has left the group.
+// departed is a machine with given removed members.
 type departed struct {
 	Machine
 	left []uint64
@@ -156,9 +155,9 @@ type departed struct {
 
 func (l departed) Removed() []uint64 { return l.left }
 
-// A leader removes others that have left, and never itself: as the last to know
-// that the change was agreed on it hands over, and its successor removes it.
-func TestALeaderThatHasLeftHandsOver(t *testing.T) {
+// A leader removes other members, and never itself: as the last to know that the change
+// committed it transfers leadership, and its successor removes it.
+func TestRemoval_LeaderTransfersFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		left       uint64
 		transferee uint64
@@ -186,7 +185,7 @@ func TestALeaderThatHasLeftHandsOver(t *testing.T) {
 				}
 			}
 			if got := r.node.BasicStatus().LeadTransferee; got != test.transferee || removals != test.removals {
-				t.Errorf("%d removals, and hands over to %d; want %d and %d", removals, got, test.removals, test.transferee)
+				t.Errorf("%d removals, transfers to %d; want %d and %d", removals, got, test.removals, test.transferee)
 			}
 		})
 	}

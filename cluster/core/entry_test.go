@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func TestEntryHeader(t *testing.T) {
+func TestEntry_Header(t *testing.T) {
 	data := append(appendEntryHeader(nil, 7, 0xABCDEF), "batch"...)
 	got, err := parseEntry(data)
 	if err != nil || got.digestIndex != 7 || got.digest != 0xABCDEF || !bytes.Equal(got.batch, []byte("batch")) {
@@ -31,8 +31,8 @@ func change(key, value string) wire.Change {
 	return wire.Change{Key: []byte(key), Value: []byte(value)}
 }
 
-// Whatever differs between two histories shows in the digest, and keeps showing.
-func TestDigestsTellHistoriesApart(t *testing.T) {
+// Every difference between two histories shows in the digest, and goes on showing.
+func TestDigest_DiffersWithHistory(t *testing.T) {
 	type step struct {
 		index   uint64
 		changes []wire.Change
@@ -45,7 +45,7 @@ func TestDigestsTellHistoriesApart(t *testing.T) {
 		"another key":   {{2, []wire.Change{change("a", "1"), change("c", "2")}}, ordinary[1], ordinary[2]},
 		"another order": {{2, []wire.Change{change("b", "2"), change("a", "1")}}, ordinary[1], ordinary[2]},
 		"a byte moved":  {{2, []wire.Change{change("a1", ""), change("b", "2")}}, ordinary[1], ordinary[2]},
-		// What stands between them are the lengths of b and 2.
+		// Between them are the lengths of b and 2.
 		"the second in the first's key":   {{2, []wire.Change{change("a1\x00\x00\x00\x01\x00\x00\x00\x01b", "2")}}, ordinary[1], ordinary[2]},
 		"the second in the first's value": {{2, []wire.Change{change("a", "1\x00\x00\x00\x01\x00\x00\x00\x01b2")}}, ordinary[1], ordinary[2]},
 		"an entry moved":                  {ordinary[0], {5, nil}, ordinary[2]},
@@ -64,8 +64,8 @@ func TestDigestsTellHistoriesApart(t *testing.T) {
 	}
 }
 
-// Members of different builds compare their digests.
-func TestTheDigestStaysWhatItIs(t *testing.T) {
+// Members of different builds compare their digests, so the values never change.
+func TestDigest_Stable(t *testing.T) {
 	var d digests
 	d.restore(1, 0)
 	d.add(2, []wire.Change{change("a", "1"), change("b", "")})
@@ -75,7 +75,7 @@ func TestTheDigestStaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestDigestsAgree(t *testing.T) {
+func TestDigest_Agrees(t *testing.T) {
 	var d digests
 	d.restore(10, 99)
 	for index := uint64(11); index < 200; index++ {

@@ -61,14 +61,14 @@ func (r *rig) yield(result wire.Result) Effects {
 	return out
 }
 
-// A command goes to the leader as soon as one is known, again when its outcome
-// does not come, and at once to a leader who is new.
-func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
+// A command goes to the leader as soon as one is known, again when its outcome does not
+// come, and at once to a new leader.
+func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r := newRig(t)
 	r.Submit([]byte{1}, new(quietCall), false)
 	r.Tick()
 	if to, _ := r.forwarded(); len(to) > 0 {
-		t.Fatalf("sent to %d when nobody leads", to)
+		t.Fatalf("sent to %d without a leader", to)
 	}
 	r.follow()
 	r.Submit([]byte{2}, new(quietCall), false) // waits behind the registration
@@ -88,7 +88,7 @@ func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	want("another leader", 3, 1)
 	r.PeerDisconnected(3)
-	want("the leader is gone", 3)
+	want("after the leader disconnected", 3)
 	for range electionTicks - 1 {
 		r.Tick()
 		want("no leader", 0)
@@ -97,9 +97,9 @@ func TestCommandsGoToTheLeaderUntilTheyAreAnswered(t *testing.T) {
 	want("it is back", 3, 1)
 }
 
-// A process may have so many calls under way. Renewals and releases are taken
-// beyond that.
-func TestCallsAreLimited(t *testing.T) {
+// The pending calls of a process are limited; renewals and releases are taken beyond
+// the limit.
+func TestSubmit_LimitOfCalls(t *testing.T) {
 	r := newRig(t)
 	for i := range r.cfg.MaxCalls {
 		c := new(quietCall)
@@ -117,8 +117,8 @@ func TestCallsAreLimited(t *testing.T) {
 	}
 }
 
-// A call hears whether it was taken back before anybody had it.
-func TestCancelTellsWhetherItWasSent(t *testing.T) {
+// A call learns whether it was withdrawn before its command was sent.
+func TestCancel_ReportsWhetherSent(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, waits := new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, sent, false)
@@ -129,16 +129,16 @@ func TestCancelTellsWhetherItWasSent(t *testing.T) {
 	r.Cancel(sent)
 	r.Cancel(waits)
 	if !slices.Equal(sent.cancelled, []bool{true}) || !slices.Equal(waits.cancelled, []bool{false}) {
-		t.Errorf("told %v and %v", sent.cancelled, waits.cancelled)
+		t.Errorf("sent %v and %v", sent.cancelled, waits.cancelled)
 	}
 	if _, seqs := r.forwarded(); len(seqs) > 0 {
 		t.Errorf("sent %d after it was taken back", seqs)
 	}
 }
 
-// Under a new incarnation everything begins anew: with the registration, alone,
-// and without the calls of the former one.
-func TestReincarnation(t *testing.T) {
+// Under a new incarnation the registration comes first, alone, and without the calls of
+// the former one.
+func TestReincarnate(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, queued, false)
@@ -171,16 +171,16 @@ func TestReincarnation(t *testing.T) {
 	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
 	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
 	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
-		t.Errorf("an outcome of the former one, and one for nobody: %+v", out)
+		t.Errorf("an outcome of the former incarnation, and one for no call: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
 		t.Errorf("sends %d then", seqs)
 	}
 }
 
-// The digest is of what the machine has changed: two members whose machines make
-// different things of one log have different ones from there on.
-func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
+// The digest is of the machine's changes: two members whose machines apply one log
+// differently have different digests from there on.
+func TestDigest_OfChanges(t *testing.T) {
 	digest := func(value string) uint64 {
 		r := newRig(t).follow()
 		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
@@ -204,8 +204,8 @@ func TestTheDigestIsOfWhatWasChanged(t *testing.T) {
 	}
 }
 
-// Another leader, term or role is told, and nothing else as such.
-func TestAnotherLeaderIsTold(t *testing.T) {
+// A change of leader, term or role is reported, and nothing else is.
+func TestLeaderChanged_Reported(t *testing.T) {
 	r := newRig(t).follow()
 	for _, test := range []struct {
 		name  string
@@ -220,25 +220,25 @@ func TestAnotherLeaderIsTold(t *testing.T) {
 		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, behind(7, 8))) }, true},
 	} {
 		test.event()
-		told := false
+		reported := false
 		for {
 			out, err := r.Take(0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			told = told || out.LeaderChanged
+			reported = reported || out.LeaderChanged
 			if len(out.Batch.writes) == 0 {
 				break
 			}
 			r.carry(out.Batch.writes)
 		}
-		if told != test.want {
-			t.Errorf("%s: told %t", test.name, told)
+		if reported != test.want {
+			t.Errorf("%s: reported %t", test.name, reported)
 		}
 	}
 }
 
-// Status tells how far a member is, and whether it is in office.
+// Status shows the progress, and whether the member proposes.
 func TestStatus(t *testing.T) {
 	r := newRig(t).follow()
 	got := r.Status()
@@ -255,12 +255,12 @@ func TestStatus(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, behind(7, 0)))
 	r.settle()
 	if got := r.Status(); !got.Leads || !got.Proposing || got.Commit != 7 || got.Applied != 7 {
-		t.Errorf("in office: %+v", got)
+		t.Errorf("proposing: %+v", got)
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7))
 	r.settle()
 	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.Proposing {
-		t.Errorf("out of office: %+v", got)
+		t.Errorf("not proposing: %+v", got)
 	}
 	r.PeerDisconnected(3)
 	r.settle()
@@ -271,8 +271,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// A member goes on where its disk says that it was.
-func TestAMemberGoesOnWhereItWas(t *testing.T) {
+// A restarted member continues from its disk.
+func TestNew_ContinuesFromDisk(t *testing.T) {
 	r := newRig(t).follow()
 	r.yield(wire.Result{Changes: []wire.Change{change("k", "v")}})
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))

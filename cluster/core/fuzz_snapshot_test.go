@@ -15,7 +15,7 @@ import (
 
 // FuzzSnapshotTaken: whatever a snapshot says of itself, and whatever state it
 // brings, it is answered once; either it is refused, and then the state is the
-// member's own and what was staged is let go, or it is installed as what it says. A
+// member's own and its stage is discarded, or it is installed as what it claims to be. A
 // state that no machine can have written stops the member in good order.
 func FuzzSnapshotTaken(f *testing.F) {
 	state := &wire.SnapshotChunk{}

@@ -3,7 +3,7 @@ package core
 import "time"
 
 // groupClock is the leader's source of group time: what the machine's time was
-// when this member took office, plus the monotonic time that has passed while
+// when this member became leader, plus the monotonic time that has passed while
 // the loop was demonstrably running. A step is capped, so that a leader that
 // was paused or suspended does not wake up with a jump that expires every
 // session whose owner renewed it elsewhere meanwhile (etcd#15247).
@@ -17,7 +17,7 @@ type groupClock struct {
 	last    time.Duration // the monotonic reading at the last step
 }
 
-// start takes office at the machine's time.
+// start begins a term at the machine's time.
 func (c *groupClock) start(machine int64, now time.Duration) {
 	c.running, c.time, c.last = true, machine, now
 }

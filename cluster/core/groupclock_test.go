@@ -9,21 +9,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Group time goes with the leader's own clock, never back, and never by more
-// than the cap at once.
+// Group time follows the leader's clock, never back, and never by more than the cap.
 func TestGroupClock(t *testing.T) {
 	const ms = time.Millisecond
 	for name, test := range map[string]struct {
 		readings []time.Duration
-		want     time.Duration // since office was taken at reading 100 ms
+		want     time.Duration // since the term began at reading 100 ms
 	}{
-		"runs along":                  {[]time.Duration{150 * ms, 200 * ms, 350 * ms}, 250 * ms},
-		"a step may be as the cap":    {[]time.Duration{300 * ms}, 200 * ms},
-		"a pause counts as the cap":   {[]time.Duration{time.Hour}, 200 * ms},
-		"and time goes on after it":   {[]time.Duration{time.Hour, time.Hour + 50*ms}, 250 * ms},
-		"many pauses, each capped":    {[]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 600 * ms},
-		"a reading that stands still": {[]time.Duration{150 * ms, 150 * ms}, 50 * ms},
-		"a reading that goes back":    {[]time.Duration{150 * ms, 120 * ms, 130 * ms}, 60 * ms},
+		"runs along":                {[]time.Duration{150 * ms, 200 * ms, 350 * ms}, 250 * ms},
+		"a step may be as the cap":  {[]time.Duration{300 * ms}, 200 * ms},
+		"a pause counts as the cap": {[]time.Duration{time.Hour}, 200 * ms},
+		"and time goes on after it": {[]time.Duration{time.Hour, time.Hour + 50*ms}, 250 * ms},
+		"many pauses, each capped":  {[]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour}, 600 * ms},
+		"an unchanged reading":      {[]time.Duration{150 * ms, 150 * ms}, 50 * ms},
+		"a reading that goes back":  {[]time.Duration{150 * ms, 120 * ms, 130 * ms}, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := groupClock{cap: 200 * ms}
@@ -42,9 +41,8 @@ func TestGroupClock(t *testing.T) {
 	}
 }
 
-// A new term of office begins where the machine is, whatever this clock said
-// before.
-func TestGroupClockStartsAnew(t *testing.T) {
+// A new term begins at the machine's time, whatever this clock showed before.
+func TestGroupClock_NewTerm(t *testing.T) {
 	c := groupClock{cap: time.Second}
 	c.start(5000, 0)
 	c.step(time.Second)
@@ -55,9 +53,9 @@ func TestGroupClockStartsAnew(t *testing.T) {
 	}
 }
 
-// A batch carries a time from after its commands were received. An earlier one
-// would make a renewal count from before it was sent.
-func TestBatchesAreStampedAfterTheirCommands(t *testing.T) {
+// A batch carries a time from after its commands arrived. An earlier one would make a
+// renewal count from before it was sent.
+func TestPropose_StampedAfterCommands(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if _, err := r.Take(10 * time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -79,7 +77,7 @@ func TestBatchesAreStampedAfterTheirCommands(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := time.Duration(batch.GetTime()); got != 60*time.Millisecond {
-				t.Errorf("received within 60 ms of office, stamped with %v", got)
+				t.Errorf("received within 60 ms of the term, stamped with %v", got)
 			}
 			stamped++
 		}

@@ -22,7 +22,7 @@ func submission(rng *rand.Rand, size int) *wire.Submission {
 }
 
 // What the inbox encodes piece by piece is what protobuf makes of the whole.
-func TestInboxEncodesABatch(t *testing.T) {
+func TestInbox_Encoding(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		var b inbox
@@ -50,8 +50,8 @@ func TestInboxEncodesABatch(t *testing.T) {
 	}
 }
 
-// A batch takes from the front as much as fits, and at least one.
-func TestInboxFillsBatchesInOrder(t *testing.T) {
+// A batch takes as much as fits from the front, and at least one submission.
+func TestInbox_BatchesInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var b inbox
 	sizes := []int{maxBatchBytes / 2, maxBatchBytes / 3, maxBatchBytes / 3, 2 * maxBatchBytes, 10, 20}
@@ -97,9 +97,8 @@ func TestInboxFillsBatchesInOrder(t *testing.T) {
 	}
 }
 
-// Beyond its limit the inbox drops what comes, and takes on again once there is
-// room.
-func TestInboxIsLimited(t *testing.T) {
+// Beyond its limit the inbox drops submissions, and takes them again once there is room.
+func TestInbox_Limit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var b inbox
 	for range 2 * maxInbox / maxBatchBytes {
@@ -119,7 +118,7 @@ func TestInboxIsLimited(t *testing.T) {
 }
 
 // A submission without commands has next to no size and would still take memory.
-func TestInboxDropsEmptySubmissions(t *testing.T) {
+func TestInbox_EmptySubmissionDropped(t *testing.T) {
 	var b inbox
 	b.add(new(wire.Submission))
 	if !b.empty() {

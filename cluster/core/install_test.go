@@ -27,7 +27,7 @@ func (r *rig) stage(answer *error) Staged {
 
 var errUnanswered = errors.New("not answered")
 
-// discards reports whether a stage is let go: by the effects, or as soon as the
+// discards reports whether a stage is discarded: by the effects, or as soon as the
 // disk has done what it is at.
 func (r *rig) discards(out Effects, generation uint64) bool {
 	for _, w := range slices.Concat(out.Batch.writes, r.disk.queue) {
@@ -38,8 +38,8 @@ func (r *rig) discards(out Effects, generation uint64) bool {
 	return false
 }
 
-// A snapshot that is not installed is answered, and what was staged goes.
-func TestSnapshotsThatAreNotInstalled(t *testing.T) {
+// A snapshot that is not installed is answered, and its stage is discarded.
+func TestSnapshot_NotInstalled(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		from uint64
@@ -84,9 +84,9 @@ func TestSnapshotsThatAreNotInstalled(t *testing.T) {
 	}
 }
 
-// A snapshot may bring a term. It is on the disk with the state, or after a crash a
-// leader of an earlier term could overwrite what was acknowledged in this one.
-func TestASnapshotBringsItsTermToTheDisk(t *testing.T) {
+// The term of a snapshot is on the disk with the state. Otherwise a leader of an earlier
+// term could overwrite, after a crash, what was acknowledged in this one.
+func TestSnapshot_TermIsDurable(t *testing.T) {
 	r := newRig(t).follow()
 	answer := errUnanswered
 	m := snapshotMessage(50)
@@ -113,9 +113,9 @@ func TestASnapshotBringsItsTermToTheDisk(t *testing.T) {
 	}
 }
 
-// While one snapshot is being installed, another one is refused; and then the
-// state is the snapshot's.
-func TestOneSnapshotAtATime(t *testing.T) {
+// While a snapshot is being installed another one is refused; afterwards the state is
+// the first one's.
+func TestSnapshot_SecondRefusedDuringInstallation(t *testing.T) {
 	r := newRig(t).follow()
 	first, second := errUnanswered, errUnanswered
 	regrouped := snapshotMessage(50)
@@ -154,7 +154,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 		t.Errorf("voters %d", got)
 	}
 	if out, err = r.Take(0); err != nil || !out.Restored || !slices.Equal(out.Membership.GetVoters(), []uint64{1, 2, 4}) {
-		t.Errorf("told %+v: %v", out, err)
+		t.Errorf("status %+v: %v", out, err)
 	}
 	r.carry(out.Batch.writes)
 	third := errUnanswered
@@ -164,8 +164,8 @@ func TestOneSnapshotAtATime(t *testing.T) {
 	}
 }
 
-// Two snapshots may come before any consequence is drawn.
-func TestTwoSnapshotsAtOnce(t *testing.T) {
+// Two snapshots may arrive before the next Take.
+func TestSnapshot_TwoBeforeTake(t *testing.T) {
 	r := newRig(t).follow()
 	first, second := errUnanswered, errUnanswered
 	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&first))

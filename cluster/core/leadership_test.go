@@ -21,8 +21,8 @@ func kinds(messages []*raftpb.Message, kind raftpb.MessageType) (to []uint64) {
 	return to
 }
 
-// Leadership goes to the voter that has most of the log among those that were
-// heard lately, and if none was, to the one that has most of it.
+// The successor is the most up-to-date voter among those heard of lately, or among all
+// if there is none.
 func TestSuccessor(t *testing.T) {
 	type peer struct {
 		behind uint64
@@ -39,7 +39,7 @@ func TestSuccessor(t *testing.T) {
 		"the third, but silent":       {peer{1, true}, peer{0, false}, 2},
 		"alike, the second is silent": {peer{0, false}, peer{0, true}, 3},
 		"alike, the third is silent":  {peer{0, true}, peer{0, false}, 2},
-		"nobody is heard":             {peer{1, false}, peer{0, false}, 3},
+		"none is heard from":          {peer{1, false}, peer{0, false}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const learner = 4
@@ -66,12 +66,12 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// A leader whose disk hangs hands over after an election timeout, and again after
-// each further one. A follower has nothing to hand over.
-func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
+// A leader whose disk is stalled transfers leadership after an election timeout, and
+// again after each further one. A follower does nothing.
+func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	r := newRig(t).follow().lead()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-		t.Fatalf("hands over to %d when there is nothing to write", asked)
+		t.Fatalf("transfers to %d with an idle disk", asked)
 	}
 	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
@@ -81,22 +81,22 @@ func TestALeaderWithAStuckDiskHandsOver(t *testing.T) {
 	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
 	for round := range 3 {
 		if asked := kinds(r.pass(electionTicks-1, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-			t.Fatalf("round %d: hands over to %d too soon", round, asked)
+			t.Fatalf("round %d: transfers to %d too soon", round, asked)
 		}
 		if asked := kinds(r.pass(1, 2), raftpb.MsgTimeoutNow); !slices.Equal(asked, []uint64{2}) {
-			t.Fatalf("round %d: hands over to %d", round, asked)
+			t.Fatalf("round %d: transfers to %d", round, asked)
 		}
 	}
 	r.carry(out.Batch.writes)
 	r.settle()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
-		t.Errorf("hands over to %d with a disk that is well", asked)
+		t.Errorf("transfers to %d with a working disk", asked)
 	}
 }
 
-// A member whose connection from the leader has broken campaigns shortly after,
-// and well before an election timeout. Unless the leader is heard again.
-func TestTheLeadersConnectionBreaks(t *testing.T) {
+// A follower whose connection from the leader has broken campaigns shortly after, well
+// before the election timeout, unless the leader is heard from again.
+func TestPeerDisconnected_FollowerCampaigns(t *testing.T) {
 	soon := 4
 	asks := func(r *rig) (at int) {
 		for at = 1; at <= soon; at++ {
@@ -138,17 +138,17 @@ func TestTheLeadersConnectionBreaks(t *testing.T) {
 	}
 }
 
-// The first founder of a group asks for votes until there is a leader, each time
-// leaving the votes more time to come. One who is alone elects itself.
-func TestStand(t *testing.T) {
+// The first founder of a group campaigns until there is a leader, and leaves ever more
+// time for the votes. A single voter elects itself.
+func TestCampaignFirst(t *testing.T) {
 	r := newRig(t)
 	r.CampaignFirst(false)
 	if sent := r.settle(); len(sent) > 0 {
-		t.Errorf("stands in a group of three: %v", sent)
+		t.Errorf("campaigns in a group of three: %v", sent)
 	}
 	r.CampaignFirst(true)
 	if len(kinds(r.settle(), raftpb.MsgPreVote)) == 0 {
-		t.Fatal("does not stand")
+		t.Fatal("does not campaign")
 	}
 	asked := make(map[int]bool)
 	for tick := 1; tick <= 40; tick++ {
@@ -179,7 +179,7 @@ func TestStand(t *testing.T) {
 		}
 	}
 	if asks != 1 {
-		t.Errorf("stands on when there was a leader: asks %d times", asks)
+		t.Errorf("goes on campaigning with a leader: %d times", asks)
 	}
 
 	alone := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1}, Learners: []uint64{2}})

@@ -59,8 +59,8 @@ func commands(batches []*wire.Batch) (seqs []uint64) {
 	return seqs
 }
 
-// One batch is under way at a time, and what comes meanwhile goes into the next.
-func TestOneBatchAtATime(t *testing.T) {
+// One batch is under way at a time; later commands go into the next.
+func TestPropose_OneBatchAtATime(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.ReceiveSubmission(command(1))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
@@ -79,7 +79,7 @@ func TestOneBatchAtATime(t *testing.T) {
 }
 
 // A leader's own commands wait with those of the others.
-func TestALeaderProposesItsOwn(t *testing.T) {
+func TestPropose_OwnCommands(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.Submit([]byte("registration"), new(quietCall), true)
 	out := r.effects()
@@ -88,9 +88,9 @@ func TestALeaderProposesItsOwn(t *testing.T) {
 	}
 }
 
-// Who does not lead any more keeps no commands: their owners send them to the
-// next, and what is kept here would be in nobody's count.
-func TestCommandsGoWithTheOffice(t *testing.T) {
+// A member that steps down drops the commands of others, which repeat them to the next
+// leader; no limit would count what is kept here.
+func TestPropose_DroppedOnStepDown(t *testing.T) {
 	r := newRig(t).follow().lead()
 	for seq := range uint64(3) {
 		r.ReceiveSubmission(command(seq + 1))
@@ -118,9 +118,9 @@ type due struct {
 
 func (d due) NextDeadline() (int64, bool) { return int64(d.at), d.at > 0 }
 
-// An empty batch goes out when a deadline has passed, not before, and no other
+// When a deadline has passed an empty batch is proposed, not before, and no other one
 // until it is applied.
-func TestADeadlineIsProposedWhenItHasPassed(t *testing.T) {
+func TestPropose_DeadlinePassed(t *testing.T) {
 	const ms = time.Millisecond
 	r := newRig(t).follow().lead()
 	whole := r.machine
@@ -144,9 +144,8 @@ func TestADeadlineIsProposedWhenItHasPassed(t *testing.T) {
 	}
 }
 
-// Group time runs on while a batch is under way: what it takes to agree on it is
-// not lost.
-func TestGroupTimeRunsOnBetweenBatches(t *testing.T) {
+// Group time runs on while a batch is under way.
+func TestGroupTime_RunsDuringBatch(t *testing.T) {
 	const ms = time.Millisecond
 	r := newRig(t).follow().lead()
 	for round := range 5 {
@@ -163,9 +162,8 @@ func TestGroupTimeRunsOnBetweenBatches(t *testing.T) {
 	}
 }
 
-// Group time goes on from the machine's, whatever the leader's own clock says when
-// it takes office.
-func TestOfficeBeginsNow(t *testing.T) {
+// Group time continues from the machine's, whatever the clock of the new leader shows.
+func TestGroupTime_BeginsAtMachine(t *testing.T) {
 	r := newRig(t).follow()
 	r.at = time.Hour
 	r.lead().ReceiveSubmission(command(1))
@@ -174,9 +172,9 @@ func TestOfficeBeginsNow(t *testing.T) {
 	}
 }
 
-// A leader whose batch was under way when it lost its office does not wait for it
-// in the next.
-func TestABatchOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
+// A leader whose batch was under way when it lost leadership does not wait for it in a
+// later term.
+func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.ReceiveSubmission(command(1))
 	r.settle()
@@ -189,8 +187,8 @@ func TestABatchOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// And a removal that was under way begins anew.
-func TestARemovalOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
+// Nor for a membership change.
+func TestRemoval_ChangeOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.machine = departed{r.machine, []uint64{3}}
 	if got := r.changes(r.settle()); !slices.Equal(got, []string{demotes(3)}) {
@@ -206,9 +204,9 @@ func TestARemovalOfAFormerOfficeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Nothing is proposed before the first entry of the office is applied: until then
-// the state may be older than what the group has agreed on.
-func TestNothingIsProposedBeforeTheOfficeBegins(t *testing.T) {
+// Nothing is proposed before the first entry of the term is applied: until then the state
+// may be older than what the group has committed.
+func TestPropose_NotBeforeFirstEntryOfTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term+1))
 	r.settle()
@@ -220,13 +218,13 @@ func TestNothingIsProposedBeforeTheOfficeBegins(t *testing.T) {
 		t.Errorf("proposes %v", got)
 	}
 	if got := r.batches(r.have(2)); !slices.Equal(commands(got), []uint64{1}) {
-		t.Errorf("proposes %v in office", got)
+		t.Errorf("proposes %v as leader", got)
 	}
 }
 
-// Commands go to the leader in pieces that leave room for others in an entry, and
-// a large one alone.
-func TestSubmissionsAreCutIntoPieces(t *testing.T) {
+// Commands go to the leader in submissions that leave room for others in an entry; a
+// large command goes alone.
+func TestSubmit_SplitSubmissions(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxCalls = 100 }).follow().registered()
 	const piece = maxBatchBytes / 4
 	for _, size := range []int{piece / 2, piece / 2, 1, 3 * piece, 1, piece - 1, 1} {
@@ -244,8 +242,8 @@ func TestSubmissionsAreCutIntoPieces(t *testing.T) {
 	}
 }
 
-// What does not fit into an entry is not taken in.
-func TestASubmissionThatIsTooLarge(t *testing.T) {
+// A submission that does not fit into an entry is dropped.
+func TestReceiveSubmission_TooLarge(t *testing.T) {
 	r := newRig(t).follow().lead()
 	s := command(1)
 	s.Calls[0].Command = make([]byte, maxBatchBytes)
@@ -254,9 +252,9 @@ func TestASubmissionThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// A member that is too far behind gets the state. It gets it again when it did not
-// arrive, and not while it is on its way.
-func TestASnapshotIsSentUntilItArrives(t *testing.T) {
+// A lagging member is sent the state, again if it did not arrive, and not while it is on
+// its way.
+func TestSnapshot_SentUntilReceived(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Keep = 1 }).follow()
 	r.grow(10, 0)
 	r.lead()
@@ -291,9 +289,9 @@ func TestASnapshotIsSentUntilItArrives(t *testing.T) {
 	}
 }
 
-// The message that a state goes with tells of the state as it is on the disk, and
-// raft's own is as it was.
-func TestTheMessageOfAState(t *testing.T) {
+// The message of a snapshot describes the state on the disk, and raft's own message is
+// unchanged.
+func TestSnapshot_Message(t *testing.T) {
 	asked := snapshotMessage(50)
 	before := proto.CloneOf(asked)
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2}}
@@ -307,8 +305,8 @@ func TestTheMessageOfAState(t *testing.T) {
 	}
 }
 
-// A leader that was paused moves group time by two ticks, and no more.
-func TestAPauseCountsAsTwoTicks(t *testing.T) {
+// A leader that was paused moves group time by two ticks at most.
+func TestGroupTime_PauseIsCapped(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.at = time.Hour
 	r.ReceiveSubmission(command(1))

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// maxReads bounds the reads that wait for the leader's word.
+// maxReads bounds the reads that wait for the leader's confirmation.
 const maxReads = 16384
 
 // Read is a linearizable read: it runs on the loop's goroutine once the state
@@ -16,7 +16,7 @@ const maxReads = 16384
 // for.
 type Read interface {
 	Run(Machine)
-	Ended() bool // nobody waits for it any more; it need not run
+	Ended() bool // its caller has given up; it need not run
 }
 
 // reads batches linearizable reads behind ReadIndex requests, one at a time.
@@ -26,9 +26,9 @@ type Read interface {
 type reads struct {
 	incarnation wire.ID // leads the context: the leader keeps those of all members in one table
 	attempt     uint64
-	asked       []Read // ride on the request that is out
-	askedAt     uint64 // tick at which it went out
-	waiting     []Read // came later, so they need a later request
+	asked       []Read // confirmed by the request under way
+	askedAt     uint64 // tick at which that was sent
+	waiting     []Read // came later and need a later request
 	ready       []read // confirmed; run when applied
 }
 
@@ -39,8 +39,8 @@ type read struct {
 
 func (r *reads) len() int { return len(r.asked) + len(r.waiting) }
 
-// next returns the context of a request to send now, or nil. A request that
-// has been out for too long is given up, as raft drops them silently.
+// next returns the context of a request to send now, or nil. A request without an
+// answer is given up in time, as raft drops requests silently.
 func (r *reads) next(tick, patience uint64) []byte {
 	lost := len(r.asked) > 0 && tick >= r.askedAt+patience
 	if len(r.asked) > 0 && !lost || r.len() == 0 {
@@ -60,13 +60,13 @@ func (r *reads) context() []byte {
 	return binary.BigEndian.AppendUint64(r.incarnation[:len(r.incarnation):len(r.incarnation)], r.attempt)
 }
 
-// prune lets the reads go that nobody waits for any more.
+// prune drops the reads whose callers have given up.
 func (r *reads) prune() {
 	r.asked = slices.DeleteFunc(r.asked, Read.Ended)
 	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
 }
 
-// retry makes the request that is out count as lost: its leader is gone.
+// retry gives the request under way up: another member leads.
 func (r *reads) retry() {
 	r.waiting, r.asked = append(r.asked, r.waiting...), nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// left is a read that nobody waits for any more, from some point on.
-type left struct{ ended bool }
+// abandonedRead is a read whose caller gives up at some point.
+type abandonedRead struct{ ended bool }
 
-func (*left) Run(Machine)   {}
-func (l *left) Ended() bool { return l.ended }
+func (*abandonedRead) Run(Machine)   {}
+func (l *abandonedRead) Ended() bool { return l.ended }
 
 type numberedRead int
 
@@ -23,7 +23,7 @@ func (n numberedRead) Ended() bool { return n < 0 }
 
 const patience = 10
 
-func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
+func TestReads_BatchedAndWaitForState(t *testing.T) {
 	r := reads{incarnation: wire.ID{1}}
 	r.waiting = []Read{numberedRead(1), numberedRead(2)}
 	request := r.next(0, patience)
@@ -57,8 +57,8 @@ func TestReadsRideTogetherAndWaitForTheState(t *testing.T) {
 	}
 }
 
-// No context is ever used twice, and an answer to an earlier one is none.
-func TestReadsIgnoreLateAnswers(t *testing.T) {
+// No context is used twice, and an answer to an earlier one is ignored.
+func TestReads_LateAnswerIgnored(t *testing.T) {
 	const asked = 3 // tick
 	for name, lose := range map[string]func(*reads) []byte{
 		"no answer for too long": func(r *reads) []byte { return r.next(asked+patience, patience) },
@@ -87,7 +87,7 @@ func TestReadsIgnoreLateAnswers(t *testing.T) {
 	}
 }
 
-func TestReadsOfMembersDoNotMix(t *testing.T) {
+func TestReads_ContextsOfMembersDiffer(t *testing.T) {
 	ask := func(incarnation wire.ID) (context []byte) {
 		r := newRig(t, func(c *Config) { c.Incarnation = incarnation }).follow()
 		if err := r.Read(numberedRead(1)); err != nil {
@@ -105,7 +105,7 @@ func TestReadsOfMembersDoNotMix(t *testing.T) {
 	}
 }
 
-func TestReadsAreLimited(t *testing.T) {
+func TestReads_Limit(t *testing.T) {
 	c := &Core{}
 	for i := range maxReads {
 		if err := c.Read(numberedRead(i)); err != nil {
@@ -117,22 +117,22 @@ func TestReadsAreLimited(t *testing.T) {
 	}
 	c.reads.waiting[7] = numberedRead(-1)
 	if err := c.Read(numberedRead(0)); err != nil {
-		t.Errorf("in the place of one that nobody waits for: %v", err)
+		t.Errorf("in the place of an abandoned one: %v", err)
 	}
 }
 
-// A read that nobody waits for takes no room and does not run.
-func TestReadsOfTheGone(t *testing.T) {
+// A read whose caller has given up takes no room and does not run.
+func TestReads_AbandonedReadDropped(t *testing.T) {
 	r := reads{incarnation: wire.ID{1}, waiting: []Read{numberedRead(-1)}}
 	if r.next(0, patience) != nil || r.len() != 0 {
-		t.Error("a request for nobody")
+		t.Error("a request without a read")
 	}
 	r.waiting = []Read{numberedRead(-1), numberedRead(2)}
 	r.confirmed(r.next(0, patience), 7)
 	if got := r.applied(7); !slices.Equal(got, []Read{numberedRead(2)}) {
 		t.Errorf("%v run, want 2", got)
 	}
-	leaves := new(left)
+	leaves := new(abandonedRead)
 	r.waiting = []Read{leaves, numberedRead(3)}
 	r.confirmed(r.next(0, patience), 7)
 	leaves.ended = true

@@ -22,10 +22,9 @@ func (c *findingCall) Recheck(_ wire.Rechecker, t wire.Ticket) *wire.Reply {
 	return c.reply
 }
 
-// The entries that a snapshot stands for are never seen here. Calls that await a
-// grant look for it in the new state, and what was not answered yet is sent
-// again.
-func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
+// The entries that a snapshot stands for are never applied here. Calls that await a
+// grant look for it in the new state, and pending commands are repeated.
+func TestRecheck_AfterSnapshot(t *testing.T) {
 	r := newRig(t).follow()
 	granted, waiting := &findingCall{reply: &wire.Reply{Fence: 7}}, new(findingCall)
 	r.tickets.gated = false
@@ -42,7 +41,7 @@ func TestCallsAreLookedAfterWhenASnapshotIsInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(out.Notifications) != 1 || out.Notifications[0].Call != Call(granted) || out.Notifications[0].Reply.GetFence() != 7 {
-		t.Errorf("the news are %+v; want the grant alone", out.Notifications)
+		t.Errorf("notifications %+v; want the grant alone", out.Notifications)
 	}
 	for seq, c := range map[uint64]*findingCall{1: granted, 2: waiting} {
 		if want := (wire.Ticket{Incarnation: r.incarnation, Seq: seq}); c.ticket != want {

@@ -32,7 +32,7 @@ func (r *rig) changes(messages []*raftpb.Message) (list []string) {
 				case raftpb.ConfChangeRemoveNode:
 					list = append(list, removes(c.GetNodeId()))
 				default:
-					r.t.Fatalf("a change that takes nobody out: %v", c)
+					r.t.Fatalf("a change that removes no member: %v", c)
 				}
 			}
 		}
@@ -52,12 +52,12 @@ func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
 	return r.settle()
 }
 
-// Those who have left are taken out one after the other, a voter after he has
-// become a standby, each change when the one before is applied, and each once.
-func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
+// Removed members leave the configuration one after the other, a voter by way of a
+// standby, each change once, after the one before is applied.
+func TestRemoval_OneChangeAtATime(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
 	r.have(2, 3)
-	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was taken out before
+	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
 	sent := r.settle()
 	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
 		if got := r.changes(sent); !slices.Equal(got, []string{want}) {
@@ -75,13 +75,13 @@ func TestThoseWhoHaveLeftAreTakenOutOneByOne(t *testing.T) {
 		t.Errorf("the members are %v", conf)
 	}
 	if more := r.changes(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
-		t.Errorf("%q when nobody is left to take out", more)
+		t.Errorf("%q when none is left to remove", more)
 	}
 }
 
-// That a voter is out, and not a standby only, is agreed on by those who stay:
-// one who leaves and says that he has it does not count.
-func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
+// The removal, as opposed to the demotion, commits by the remaining voters: the removed
+// member's acknowledgement does not count.
+func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
 	r.ignore(r.node.Campaign())
 	for !r.Status().Proposing {
@@ -103,7 +103,7 @@ func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
 	}
 	r.have(4)
 	if got := r.Status().Membership.GetLearners(); len(got) == 0 {
-		t.Error("it is out, and of those who stay only the leader has it")
+		t.Error("removed, and of the remaining voters only the leader has it")
 	}
 	r.have(3)
 	if got := r.Status().Membership.GetLearners(); len(got) > 0 {
@@ -111,24 +111,24 @@ func TestTheLeaverHasNoSayInTheEnd(t *testing.T) {
 	}
 }
 
-// A voter is taken out when most of the voters who stay were heard of lately, or
-// the group would stand still without him. A standby is not needed.
-func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
+// A voter is demoted once most of the remaining voters were heard of lately; otherwise
+// the group would stall without it. A standby is not needed.
+func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 	all := []uint64{1, 2, 3, 4, 5}
 	for name, test := range map[string]struct {
 		voters, learners []uint64
-		leaver           uint64
+		removed          uint64
 		heard            []uint64
 		want             bool
 	}{
 		"of three, the other is there":        {all[:3], nil, 3, []uint64{2}, true},
-		"of three, only the leaver is":        {all[:3], nil, 3, []uint64{3}, false},
+		"of three, only the removed is":       {all[:3], nil, 3, []uint64{3}, false},
 		"of four, one other is":               {all[:4], nil, 4, []uint64{2, 4}, true},
 		"of four, no other is":                {all[:4], nil, 4, []uint64{4}, false},
 		"of five, one other is":               {all[:5], nil, 5, []uint64{2, 5}, false},
 		"of five, two others are":             {all[:5], nil, 5, []uint64{2, 3}, true},
 		"a standby, and no other":             {all[:3], []uint64{4}, 4, nil, true},
-		"of two, and nobody is heard":         {all[:2], nil, 2, nil, true},
+		"of two, and none is heard from":      {all[:2], nil, 2, nil, true},
 		"of three, and a standby is no voter": {all[:3], []uint64{4}, 3, []uint64{3, 4}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,45 +156,45 @@ func TestTheLeaverIsNeededUntilTheOthersAreHeard(t *testing.T) {
 			for _, id := range test.heard {
 				r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
 			}
-			if got := r.quorumWithout(test.leaver); got != test.want {
-				t.Fatalf("the others decide without %d: %v, want %v", test.leaver, got, test.want)
+			if got := r.quorumWithout(test.removed); got != test.want {
+				t.Fatalf("quorum without %d: %v, want %v", test.removed, got, test.want)
 			}
-			r.machine = departed{r.machine, []uint64{test.leaver}}
+			r.machine = departed{r.machine, []uint64{test.removed}}
 			last := r.last
 			r.settle()
 			if proposed := r.last > last; proposed != test.want {
-				t.Errorf("%d is taken out: %v, want %v", test.leaver, proposed, test.want)
+				t.Errorf("%d is removed: %v, want %v", test.removed, proposed, test.want)
 			}
 		})
 	}
 }
 
-// A leader that is to go hands leadership to one who stays, and not to one who is to
-// go as well: he would hand it back. While nobody who stays is up to date, it leads.
-func TestALeaderThatGoesWaitsForOneWhoStays(t *testing.T) {
+// A leader that is to be removed transfers leadership to a remaining voter, not to one
+// that is to be removed as well. While none is up to date, it goes on leading.
+func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.machine = departed{r.machine, []uint64{1, 2}}
 	r.pass(2*electionTicks, 2)
 	if to := r.node.BasicStatus().LeadTransferee; to != raft.None || r.role.RaftState != raft.StateLeader {
-		t.Fatalf("hands over to %d", to)
+		t.Fatalf("transfers to %d", to)
 	}
 	r.ReceiveSubmission(command(1))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("proposes %d", got)
 	}
-	r.pass(1, 2, 3) // heard, and behind
+	r.pass(1, 2, 3) // heard from, and lagging
 	if to := r.node.BasicStatus().LeadTransferee; to != raft.None {
-		t.Errorf("hands over to %d, who is behind", to)
+		t.Errorf("transfers to %d, which lags", to)
 	}
 	r.have(2, 3)
 	if to := r.node.BasicStatus().LeadTransferee; to != 3 {
-		t.Errorf("hands over to %d", to)
+		t.Errorf("transfers to %d", to)
 	}
 }
 
-// While leadership is being handed over nothing can be proposed. What was to be
-// taken out is taken out when that has come to nothing.
-func TestARemovalWaitsForTheEndOfATransfer(t *testing.T) {
+// Nothing can be proposed during a leadership transfer. A removal that was due is
+// proposed when the transfer has failed.
+func TestRemoval_DuringTransfer(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.have(2, 3)
 	r.Transfer(3, make(chan error, 1))

@@ -14,7 +14,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// rig is one core, member 1, with its disk and nobody else: the test is the rest
+// rig is one core, member 1, with its disk: the test is the rest
 // of the group.
 type rig struct {
 	t *testing.T
@@ -72,7 +72,7 @@ func (r *rig) start(change ...func(*Config)) {
 	}
 }
 
-// effects carries out what there is to do, and returns what it was.
+// effects takes effects and carries writes out until there are none; it returns them all.
 func (r *rig) effects() (all Effects) {
 	r.t.Helper()
 	for {
@@ -92,14 +92,14 @@ func (r *rig) effects() (all Effects) {
 	}
 }
 
-// settle carries out what there is to do, and returns what goes to the others.
+// settle is effects for the messages only.
 func (r *rig) settle() []*raftpb.Message {
 	r.t.Helper()
 	return r.effects().Messages
 }
 
-// pass lets ticks go by. The others are heard in each, and what goes to them
-// comes back.
+// pass passes ticks, with an answer of the given members in each, and returns the
+// messages to them.
 func (r *rig) pass(ticks int, heard ...uint64) (messages []*raftpb.Message) {
 	r.t.Helper()
 	for range ticks {

@@ -7,41 +7,39 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// window is how far a ticket may be ahead of the acknowledged floor. The machine
-// refuses tickets further ahead than its own bound, which is larger. The last
-// places are kept for urgent commands, so that a burst of others cannot hold up
-// the renewals that keep the locks.
+// window is how far a ticket may be ahead of the acknowledged floor. The machine refuses
+// tickets further ahead than its own bound, which is larger. The last places are for
+// urgent commands, so that a burst of others cannot delay the renewals that keep locks.
 const (
 	window         = 4096
 	ordinaryWindow = window - 256
 )
 
-// tickets holds the calls of this process until their last outcome. A call
-// waits for a place in the window, urgent ones first; it gets its ticket when it
-// is handed on. From then on it is open until its first outcome: its command is
-// sent again whenever it may have been lost. A call that was answered "more
-// follows" is awaiting: the log will bring the rest by itself.
+// tickets holds the calls of this process until their last outcome. A call is queued
+// until there is a place in the window, urgent ones first, and gets its ticket when its
+// command is sent. From then on it is pending until its first outcome, and the command
+// is repeated whenever it may have been lost. A call whose first outcome promises more
+// is awaiting: the log brings the rest.
 type tickets struct {
 	gated    bool // the first ticket registers the incarnation: none follows before its outcome
-	urgent   []*open
-	ordinary []*open
-	floor    uint64  // every ticket up to here has had its first outcome
-	open     []*open // of floor+1, floor+2, ...; nil where it was answered
-	calls    int     // waiting and open
+	urgent   []*pendingCall
+	ordinary []*pendingCall
+	floor    uint64         // every ticket up to here has had its first outcome
+	pending  []*pendingCall // of floor+1, floor+2, ...; nil where it was answered
+	calls    int            // queued and pending
 	awaiting map[uint64]Call
 }
 
-type open struct {
-	seq     uint64 // 0 while it waits
+type pendingCall struct {
+	seq     uint64 // 0: queued
 	command []byte
 	call    Call
-	due     uint64 // tick at which it is to be sent again
-	pause   uint64 // ticks to the sending after that
+	due     uint64 // tick at which it is repeated
+	pause   uint64 // ticks until the repetition after that
 }
 
-// Ticks until a command is sent again whose outcome has not come: at first
-// soon, as something was probably lost, then ever more rarely, as the group is
-// probably busy or out of reach.
+// Ticks until a command without an outcome is repeated: soon at first, as a message was
+// probably lost, then ever more rarely, as the group is probably busy or unreachable.
 const (
 	firstResend = 3
 	maxResend   = 48
@@ -52,7 +50,7 @@ func newTickets() *tickets {
 }
 
 func (t *tickets) add(command []byte, call Call, urgent bool) {
-	o := &open{command: command, call: call, pause: firstResend}
+	o := &pendingCall{command: command, call: call, pause: firstResend}
 	if urgent {
 		t.urgent = append(t.urgent, o)
 	} else {
@@ -61,35 +59,34 @@ func (t *tickets) add(command []byte, call Call, urgent bool) {
 	t.calls++
 }
 
-// fresh gives tickets to the calls that wait, as far as the window lets it, and
-// takes their commands.
+// fresh issues tickets to queued calls, within the window, and returns their commands.
 func (t *tickets) fresh(tick uint64) []*wire.Call {
 	calls := t.issue(nil, &t.urgent, window, tick)
 	return t.issue(calls, &t.ordinary, ordinaryWindow, tick)
 }
 
-func (t *tickets) issue(calls []*wire.Call, queue *[]*open, limit int, tick uint64) []*wire.Call {
+func (t *tickets) issue(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
 	if t.gated && t.floor == 0 {
 		limit = 1
 	}
-	for len(*queue) > 0 && len(t.open) < limit {
+	for len(*queue) > 0 && len(t.pending) < limit {
 		o := (*queue)[0]
 		(*queue)[0] = nil
 		*queue = (*queue)[1:]
-		o.seq = t.floor + uint64(len(t.open)) + 1
-		t.open = append(t.open, o)
+		o.seq = t.floor + uint64(len(t.pending)) + 1
+		t.pending = append(t.pending, o)
 		calls = append(calls, o.send(tick))
 	}
 	if len(*queue) == 0 {
-		*queue = nil // let the array behind it go
+		*queue = nil // frees the array
 	}
 	return calls
 }
 
-// overdue takes the commands whose outcome should have come by now.
+// overdue returns the commands whose outcomes should have come by now.
 func (t *tickets) overdue(tick uint64) []*wire.Call {
 	var calls []*wire.Call
-	for _, o := range t.open {
+	for _, o := range t.pending {
 		if o != nil && o.due <= tick {
 			calls = append(calls, o.send(tick))
 		}
@@ -97,10 +94,10 @@ func (t *tickets) overdue(tick uint64) []*wire.Call {
 	return calls
 }
 
-// handed takes every command that was handed on before, because whoever had
-// them may have gone.
-func (t *tickets) handed(tick uint64) []*wire.Call {
-	for _, o := range t.open {
+// repeated returns the commands of all pending calls: an earlier leader may have lost
+// them.
+func (t *tickets) repeated(tick uint64) []*wire.Call {
+	for _, o := range t.pending {
 		if o != nil {
 			o.due, o.pause = tick, firstResend
 		}
@@ -108,23 +105,23 @@ func (t *tickets) handed(tick uint64) []*wire.Call {
 	return t.overdue(tick)
 }
 
-func (o *open) send(tick uint64) *wire.Call {
+func (o *pendingCall) send(tick uint64) *wire.Call {
 	o.due = tick + o.pause
 	o.pause = min(2*o.pause, maxResend)
 	return &wire.Call{Seq: o.seq, Command: o.command}
 }
 
-func (t *tickets) isOpen(seq uint64) bool {
+func (t *tickets) isPending(seq uint64) bool {
 	i := seq - t.floor - 1
-	return seq > t.floor && i < uint64(len(t.open)) && t.open[i] != nil
+	return seq > t.floor && i < uint64(len(t.pending)) && t.pending[i] != nil
 }
 
-// outcome finds the call that an outcome is for. The first outcome closes the
-// ticket; nil means that the outcome was seen before.
+// outcome returns the call that an outcome is for. The first outcome closes the ticket;
+// nil: the outcome is a repetition.
 func (t *tickets) outcome(seq uint64, more bool) Call {
-	if t.isOpen(seq) {
+	if t.isPending(seq) {
 		i := int(seq - t.floor - 1)
-		call := t.open[i].call
+		call := t.pending[i].call
 		t.close(i)
 		if more {
 			t.awaiting[seq] = call
@@ -139,11 +136,11 @@ func (t *tickets) outcome(seq uint64, more bool) Call {
 	return call
 }
 
-// cancel drops a call that still waits for its ticket; false means that its
-// command was handed on, so that only its outcome can tell.
+// cancel drops a queued call; false: its command was sent, and only an outcome can say
+// what became of it.
 func (t *tickets) cancel(call Call) bool {
-	for _, queue := range []*[]*open{&t.urgent, &t.ordinary} {
-		if i := slices.IndexFunc(*queue, func(o *open) bool { return o.call == call }); i >= 0 {
+	for _, queue := range []*[]*pendingCall{&t.urgent, &t.ordinary} {
+		if i := slices.IndexFunc(*queue, func(o *pendingCall) bool { return o.call == call }); i >= 0 {
 			*queue = slices.Delete(*queue, i, i+1)
 			t.calls--
 			return true
@@ -153,28 +150,27 @@ func (t *tickets) cancel(call Call) bool {
 }
 
 func (t *tickets) close(i int) {
-	t.open[i] = nil
+	t.pending[i] = nil
 	t.calls--
-	gone := 0
-	for gone < len(t.open) && t.open[gone] == nil {
-		gone++
+	closed := 0
+	for closed < len(t.pending) && t.pending[closed] == nil {
+		closed++
 	}
-	t.open = t.open[gone:]
-	t.floor += uint64(gone)
-	if len(t.open) == 0 {
-		t.open = nil // let the array behind it go
+	t.pending = t.pending[closed:]
+	t.floor += uint64(closed)
+	if len(t.pending) == 0 {
+		t.pending = nil // frees the array
 	}
 }
 
-// awaitingInOrder lists the tickets that await a second outcome: in an order, so
-// that a simulation repeats.
+// awaitingInOrder returns the tickets that await a second outcome, in order, so that a
+// simulation repeats.
 func (t *tickets) awaitingInOrder() []uint64 { return slices.Sorted(maps.Keys(t.awaiting)) }
 
-// drain takes every call that still waits for something, each kind in its order;
-// none of them will hear anything further.
+// drain removes and returns every call, each kind in order.
 func (t *tickets) drain() []Call {
 	var calls []Call
-	for _, o := range slices.Concat(t.open, t.urgent, t.ordinary) {
+	for _, o := range slices.Concat(t.pending, t.urgent, t.ordinary) {
 		if o != nil {
 			calls = append(calls, o.call)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// quietCall is told apart by its address.
+// quietCalls differ by their addresses.
 type quietCall struct {
 	failed    error
 	fails     int
@@ -43,7 +43,7 @@ func wantSeqs(t *testing.T, what string, got []*wire.Call, want ...uint64) {
 	}
 }
 
-func TestTicketsFloorStopsAtHoles(t *testing.T) {
+func TestTickets_FloorStopsAtHoles(t *testing.T) {
 	k := newTickets()
 	newCalls(k, 5)
 	wantSeqs(t, "fresh", k.fresh(0), 1, 2, 3, 4, 5)
@@ -57,13 +57,13 @@ func TestTicketsFloorStopsAtHoles(t *testing.T) {
 			t.Errorf("after %d the floor is %d, want %d", step.answered, k.floor, step.floor)
 		}
 	}
-	if k.calls != 0 || k.open != nil {
+	if k.calls != 0 || k.pending != nil {
 		t.Errorf("%d calls are open after all were answered", k.calls)
 	}
 }
 
 // Each outcome reaches its call once, however often the log brings it.
-func TestTicketsOutcomesOnce(t *testing.T) {
+func TestTickets_OutcomeOnce(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 4)
 	k.fresh(0)
@@ -92,11 +92,11 @@ func TestTicketsOutcomesOnce(t *testing.T) {
 	}
 }
 
-func TestTicketsWindow(t *testing.T) {
+func TestTickets_Window(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+3)
 	if n := len(k.fresh(0)); n != ordinaryWindow {
-		t.Fatalf("%d were handed on, want %d", n, ordinaryWindow)
+		t.Fatalf("%d were sent, want %d", n, ordinaryWindow)
 	}
 	wantSeqs(t, "a full window", k.fresh(0))
 	k.outcome(2, false)
@@ -105,16 +105,16 @@ func TestTicketsWindow(t *testing.T) {
 	wantSeqs(t, "two behind the floor", k.fresh(0), ordinaryWindow+1, ordinaryWindow+2)
 }
 
-func TestTicketsCancel(t *testing.T) {
+func TestTickets_Cancel(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 2)
 	k.fresh(0)
 	later := newCalls(k, 3)
 	if k.cancel(calls[0]) {
-		t.Error("a command was taken back after it was handed on")
+		t.Error("a call was cancelled after its command was sent")
 	}
 	if !k.cancel(later[1]) {
-		t.Error("a command that nobody has could not be taken back")
+		t.Error("a queued call could not be cancelled")
 	}
 	if k.cancel(later[1]) {
 		t.Error("a command was taken back twice")
@@ -128,8 +128,8 @@ func TestTicketsCancel(t *testing.T) {
 	}
 }
 
-// Urgent commands overtake those that wait, and have places of their own.
-func TestTicketsUrgentFirst(t *testing.T) {
+// Urgent commands overtake queued ones, and have places of their own.
+func TestTickets_UrgentFirst(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+1)
 	k.fresh(0)
@@ -141,8 +141,8 @@ func TestTicketsUrgentFirst(t *testing.T) {
 	}
 }
 
-// Nothing may reach the group before the command that makes this process known.
-func TestTicketsGate(t *testing.T) {
+// Nothing reaches the group before the command that registers this process.
+func TestTickets_RegistrationFirst(t *testing.T) {
 	k := newTickets()
 	k.gated = true
 	newCalls(k, 3)
@@ -153,13 +153,13 @@ func TestTicketsGate(t *testing.T) {
 	wantSeqs(t, "then", k.fresh(4), 2, 3)
 }
 
-// What is cancelled in a full house makes room at once.
-func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
+// A cancelled call makes room at once.
+func TestTickets_CancelMakesRoom(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 3)
 	for _, c := range calls {
 		if !k.cancel(c) {
-			t.Error("not taken back")
+			t.Error("not cancelled")
 		}
 	}
 	newCalls(k, 1)
@@ -169,8 +169,8 @@ func TestTicketsCancelBeforeAnythingWasSent(t *testing.T) {
 	}
 }
 
-// A command is sent again after 3, 6, 12, 24 and then each 48 ticks.
-func TestTicketsResend(t *testing.T) {
+// A command is repeated after 3, 6, 12, 24 and then each 48 ticks.
+func TestTickets_Repetition(t *testing.T) {
 	k := newTickets()
 	newCalls(k, 1)
 	k.fresh(0)
@@ -184,17 +184,17 @@ func TestTicketsResend(t *testing.T) {
 		t.Errorf("sent again at %v, want %v", at, want)
 	}
 	newCalls(k, 1)
-	wantSeqs(t, "to a new leader", k.handed(200), 1)
+	wantSeqs(t, "to a new leader", k.repeated(200), 1)
 	wantSeqs(t, "2 ticks later", k.overdue(202))
 	wantSeqs(t, "3 ticks later", k.overdue(203), 1)
 	newCalls(k, 2)
 	k.fresh(300)
 	k.outcome(2+1, false)
-	wantSeqs(t, "but what is answered", k.handed(300), 1, 2, 4)
+	wantSeqs(t, "but what is answered", k.repeated(300), 1, 2, 4)
 	wantSeqs(t, "and that not later", k.overdue(303), 1, 2, 4)
 }
 
-func TestTicketsDrain(t *testing.T) {
+func TestTickets_Drain(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 5)
 	k.fresh(0)

@@ -9,7 +9,7 @@ import (
 )
 
 // grow appends and commits entries of a size, and returns to where the log was
-// told to let go.
+// told to truncate.
 func (r *rig) grow(n, size int) (truncated []uint64) {
 	r.t.Helper()
 	for range n {
@@ -38,25 +38,25 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 	return truncated
 }
 
-// The log lets go of what is applied once that is worth a write, and keeps what a
-// member needs that was away for a while.
-func TestTruncation(t *testing.T) {
+// The log is truncated behind what is applied once that is worth a write, and keeps what
+// a member needs that was away for a while.
+func TestTruncate(t *testing.T) {
 	const keep = 5
 	t.Run("by number", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Keep = keep }).follow()
 		for range 3 {
 			first, _ := r.log.FirstIndex()
 			for r.applied+1 < first+2*keep {
-				if told := r.grow(1, 0); len(told) > 0 {
-					t.Fatalf("lets go up to %d when %d are applied from %d on", told, r.applied, first)
+				if truncated := r.grow(1, 0); len(truncated) > 0 {
+					t.Fatalf("truncates up to %d when %d are applied from %d on", truncated, r.applied, first)
 				}
 			}
-			told := r.grow(1, 0)
-			if len(told) != 1 || told[0] != r.applied-keep {
-				t.Fatalf("lets go up to %d when %d are applied from %d on; want %d", told, r.applied, first, r.applied-keep)
+			truncated := r.grow(1, 0)
+			if len(truncated) != 1 || truncated[0] != r.applied-keep {
+				t.Fatalf("truncates up to %d when %d are applied from %d on; want %d", truncated, r.applied, first, r.applied-keep)
 			}
-			if first, _ = r.log.FirstIndex(); first != told[0]+1 {
-				t.Fatalf("the log begins at %d, told to let go up to %d", first, told[0])
+			if first, _ = r.log.FirstIndex(); first != truncated[0]+1 {
+				t.Fatalf("the log begins at %d, truncated up to %d", first, truncated[0])
 			}
 		}
 	})
@@ -65,15 +65,15 @@ func TestTruncation(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.KeepBytes = bytes }).follow()
 		for range 3 {
 			first, _ := r.log.FirstIndex()
-			told := r.grow(1, bytes/10)
-			for len(told) == 0 {
+			truncated := r.grow(1, bytes/10)
+			for len(truncated) == 0 {
 				if r.log.Bytes() > 5*bytes/2 {
 					t.Fatalf("keeps %d bytes", r.log.Bytes())
 				}
-				told = r.grow(1, bytes/10)
+				truncated = r.grow(1, bytes/10)
 			}
-			if len(told) != 1 || told[0] != r.applied-(r.applied-first)/2 {
-				t.Fatalf("lets go up to %d of %d to %d", told, first, r.applied)
+			if len(truncated) != 1 || truncated[0] != r.applied-(r.applied-first)/2 {
+				t.Fatalf("truncates up to %d of %d to %d", truncated, first, r.applied)
 			}
 			if kept := r.log.Bytes(); kept < bytes/2 {
 				t.Fatalf("%d bytes are left of %d that are to be kept", kept, bytes)

@@ -1,0 +1,269 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/cryptotest"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// founder is a member that forms a group: the production code over a disk that can
+// fail, with calls instead of a transport.
+type founder struct {
+	*Member
+	founders *founders
+	n        int
+	disk     *vfs.MemFS
+	saves    int // after so many the disk fails; 0: it does not
+	up       bool
+	seeking  bool
+}
+
+// founders is a set of founders with the faults of gossip and the network.
+type founders struct {
+	t         *testing.T
+	rng       *rand.Rand
+	expect    int
+	founders  []*founder
+	faulty    bool
+	depth     int // of faults during other faults
+	sent      []*wire.FormRequest
+	proposals map[string]*wire.Proposal // by cluster
+	clusters  map[uint64][]byte         // by member
+	touched   func(errorfs.Op) error    // if not nil, called with each operation on a disk, on any goroutine
+}
+
+func newFounders(t *testing.T, seed uint64, n, expect int) *founders {
+	cryptotest.SetGlobalRandom(t, seed)
+	v := &founders{
+		t: t, rng: rand.New(rand.NewPCG(seed, 0)), expect: expect,
+		proposals: make(map[string]*wire.Proposal), clusters: make(map[uint64][]byte),
+	}
+	for i := range n {
+		v.founders = append(v.founders, &founder{founders: v, n: i, disk: vfs.NewCrashableMem()})
+	}
+	for _, f := range v.founders {
+		f.start()
+	}
+	t.Cleanup(func() {
+		for _, f := range v.founders {
+			f.crash()
+		}
+	})
+	return v
+}
+
+func (f *founder) addr() string { return fmt.Sprint("founder-", f.n) }
+
+// died injects the failure of the disk after a save.
+func (f *founder) died(op errorfs.Op) error {
+	if f.founders.touched != nil {
+		return f.founders.touched(op)
+	}
+	// Each synced write of the log ends with one to the watermark.
+	if op.Kind != errorfs.OpFileWriteAt || filepath.Base(op.Path) != "WATERMARK" || f.saves == 0 {
+		return nil
+	}
+	if f.saves--; f.saves > 0 {
+		return nil
+	}
+	f.up = false
+	return syscall.EIO
+}
+
+// start starts the member like Start, up to forming.
+func (f *founder) start() {
+	t := f.founders.t
+	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(f.disk, errorfs.InjectorFunc(f.died)), Inline: true, MemTableSize: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Member{
+		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.founders.expect, Voters: 3},
+		log: quiet, store: store,
+		gossip: new(gossip),
+	}
+	m.forming.accepted = newSignal()
+	m.forming.put = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+		return f.put(m, addr, proto.CloneOf(r))
+	}
+	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
+		t.Fatal(err)
+	}
+	if m.identity, err = loadIdentity(m.raftLog, "founders"); err != nil {
+		t.Fatal(err)
+	}
+	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
+		t.Fatal(err)
+	}
+	f.Member, f.up, f.seeking = m, true, false
+	f.founders.check()
+}
+
+// crash powerLosses the power.
+func (f *founder) crash() {
+	f.up, f.saves = false, 0
+	old := f.disk
+	f.disk = old.CrashClone(vfs.CrashCloneCfg{})
+	_ = f.store.Close() // on the old disk
+}
+
+var errLost = errors.New("lost")
+
+// put sends a proposal to a founder, unless it is lost. Meanwhile the others go on.
+func (f *founder) put(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+	v := f.founders
+	v.sent = append(v.sent, r)
+	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
+	v.meanwhile()
+	to := v.founders[slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })]
+	if f.Member != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
+		return nil, errLost
+	}
+	reply := to.Form(r)
+	v.meanwhile()
+	if f.Member != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
+		return nil, errLost
+	}
+	return reply, nil
+}
+
+func (v *founders) meanwhile() {
+	if v.depth++; v.faulty && v.depth < 4 {
+		for range v.rng.IntN(3) {
+			v.fault()
+			v.check()
+		}
+	}
+	v.depth--
+}
+
+// gossips replaces what gossip shows: this founder, and all or some of those that run.
+func (f *founder) gossips(all bool) {
+	f.roster.forget()
+	for _, other := range f.founders.founders {
+		if other == f || other.up && (all || f.founders.rng.IntN(4) > 0) {
+			meta := other.meta()
+			f.roster.processAlive(processName(meta), meta)
+		}
+	}
+}
+
+// seek is one round of findGroup.
+func (f *founder) seek() {
+	if !f.identity.cluster().IsZero() || f.seeking {
+		return // it has a group, or is forming one
+	}
+	m := f.Member
+	f.seeking = true
+	_, err := m.form(context.Background())
+	if f.Member != m {
+		return // it has crashed meanwhile
+	}
+	f.seeking = false
+	if err != nil && f.up {
+		f.founders.t.Fatal(err)
+	}
+}
+
+// check fails the test if two groups share a founder, or a group was formed without the
+// acceptance of a founder.
+func (v *founders) check() {
+	v.t.Helper()
+	for _, f := range v.founders {
+		if !f.up {
+			continue
+		}
+		cluster := f.identity.get().GetCluster()
+		before := v.clusters[f.identity.member]
+		if before != nil && !bytes.Equal(before, cluster) {
+			v.t.Fatalf("founder %d: cluster %x has become %x", f.n, before, cluster)
+		}
+		if len(cluster) > 0 {
+			v.clusters[f.identity.member] = cluster
+		}
+	}
+	for _, cluster := range v.clusters {
+		for _, founder := range v.proposals[string(cluster)].GetFounders() {
+			if other := v.clusters[founder.GetMember()]; other != nil && !bytes.Equal(other, cluster) {
+				v.t.Fatalf("member %v is a founder of %x and of %x", wire.MemberID(founder.GetMember()), cluster, other)
+			}
+			for _, f := range v.founders {
+				if record := f.recordIfUp(); record.GetMember() == founder.GetMember() &&
+					!bytes.Equal(record.GetCluster(), cluster) && !bytes.Equal(record.GetAccepted().GetCluster(), cluster) {
+					v.t.Fatalf("%x is formed without the acceptance of founder %d", cluster, f.n)
+				}
+			}
+		}
+	}
+}
+
+func (f *founder) recordIfUp() *wire.Identity {
+	if !f.up {
+		return nil
+	}
+	return f.identity.get()
+}
+
+// fault injects a random fault.
+func (v *founders) fault() {
+	f := v.founders[v.rng.IntN(len(v.founders))]
+	switch v.rng.IntN(12) {
+	case 0:
+		f.crash()
+	case 1:
+		f.saves = 1 + v.rng.IntN(3)
+	case 2, 3: // a request is repeated much later
+		if len(v.sent) > 0 && f.up {
+			f.Form(v.sent[v.rng.IntN(len(v.sent))])
+		}
+	default:
+		if !f.up {
+			f.crash()
+			f.start()
+			return
+		}
+		f.gossips(false)
+		f.seek()
+	}
+}
+
+// settle ends all faults and lets the founders find each other.
+func (v *founders) settle() {
+	v.faulty = false
+	for range 50 {
+		for _, f := range v.founders {
+			if f.saves = 0; !f.up {
+				f.crash()
+				f.start()
+			}
+			f.gossips(true)
+			f.seek()
+			v.check()
+		}
+	}
+}
+
+// ungrouped counts the founders without a group.
+func (v *founders) ungrouped() (n int) {
+	for _, f := range v.founders {
+		if f.identity.cluster().IsZero() {
+			n++
+		}
+	}
+	return n
+}
