@@ -26,9 +26,9 @@ type session struct {
 	inClass   link[session]
 	inMember  link[session]
 	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
-	reentries int                            // of all holds
 	permits   list[permit, permitsOfSession] // by fence
-	unclaimed int                            // of the permits
+	unclaimed int32                          // of the permits
+	reentries int32                          // of all holds
 	waiters   list[waiter, waitersOfSession] // by position
 	keys      map[string]struct{}            // locked by the session; nil: none
 }
@@ -55,7 +55,7 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too much.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.reentries+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+	if s.holds.len+int(s.reentries)+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too much")
 	}
 	return nil
@@ -155,7 +155,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		p.unclaimed = true
 		m.dirty.put(p.key(), p)
 	}
-	s.unclaimed = s.permits.len
+	s.unclaimed = int32(s.permits.len)
 	return m.reply(wire.Code_OK)
 }
 
