@@ -213,7 +213,7 @@ A.6: OK fence=1 holds=1
 A2.1: OK
 A2.2: OK
 A2.3: NOT_HELD
-A.7: UNKNOWN_INCARNATION (the incarnation is not known; register a new one)
+A.7: UNKNOWN_INCARNATION (the incarnation is not registered; register a new one)
 A2.4: OK fence=2 holds=1
 ended d of A
 ended s of A

@@ -19,7 +19,7 @@ type handle struct {
 	recover   bool // an earlier process may have left something: take it over, and give it back
 
 	state   handleState
-	lock    string // or election, or semaphore
+	lock    string      // or election, or semaphore
 	ticket  wire.Ticket // of the Lock that is queued
 	limit   uint32
 	permits uint32
