@@ -32,7 +32,7 @@ func playPromises(t *testing.T, promises []promise) {
 }
 
 // The first half of Consul's page on sessions: how they live and end.
-func TestConsulSessions(t *testing.T) {
+func TestSession_ConsulRules(t *testing.T) {
 	playPromises(t, []promise{
 		{"a session has a node, checks, a behavior, a TTL and a lock-delay", `? sessions
 ----

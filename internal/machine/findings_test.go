@@ -4,7 +4,7 @@ import "testing"
 
 // What went wrong in other lock libraries (FINDINGS, section 4), as far as the
 // machine decides it. The world is that of the promises of Consul.
-func TestMistakesOfOthers(t *testing.T) {
+func TestKnownBugsOfOthers(t *testing.T) {
 	playPromises(t, []promise{
 		{"etcd#11456, #19597: no grant to a waiter whose session is dead", `A open q ttl=2s
 A open r ttl=2s

@@ -38,7 +38,7 @@ type stateRow struct {
 }
 
 // Each rule of Load by itself: in a state that keeps all others, it alone refuses.
-func TestLoadRefusesByEachRule(t *testing.T) {
+func TestLoad_RefusesEachViolation(t *testing.T) {
 	const inc, session = soundInc, soundSession
 	value := marshalled
 	timed := func(st *wire.SessionState) []byte {
@@ -169,7 +169,7 @@ func TestLoadRefusesByEachRule(t *testing.T) {
 }
 
 // What is just within the rules is loaded, and as it was.
-func TestLoadTakesTheLargest(t *testing.T) {
+func TestLoad_AcceptsBounds(t *testing.T) {
 	const inc, session = soundInc, soundSession
 	value := marshalled
 	for _, row := range []stateRow{
@@ -217,7 +217,7 @@ func TestLoadTakesTheLargest(t *testing.T) {
 
 // A value that is damaged only at its end has been read for the most part when
 // that shows.
-func TestLoadRefusesDamagedEnds(t *testing.T) {
+func TestLoad_TrailingGarbage(t *testing.T) {
 	for key := range roomyDisk() {
 		d := roomyDisk()
 		d[key] = append(d[key], 0xff)
@@ -229,7 +229,7 @@ func TestLoadRefusesDamagedEnds(t *testing.T) {
 
 // A state without the record of the machine itself is refused whatever else it
 // has, also where that depends on nothing of it.
-func TestLoadWantsTheMachinesRecord(t *testing.T) {
+func TestLoad_MachineRecordMissing(t *testing.T) {
 	for _, d := range []disk{
 		{"dy": marshalled(&wire.KeyDelayState{Until: 5})},
 		{"dy": marshalled(&wire.KeyDelayState{Until: 5}), "Sy": marshalled(&wire.SemaphoreState{Limit: 3, Resized: true})},
@@ -243,7 +243,7 @@ func TestLoadWantsTheMachinesRecord(t *testing.T) {
 // What comes twice would be counted twice, or have two of what there is one.
 // Storage yields no key twice; of the machine's record, checks and tickets Load
 // does not look.
-func TestLoadRefusesKeysTwice(t *testing.T) {
+func TestLoad_DuplicateKeys(t *testing.T) {
 	for twice := range roomyDisk() {
 		if strings.ContainsRune("mct", rune(twice[0])) {
 			continue
