@@ -253,7 +253,7 @@ func (a *auditor) sessions() {
 			a.fail("session %s is not listed", s.id)
 		}
 		a.holds -= s.holds.len
-		a.reentries -= s.reentries
+		a.reentries -= int(s.reentries)
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len
 		a.waiting -= s.waiters.len

@@ -8,20 +8,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// check is what a member says of itself under a name, or no longer says: one
-// with a TTL becomes critical unless it is refreshed. It belongs to the member
-// and outlives the process.
+// check is a named state that a member reports of itself. One with a TTL becomes
+// critical unless it is refreshed. It belongs to the member and outlives the
+// process.
 type check struct {
 	member    *member
 	name      string
 	status    wire.CheckState
 	ttl       int64 // 0: none
 	refreshed int64 // group time
-	at        int   // its place in checkups; -1: it has none
+	at        int   // position in checkups; -1: none
 }
 
-// gossipCheck is the check that each member has without registering it: what
-// gossip says of it.
+// gossipCheck is the check that each member has without registering it: the
+// verdict of the failure detector.
 const gossipCheck = "gossip"
 
 // builtIn returns the gossip check of the member.
@@ -33,7 +33,7 @@ func byMember(a, b *check) int {
 	return cmp.Or(cmp.Compare(a.member.id, b.member.id), cmp.Compare(a.name, b.name))
 }
 
-// checkups holds the checks that become critical by time, the first on top.
+// checkups is a heap of the checks that can expire, by deadline.
 type checkups []*check
 
 func (h checkups) Len() int { return len(h) }
@@ -61,8 +61,8 @@ func (h *checkups) Pop() any {
 	return c
 }
 
-// schedule puts the check where its deadline belongs, or takes it away if it has
-// none.
+// schedule puts the check where its deadline belongs, or removes it if it cannot
+// expire.
 func (h *checkups) schedule(c *check) {
 	due := c.ttl > 0 && c.status != wire.CheckState_CRITICAL
 	switch {
@@ -117,7 +117,7 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 	if known == nil {
 		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	}
-	m.forgetCheck(known)
+	m.removeCheck(known)
 	m.endSessions(m.dependents(known), invalidated, nil)
 	return m.reply(wire.Code_OK)
 }
@@ -127,7 +127,7 @@ func (m *Machine) addCheck(c *check) {
 	m.checks.ReplaceOrInsert(c)
 }
 
-func (m *Machine) forgetCheck(c *check) {
+func (m *Machine) removeCheck(c *check) {
 	delete(c.member.checks, c.name)
 	m.checks.Delete(c)
 	if c.at >= 0 {
@@ -136,9 +136,9 @@ func (m *Machine) forgetCheck(c *check) {
 	m.dirty.drop(c.key())
 }
 
-// reportGossip takes the leader's word for what gossip says of a process. A
-// later start of the member has shown by registering that it is alive, and what
-// a former leader saw may be long over.
+// reportGossip records the verdict of the leader's failure detector on a process.
+// It does not apply to a later start of the member, which has proved by
+// registering that it is alive, and the view of an earlier leader may be stale.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k := m.members[c.Member]
 	if k == nil || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
@@ -152,8 +152,8 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	return m.reply(wire.Code_OK)
 }
 
-// overdueChecks makes the checks critical that were not refreshed in time, by
-// deadline, and returns them.
+// overdueChecks makes the checks whose TTL has expired critical and returns them
+// by deadline.
 func (m *Machine) overdueChecks() []*check {
 	var overdue []*check
 	for len(m.checkups) > 0 && m.checkups[0].deadline() <= m.now {
@@ -165,7 +165,7 @@ func (m *Machine) overdueChecks() []*check {
 	return overdue
 }
 
-// refreshChecks gives each check a full TTL.
+// refreshChecks renews the TTL of each check.
 func (m *Machine) refreshChecks() {
 	checks := slices.Clone(m.checkups)
 	slices.SortFunc(checks, byMember)
@@ -179,12 +179,12 @@ func (m *Machine) refreshChecks() {
 // dependents returns the sessions that depend on one of the checks, by creation.
 func (m *Machine) dependents(checks ...*check) []*session {
 	var found []*session
-	var looked []*member
+	var visited []*member
 	for _, c := range checks {
-		if slices.Contains(looked, c.member) {
+		if slices.Contains(visited, c.member) {
 			continue
 		}
-		looked = append(looked, c.member)
+		visited = append(visited, c.member)
 		for s := c.member.sessions.first; s != nil; s = s.inMember.next {
 			if slices.ContainsFunc(checks, s.dependsOn) {
 				found = append(found, s)
@@ -199,8 +199,7 @@ func (s *session) dependsOn(c *check) bool {
 	return s.member == c.member.id && slices.Contains(s.checks, c.name)
 }
 
-// healthy refuses sessions on checks that the member does not have, or that are
-// critical.
+// healthy refuses checks that the member does not have or that are critical.
 func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 	k := m.members[member]
 	for _, name := range checks {
@@ -220,7 +219,7 @@ func (m *Machine) healthy(member uint64, checks []string) *wire.Reply {
 
 func (m *Machine) checkCheckName(name string) *wire.Reply {
 	if name == gossipCheck {
-		return m.refuse(wire.Code_INVALID, "the check gossip is built in; choose another name")
+		return m.refuse(wire.Code_INVALID, "invalid check name: gossip is built in; choose another")
 	}
 	return m.checkName(name)
 }
@@ -230,5 +229,5 @@ func (m *Machine) checkCheckState(state wire.CheckState) *wire.Reply {
 	case wire.CheckState_PASSING, wire.CheckState_WARNING, wire.CheckState_CRITICAL:
 		return nil
 	}
-	return m.refuse(wire.Code_INVALID, "the check's state is not known to this version")
+	return m.refuse(wire.Code_INVALID, "unknown check state")
 }

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// advance moves group time forward, never back, and fires what has become due:
-// first all sessions together, whether by their own time or by a check's, then
-// lock-delays, then incarnations. Sessions go first, and before them the places
-// of incarnations that go, so that nothing is granted to a session or a process
-// that is gone at the same moment.
+// advance moves group time forward, never back, and fires what is due: first all
+// sessions together, whether their own TTL or that of a check has expired, then
+// lock-delays, then incarnations. The queue places of expiring incarnations go
+// before everything else, so that nothing is granted to a session or a process
+// that ends in the same entry.
 func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
 	overdue := m.overdueChecks()
@@ -30,9 +30,8 @@ func (m *Machine) advance(time int64) {
 	}
 }
 
-// startTerm gives every session and every check a full TTL again: while there
-// was no leader nobody could renew. Lock-delays run on; they wait for no one's
-// renewal.
+// startTerm renews every session and every check: without a leader no renewal could
+// commit. Lock-delays run on, since they depend on no renewal.
 func (m *Machine) startTerm() {
 	for _, inc := range m.incarnations {
 		m.renewed(inc)
@@ -40,8 +39,8 @@ func (m *Machine) startTerm() {
 	m.refreshChecks()
 }
 
-// NextDeadline returns the earliest group time at which applying a batch would
-// fire something; ok is false when nothing is pending.
+// NextDeadline returns the earliest group time at which applying a batch fires
+// something; ok is false if nothing is pending.
 func (m *Machine) NextDeadline() (at int64, ok bool) {
 	at = math.MaxInt64
 	for _, inc := range m.incarnations {
@@ -61,13 +60,13 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 
 func (m *Machine) isDue(s *session) bool { return s.ttl != 0 && s.deadline() <= m.now }
 
-// dueSessions returns the sessions whose deadline has come, by deadline.
+// dueSessions returns the expired sessions by deadline.
 func (m *Machine) dueSessions() []*session {
 	var due []*session
 	for _, inc := range m.incarnations {
 		for _, c := range inc.classes {
 			if c.ttl == never || after(inc.renewed, c.ttl) > m.now {
-				break // classes are by TTL: the others are later still
+				break // classes are sorted by TTL
 			}
 			due = c.sessions.appendTo(due)
 		}
@@ -78,8 +77,8 @@ func (m *Machine) dueSessions() []*session {
 	return due
 }
 
-// silent returns the incarnations that were silent for their TTL and have no
-// session left that ends by time, once those that are ending have ended.
+// silent returns the expired incarnations that, once the ending sessions have
+// ended, have no session with a TTL.
 func (m *Machine) silent(ending []*session) []*incarnation {
 	var silent []*incarnation
 	for _, inc := range m.incarnations {
@@ -99,7 +98,7 @@ func (m *Machine) silent(ending []*session) []*incarnation {
 	return silent
 }
 
-// after is t + d, and the end of time where that overflows. Both are >= 0.
+// after returns t + d, or the largest time if that overflows. Both are >= 0.
 func after(t, d int64) int64 {
 	if t > math.MaxInt64-d {
 		return math.MaxInt64

@@ -32,7 +32,7 @@ func playPromises(t *testing.T, promises []promise) {
 }
 
 // The first half of Consul's page on sessions: how they live and end.
-func TestConsulSessions(t *testing.T) {
+func TestSession_ConsulRules(t *testing.T) {
 	playPromises(t, []promise{
 		{"a session has a node, checks, a behavior, a TTL and a lock-delay", `? sessions
 ----
@@ -205,8 +205,8 @@ A open e delay=-1s
 ----
 A.5: OK
 A.6: OK
-A.7: INVALID (the lock-delay is out of range; give 0 to 60 s)
-A.8: INVALID (the lock-delay is out of range; give 0 to 60 s)`},
+A.7: INVALID (the lock-delay is out of range: want 0 to 60 s)
+A.8: INVALID (the lock-delay is out of range: want 0 to 60 s)`},
 
 		{"for the lock-delay nothing that was held is acquired", `A write acquire k v session=s
 A lock x s/1

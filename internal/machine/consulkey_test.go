@@ -3,7 +3,7 @@ package machine
 import "testing"
 
 // The second half of Consul's page on sessions: what they do with keys.
-func TestConsulKeys(t *testing.T) {
+func TestKey_ConsulRules(t *testing.T) {
 	playPromises(t, []promise{
 		{"a session must be created prior to use", `A write acquire k v session=later
 ----
@@ -111,7 +111,7 @@ at 5 deleted key k: "x" create=2 modify=4 lock=1 session=s`},
 }
 
 // DESIGN 4.7, where it goes beyond Consul.
-func TestDesignKeys(t *testing.T) {
+func TestKey_DesignRules(t *testing.T) {
 	playPromises(t, []promise{
 		{"keys have 1 to 512 bytes, values up to 512 KiB", `A write put '' v
 A write put long:513 v

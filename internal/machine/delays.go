@@ -5,21 +5,21 @@ import (
 	"container/heap"
 )
 
-// delayed is what a lock-delay keeps from being acquired: a lock or election,
-// permits, or a key. It stays so until its delay ends.
+// delayed is a lock, election, permit or key that cannot be acquired until its
+// lock-delay ends.
 type delayed interface {
 	ends() int64
-	durable() string // its key
+	durable() string // its durable key
 	over(*Machine)
 }
 
-// delays holds what is under a lock-delay, the first to end on top.
+// delays is a heap of everything under a lock-delay, by end.
 type delays []delayed
 
 func (d *delays) push(x delayed) { heap.Push((*delayHeap)(d), x) }
 func (d *delays) pop() delayed   { return heap.Pop((*delayHeap)(d)).(delayed) }
 
-// delayHeap is what container/heap asks for.
+// delayHeap implements heap.Interface.
 type delayHeap []delayed
 
 func (h delayHeap) Len() int      { return len(h) }
@@ -39,7 +39,7 @@ func (h *delayHeap) Pop() any {
 	return x
 }
 
-// endDelays ends the lock-delays that are over, by their end, then by key.
+// endDelays ends the lock-delays that have passed, by end, then by key.
 func (m *Machine) endDelays() {
 	for len(m.delays) > 0 && m.delays[0].ends() <= m.now {
 		m.delays.pop().over(m)

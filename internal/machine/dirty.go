@@ -6,16 +6,16 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// record is a part of the state that has a durable form of its own.
+// record is a part of the state that is stored under one durable key.
 type record interface {
 	state() proto.Message
 }
 
-// dirty collects the keys that an entry touched, in the order of the first
-// touch, and encodes each once, as it is when the entry is done.
+// dirty collects the durable keys that an entry touches, in the order of the first
+// touch. Each is encoded once, when the entry has been applied.
 type dirty struct {
 	touched []touched
-	at      map[string]int // a key's place in touched
+	at      map[string]int // a key's position in touched
 }
 
 type touched struct {
@@ -23,7 +23,7 @@ type touched struct {
 	record record // nil deletes the key
 }
 
-// put says that the record under key is new or changed.
+// put marks the record under key as new or changed.
 func (d *dirty) put(key string, r record) {
 	if i, ok := d.at[key]; ok {
 		d.touched[i].record = r
@@ -36,11 +36,11 @@ func (d *dirty) put(key string, r record) {
 	d.touched = append(d.touched, touched{key, r})
 }
 
-// drop says that the record under key is gone.
+// drop marks the record under key as deleted.
 func (d *dirty) drop(key string) { d.put(key, nil) }
 
-// flush returns the changes and begins anew. They share one array, which
-// belongs to the caller; what is kept is room for as many next time.
+// flush returns the changes and resets d. They share one array, which belongs to
+// the caller; d keeps capacity for as many.
 func (d *dirty) flush() []wire.Change {
 	changes := make([]wire.Change, len(d.touched))
 	bytes := make([]byte, 0, 64*len(d.touched))

@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// The durable form of the state, one key for each thing that changes alone. A
-// waiter has a key of its own, so that joining a long queue is one small
-// write. Names contain no NUL, so the keys of two queues never mix.
+// The durable form of the state: one key for each part that changes on its own. A
+// waiter has a key of its own, so that joining a long queue is one small write.
+// Names contain no NUL, so the keys of two queues never collide.
 const (
 	machineKey = "m" // MachineState
 
@@ -69,7 +69,7 @@ func numbered(kind byte, of string, n uint64) string {
 	return string(binary.BigEndian.AppendUint64(b, n))
 }
 
-// stored is an outcome in its incarnation's window.
+// stored is an outcome in the window of its incarnation.
 type stored struct{ reply *wire.Reply }
 
 func (s stored) state() proto.Message { return s.reply }

@@ -11,7 +11,7 @@ import (
 
 // The last fence of an epoch is given out as any other, in each of the ways in
 // which one is given out.
-func TestTheLastFence(t *testing.T) {
+func TestFence_LastOfEpoch(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		before []string // after what is left behind below, as fences 1 to 3
@@ -57,7 +57,7 @@ func TestTheLastFence(t *testing.T) {
 
 // The epoch is in each fence, and stays there when the machine is loaded from
 // what it has written since.
-func TestTheEpochStays(t *testing.T) {
+func TestFence_EpochSurvivesLoad(t *testing.T) {
 	d := newDriver(t)
 	state := d.m.state().(*wire.MachineState)
 	state.Epoch = 3
@@ -77,7 +77,7 @@ func TestTheEpochStays(t *testing.T) {
 
 // A lock is held no more often than can be counted, whatever limit comes with
 // the call.
-func TestHoldsLimit(t *testing.T) {
+func TestLimit_Holds(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "lock x s/1 reentrant")
@@ -93,7 +93,7 @@ func TestHoldsLimit(t *testing.T) {
 }
 
 // A candidate's value may be as long as the limit, and its leader's next too.
-func TestTheLongestCandidate(t *testing.T) {
+func TestLimit_CandidateValue(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_TOO_LARGE, "lock e s/1 election value=long:%d", MaxCandidate+1)
@@ -109,7 +109,7 @@ func TestTheLongestCandidate(t *testing.T) {
 
 // A NUL byte separates a name from what follows it on disk, so no name has one,
 // wherever in it.
-func TestNoNameHasNUL(t *testing.T) {
+func TestName_NULRefused(t *testing.T) {
 	d := newDriver(t)
 	s := makeID("s")
 	d.do(openCommand(s, MaxTTL, 0))
@@ -123,7 +123,7 @@ func TestNoNameHasNUL(t *testing.T) {
 
 // A submission that does not say whose it is is answered to nobody and changes
 // nothing.
-func TestASubmissionOfNobody(t *testing.T) {
+func TestSubmission_MalformedIncarnation(t *testing.T) {
 	d := newDriver(t)
 	before := views(d.m)
 	for _, id := range [][]byte{nil, d.inc[:15], append(d.inc[:16:16], 0)} {
@@ -141,7 +141,7 @@ func TestASubmissionOfNobody(t *testing.T) {
 }
 
 // Who reads takes along what there is at that moment, and the machine goes on.
-func TestReadsStayAsTheyWere(t *testing.T) {
+func TestViews_Immutable(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "write put a 1 ; put b 1")
 	keys := d.m.Keys()
@@ -169,7 +169,7 @@ func TestReadsStayAsTheyWere(t *testing.T) {
 }
 
 // A session that is gone is not shown.
-func TestADeadSessionIsNotRead(t *testing.T) {
+func TestSession_EndedNotVisible(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	if _, ok := d.m.Session(makeID("s")); !ok {
@@ -185,7 +185,7 @@ func TestADeadSessionIsNotRead(t *testing.T) {
 
 // A member with as many sessions as there may be opens and takes no other, and
 // still attaches its own: it has no more of them by that.
-func TestSessionLimitOfAttach(t *testing.T) {
+func TestLimit_SessionsAttach(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open own ttl=none")
 	d.inc, d.seq = wire.ID{2}, 0

@@ -6,16 +6,16 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// An election is a lock in a space of its own, whose owner leads and says
-// something with it: the value.
+// An election is a lock in a space of its own. Its owner is the leader and has a
+// value.
 
-// elect makes the owner of an election its leader, with that value.
+// elect makes the owner of an election its leader with the value.
 func (m *Machine) elect(l *lock, value []byte) {
 	m.candidates += len(value) - l.leader().Bytes()
 	l.more().leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
 }
 
-// leads says who leads now.
+// leads emits the present leader, or that there is none.
 func (m *Machine) leads(l *lock) {
 	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader()})
 }
@@ -23,7 +23,7 @@ func (m *Machine) leads(l *lock) {
 // checkCandidate returns nil or the refusal of a candidate's value.
 func (m *Machine) checkCandidate(c *wire.Lock) *wire.Reply {
 	if !c.Election && len(c.Value) > 0 {
-		return m.refuse(wire.Code_INVALID, "a lock has no value; an election has")
+		return m.refuse(wire.Code_INVALID, "invalid value: only an election has one")
 	}
 	return m.checkLeaderValue(c.Value)
 }
@@ -31,7 +31,7 @@ func (m *Machine) checkCandidate(c *wire.Lock) *wire.Reply {
 func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
 	switch {
 	case len(value) > MaxCandidate:
-		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 64 KiB")
+		return m.refuse(wire.Code_TOO_LARGE, "the value is too long: at most 64 KiB")
 	case m.candidates+len(value) > MaxCandidates:
 		return m.refuse(wire.Code_BUSY, "the values of all elections take too much; propose a shorter one")
 	}

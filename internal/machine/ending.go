@@ -7,20 +7,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// ending says how a session ends: by intent of its owner, or else.
+// ending is the way in which a session ends.
 type ending bool
 
 const (
-	graceful    ending = true  // no lock-delay follows
-	invalidated ending = false // lock-delay follows
+	graceful    ending = true  // closed by its owner: no lock-delay follows
+	invalidated ending = false // the session's lock-delay follows
 )
 
-// endSessions ends several sessions at one moment. Before anything of theirs is
-// handed on, all of their queue places go: no grant to a dead session. shortened
-// are queues from which others have gone at the same moment.
+// endSessions ends several sessions in one entry. All their queue places go before
+// anything that they hold is released, so that nothing is granted to a session that
+// ends. shortened are queues that have lost other waiters in the same entry.
 func (m *Machine) endSessions(ending []*session, how ending, shortened shortened) {
 	for _, s := range ending {
-		m.forgetSession(s)
+		m.removeSession(s)
 	}
 	for _, s := range ending {
 		for w := s.waiters.first; w != nil; w = s.waiters.first {
@@ -30,13 +30,14 @@ func (m *Machine) endSessions(ending []*session, how ending, shortened shortened
 		}
 	}
 	for _, s := range ending {
-		m.handOn(s, s.delayAfter(how))
+		m.releaseAll(s, s.delayAfter(how))
 	}
 	m.serveAll(shortened)
 }
 
-// handOn gives back what a session held, by fence and the keys by name.
-func (m *Machine) handOn(s *session, delay int64) {
+// releaseAll releases everything that a session holds: locks and permits by fence,
+// keys by name.
+func (m *Machine) releaseAll(s *session, delay int64) {
 	for l := s.holds.first; l != nil; l = s.holds.first {
 		m.release(l, delay)
 	}
@@ -55,8 +56,8 @@ func (s *session) delayAfter(how ending) int64 {
 	return s.lockDelay
 }
 
-// forgetSession strikes a session off and says that it ended.
-func (m *Machine) forgetSession(s *session) {
+// removeSession removes a session and emits that it has ended.
+func (m *Machine) removeSession(s *session) {
 	ended := wire.Ended{Session: s.id}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id

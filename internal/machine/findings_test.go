@@ -4,7 +4,7 @@ import "testing"
 
 // What went wrong in other lock libraries (FINDINGS, section 4), as far as the
 // machine decides it. The world is that of the promises of Consul.
-func TestMistakesOfOthers(t *testing.T) {
+func TestKnownBugsOfOthers(t *testing.T) {
 	playPromises(t, []promise{
 		{"etcd#11456, #19597: no grant to a waiter whose session is dead", `A open q ttl=2s
 A open r ttl=2s
@@ -213,7 +213,7 @@ A.6: OK fence=1 holds=1
 A2.1: OK
 A2.2: OK
 A2.3: NOT_HELD
-A.7: UNKNOWN_INCARNATION (the incarnation is not known; register a new one)
+A.7: UNKNOWN_INCARNATION (the incarnation is not registered; register a new one)
 A2.4: OK fence=2 holds=1
 ended d of A
 ended s of A

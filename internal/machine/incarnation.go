@@ -9,16 +9,16 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// incarnation is one start of one member's process: the renter of sessions and
-// the sender of commands.
+// incarnation is one registered start of a member's process. It owns sessions and
+// submits commands.
 type incarnation struct {
 	id      wire.ID
 	member  uint64
 	ttl     int64
 	renewed int64 // group time of the last renewal
 	window  window
-	classes []*class // its sessions, by TTL
-	count   int      // of its sessions
+	classes []*class // of its sessions, by TTL
+	count   int      // of sessions
 	acquisitions
 }
 
@@ -29,14 +29,14 @@ type member struct {
 	boot        uint64
 	attempt     uint32
 	incarnation wire.ID // the last
-	silent      bool    // gossip has declared it dead
+	silent      bool    // declared dead by the failure detector
 	removed     bool    // from the group
 	checks      map[string]*check
 	sessions    list[session, sessionsOfMember] // of all its processes
 }
 
-// deadline is when something of the incarnation falls due: the first of its
-// sessions that end by time, or else the incarnation itself.
+// deadline returns when the incarnation's first session expires or, if none has a
+// TTL, the incarnation itself.
 func (inc *incarnation) deadline() int64 {
 	if len(inc.classes) > 0 && inc.classes[0].ttl != never {
 		return after(inc.renewed, inc.classes[0].ttl)
@@ -57,17 +57,17 @@ func (m *Machine) search(id wire.ID) (int, bool) {
 	})
 }
 
-// register makes an incarnation known, in place of the member's previous one.
+// register registers an incarnation in place of the member's previous one.
 func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply {
 	if r := m.checkTTL(c.Ttl); r != nil {
 		return r
 	}
 	if c.Member == 0 || id.IsZero() {
-		return m.refuse(wire.Code_INVALID, "the member or the incarnation is zero")
+		return m.refuse(wire.Code_INVALID, "invalid registration: the member or the incarnation is zero")
 	}
 	if inc := m.incarnation(id); inc != nil {
 		if inc.member != c.Member {
-			return m.refuse(wire.Code_INVALID, "the incarnation is another member's; draw a new one")
+			return m.refuse(wire.Code_INVALID, "the incarnation belongs to another member; draw a new one")
 		}
 		return m.reply(wire.Code_OK)
 	}
@@ -76,9 +76,9 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		return m.refuse(wire.Code_REMOVED, "the member has been removed from the group")
 	}
 	if known != nil && known.incarnation == id {
-		// Known once and forgotten since. It is never taken back: its window
-		// is gone, and late duplicates of its commands would be applied again.
-		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation was forgotten; draw a new one")
+		// Registered once and expired. It must not return: without its window,
+		// late duplicates of its commands would be applied again.
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the registration has expired; draw a new incarnation")
 	}
 	if known != nil && !known.precedes(c) {
 		return m.refuse(wire.Code_STALE_BOOT, "the member has registered with this boot and attempt or later ones")
@@ -89,7 +89,7 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 		}
 	}
 	if len(m.incarnations) >= MaxIncarnations {
-		return m.refuse(wire.Code_BUSY, "too many incarnations are known; wait for silent ones to be forgotten")
+		return m.refuse(wire.Code_BUSY, "too many incarnations are registered; wait until some expire")
 	}
 	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
 	m.insert(inc)
@@ -98,13 +98,13 @@ func (m *Machine) register(id wire.ID, floor uint64, c *wire.Register) *wire.Rep
 	return m.reply(wire.Code_OK)
 }
 
-// precedes says whether a registration is later than what is remembered.
+// precedes reports whether c is later than the last registration.
 func (k *member) precedes(c *wire.Register) bool {
 	return cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
 }
 
-// remember notes the member's latest start. That it has registered shows that it
-// is alive, whatever gossip said of an earlier one.
+// remember records the member's latest registration, which also proves that it is
+// alive, whatever the failure detector reported of an earlier start.
 func (m *Machine) remember(c *wire.Register, id wire.ID) {
 	k := m.members[c.Member]
 	if k == nil {
@@ -124,37 +124,37 @@ func (m *Machine) addMember(k *member) {
 	m.checks.ReplaceOrInsert(k.builtIn())
 }
 
-// insert puts an incarnation at its place.
+// insert adds an incarnation in the order of IDs.
 func (m *Machine) insert(inc *incarnation) {
 	inc.acquisitions = newAcquisitions()
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Insert(m.incarnations, i, inc)
 }
 
-// renewed gives the incarnation and its sessions, however many, a full TTL.
+// renewed renews the incarnation and all its sessions in O(1).
 func (m *Machine) renewed(inc *incarnation) {
 	inc.renewed = m.now
 	m.dirty.put(inc.key(), inc)
 }
 
-// drop ends an incarnation: its sessions, but for those without a TTL, which
-// wait to be attached by another; its places in queues; its stored outcomes.
-// Places that would outlive their sessions go first: nothing may be granted to a
-// process that is gone at the same moment.
+// drop ends an incarnation with its sessions, except those without a TTL, which
+// become unbound; its queue places, tickets and stored outcomes. Queue places that
+// would outlive it go first: nothing may be granted to a process that ends in the
+// same entry.
 func (m *Machine) drop(inc *incarnation, how ending) {
 	shortened := m.dropPlaces(inc)
-	var ending, staying []*session
+	var ending, unbound []*session
 	for _, c := range inc.classes {
 		if c.ttl == never {
-			staying = c.sessions.appendTo(staying)
+			unbound = c.sessions.appendTo(unbound)
 		} else {
 			ending = c.sessions.appendTo(ending)
 		}
 	}
 	slices.SortFunc(ending, byCreation)
 	m.endSessions(ending, how, shortened)
-	slices.SortFunc(staying, byCreation)
-	for _, s := range staying {
+	slices.SortFunc(unbound, byCreation)
+	for _, s := range unbound {
 		inc.unbind(s)
 		s.incarnation = nil
 		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
@@ -167,8 +167,8 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	m.dirty.drop(inc.key())
 }
 
-// dropPlaces takes the incarnation's places in queues, but for those under
-// sessions of its own that have a TTL, which end with it.
+// dropPlaces removes the incarnation's queue places, except those under sessions of
+// its own with a TTL, which end with it.
 func (m *Machine) dropPlaces(inc *incarnation) (shortened shortened) {
 	for _, w := range byPosition(inc.waiters) {
 		if w.session.incarnation == inc && w.session.ttl != 0 {

@@ -9,24 +9,22 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// keys are the entries by key. An entry is never changed in place, and a copy of
-// the tree costs nothing until one of the two is written to; so a reader takes a
-// copy along and the machine goes on.
+// keys holds the entries by key. Entries are immutable and the tree is copied on
+// write, so a reader works on a clone while the machine goes on.
 type keys struct {
 	tree  *btree.BTreeG[*wire.Entry]
 	bytes int // of all keys and values
 
 	changes uint64 // index of the last change
-	// No lock index may come twice for a key and a session, or an old sequencer
-	// would come true again. What deleted keys had reached is remembered as one
-	// number for all.
+	// No lock index may occur twice for a key and a session, or a stale sequencer
+	// would become valid again. One number covers all deleted keys.
 	lockFloor   uint64
 	lockFloorAt uint64 // raft index
 
 	delays map[string]*keyDelay // by key
 }
 
-// keyDelay keeps a key from being acquired, whether it exists or not.
+// keyDelay prevents a key from being acquired, whether it exists or not.
 type keyDelay struct {
 	key   string
 	until int64
@@ -53,8 +51,8 @@ func size(e *wire.Entry) int {
 	return len(e.Key) + len(e.Value)
 }
 
-// lockIndex is what the lock index of an acquisition has to be larger than: the
-// key's own, and that of its former lives if the session has seen any.
+// lockIndex returns the lower bound, exclusive, of the next lock index: the key's
+// own, and that of deleted keys if the session may have locked this one before.
 func (k *keys) lockIndex(e *wire.Entry, s *session) uint64 {
 	older := s.createIndex <= k.lockFloorAt && (e.CreateIndex == 0 || s.createIndex <= e.CreateIndex)
 	if older {
@@ -63,7 +61,7 @@ func (k *keys) lockIndex(e *wire.Entry, s *session) uint64 {
 	return e.LockIndex
 }
 
-// replace puts to in the place of from; nil is no entry.
+// replace replaces from by to; nil is no entry.
 func (k *keys) replace(from, to *wire.Entry) {
 	if to != nil {
 		k.tree.ReplaceOrInsert(to)
@@ -73,7 +71,7 @@ func (k *keys) replace(from, to *wire.Entry) {
 	k.bytes += size(to) - size(from)
 }
 
-// bind keeps the sessions' account of the keys that they have locked.
+// bindKey updates the sets of keys that sessions have locked.
 func (m *Machine) bindKey(from, to *wire.Entry) {
 	if from != nil && !from.Session.IsZero() {
 		if s := m.sessions[from.Session]; s != nil {
@@ -98,9 +96,8 @@ type keyStep struct {
 	from, to *wire.Entry // nil: there was, or is, none
 }
 
-// step makes one change, under an index of its own: many commands share a raft
-// index, and a modify index that was given twice would let a compare-and-swap
-// succeed that must not.
+// step makes one change under an index of its own: many commands share a raft index,
+// and with duplicate modify indexes a compare-and-swap could succeed wrongly.
 func (m *Machine) step(from, to *wire.Entry) keyStep {
 	m.keys.changes = max(m.keys.changes+1, m.index)
 	if to != nil {
@@ -117,7 +114,7 @@ func (m *Machine) step(from, to *wire.Entry) keyStep {
 	return keyStep{m.keys.changes, from, to}
 }
 
-// record makes a step durable and known.
+// record makes a step durable and emits it.
 func (m *Machine) record(s keyStep) {
 	if s.to == nil {
 		m.dirty.drop(entryKey(s.from.Key))
@@ -127,8 +124,8 @@ func (m *Machine) record(s keyStep) {
 	m.changed = append(m.changed, wire.KeyChange{Index: s.index, Entry: cmp.Or(s.to, s.from), Deleted: s.to == nil})
 }
 
-// endKey releases a key that was locked by a session that ends, or deletes it.
-// The delay binds the name, so it outlives the key.
+// endKey releases or deletes a key of a session that ends. The lock-delay belongs to
+// the name and outlives the key.
 func (m *Machine) endKey(key string, behavior wire.Behavior, delay int64) {
 	from := m.keys.get(key)
 	var to *wire.Entry
@@ -155,7 +152,7 @@ func (d *keyDelay) over(m *Machine) {
 	m.dirty.drop(d.durable())
 }
 
-// same says that a write changes nothing, so that no index moves.
+// same reports whether a write changes nothing, in which case no index moves.
 func same(a, b *wire.Entry) bool {
 	return bytes.Equal(a.Value, b.Value) && a.Flags == b.Flags &&
 		a.Session == b.Session && a.LockIndex == b.LockIndex && a.Fence == b.Fence

@@ -9,20 +9,20 @@ import (
 
 const second = int64(1_000_000_000)
 
-// The limits are part of the state machine: members that disagreed on them
-// would diverge. Changing one needs a new wire.BatchVersion.
+// The limits are part of the state machine: members with different limits would
+// diverge. Changing one needs a new wire.BatchVersion.
 const (
 	MaxName      = 512 // bytes, of a lock's or session's name
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
 
-	MaxIncarnations = 1024      // known at once
-	MaxSessions     = 131_072   // of one member, also those that wait to be attached
-	MaxAllSessions  = 1_048_576 // of all, also of processes that are gone
-	MaxPlaces       = 1_048_576 // held and queued for by one session
+	MaxIncarnations = 1024      // registered at once
+	MaxSessions     = 131_072   // of one member, unbound ones included
+	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
+	MaxPlaces       = 1_048_576 // holds, re-entries and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
-	MaxHolds        = 1<<31 - 1 // of one owner, whatever limit it gives
+	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
 	MaxChecks        = 256       // of one member
@@ -45,17 +45,17 @@ const (
 // checkName returns nil or the refusal of a lock's name.
 func (m *Machine) checkName(name string) *wire.Reply {
 	if name == "" {
-		return m.refuse(wire.Code_INVALID, "the name is empty; give 1 to 512 bytes")
+		return m.refuse(wire.Code_INVALID, "the name is empty: want 1 to 512 bytes")
 	}
 	return m.checkLabel(name)
 }
 
-// checkLabel is checkName for names that may be empty. What is not UTF-8 the
-// decoder of commands has refused.
+// checkLabel is checkName for names that may be empty. The decoder of commands has
+// refused invalid UTF-8.
 func (m *Machine) checkLabel(name string) *wire.Reply {
 	switch {
 	case len(name) > MaxName:
-		return m.refuse(wire.Code_TOO_LARGE, "the name is too long; give at most 512 bytes")
+		return m.refuse(wire.Code_TOO_LARGE, "the name is too long: want 1 to 512 bytes")
 	case strings.IndexByte(name, 0) >= 0:
 		return m.refuse(wire.Code_INVALID, "the name contains a NUL byte")
 	}
@@ -76,17 +76,17 @@ func (m *Machine) checkOpening(c *wire.OpenSession) *wire.Reply {
 		return r
 	}
 	if c.Behavior != wire.Behavior_RELEASE && c.Behavior != wire.Behavior_DELETE {
-		return m.refuse(wire.Code_INVALID, "the behavior is not known to this version")
+		return m.refuse(wire.Code_INVALID, "unknown behavior")
 	}
 	if len(c.Checks) > MaxSessionChecks {
-		return m.refuse(wire.Code_TOO_LARGE, "the session depends on too many checks; give at most 16")
+		return m.refuse(wire.Code_TOO_LARGE, "too many checks: at most 16")
 	}
 	for i, name := range c.Checks {
 		if r := m.checkName(name); r != nil {
 			return r
 		}
 		if slices.Contains(c.Checks[:i], name) {
-			return m.refuse(wire.Code_INVALID, "a check is named twice")
+			return m.refuse(wire.Code_INVALID, "a check is listed twice")
 		}
 	}
 	return nil
@@ -94,14 +94,14 @@ func (m *Machine) checkOpening(c *wire.OpenSession) *wire.Reply {
 
 func (m *Machine) checkTTL(ttl int64) *wire.Reply {
 	if ttl < MinTTL || ttl > MaxTTL {
-		return m.refuse(wire.Code_INVALID, "the TTL is out of range; give 1 s to 24 h")
+		return m.refuse(wire.Code_INVALID, "the TTL is out of range: want 1 s to 24 h")
 	}
 	return nil
 }
 
 func (m *Machine) checkLockDelay(delay int64) *wire.Reply {
 	if delay < 0 || delay > MaxLockDelay {
-		return m.refuse(wire.Code_INVALID, "the lock-delay is out of range; give 0 to 60 s")
+		return m.refuse(wire.Code_INVALID, "the lock-delay is out of range: want 0 to 60 s")
 	}
 	return nil
 }

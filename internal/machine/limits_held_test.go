@@ -30,7 +30,7 @@ func (d *driver) line(code wire.Code, format string, args ...any) *wire.Reply {
 	return d.want(code, d.do(read(d.tb, format, args...)))
 }
 
-func TestCheckLimit(t *testing.T) {
+func TestLimit_Checks(t *testing.T) {
 	d := newDriver(t)
 	for i := range MaxChecks {
 		d.line(wire.Code_OK, "check c%d register", i)
@@ -44,7 +44,7 @@ func TestCheckLimit(t *testing.T) {
 
 // Sessions are limited in all, whosever they are: those without a TTL outlive the
 // processes that they would count for.
-func TestAllSessionsLimit(t *testing.T) {
+func TestLimit_GroupSessions(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=none")
 	for i := range MaxAllSessions - 1 {
@@ -57,7 +57,7 @@ func TestAllSessionsLimit(t *testing.T) {
 }
 
 // What a session holds and awaits is limited in all, whatever it is.
-func TestPlacesLimit(t *testing.T) {
+func TestLimit_Places(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "open t ttl=1h")
@@ -85,7 +85,7 @@ func TestPlacesLimit(t *testing.T) {
 }
 
 // A semaphore's queue is limited as a lock's is, and so is an election's.
-func TestWaiterLimitElsewhere(t *testing.T) {
+func TestLimit_WaitersSemaphoreElection(t *testing.T) {
 	for _, line := range []string{"acquire x s limit=1 permits=1 wait", "lock x s/1 election wait"} {
 		d := newDriver(t)
 		d.line(wire.Code_OK, "open s ttl=1h")
@@ -104,7 +104,7 @@ func TestWaiterLimitElsewhere(t *testing.T) {
 
 // Each Resize keeps a semaphore for ever, so there are not more of them than a
 // limit; resizing one again is no more.
-func TestResizedLimit(t *testing.T) {
+func TestLimit_Resized(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	commands := make([]*wire.Command, MaxResized/4)
@@ -120,7 +120,7 @@ func TestResizedLimit(t *testing.T) {
 	d.line(wire.Code_TOO_LARGE, "resize more limit=2")
 }
 
-func TestPrefixLimit(t *testing.T) {
+func TestLimit_DeletePrefix(t *testing.T) {
 	d := newDriver(t)
 	for n := range MaxPrefixKeys/MaxOps + 1 {
 		w := &wire.Write{}
@@ -140,7 +140,7 @@ func TestPrefixLimit(t *testing.T) {
 
 // All keys together are limited in number and in bytes. What is no larger than
 // before is always possible, and so is what makes room in the same Write.
-func TestKeyLimits(t *testing.T) {
+func TestLimit_Keys(t *testing.T) {
 	d := newDriver(t)
 	for i := range MaxKeys {
 		d.m.keys.replace(nil, &wire.Entry{Key: fmt.Sprint(i), CreateIndex: 1, ModifyIndex: 1})
@@ -167,7 +167,7 @@ func TestKeyLimits(t *testing.T) {
 // With the last fence given out, nothing is granted in any space: who asks is
 // refused, who waits is refused when it is its turn, and what an earlier process
 // left stays as it is.
-func TestFencesRunOutElsewhere(t *testing.T) {
+func TestFence_ExhaustedEverywhere(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "open n ttl=none")
@@ -215,7 +215,7 @@ func TestFencesRunOutElsewhere(t *testing.T) {
 
 // The values in elections, of those who lead and those who wait, are limited
 // together.
-func TestCandidateLimits(t *testing.T) {
+func TestLimit_CandidateBytes(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "lock e s/1 election value=abc")

@@ -7,7 +7,7 @@ import (
 )
 
 // The reference has written the limits down once more.
-func TestReferenceHasTheSameLimits(t *testing.T) {
+func TestLimit_ReferenceAgrees(t *testing.T) {
 	for name, limit := range map[string][2]int64{
 		"MaxName":          {MaxName, reference.MaxName},
 		"MinTTL":           {MinTTL, reference.MinTTL},

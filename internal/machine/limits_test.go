@@ -12,7 +12,7 @@ import (
 )
 
 // After a burst over many names nothing is left of them, in memory or on disk.
-func TestIdleNamesCostNothing(t *testing.T) {
+func TestIdle_NothingKept(t *testing.T) {
 	d := newDriver(t)
 	s, other := wire.ID{1}, wire.ID{2}
 	d.do(openCommand(s, MaxTTL, 0), openCommand(other, MaxTTL, 0))
@@ -38,7 +38,7 @@ func TestIdleNamesCostNothing(t *testing.T) {
 
 // A queue is limited, its places are given back, and leaving from the middle
 // keeps the order of the others.
-func TestWaiterLimit(t *testing.T) {
+func TestLimit_Waiters(t *testing.T) {
 	d := newDriver(t)
 	s := wire.ID{1}
 	d.do(openCommand(s, MaxTTL, 0), lockCommand("x", s, 0))
@@ -65,7 +65,7 @@ func TestWaiterLimit(t *testing.T) {
 
 // All sessions of an incarnation at once, renewed by one write, ended by one
 // entry.
-func TestSessionLimit(t *testing.T) {
+func TestLimit_MemberSessions(t *testing.T) {
 	d := newDriver(t)
 	id := func(i int) (id wire.ID) {
 		binary.BigEndian.PutUint64(id[8:], uint64(i+1))
@@ -96,7 +96,7 @@ func TestSessionLimit(t *testing.T) {
 	d.want(wire.Code_OK, d.do(openCommand(id(MaxSessions), second, 0)))
 }
 
-func TestIncarnationLimit(t *testing.T) {
+func TestLimit_Incarnations(t *testing.T) {
 	d := newDriver(t)
 	register := func(i int) wire.Outcome {
 		id := wire.ID{0xff, byte(i >> 8), byte(i)}
@@ -119,7 +119,7 @@ func TestIncarnationLimit(t *testing.T) {
 
 // With the last fence of an epoch given out, the lock is refused, and those who
 // wait are refused rather than left waiting.
-func TestFencesRunOut(t *testing.T) {
+func TestFence_Exhausted(t *testing.T) {
 	d := newDriver(t)
 	s := wire.ID{1}
 	d.do(openCommand(s, MaxTTL, 0))

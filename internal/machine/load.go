@@ -12,18 +12,18 @@ import (
 )
 
 var (
-	// ErrCorrupt marks pairs that no machine can have written.
+	// ErrCorrupt: no machine can have written the pairs.
 	ErrCorrupt = errors.New("machine: the stored state is damaged")
-	// ErrNewer marks pairs that a later version wrote.
+	// ErrNewer: a later version wrote the pairs.
 	ErrNewer = errors.New("machine: the stored state was written by a newer version")
 )
 
-// Load rebuilds the machine from all changes written so far, sorted by key,
-// none at all being the machine before the first entry. The bytes are copied.
+// Load rebuilds the machine from all changes written so far, sorted by key. No
+// pairs at all yield the machine before the first entry. The bytes are copied.
 func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
 	ld := &loader{m: New()}
 	for key, value := range pairs {
-		// The version comes after pairs that it tells about: go on to see it.
+		// The version follows pairs that depend on it: read on to find it.
 		if err := ld.pair(string(key), value); err != nil && ld.err == nil {
 			ld.err = fmt.Errorf("%w: key %q: %w", ErrCorrupt, key, err)
 		}
@@ -40,7 +40,7 @@ func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
 	return ld.m, nil
 }
 
-// loader gathers what refers to something else, to be linked when all is read.
+// loader collects records that refer to others; they are linked when all are read.
 type loader struct {
 	m         *Machine
 	version   uint32 // 0: none read
@@ -96,7 +96,7 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.outcome(rest, value)
 	}
 	if rest == "" {
-		return errShape // whatever else there is has a name
+		return errShape // all other kinds have a name
 	}
 	switch key[0] {
 	case lockKind, electionKind:
@@ -151,7 +151,7 @@ func (ld *loader) member(rest string, value []byte) error {
 	ld.m.addMember(k)
 	if st.Removed {
 		ld.m.checks.Delete(k.builtIn())
-		ld.m.goes(k)
+		ld.m.markRemoved(k)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (ld *loader) reentry(rest string, value []byte) error {
 	return err
 }
 
-// ticketOf splits what ticketed has put together.
+// ticketOf is the inverse of ticketed.
 func ticketOf(rest string) (*wire.Ticket, error) {
 	if len(rest) != 16+8 {
 		return nil, errShape

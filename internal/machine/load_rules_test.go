@@ -23,6 +23,10 @@ func roomyDisk() disk {
 	d["m"] = marshalled(&wire.MachineState{Version: 1, Now: 1, Fences: 6, Positions: 5, Changes: 9})
 	d["M"+be(2)] = marshalled(&wire.MemberState{Incarnation: []byte(roomyOther)})
 	d["i"+roomyOther] = marshalled(&wire.IncarnationState{Member: 2, Ttl: second})
+	inc, session := []byte(soundInc), []byte(soundSession)
+	d["lx"] = marshalled(&wire.LockState{Session: session, Holds: 1, Fence: 1, Incarnation: inc, Seq: 8})
+	d["ex"] = marshalled(&wire.LockState{Session: session, Holds: 4, Fence: 2, Value: []byte("v"), Incarnation: inc, Seq: 6})
+	d["r"+soundInc+be(7)] = marshalled(&wire.ReentryState{Key: "ex", Order: 2})
 	d["ky"] = marshalled(&wire.KeyState{CreateIndex: 5, ModifyIndex: 5})
 	return d
 }
@@ -34,7 +38,7 @@ type stateRow struct {
 }
 
 // Each rule of Load by itself: in a state that keeps all others, it alone refuses.
-func TestLoadRefusesByEachRule(t *testing.T) {
+func TestLoad_RefusesEachViolation(t *testing.T) {
 	const inc, session = soundInc, soundSession
 	value := marshalled
 	timed := func(st *wire.SessionState) []byte {
@@ -90,6 +94,19 @@ func TestLoadRefusesByEachRule(t *testing.T) {
 		{"a lock without a fence", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1})},
 		{"a lock with a fence not given out", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 7})},
 		{"a lock with the fence of an election", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 2})},
+
+		{"a lock with the ticket of another", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Incarnation: []byte(inc), Seq: 4})},
+		{"a lock with a ticket of an unknown process", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Incarnation: []byte(nobody), Seq: 5})},
+		{"a re-entry under a shorter key", "r" + inc, value(&wire.ReentryState{Key: "lx", Order: 1})},
+		{"a re-entry of no lock", "r" + inc + be(5), value(&wire.ReentryState{Key: "lz", Order: 1})},
+		{"a re-entry of no name", "r" + inc + be(5), value(&wire.ReentryState{Order: 1})},
+		{"a re-entry of a semaphore", "r" + inc + be(5), value(&wire.ReentryState{Key: "Sx", Order: 1})},
+		{"a re-entry of a delayed lock", "r" + inc + be(5), value(&wire.ReentryState{Key: "ly", Order: 1})},
+		{"more tickets than holds", "r" + inc + be(5), value(&wire.ReentryState{Key: "lx", Order: 3})},
+		{"a re-entry without an order", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex"})},
+		{"a re-entry by an unknown process", "r" + nobody + be(5), value(&wire.ReentryState{Key: "ex", Order: 3})},
+		{"a re-entry with the ticket of another", "r" + inc + be(4), value(&wire.ReentryState{Key: "ex", Order: 3})},
+		{"a re-entry in the place of another", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex", Order: 2})},
 
 		{"a semaphore without a limit", "Sz", value(&wire.SemaphoreState{Resized: true})},
 		{"a semaphore with too large a limit", "Sz", value(&wire.SemaphoreState{Resized: true, Limit: MaxPermits + 1})},
@@ -152,7 +169,7 @@ func TestLoadRefusesByEachRule(t *testing.T) {
 }
 
 // What is just within the rules is loaded, and as it was.
-func TestLoadTakesTheLargest(t *testing.T) {
+func TestLoad_AcceptsBounds(t *testing.T) {
 	const inc, session = soundInc, soundSession
 	value := marshalled
 	for _, row := range []stateRow{
@@ -167,6 +184,8 @@ func TestLoadTakesTheLargest(t *testing.T) {
 		{"a session with the longest TTL", "s" + nobody, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1, Ttl: MaxTTL})},
 		{"a session of no process", "s" + nobody, value(&wire.SessionState{Member: 1, LockDelay: MaxLockDelay, Checks: make([]string, MaxSessionChecks)})},
 		{"the last fence given out, of a lock", "lz", value(&wire.LockState{Session: []byte(session), Holds: MaxHolds, Fence: 6, Incarnation: []byte(inc), Seq: 5})},
+		{"the last re-entry", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex", Order: 1<<32 - 1})},
+		{"a re-entry by another process", "r" + roomyOther + be(6), value(&wire.ReentryState{Key: "ex", Order: 1})},
 		{"a lock whose delay ends at once", "lz", value(&wire.LockState{DelayUntil: 1})},
 		{"the last fence given out, of permits", "py\x00" + be(6), value(&wire.PermitState{Session: []byte(session), Permits: 1, Unclaimed: true})},
 		{"more permits than a limit that was made smaller", "py\x00" + be(6), value(&wire.PermitState{Session: []byte(session), Permits: 4})},
@@ -198,7 +217,7 @@ func TestLoadTakesTheLargest(t *testing.T) {
 
 // A value that is damaged only at its end has been read for the most part when
 // that shows.
-func TestLoadRefusesDamagedEnds(t *testing.T) {
+func TestLoad_TrailingGarbage(t *testing.T) {
 	for key := range roomyDisk() {
 		d := roomyDisk()
 		d[key] = append(d[key], 0xff)
@@ -210,7 +229,7 @@ func TestLoadRefusesDamagedEnds(t *testing.T) {
 
 // A state without the record of the machine itself is refused whatever else it
 // has, also where that depends on nothing of it.
-func TestLoadWantsTheMachinesRecord(t *testing.T) {
+func TestLoad_MachineRecordMissing(t *testing.T) {
 	for _, d := range []disk{
 		{"dy": marshalled(&wire.KeyDelayState{Until: 5})},
 		{"dy": marshalled(&wire.KeyDelayState{Until: 5}), "Sy": marshalled(&wire.SemaphoreState{Limit: 3, Resized: true})},
@@ -224,7 +243,7 @@ func TestLoadWantsTheMachinesRecord(t *testing.T) {
 // What comes twice would be counted twice, or have two of what there is one.
 // Storage yields no key twice; of the machine's record, checks and tickets Load
 // does not look.
-func TestLoadRefusesKeysTwice(t *testing.T) {
+func TestLoad_DuplicateKeys(t *testing.T) {
 	for twice := range roomyDisk() {
 		if strings.ContainsRune("mct", rune(twice[0])) {
 			continue

@@ -11,7 +11,7 @@ import (
 
 // What no machine can have written is refused, and so is what a later version
 // wrote, even where it also holds keys that this one does not know.
-func TestLoadRefuses(t *testing.T) {
+func TestLoad_Refuses(t *testing.T) {
 	const inc, session = soundInc, soundSession
 	sound, value := soundDisk, marshalled
 	if _, err := Load(sound().pairs()); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What sessions hold and await, and the keys, as they are read.
+// Reading what sessions hold and await, and the keys.
 
 func (ld *loader) lock(key string, value []byte) error {
 	st := new(wire.LockState)
@@ -64,7 +64,7 @@ func (ld *loader) semaphore(rest string, value []byte) error {
 	return nil
 }
 
-// number splits what numbered has put together.
+// number is the inverse of numbered.
 func number(rest string) (of string, n uint64, ok bool) {
 	at := len(rest) - 9
 	if at < 0 || rest[at] != 0 {

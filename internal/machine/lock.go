@@ -199,12 +199,12 @@ func (m *Machine) holdOf(s *session, election bool, name string, handle, fence u
 // next waiter.
 func (m *Machine) releaseHold(l *lock) *wire.Reply {
 	l.holds--
-	m.dirty.put(l.key, l)
 	r := m.holding(l)
 	if l.holds == 0 {
 		m.release(l, 0)
 	} else {
 		m.trimTickets(l)
+		m.dirty.put(l.key, l)
 	}
 	return r
 }

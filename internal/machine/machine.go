@@ -2,14 +2,12 @@
 // depend on, fenced locks, elections and semaphores with the queues for them,
 // and keys, as a pure function of the entries applied.
 //
-// A Machine owns no clock, goroutine, file or random source. Time, identities
-// and limits come in with the commands; what has to happen outside goes out
-// as values: outcomes addressed to tickets, sessions that ended, keys and
-// leaders that changed, and the key/value changes that make the new state
-// durable. Apply is total: whatever
-// the bytes, it yields a Result and never panics. Two machines that applied
-// the same entries are equal, also when one of them was loaded from the
-// changes written half-way.
+// A Machine has no clock, goroutine, file or random source. Time, identities and
+// limits come in with the commands; effects go out as values: outcomes addressed to
+// tickets, sessions that ended, keys and leaders that changed, and the key/value
+// changes that make the new state durable. Apply is total: it yields a Result for
+// any bytes and never panics. Two machines that applied the same entries are equal,
+// also if one of them was loaded half-way from the changes written.
 package machine
 
 import (
@@ -21,7 +19,7 @@ import (
 
 // Machine is the replicated state. It is not safe for concurrent use.
 type Machine struct {
-	now       int64  // group time: the largest that a batch carried
+	now       int64  // group time: the largest of any batch
 	fences    uint64 // grants so far
 	epoch     uint32 // high bits of each fence
 	positions uint64 // queue places assigned so far
@@ -41,7 +39,7 @@ type Machine struct {
 	checkups     checkups
 	delays       delays
 
-	// Of the entry that is being applied.
+	// Of the entry being applied.
 	index    uint64
 	term     uint64
 	dirty    dirty
@@ -65,9 +63,9 @@ func New() *Machine {
 	}
 }
 
-// Apply applies the entry at index. Empty data is raft's own first entry of a
-// term. Data that is no Batch, or one of another version, has no effect; it is
-// for the cluster to let no such entry in.
+// Apply applies the entry at index. Empty data is the first entry of a term. A
+// malformed Batch, or one of another version, has no effect; the cluster must not
+// propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
 	m.index, m.term = index, term
 	if len(data) == 0 {
@@ -88,9 +86,9 @@ func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
 // Now returns the group time.
 func (m *Machine) Now() int64 { return m.now }
 
-// result hands out what the entry yielded and forgets it. The machine's own
-// record is always written: its clock and counters move with nearly every
-// entry, and Load wants the version of whatever else there is.
+// result returns the effects of the entry and resets them. The machine's own record
+// is always written: its clock and counters change with nearly every entry, and Load
+// needs the version that it carries.
 func (m *Machine) result() wire.Result {
 	m.dirty.put(machineKey, m)
 	r := wire.Result{
@@ -105,12 +103,12 @@ func (m *Machine) emit(t wire.Ticket, r *wire.Reply, more bool) {
 	m.outcomes = append(m.outcomes, wire.Outcome{Ticket: t, Reply: r, More: more})
 }
 
-// reply begins a reply that was decided by the present entry.
+// reply returns a reply decided by the present entry.
 func (m *Machine) reply(code wire.Code) *wire.Reply {
 	return &wire.Reply{Code: code, Index: m.index}
 }
 
-// refuse is a reply that tells the caller what to do.
+// refuse returns a reply with a detail for people.
 func (m *Machine) refuse(code wire.Code, detail string) *wire.Reply {
 	return &wire.Reply{Code: code, Index: m.index, Detail: detail}
 }

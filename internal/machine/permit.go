@@ -95,7 +95,7 @@ func (p *permit) voidTicket() {
 	}
 }
 
-func (p *permit) countUnclaimed() int {
+func (p *permit) countUnclaimed() int32 {
 	if p.unclaimed {
 		return 1
 	}

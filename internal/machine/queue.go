@@ -39,7 +39,7 @@ func (w *waiter) queue() *list[waiter, waitersInQueue] {
 	return &w.lock.more().queue
 }
 
-// holder describes who is in the way; nil if only a lock-delay is.
+// holder describes the present holder; nil while only a lock-delay is in the way.
 func (w *waiter) holder() *wire.Holder {
 	if w.semaphore != nil {
 		return w.semaphore.holder()

@@ -26,7 +26,7 @@ var (
 
 // Random logs, outcome by outcome against the reference, with a second machine
 // that is now and then thrown away and loaded from the disk.
-func TestRandomAgainstReference(t *testing.T) {
+func TestRandom_AgainstReference(t *testing.T) {
 	const perSeed = 2_000
 	if *seedFlag != 0 {
 		runRandom(t, *seedFlag, perSeed)

@@ -12,7 +12,7 @@ import (
 // The same log leaves the same changes, entry by entry, and the same disk: when
 // it is applied again, when several entries are written to the disk at once and
 // a power cut takes back what was not, and from any snapshot on.
-func TestSameLogOtherWays(t *testing.T) {
+func TestReplay_Equivalent(t *testing.T) {
 	for seed := range uint64(3) {
 		log := randomLog(t, seed+1_000, 4_000)
 		first := newReplay(log)

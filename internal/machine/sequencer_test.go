@@ -10,7 +10,7 @@ import (
 
 // Few keys and few sessions, old ones and ever new ones, so that keys live many
 // lives under the same sessions: the rig wants no sequencer to come true twice.
-func TestSequencersStayStale(t *testing.T) {
+func TestSequencer_StaysStale(t *testing.T) {
 	for seed := range uint64(20) {
 		g, r := newGenerator(seed+1), newRig()
 		r.mustApply(t, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: MaxTTL}}})

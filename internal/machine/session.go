@@ -9,15 +9,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// session is a lease under which locks, permits and keys are held. It lives as
-// long as its incarnation is renewed within the session's TTL, and its checks
-// allow it.
+// session is a lease under which locks, permits and keys are held. It ends when its
+// incarnation is not renewed within the session's TTL or a check becomes critical.
 type session struct {
 	id          wire.ID
 	name        string
-	incarnation *incarnation // nil: its process is gone, and it has no TTL
-	member      uint64       // of that process
-	ttl         int64        // 0: never ends by time
+	incarnation *incarnation // nil: unbound, and without a TTL
+	member      uint64       // of the last process
+	ttl         int64        // 0: never expires
 	lockDelay   int64
 	behavior    wire.Behavior
 	checks      []string
@@ -26,24 +25,24 @@ type session struct {
 	inClass   link[session]
 	inMember  link[session]
 	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
-	reentries int                            // of all holds
 	permits   list[permit, permitsOfSession] // by fence
-	unclaimed int                            // of the permits
+	unclaimed int32                          // of the permits
+	reentries int32                          // of all holds
 	waiters   list[waiter, waitersOfSession] // by position
 	keys      map[string]struct{}            // locked by the session; nil: none
 }
 
-// never is the class of the sessions that never end by time.
+// never is the class of the sessions that never expire.
 const never = math.MaxInt64
 
-// class holds the sessions of one incarnation that have the same TTL, and so
-// the same deadline: one renewal moves the deadline of all.
+// class holds the sessions of one incarnation with the same TTL, and so the same
+// deadline: a renewal moves the deadline of all in O(1).
 type class struct {
 	ttl      int64
 	sessions list[session, sessionsOfClass]
 }
 
-// deadline is for sessions that have a TTL; those have an incarnation.
+// deadline must be called only for sessions with a TTL: those have an incarnation.
 func (s *session) deadline() int64 { return after(s.incarnation.renewed, s.ttl) }
 
 func (s *session) class() int64 {
@@ -53,10 +52,10 @@ func (s *session) class() int64 {
 	return s.ttl
 }
 
-// mayHaveMore refuses a session that holds and awaits too much.
+// mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.reentries+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
-		return m.refuse(wire.Code_BUSY, "the session holds and awaits too much")
+	if s.holds.len+int(s.reentries)+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
 }
@@ -99,8 +98,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 	return m.reply(wire.Code_OK)
 }
 
-// mayBind refuses a member that has too many, also of those that wait to be
-// attached.
+// mayBind refuses a member that has too many sessions, unbound ones included.
 func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
 	if m.members[inc.member].sessions.len >= MaxSessions {
 		return m.refuse(wire.Code_BUSY, "the member has too many sessions; close some")
@@ -108,28 +106,28 @@ func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
 	return nil
 }
 
-// belong makes a session the member's.
+// belong assigns a session to a member.
 func (m *Machine) belong(s *session, member uint64) {
 	s.member = member
 	m.members[member].sessions.push(s)
 }
 
-// attachSession binds a session whose process is gone to the calling one. What
-// was held stays held; as the handles that held it are gone, the session's next
-// acquisition takes it over.
+// attachSession binds an unbound session to the caller. Its holds remain, but are
+// unclaimed: their handles ended with the earlier process, so the session's next
+// acquisition of the same name claims them.
 func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.Reply {
 	s, refusal := m.live(c.Id)
 	switch {
 	case s == nil:
 		return refusal
 	case s.ttl != 0:
-		return m.refuse(wire.Code_INVALID, "the session has a TTL and ends with its process; only one without can be attached")
+		return m.refuse(wire.Code_INVALID, "only a session without a TTL can be attached")
 	case s.incarnation == inc:
 		return m.reply(wire.Code_OK)
 	case s.incarnation != nil:
 		return m.reply(wire.Code_SESSION_BOUND)
 	}
-	if s.member != inc.member { // else it is among the member's already
+	if s.member != inc.member { // else the member's count does not change
 		if r := m.mayBind(inc); r != nil {
 			return r
 		}
@@ -155,12 +153,12 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		p.unclaimed = true
 		m.dirty.put(p.key(), p)
 	}
-	s.unclaimed = s.permits.len
+	s.unclaimed = int32(s.permits.len)
 	return m.reply(wire.Code_OK)
 }
 
-// closeSession ends a session by force, whoever asks; gracefully only for the
-// process that it belongs to. One that is bound to nobody has nobody else.
+// closeSession ends a session by force for any caller, and gracefully for the
+// process that it is bound to; an unbound one gracefully for any.
 func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Reply {
 	s, refusal := m.live(c.Id)
 	switch {
@@ -204,7 +202,7 @@ func (inc *incarnation) unbind(s *session) {
 	inc.count--
 }
 
-// untimed is how many of the sessions never end by time.
+// untimed returns how many of the sessions never expire.
 func (inc *incarnation) untimed() int {
 	if i, ok := inc.class(never); ok {
 		return inc.classes[i].sessions.len

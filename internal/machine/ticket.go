@@ -6,11 +6,11 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// submit applies what one incarnation handed in.
+// submit applies the calls of one incarnation.
 func (m *Machine) submit(s *wire.Submission) {
 	id, ok := wire.IDFrom(s.Incarnation)
 	if !ok {
-		return // nobody to answer
+		return // there is no ticket to answer
 	}
 	if inc := m.incarnation(id); inc != nil {
 		m.raiseFloor(inc, s.Floor)
@@ -20,7 +20,7 @@ func (m *Machine) submit(s *wire.Submission) {
 	}
 }
 
-// raiseFloor drops the outcomes that the member says it has received.
+// raiseFloor drops the outcomes that the member has received.
 func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	if floor <= inc.window.floor {
 		return
@@ -31,8 +31,8 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	m.dirty.put(inc.key(), inc)
 }
 
-// call applies a command unless its ticket says that this was done before.
-// floor is the submission's; a known incarnation's own is never below it.
+// call applies a command unless its ticket shows that it has been applied. floor is
+// the submission's; that of a registered incarnation is never below it.
 func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
 	inc := m.incarnation(t.Incarnation)
 	if inc != nil {
@@ -40,22 +40,22 @@ func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
 	}
 	switch {
 	case t.Seq <= floor:
-		return // its outcome was received: a late duplicate
+		return // a late duplicate: its outcome has been received
 	case t.Seq-floor > MaxInFlight:
 		m.emit(t, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
 		return
 	}
 	if inc != nil {
 		if stored := inc.window.get(t.Seq); stored != nil {
-			m.emit(t, stored, stored.Code == wire.Code_QUEUED) // the grant would have replaced it
+			m.emit(t, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
 			return
 		}
 	}
 	m.answer(t, m.execute(t, floor, command))
 }
 
-// answer emits the first outcome of a ticket, and stores it where the
-// incarnation is known after the command.
+// answer emits the first outcome of a ticket, and stores it if the incarnation is
+// registered after the command.
 func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
 	m.emit(t, r, r.Code == wire.Code_QUEUED)
 	if inc := m.incarnation(t.Incarnation); inc != nil {
@@ -63,8 +63,8 @@ func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
 	}
 }
 
-// settle emits the second and last outcome of a ticket that was QUEUED. It is
-// stored if the first one still is: a retry of the call gets the last word.
+// settle emits the second and last outcome of a ticket that was QUEUED. It replaces
+// the first one if that is still stored, so that a retry of the call receives it.
 func (m *Machine) settle(w *waiter, r *wire.Reply) {
 	t := w.ticket.wire()
 	m.emit(t, r, false)
@@ -78,7 +78,7 @@ func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
 	m.dirty.put(ticketKey(t), stored{r})
 }
 
-// execute carries out a command and returns its outcome.
+// execute executes a command and returns its outcome.
 func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Reply {
 	var c wire.Command
 	bad := proto.Unmarshal(command, &c) != nil
@@ -87,7 +87,7 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 		return m.register(t.Incarnation, floor, op.Register)
 	}
 	if inc == nil {
-		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation is not known; register a new one")
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation is not registered; register a new one")
 	}
 	if bad {
 		return m.refuse(wire.Code_INVALID, "the command cannot be decoded")
@@ -123,11 +123,11 @@ func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Rep
 	return m.executeRare(inc, &c)
 }
 
-// executeRare carries out what is asked once in a while.
+// executeRare executes the infrequent commands.
 func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
 	case *wire.Command_RemoveMember:
-		return m.leave(inc, op.RemoveMember)
+		return m.removeMember(inc, op.RemoveMember)
 	case *wire.Command_AttachSession:
 		return m.attachSession(inc, op.AttachSession)
 	case *wire.Command_SetCheck:
@@ -137,5 +137,5 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	case *wire.Command_ReportGossip:
 		return m.reportGossip(op.ReportGossip)
 	}
-	return m.refuse(wire.Code_INVALID, "the command is not known to this version")
+	return m.refuse(wire.Code_INVALID, "unknown command")
 }

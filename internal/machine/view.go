@@ -22,7 +22,7 @@ type LockView struct {
 	Holds   uint32
 	Fence   uint64
 	Waiters int
-	Delay   int64 // lock-delay left
+	Delay   int64 // remaining lock-delay
 }
 
 // SessionView is a session at the applied index.
@@ -33,7 +33,7 @@ type SessionView struct {
 	Member      uint64
 	TTL         int64 // 0: none
 	LockDelay   int64
-	Remaining   int64 // until it ends by time, unless renewed; 0 without TTL
+	Remaining   int64 // until it expires unless renewed; 0 without TTL
 	CreateIndex uint64
 	Behavior    wire.Behavior
 	Checks      []string
@@ -43,10 +43,10 @@ type SessionView struct {
 type SemaphoreView struct {
 	Name      string
 	Limit     uint32
-	Available int64 // negative while more are out than a smaller limit allows
+	Available int64 // negative while more are held than a smaller limit allows
 	Waiters   int
 	Holders   []PermitView // by fence
-	Delay     int64        // until the next permit is freed that a lock-delay holds back
+	Delay     int64        // until the first lock-delay of its permits ends
 }
 
 // PermitView is one acquisition of permits.
@@ -57,8 +57,8 @@ type PermitView struct {
 	Permits uint32
 }
 
-// Keys is all keys at one index. It may be read by any goroutine while the
-// machine goes on.
+// Keys is all keys at one index. Any goroutine may read it while the machine goes
+// on.
 type Keys struct{ tree *btree.BTreeG[*wire.Entry] }
 
 // Lock returns the lock's state; ok is false for a name that is idle.
@@ -128,7 +128,7 @@ func (m *Machine) viewSession(s *session) SessionView {
 	return v
 }
 
-// Incarnation reports whether the incarnation is known.
+// Incarnation reports whether the incarnation is registered.
 func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id) != nil }
 
 // Changes is the index of the last change to a key.
@@ -137,8 +137,7 @@ func (m *Machine) Changes() uint64 { return m.keys.changes }
 // Key returns a key's entry, or nil.
 func (m *Machine) Key(key string) *wire.Entry { return m.keys.get(key) }
 
-// Keys returns all keys as they are now, at a cost that does not depend on
-// their number.
+// Keys returns all keys as they are now, in O(1).
 func (m *Machine) Keys() Keys { return Keys{m.keys.tree.Clone()} }
 
 // Prefix iterates over the entries whose keys begin with prefix, by bytes.
@@ -171,7 +170,7 @@ func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	return v
 }
 
-// Leader returns who leads the election, or nil.
+// Leader returns the leader of the election, or nil.
 func (m *Machine) Leader(election string) *wire.Leader {
 	if l := m.elections.byName[election]; l != nil {
 		return l.leader()

@@ -7,21 +7,20 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// writing is a Write on its way: what it has changed so far, so that it can be
-// undone.
+// writing is a Write in progress: its changes so far, so that it can be undone.
 type writing struct {
 	m      *Machine
 	steps  []keyStep
 	before keys // the counters
 }
 
-// write carries out operations on keys, all or none.
+// write applies operations on keys, all or none.
 func (m *Machine) write(c *wire.Write) *wire.Reply {
 	switch {
 	case len(c.Ops) == 0:
-		return m.refuse(wire.Code_INVALID, "there are no operations; give at least 1")
+		return m.refuse(wire.Code_INVALID, "a write needs at least 1 operation")
 	case len(c.Ops) > MaxOps:
-		return m.refuse(wire.Code_TOO_LARGE, "too many operations; give at most 128")
+		return m.refuse(wire.Code_TOO_LARGE, "too many operations: at most 128")
 	}
 	w := &writing{m: m, before: m.keys}
 	done := m.reply(wire.Code_OK)
@@ -63,7 +62,7 @@ func meta(e *wire.Entry) *wire.KeyMeta {
 	return k
 }
 
-// apply carries out one operation and returns the entry that it leaves.
+// apply applies one operation and returns the resulting entry.
 func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 	if r := w.m.checkKeyOp(op); r != nil {
 		return nil, r
@@ -97,7 +96,7 @@ func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 	case wire.KeyOp_EXPECT_HOLDER:
 		return e, w.m.expectHolder(e, op)
 	}
-	return nil, w.m.refuse(wire.Code_INVALID, "the operation is not known to this version")
+	return nil, w.m.refuse(wire.Code_INVALID, "unknown operation")
 }
 
 func (m *Machine) checkKeyOp(op *wire.KeyOp) *wire.Reply {
@@ -109,13 +108,12 @@ func (m *Machine) checkKeyOp(op *wire.KeyOp) *wire.Reply {
 		return r
 	}
 	if len(op.Value) > MaxValue {
-		return m.refuse(wire.Code_TOO_LARGE, "the value is too long; give at most 512 KiB")
+		return m.refuse(wire.Code_TOO_LARGE, "the value is too long: at most 512 KiB")
 	}
 	return nil
 }
 
-// expect refuses unless the key is as it was when it had that modify index; 0 is
-// that there was none.
+// expect refuses unless the key has the modify index; 0: unless there is no key.
 func (m *Machine) expect(e *wire.Entry, index uint64) *wire.Reply {
 	if e == nil && index == 0 || e != nil && index != 0 && e.ModifyIndex == index {
 		return nil
@@ -131,7 +129,7 @@ func (m *Machine) expectHolder(e *wire.Entry, op *wire.KeyOp) *wire.Reply {
 	return m.reply(wire.Code_STALE_SEQUENCER)
 }
 
-// draft is the entry as it is, or a new one, to be changed and set.
+// draft returns a copy of the entry, or a new one, to be changed and set.
 func draft(e *wire.Entry, key string) *wire.Entry {
 	if e == nil {
 		return &wire.Entry{Key: key}
@@ -146,10 +144,10 @@ func (w *writing) put(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) 
 	return w.set(e, to)
 }
 
-// putFenced refuses whoever comes with a smaller fence than somebody before.
+// putFenced refuses a fence that is smaller than that of an earlier write.
 func (w *writing) putFenced(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 	if op.Fence == 0 {
-		return nil, w.m.refuse(wire.Code_INVALID, "0 is no fence")
+		return nil, w.m.refuse(wire.Code_INVALID, "invalid fence: 0")
 	}
 	to := draft(e, op.Key)
 	if op.Fence < to.Fence {
@@ -161,7 +159,7 @@ func (w *writing) putFenced(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.R
 	return w.set(e, to)
 }
 
-// set puts to in the place of e, if that changes anything.
+// set replaces e by to, if that changes anything.
 func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
 	if e != nil && same(e, to) {
 		return e, nil
@@ -170,7 +168,7 @@ func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
 		return nil, w.m.refuse(wire.Code_BUSY, "there are too many keys; delete some")
 	}
 	if grown := size(to) - size(e); grown > 0 && w.m.keys.bytes+grown > MaxKeyBytes {
-		return nil, w.m.refuse(wire.Code_BUSY, "keys and values take too much; delete some")
+		return nil, w.m.refuse(wire.Code_BUSY, "all keys and values take too many bytes; delete some")
 	}
 	w.steps = append(w.steps, w.m.step(e, to))
 	return to, nil
@@ -193,7 +191,7 @@ func (w *writing) deletePrefix(prefix string) *wire.Reply {
 		return true
 	})
 	if len(doomed) > MaxPrefixKeys {
-		return w.m.refuse(wire.Code_TOO_LARGE, "too many keys begin with the prefix; delete with longer ones")
+		return w.m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefix; use longer prefixes")
 	}
 	for _, e := range doomed {
 		w.steps = append(w.steps, w.m.step(e, nil))
@@ -201,8 +199,8 @@ func (w *writing) deletePrefix(prefix string) *wire.Reply {
 	return nil
 }
 
-// acquire locks a key for a session. Nobody waits for a key: it is refused to
-// others while it is locked, or under a lock-delay.
+// acquire locks a key for a session. Keys have no waiters: others are refused while
+// the key is locked or under a lock-delay.
 func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 	s, refusal := w.m.live(op.Session)
 	if s == nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Checks, DESIGN 4.4.
+// Checks.
 
-// Check is one of a member.
+// Check is a check of a member.
 type Check struct {
 	Member         uint64
 	Name           string
@@ -25,7 +25,7 @@ func (r *Model) check(member uint64, name string) *Check {
 	return nil
 }
 
-// lookAt refuses checks on which no session can be opened or attached.
+// lookAt refuses checks that no session can depend on.
 func (r *Model) lookAt(member uint64, names []string) *wire.Reply {
 	for _, name := range names {
 		c := r.check(member, name)
@@ -112,7 +112,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	return answer(wire.Code_OK)
 }
 
-// staleChecks makes the checks critical that were not refreshed in time.
+// staleChecks makes the checks whose TTL has expired critical.
 func (r *Model) staleChecks() (stale []Check) {
 	for _, c := range r.Checks {
 		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL && later(c.refreshed, c.ttl) <= r.Now {
@@ -123,8 +123,8 @@ func (r *Model) staleChecks() (stale []Check) {
 	return stale
 }
 
-// depending returns the sessions on any of the checks, by creation, but for
-// those that are listed already.
+// depending returns the sessions that depend on any of the checks and are not listed
+// yet, by creation.
 func (r *Model) depending(listed []*Session, checks []Check) []*Session {
 	var on []*Session
 	for _, s := range r.Sessions {

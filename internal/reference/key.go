@@ -9,10 +9,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Keys, DESIGN 4.7.
+// Keys.
 
-// keys is all that a Write can change, so that it is undone by putting back
-// the copy.
+// keys is everything that a Write can change: restoring a copy undoes it.
 type keys struct {
 	entries []wire.Entry // by key
 	changes uint64
@@ -219,7 +218,7 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.Now}
 		}
 	}
-	// The session may have locked the key in a former life of it.
+	// The session may have locked the key before it was deleted.
 	if s.created <= r.keys.floorAt && (e.CreateIndex == 0 || s.created <= e.CreateIndex) {
 		e.LockIndex = max(e.LockIndex, r.keys.floor)
 	}
@@ -228,7 +227,7 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	return r.keys.put(r.index, e)
 }
 
-// freeKeys takes the keys that a session locked from it as it ends.
+// freeKeys releases or deletes the keys of a session that ends.
 func (r *Model) freeKeys(s *Session, delay int64) {
 	for _, e := range slices.Clone(r.keys.entries) {
 		if e.Session != s.ID {

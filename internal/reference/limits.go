@@ -2,7 +2,7 @@ package reference
 
 const second = int64(1_000_000_000)
 
-// The limits, once more: a test of the machine says that its are the same.
+// The limits, a second time. A test of the machine compares them.
 const (
 	MaxName      = 512 // bytes
 	MinTTL       = 1 * second

@@ -10,10 +10,10 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Locks and elections, DESIGN 4.5.
+// Locks and elections.
 
-// handOn grants a free lock to the first that waits, or forgets it.
-func (r *Model) handOn(l *Lock) {
+// grantHead grants a free lock to the first waiter, or drops it.
+func (r *Model) grantHead(l *Lock) {
 	if len(l.Queue) == 0 {
 		r.Locks = slices.DeleteFunc(r.Locks, func(o *Lock) bool { return o == l })
 		return
@@ -30,7 +30,7 @@ func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
 }
 
-// lead notes who leads an election from now on.
+// lead emits the present leader of an election.
 func (r *Model) lead(l *Lock) {
 	if !l.Election {
 		return
@@ -96,8 +96,8 @@ func (r *Model) holder(l *Lock) *wire.Holder {
 	return &wire.Holder{Session: s, Member: r.session(s).Member, Handle: l.Owner.Handle, Fence: l.Fence}
 }
 
-// heldBy says whether the handle holds the lock; nobody's handle does, when
-// the one who took it is gone.
+// heldBy reports whether the handle holds the lock. No handle holds an unclaimed
+// one.
 func (l *Lock) heldBy(session []byte, handle uint64) bool {
 	return l != nil && l.Owner != nil && !l.Unclaimed && bytes.Equal(l.Owner.Session[:], session) && l.Owner.Handle == handle
 }
@@ -137,13 +137,13 @@ func (r *Model) releaseHold(l *Lock) *wire.Reply {
 	return reply
 }
 
-// free takes a lock from its owner.
+// free releases a lock of its owner.
 func (r *Model) free(l *Lock, delay int64) {
 	l.Owner, l.Unclaimed, l.reentries, l.holds, l.Fence = nil, false, nil, 0, 0
 	if delay > 0 {
 		l.until = later(r.Now, delay)
 	} else {
-		r.handOn(l)
+		r.grantHead(l)
 	}
 	if l.Owner == nil {
 		r.lead(l)
@@ -196,7 +196,7 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 		return answer(wire.Code_NOT_HELD)
 	}
 	for _, p := range r.places(func(p Place) bool { return p.Ticket == t }) {
-		for _, s := range r.leave([]Place{p}, wire.Code_WITHDRAWN) {
+		for _, s := range r.remove([]Place{p}, wire.Code_WITHDRAWN) {
 			r.serve(s)
 		}
 		return answer(wire.Code_OK)

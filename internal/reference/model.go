@@ -1,7 +1,6 @@
-// Package reference is the machine's dumb twin: the rules of DESIGN section 4
-// written down once more with slices, copies and linear searches, and nothing
-// shared with the machine but the messages. It is slow on purpose: whatever is
-// clever in the machine is absent here. Only tests may import it.
+// Package reference is a second implementation of the machine's rules, with slices,
+// copies and linear searches. It shares only the messages with the machine, and is
+// slow on purpose: it has none of the machine's indexes. Only tests may import it.
 package reference
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Model is a group's state. The zero value is that of a new group. What is
-// exported is for those who make up the next command; only Apply changes it.
+// Model is a group's state. The zero value is that of a new group. The exported
+// fields are for generators of commands; only Apply changes them.
 type Model struct {
 	Now          int64  // group time
 	Granted      uint64 // fences
@@ -38,7 +37,7 @@ type Model struct {
 	leaders  []wire.LeaderChange
 }
 
-// Member is what is remembered of a member for ever.
+// Member is what is kept of a member forever.
 type Member struct {
 	ID      uint64
 	Removed bool
@@ -57,10 +56,10 @@ type Incarnation struct {
 	answered     []wire.Outcome
 }
 
-// Session is one that lives.
+// Session is a live session.
 type Session struct {
 	ID          wire.ID
-	Incarnation wire.ID // zero when its process is gone
+	Incarnation wire.ID // zero: unbound
 	Member      uint64
 	Checks      []string
 	ttl, delay  int64
@@ -68,7 +67,7 @@ type Session struct {
 	behavior    wire.Behavior
 }
 
-// Place is who asks: for a lock, an election or permits.
+// Place is a request for a lock, an election or permits.
 type Place struct {
 	Session wire.ID
 	Handle  uint64
@@ -82,8 +81,8 @@ type Place struct {
 type Lock struct {
 	Name      string
 	Election  bool
-	Owner     *Place // nil: nobody
-	Unclaimed bool   // by the process that its session was attached to
+	Owner     *Place // nil: none
+	Unclaimed bool   // since its session was attached
 	Fence     uint64
 	Queue     []Place
 	reentries []wire.Ticket // of the holds beyond the first
@@ -91,8 +90,8 @@ type Lock struct {
 	until     int64
 }
 
-// Apply takes a decoded batch; nil is the first entry of a term. The result has
-// no Changes, and its replies say nothing to people.
+// Apply applies a decoded batch; nil is the first entry of a term. The result has no
+// Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 	r.index, r.term = index, term
 	r.outcomes, r.ended, r.leaders, r.keys.changed = nil, nil, nil, nil
@@ -121,7 +120,7 @@ func (r *Model) startTerm() {
 	}
 }
 
-// fire does what is due: sessions first, then lock-delays, then incarnations.
+// fire fires what is due: sessions first, then lock-delays, then incarnations.
 func (r *Model) fire() {
 	stale := r.staleChecks()
 	due := r.late()
@@ -134,19 +133,19 @@ func (r *Model) fire() {
 		}
 	}
 	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
-	var left []*Semaphore
+	var shortened []*Semaphore
 	for _, id := range silent {
-		left = append(left, r.abandon(id)...)
+		shortened = append(shortened, r.dropPlaces(id)...)
 	}
-	r.end(due, true, left)
+	r.end(due, true, shortened)
 	for r.endDelay() {
 	}
 	for _, id := range silent {
-		r.forget(id, true)
+		r.drop(id, true)
 	}
 }
 
-// late returns the sessions whose own time is over.
+// late returns the sessions whose TTL has expired.
 func (r *Model) late() []*Session {
 	deadline := func(s *Session) int64 { return later(r.Incarnation(s.Incarnation).renewed, s.ttl) }
 	var due []*Session
@@ -161,7 +160,7 @@ func (r *Model) late() []*Session {
 	return due
 }
 
-// endDelay ends the first of the lock-delays that are over, of any kind.
+// endDelay ends the first lock-delay, of any kind, that has passed.
 func (r *Model) endDelay() bool {
 	until, key := int64(math.MaxInt64), ""
 	var end func()
@@ -171,7 +170,7 @@ func (r *Model) endDelay() bool {
 		}
 	}
 	for _, l := range r.Locks {
-		consider(l.until, l.key(), func() { l.until = 0; r.handOn(l) })
+		consider(l.until, l.key(), func() { l.until = 0; r.grantHead(l) })
 	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
@@ -239,14 +238,14 @@ func (r *Model) command(t wire.Ticket, floor uint64, data []byte) *wire.Reply {
 	return r.known(t, inc, c)
 }
 
-// known carries out a command of an incarnation that is known.
+// known executes a command of a registered incarnation.
 func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
 	case *wire.Command_Renew:
 		inc.renewed = r.Now
 		return answer(wire.Code_OK)
 	case *wire.Command_Deregister:
-		r.forget(t.Incarnation, false)
+		r.drop(t.Incarnation, false)
 		return answer(wire.Code_OK)
 	case *wire.Command_RemoveMember:
 		return r.removeMember(inc, op.RemoveMember)

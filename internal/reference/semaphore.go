@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Semaphores, DESIGN 4.6.
+// Semaphores.
 
-// Semaphore is one that is used or was resized.
+// Semaphore is a semaphore in use or resized.
 type Semaphore struct {
 	Name    string
 	Limit   uint32
@@ -19,7 +19,7 @@ type Semaphore struct {
 	resized bool
 }
 
-// Permit is an acquisition, or with until a slot that is held back.
+// Permit is an acquisition or, with until, permits under a lock-delay.
 type Permit struct {
 	Session   wire.ID
 	Ticket    wire.Ticket
@@ -96,7 +96,7 @@ func (r *Model) permitHolder(s *Semaphore) (h *wire.Holder) {
 	return h
 }
 
-// unclaimed finds the oldest acquisition that the session's earlier process left.
+// unclaimed finds the session's oldest unclaimed acquisition of as many permits.
 func (s *Semaphore) unclaimed(by Place) int {
 	found := -1
 	for i, p := range s.Permits {
@@ -123,8 +123,8 @@ func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
 	return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(s.Queue)), Holder: r.permitHolder(s)}
 }
 
-// delay is how long it takes until enough slots that are held back come free;
-// 0 when they do not help.
+// delay returns the time until enough delayed permits are free; 0 if they are not
+// enough.
 func (s *Semaphore) delay(now int64, permits uint32) int64 {
 	if len(s.Queue) > 0 {
 		return 0
@@ -176,7 +176,7 @@ func (r *Model) release(c *wire.Release) *wire.Reply {
 	return answer(wire.Code_NOT_HELD)
 }
 
-// putBack ends an acquisition or a slot, or holds an acquisition back.
+// putBack releases an acquisition, or starts or ends its lock-delay.
 func (r *Model) putBack(s *Semaphore, fence uint64, delay int64) {
 	i := slices.IndexFunc(s.Permits, func(p Permit) bool { return p.Fence == fence })
 	p := s.Permits[i]
@@ -187,7 +187,7 @@ func (r *Model) putBack(s *Semaphore, fence uint64, delay int64) {
 	r.serve(s)
 }
 
-// serve grants to those at the head of the queue whom there is room for.
+// serve grants to the head of the queue while enough permits are free.
 func (r *Model) serve(s *Semaphore) {
 	for len(s.Queue) > 0 && int64(s.Queue[0].Permits) <= s.free() {
 		next := s.Queue[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Incarnations and sessions, DESIGN 4.2 and 4.3.
+// Incarnations and sessions.
 
 func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply {
 	if c.Ttl < MinTTL || c.Ttl > MaxTTL || c.Member == 0 || id == (wire.ID{}) {
@@ -32,7 +32,7 @@ func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply
 			return answer(wire.Code_STALE_BOOT)
 		}
 		if r.Incarnation(m.last) != nil {
-			r.forget(m.last, true)
+			r.drop(m.last, true)
 		}
 	}
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
@@ -50,16 +50,16 @@ func (r *Model) Member(id uint64) *Member {
 	return nil
 }
 
-// forget ends an incarnation, its sessions but for those without a TTL, and
-// its places under other sessions.
-func (r *Model) forget(id wire.ID, invalidated bool) {
-	var gone []*Session
+// drop ends an incarnation, its sessions except those without a TTL, and its places
+// under other sessions.
+func (r *Model) drop(id wire.ID, invalidated bool) {
+	var ending []*Session
 	for _, s := range r.bound(id) {
 		if s.ttl > 0 {
-			gone = append(gone, s)
+			ending = append(ending, s)
 		}
 	}
-	r.end(gone, invalidated, r.abandon(id))
+	r.end(ending, invalidated, r.dropPlaces(id))
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
@@ -68,44 +68,44 @@ func (r *Model) forget(id wire.ID, invalidated bool) {
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
 
-// abandon removes the queue places of an incarnation, but for those under its own
+// dropPlaces removes the queue places of an incarnation, except those under its own
 // sessions with a TTL, which end with it.
-func (r *Model) abandon(id wire.ID) []*Semaphore {
-	return r.leave(r.places(func(p Place) bool {
+func (r *Model) dropPlaces(id wire.ID) []*Semaphore {
+	return r.remove(r.places(func(p Place) bool {
 		s := r.session(p.Session[:])
 		return p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
 	}), wire.Code_WITHDRAWN)
 }
 
-// depart lets the member of an incarnation go, with all its sessions, those of
-// no process included, and its checks.
+// removeMember removes the incarnation's member, with all its sessions, unbound ones
+// included, and its checks.
 func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply {
 	id, member := inc.ID, inc.Member
-	stay := 0
+	remaining := 0
 	for _, voter := range c.Voters {
 		if voter != member && !slices.Contains(r.Removed(), voter) {
-			stay++
+			remaining++
 		}
 	}
-	if stay == 0 {
+	if remaining == 0 {
 		return answer(wire.Code_INVALID)
 	}
-	r.end(r.ofMember(member), true, r.abandon(id))
+	r.end(r.ofMember(member), true, r.dropPlaces(id))
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
 	r.Member(member).Removed = true
-	r.forget(id, true)
+	r.drop(id, true)
 	return answer(wire.Code_OK)
 }
 
 // Removed returns the members that have been removed, ascending.
-func (r *Model) Removed() (left []uint64) {
+func (r *Model) Removed() (removed []uint64) {
 	for _, m := range r.members {
 		if m.Removed {
-			left = append(left, m.ID)
+			removed = append(removed, m.ID)
 		}
 	}
-	slices.Sort(left)
-	return left
+	slices.Sort(removed)
+	return removed
 }
 
 func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
@@ -211,19 +211,19 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	return answer(wire.Code_OK)
 }
 
-// end ends sessions at one moment: first they are dead, then their queue
-// places go, then what they hold, each in order of arrival.
-// left are semaphores whose queues others have left at that moment.
-func (r *Model) end(gone []*Session, invalidated bool, left []*Semaphore) {
-	for _, s := range gone {
+// end ends sessions in one entry: first the sessions, then their queue places, then
+// their holds, each in the order of arrival. shortened are semaphores whose queues
+// have lost other waiters in the same entry.
+func (r *Model) end(ending []*Session, invalidated bool, shortened []*Semaphore) {
+	for _, s := range ending {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
 		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID})
 	}
-	for _, s := range gone {
+	for _, s := range ending {
 		mine := r.places(func(p Place) bool { return p.Session == s.ID })
-		left = append(left, r.leave(mine, wire.Code_SESSION_EXPIRED)...)
+		shortened = append(shortened, r.remove(mine, wire.Code_SESSION_EXPIRED)...)
 	}
-	for _, s := range gone {
+	for _, s := range ending {
 		delay := int64(0)
 		if invalidated {
 			delay = s.delay
@@ -232,7 +232,7 @@ func (r *Model) end(gone []*Session, invalidated bool, left []*Semaphore) {
 		r.freePermits(s.ID, delay)
 		r.freeKeys(s, delay)
 	}
-	for _, s := range left {
+	for _, s := range shortened {
 		r.serve(s)
 	}
 }
@@ -257,8 +257,8 @@ func (r *Model) places(meant func(Place) bool) []Place {
 	return places
 }
 
-// leave removes places and returns the semaphores that they were at.
-func (r *Model) leave(places []Place, code wire.Code) (left []*Semaphore) {
+// remove removes places and returns the semaphores whose queues they were in.
+func (r *Model) remove(places []Place, code wire.Code) (shortened []*Semaphore) {
 	for _, p := range places {
 		same := func(o Place) bool { return o.arrival == p.arrival }
 		for _, l := range r.Locks {
@@ -267,12 +267,12 @@ func (r *Model) leave(places []Place, code wire.Code) (left []*Semaphore) {
 		for _, s := range r.Semaphores {
 			before := len(s.Queue)
 			if s.Queue = slices.DeleteFunc(s.Queue, same); len(s.Queue) < before {
-				left = append(left, s)
+				shortened = append(shortened, s)
 			}
 		}
 		r.say(p.Ticket, code)
 	}
-	return left
+	return shortened
 }
 
 // live finds a session, or the refusal of a command under it.
@@ -307,8 +307,7 @@ func (r *Model) bound(inc wire.ID) []*Session {
 	return bound
 }
 
-// ofMember returns the sessions of a member's processes, also of those that are
-// gone, by creation.
+// ofMember returns all sessions of a member, unbound ones included, by creation.
 func (r *Model) ofMember(member uint64) []*Session {
 	var all []*Session
 	for _, s := range r.Sessions {

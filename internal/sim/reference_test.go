@@ -65,7 +65,8 @@ func (t *twin) vouch(l *life, ticket wire.Ticket, r *wire.Reply) {
 // wordless is the reply without its words for people, which the reference does
 // not know.
 func wordless(r *wire.Reply) *wire.Reply {
-	if r.GetDetail() == "" {
+	switch {
+	case r.GetDetail() == "", r.Code == wire.Code_CHECK_UNKNOWN, r.Code == wire.Code_CHECK_CRITICAL:
 		return r
 	}
 	plain := proto.CloneOf(r)

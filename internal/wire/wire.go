@@ -1,13 +1,12 @@
-// Package wire holds the words that the floors share: the messages of
-// wire.proto, and the plain values that pass between the machine and the
-// cluster.
+// Package wire holds the types that several layers share: the messages of
+// wire.proto, and plain values that pass between the machine and the cluster.
 package wire
 
 import "fmt"
 
 //go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
 
-// Versions of the formats. Data with a larger version is refused, not guessed at.
+// Versions of the formats. Data with a larger version is refused.
 const (
 	BatchVersion    = 1
 	StateVersion    = 1
@@ -37,13 +36,16 @@ func (id ID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
+// MarshalText returns what String prints.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // MemberID is a member's identity, as logs and errors print it.
 type MemberID uint64
 
 // String prints the ID as 16 hexadecimal digits.
 func (id MemberID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// Ticket names one call, so that it takes effect exactly once.
+// Ticket is the request ID of one call, which makes retries idempotent.
 type Ticket struct {
 	Incarnation ID
 	Seq         uint64
@@ -54,16 +56,16 @@ type Change struct {
 	Key, Value []byte
 }
 
-// Outcome is what a command yields, addressed to its ticket. With More set a
-// later outcome to the same ticket follows.
+// Outcome is the result of a command, addressed to its ticket. If More is set, a
+// second outcome for the ticket follows.
 type Outcome struct {
 	Ticket Ticket
 	Reply  *Reply
 	More   bool
 }
 
-// Ended says that a session ended, to the incarnation that it is bound to; or,
-// with Unbound, that it lives on and is bound to that incarnation no more.
+// Ended notifies an incarnation that a session bound to it has ended or, with
+// Unbound, that the session lives on and is no longer bound to it.
 type Ended struct {
 	Incarnation ID
 	Session     ID
@@ -84,8 +86,8 @@ type LivenessReport struct {
 	Alive        bool
 }
 
-// Entry is a key and all that is kept of it. It is never changed: a write makes a
-// new one, so it may be read anywhere.
+// Entry is a key with its value and metadata. It is immutable: a write makes a new
+// one, so any goroutine may read it.
 type Entry struct {
 	Key         string
 	Value       []byte
@@ -94,23 +96,24 @@ type Entry struct {
 	ModifyIndex uint64
 	LockIndex   uint64
 	Session     ID     // zero: not locked
-	Fence       uint64 // the largest that it was written with
+	Fence       uint64 // the largest of any write
 }
 
 // KeyChange is one change of one key.
 type KeyChange struct {
-	Index   uint64 // larger than that of every change before
-	Entry   *Entry // what it is now, or was before it was deleted
+	Index   uint64 // larger than that of every earlier change
+	Entry   *Entry // after the change or, if deleted, before it
 	Deleted bool
 }
 
-// LeaderChange is a new leader of an election, a new value of it, or nobody.
+// LeaderChange is a new leader of an election, a new value of the leader, or the end
+// of a leadership.
 type LeaderChange struct {
 	Election string
-	Leader   *Leader // nil: nobody
+	Leader   *Leader // nil: none
 }
 
-// Leader leads an election. It is never changed.
+// Leader is the leader of an election. It is immutable.
 type Leader struct {
 	Value   []byte
 	Fence   uint64
@@ -118,7 +121,7 @@ type Leader struct {
 	Member  uint64
 }
 
-// Bytes is the size of the value; nobody has none.
+// Bytes returns the size of the value; 0 for no leader.
 func (l *Leader) Bytes() int {
 	if l == nil {
 		return 0
@@ -126,7 +129,7 @@ func (l *Leader) Bytes() int {
 	return len(l.Value)
 }
 
-// Result is what applying one entry yields.
+// Result is the effects of applying one entry.
 type Result struct {
 	Changes  []Change
 	Outcomes []Outcome

@@ -36,7 +36,7 @@ const longTTL = time.Hour
 func newProbe(g *grouptest.Group, owner, waiter int, name string, ttl, delay time.Duration, checks []string) *probe {
 	g.T.Helper()
 	s := &probe{Group: g, name: name, delay: delay, node: g.Nodes[owner], waiter: g.Nodes[waiter], granted: make(chan attempt, 1)}
-	s.session = grouptest.MustSession(g.T, g.Nodes[owner], &conclave.SessionConfig{Name: name, TTL: ttl, LockDelay: delay, Behavior: conclave.DeleteKeys, Checks: checks})
+	s.session = grouptest.MustSession(g.T, g.Nodes[owner], &conclave.SessionConfig{Name: name, TTL: ttl, LockDelay: delay, Behavior: conclave.DeleteKeys, Checks: checks, NoChecks: checks != nil && len(checks) == 0})
 	grouptest.MustLock(g.T, s.session.FencedLock(name))
 	held := grouptest.MustAcquireKey(g.T, g.Nodes[owner].KV(), name, "", s.session)
 	for _, n := range g.Nodes {
