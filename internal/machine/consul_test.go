@@ -2,7 +2,7 @@ package machine
 
 import "testing"
 
-// promise is a sentence of somebody's document, and a script that shows it.
+// promise is a sentence of a document, and a script that demonstrates it.
 type promise struct{ sentence, script string }
 
 // consulWorld is what each script below finds: two members, a check, and three
@@ -61,7 +61,7 @@ unbound n of A
 ? sessions
 ----
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1
-n "" of nobody, member 1, ttl=0s delay=0s left=0s created=2`},
+n "" of none, member 1, ttl=0s delay=0s left=0s created=2`},
 
 		{"it is invalidated when one of its checks is deregistered", `A drop disk
 ----
@@ -166,7 +166,7 @@ B.4: OK
 B.5: LOCKED by n/1 of member 1, fence=1
 B.6: OK
 B.7: OK fence=2 holds=1
-ended n of nobody`},
+ended n of none`},
 
 		{"the TTL is a lower bound", `A open q ttl=2s
 ----

@@ -110,7 +110,7 @@ at 5 deleted key k: "x" create=2 modify=4 lock=1 session=s`},
 	})
 }
 
-// DESIGN 4.7, where it goes beyond Consul.
+// The rules for keys that go beyond those of Consul.
 func TestKey_DesignRules(t *testing.T) {
 	playPromises(t, []promise{
 		{"keys have 1 to 512 bytes, values up to 512 KiB", `A write put '' v
@@ -118,9 +118,9 @@ A write put long:513 v
 A write put k long:524289
 A write put k v
 ----
-A.5: INVALID (the name is empty; give 1 to 512 bytes)
-A.6: TOO_LARGE (the name is too long; give at most 512 bytes)
-A.7: TOO_LARGE (the value is too long; give at most 512 KiB)
+A.5: INVALID (the name is empty: want 1 to 512 bytes)
+A.6: TOO_LARGE (the name is too long: want 1 to 512 bytes)
+A.7: TOO_LARGE (the value is too long: at most 512 KiB)
 A.8: OK create=2 modify=2
 key k: "v" create=2 modify=2`},
 

@@ -2,8 +2,8 @@ package machine
 
 import "testing"
 
-// What went wrong in other lock libraries (FINDINGS, section 4), as far as the
-// machine decides it. The world is that of the promises of Consul.
+// Known bugs of other lock libraries, as far as the machine decides them. The initial
+// state is that of the rules of Consul.
 func TestKnownBugsOfOthers(t *testing.T) {
 	playPromises(t, []promise{
 		{"etcd#11456, #19597: no grant to a waiter whose session is dead", `A open q ttl=2s
@@ -60,7 +60,7 @@ B.4: OK
 A.6: OK fence=1 holds=0
 B.5: NOT_HELD
 leader of e: d of member 1, fence=1 "a"
-leader of e: nobody`},
+leader of e: none`},
 
 		{"etcd#15247, #12528, and Hazelcast's grace: a new leader gives a full TTL", `A open q ttl=10s
 ----
@@ -88,7 +88,7 @@ A.8: OK fence=1 holds=1
 A.9: OK fence=1 holds=0
 key k: "1" create=2 modify=2
 leader of e: d of member 1, fence=1 "a"
-leader of e: nobody`},
+leader of e: none`},
 
 		{"consul#1006, #9469, #7523: one release, one grant, in the same entry", `A lock x d/1
 B lock x t/1 wait
@@ -139,7 +139,7 @@ A lock x s2/1 reentrant
 ----
 A.8: OK fence=2 holds=1`},
 
-		{"Hazelcast: who was interrupted is not granted the lock later", `A lock x d/1
+		{"Hazelcast: an interrupted caller is not granted the lock later", `A lock x d/1
 B lock x t/1 wait
 A unlock x d/1 fence=1
 B withdraw B.3
@@ -173,7 +173,7 @@ ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d
 leader of e: d of member 1, fence=2 ""
-leader of e: nobody
+leader of e: none
 
 A floor 12
 B floor 2
@@ -188,7 +188,7 @@ m
 s s
 s t`},
 
-		{"Hazelcast: a refused try means that somebody holds it", `A open q ttl=2s
+		{"Hazelcast: a refused try means that the lock is held", `A open q ttl=2s
 A lock x q/1
 ----
 A.5: OK
