@@ -10,84 +10,84 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// keys: indexes only grow, nothing that an entry remembers goes backwards, and no
-// sequencer ever comes true again.
-func (a *audit) keys(changes []wire.KeyChange) {
+// checkKeys: indexes increase, no entry goes back to an earlier lock index or
+// fence, and no sequencer becomes valid twice.
+func (a *audit) checkKeys(changes []wire.KeyChange) {
 	for _, c := range changes {
 		e, old := c.Entry, a.entries[c.Entry.Key]
-		if c.Index <= a.change {
-			a.w.fail("key %s changes at %d, after a change at %d", e.Key, c.Index, a.change)
+		if c.Index <= a.lastChange {
+			a.sim.fail("key %s changes at %d, not after the last change at %d", e.Key, c.Index, a.lastChange)
 		}
-		a.change = c.Index
+		a.lastChange = c.Index
 		a.changes = append(a.changes, c)
 		switch {
 		case c.Deleted && !equalEntries(e, old):
-			a.w.fail("key %s is deleted as %+v, and was %+v", e.Key, e, old)
+			a.sim.fail("key %s is deleted as %+v, but was %+v", e.Key, e, old)
 		case c.Deleted:
 			delete(a.entries, e.Key)
 			continue
 		case e.ModifyIndex != c.Index:
-			a.w.fail("key %s changes at %d and says %d", e.Key, c.Index, e.ModifyIndex)
+			a.sim.fail("key %s changes at %d, but its modify index is %d", e.Key, c.Index, e.ModifyIndex)
 		case old == nil && e.CreateIndex != c.Index, old != nil && e.CreateIndex != old.CreateIndex:
-			a.w.fail("key %s, changed at %d from %+v, was created at %d", e.Key, c.Index, old, e.CreateIndex)
+			a.sim.fail("key %s, changed at %d from %+v, has create index %d", e.Key, c.Index, old, e.CreateIndex)
 		case old != nil && (e.LockIndex < old.LockIndex || e.Fence < old.Fence):
-			a.w.fail("key %s goes from %+v back to %+v", e.Key, old, e)
+			a.sim.fail("key %s goes back from %+v to %+v", e.Key, old, e)
 		}
 		if !e.Session.IsZero() && (old == nil || old.Session != e.Session) {
-			a.locked(e, old)
+			a.keyLocked(e, old)
 		}
 		a.entries[e.Key] = e
 	}
 }
 
-func (a *audit) locked(e, old *wire.Entry) {
-	a.free(thing{"key", e.Key})
-	t := tenure{e.Key, e.LockIndex, e.Session}
-	if a.tenures[t] || old != nil && e.LockIndex <= old.LockIndex {
-		a.w.fail("%+v comes true again", t)
+func (a *audit) keyLocked(e, old *wire.Entry) {
+	a.checkDelay(resource{"key", e.Key})
+	t := sequencer{e.Key, e.LockIndex, e.Session}
+	if a.sequencers[t] || old != nil && e.LockIndex <= old.LockIndex {
+		a.sim.fail("%+v becomes valid a second time", t)
 	}
-	a.tenures[t] = true
+	a.sequencers[t] = true
 	if old != nil && !old.Session.IsZero() {
-		a.w.fail("key %s goes from session %s to %s without a release", e.Key, old.Session, e.Session)
+		a.sim.fail("key %s passes from session %s to %s without a release", e.Key, old.Session, e.Session)
 	}
 }
 
-// compareKeys checks that the changes are all that has happened.
+// compareKeys checks that the reported changes account for the whole state.
 func (a *audit) compareKeys() {
 	found := 0
 	for e := range a.m.Keys().Prefix("") {
 		found++
 		if !equalEntries(e, a.entries[e.Key]) {
-			a.w.fail("key %s is %+v; its changes say %+v", e.Key, e, a.entries[e.Key])
+			a.sim.fail("key %s is %+v; by its changes it is %+v", e.Key, e, a.entries[e.Key])
 		}
 		if _, alive := a.m.Session(e.Session); !e.Session.IsZero() && !alive {
-			a.w.fail("key %s is locked by session %s, which is over", e.Key, e.Session)
+			a.sim.fail("key %s is locked by session %s, which has ended", e.Key, e.Session)
 		}
 	}
-	if found != len(a.entries) || a.m.Changes() != a.change {
-		a.w.fail("%d keys, changed at %d; the changes say %d and %d", found, a.m.Changes(), len(a.entries), a.change)
+	if found != len(a.entries) || a.m.Changes() != a.lastChange {
+		a.sim.fail("%d keys, last change %d; by their changes %d keys, last change %d", found, a.m.Changes(), len(a.entries), a.lastChange)
 	}
 	for _, name := range elections {
 		if l := a.m.Leader(name); !equalLeaders(l, a.leaders[name]) {
-			a.w.fail("%s is led by %+v; the changes say %+v", name, l, a.leaders[name])
+			a.sim.fail("%s is led by %+v; by its changes by %+v", name, l, a.leaders[name])
 		}
 	}
 }
 
-// leadership: a fence has one leader.
-func (a *audit) leadership(changes []wire.LeaderChange) {
+// checkLeaders: a fence has one leader.
+func (a *audit) checkLeaders(changes []wire.LeaderChange) {
 	for _, c := range changes {
 		if c.Leader == nil && a.leaders[c.Election] == nil {
-			a.w.fail("%s loses its leader twice", c.Election)
+			a.sim.fail("%s loses its leader twice", c.Election)
 		}
 		a.leaders[c.Election] = c.Leader
 		if c.Leader == nil {
 			continue
 		}
-		if other, led := a.led[c.Leader.Fence]; led && other != c.Leader.Session {
-			a.w.fail("%s and %s lead with fence %d", other, c.Leader.Session, c.Leader.Fence)
+		if other, led := a.leaderOf[c.Leader.Fence]; led && other != c.Leader.Session {
+			a.sim.fail("%s and %s lead with fence %d", other, c.Leader.Session, c.Leader.Fence)
 		}
-		a.led[c.Leader.Fence] = c.Leader.Session
+		a.leaderOf[c.Leader.Fence] = c.Leader.Session
 	}
 }
 
@@ -99,8 +99,8 @@ func equalLeaders(a, b *wire.Leader) bool {
 	return a == b || a != nil && b != nil && bytes.Equal(a.Value, b.Value) && a.Fence == b.Fence && a.Session == b.Session && a.Member == b.Member
 }
 
-// told is a checksum of what an entry yields besides outcomes.
-func told(r wire.Result) uint64 {
+// notificationSum is a checksum of what an entry yields besides outcomes.
+func notificationSum(r wire.Result) uint64 {
 	if len(r.Ended)+len(r.Keys)+len(r.Leaders) == 0 {
 		return 0
 	}
@@ -117,32 +117,32 @@ func told(r wire.Result) uint64 {
 	return h.Sum64()
 }
 
-// feed is what a process has been told of the keys since it started or took a
-// snapshot: every change, once, in order. The state that it begins with may be ahead
-// of what is told next.
+// feed is the position of a process in the sequence of key changes. Since its start
+// or its last snapshot it must receive every change once, in order. The state that
+// it starts from may be ahead of the next change that it receives.
 type feed struct{ base, at uint64 }
 
-func (f *feed) begins(m core.Machine) {
+func (f *feed) reset(m core.Machine) {
 	f.base = m.(*observed).Changes()
 	f.at = f.base
 }
 
-func (a *audit) fed(l *life, changes []wire.KeyChange) {
+func (a *audit) checkFeed(proc *process, changes []wire.KeyChange) {
 	for _, c := range changes {
-		if c.Index <= l.feed.base {
+		if c.Index <= proc.feed.base {
 			continue
 		}
-		next := sort.Search(len(a.changes), func(i int) bool { return a.changes[i].Index > l.feed.at })
-		if next == len(a.changes) || told(wire.Result{Keys: []wire.KeyChange{c}}) != told(wire.Result{Keys: a.changes[next:][:1]}) {
-			a.w.fail("member %d is told of %+v after the change at %d", l.n, c, l.feed.at)
+		next := sort.Search(len(a.changes), func(i int) bool { return a.changes[i].Index > proc.feed.at })
+		if next == len(a.changes) || notificationSum(wire.Result{Keys: []wire.KeyChange{c}}) != notificationSum(wire.Result{Keys: a.changes[next:][:1]}) {
+			a.sim.fail("member %d receives change %+v after the change at %d", proc.n, c, proc.feed.at)
 		}
-		l.feed.at = c.Index
+		proc.feed.at = c.Index
 	}
 }
 
-// fedUp checks, at rest, that nothing is missing.
-func (a *audit) fedUp(l *life) {
-	if l.feed.at != a.change {
-		a.w.fail("member %d was told of changes up to %d, and the last was at %d", l.n, l.feed.at, a.change)
+// checkFeedComplete checks, in a converged group, that no change is missing.
+func (a *audit) checkFeedComplete(proc *process) {
+	if proc.feed.at != a.lastChange {
+		a.sim.fail("member %d has received changes up to %d, and the last is at %d", proc.n, proc.feed.at, a.lastChange)
 	}
 }

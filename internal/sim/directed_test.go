@@ -6,49 +6,47 @@ import (
 	"time"
 )
 
-// What seeds do not find by chance, or found once.
-
-// The first founder of a new group asks for votes again and again, and the
-// votes take longer than a heartbeat to come.
-func TestFirstElectionOverSlowNetwork(t *testing.T) {
+// The first founder of a new group campaigns repeatedly, and votes take longer to
+// arrive than a heartbeat interval.
+func TestElection_SlowNetwork(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
-	w := newWorld(t, 1)
-	w.begin(3, faults{w: w, keep: 1000})
-	defer w.end()
-	w.network.quickest, w.network.slowest = 120*time.Millisecond, 150*time.Millisecond
-	w.await(5*time.Second, "leader", func() bool { return len(w.history.leaders) > 0 })
-	w.calm = true
-	w.await(peace, "rest", w.settled)
-	if term := w.members[0].life.core.Status().Term; term > 6 {
-		t.Errorf("it took until term %d", term)
+	sim := newWorld(t, 1)
+	sim.formGroup(3, faults{sim: sim, keepEntries: 1000})
+	defer sim.shutDown()
+	sim.network.minDelay, sim.network.maxDelay = 120*time.Millisecond, 150*time.Millisecond
+	sim.await(5*time.Second, "leader", func() bool { return len(sim.history.leaderOf) > 0 })
+	sim.draining = true
+	sim.await(recoveryLimit, "rest", sim.converged)
+	if term := sim.members[0].process.core.Status().Term; term > 6 {
+		t.Errorf("elected in term %d, want at most 6", term)
 	}
 }
 
-// A process registers and is cut off before it hears of it. When it is back the
-// group has forgotten the registration, and a snapshot has taken the place of
-// the entry that said so. It is neither a copied directory's nor does it wait
-// for an outcome that has gone: it registers anew. (Seed 5002 once found this.)
-func TestRegistrationForgottenBeforeItIsHeardOf(t *testing.T) {
+// A process registers and is isolated before the outcome arrives. When it is
+// reconnected its registration has expired, and a snapshot has replaced the entry
+// that registered it. It must neither be mistaken for a copied directory nor wait
+// for an outcome that no longer exists: it registers again. (Seed 5002 found this.)
+func TestRegistration_ExpiredBeforeOutcome(t *testing.T) {
 	const late = 2
-	w := scriptedWorld(t, 1, 3, faults{keep: 3})
-	w.register(0)
-	w.program(0).keepRenewing(time.Second)
-	p := w.program(late)
+	sim := scriptedWorld(t, 1, 3, faults{keepEntries: 3})
+	sim.register(0)
+	sim.program(0).renewEvery(time.Second)
+	p := sim.program(late)
 	first := p.incarnation
 	for other := range late {
-		w.network.cut[other][late] = true // it can be heard, and hears nothing
+		sim.network.cut[other][late] = true // it can send, and receives nothing
 	}
 	p.register()
-	w.await(election, "registration in the log", func() bool { return w.history.oracle.Incarnation(first) })
-	w.cutOff(late)
-	w.await(2*incarnationTTL, "end of the incarnation", func() bool { return !w.history.oracle.Incarnation(first) })
-	w.pass(10 * time.Second)
-	w.network.reset()
-	w.await(2*election+incarnationTTL, "another registration", func() bool { return p.registered })
-	if p.life.core.Status().Installed == 0 {
-		t.Error("it took no snapshot: the log has told it")
+	sim.await(longestElection, "registration in the log", func() bool { return sim.history.oracle.Incarnation(first) })
+	sim.isolate(late)
+	sim.await(2*incarnationTTL, "expiry of the incarnation", func() bool { return !sim.history.oracle.Incarnation(first) })
+	sim.advance(10 * time.Second)
+	sim.network.heal()
+	sim.await(2*longestElection+incarnationTTL, "second registration", func() bool { return p.registered })
+	if p.process.core.Status().Installed == 0 {
+		t.Error("no snapshot was installed: the log reached the member")
 	}
-	if p.incarnation == first || !w.history.oracle.Incarnation(p.incarnation) {
+	if p.incarnation == first || !sim.history.oracle.Incarnation(p.incarnation) {
 		t.Errorf("registered as %s, after %s", p.incarnation, first)
 	}
 }

@@ -10,38 +10,36 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Promise: no herd and no polling. A release wakes one waiter, whoever else
-// waits, and costs the same whether ten or a thousand do; who waits sends
-// nothing.
-func TestHerd(t *testing.T) {
+// No herd effect and no polling: a release wakes one waiter and costs the same with
+// ten or a thousand of them, and waiters send nothing.
+func TestRelease_WakesOneWaiter(t *testing.T) {
 	const waiters = 1000
-	w := scriptedWorld(t, 1, 3, faults{})
-	h := &herd{world: w}
-	for n := range w.members {
-		w.register(n)
-		w.openSession(n, herdTTL, 0, wire.Behavior_RELEASE)
-		w.program(n).keepRenewing(herdTTL / 3)
+	sim := scriptedWorld(t, 1, 3, faults{})
+	h := &releaseScenario{simulation: sim}
+	for n := range sim.members {
+		sim.register(n)
+		sim.openSession(n, waiterTTL, 0, wire.Behavior_RELEASE)
+		sim.program(n).renewEvery(waiterTTL / 3)
 	}
-	first := w.must(0, wire.Code_OK, lockCommand("lock", w.program(0).session, 0, false)).GetFence()
-	for n := range w.members {
-		h.queue(w.program(n), 1+uint64(n), waiters)
+	first := sim.mustInvoke(0, wire.Code_OK, lockCommand("lock", sim.program(0).session, 0, false)).GetFence()
+	for n := range sim.members {
+		h.enqueue(sim.program(n), 1+uint64(n), waiters)
 	}
-	w.await(time.Minute, "queue", func() bool { return h.queued == waiters })
-	h.waitsInSilence()
+	sim.await(time.Minute, "queue", func() bool { return h.queued == waiters })
+	h.checkWaitersSendNothing()
 
-	before, log := w.traffic.clone(), w.history.last()
-	w.must(0, wire.Code_OK, unlockCommand("lock", w.program(0).session, 0, first))
-	w.await(5*time.Minute, "end of the queue", func() bool { return h.released == waiters })
+	before, log := sim.traffic.clone(), sim.history.last()
+	sim.mustInvoke(0, wire.Code_OK, unlockCommand("lock", sim.program(0).session, 0, first))
+	sim.await(5*time.Minute, "drained queue", func() bool { return h.released == waiters })
 	if h.granted != waiters {
 		t.Errorf("%d grants for %d releases", h.granted, waiters)
 	}
 	if h.last != first+waiters {
 		t.Errorf("fences from %d to %d for %d grants", first, h.last, waiters)
 	}
-	// A release is one entry and one submission, and an entry goes to two
-	// members, then word that it is committed; both answer both times. Renewals
-	// are what comes on top.
-	entries, sent := w.history.last()-log, w.traffic.since(before)
+	// A release is one submission and one entry. The entry goes to two members, then
+	// its commit index; both acknowledge both. Renewals come on top.
+	entries, sent := sim.history.last()-log, sim.traffic.since(before)
 	t.Logf("%d releases: %d entries, %d submissions forwarded, %v", waiters+1, entries, sent.forwards, sent.messages)
 	if most := uint64(waiters + 1 + waiters/10); entries > most {
 		t.Errorf("%d entries, want at most %d", entries, most)
@@ -54,16 +52,16 @@ func TestHerd(t *testing.T) {
 	}
 }
 
-const herdTTL = 3 * time.Second
+const waiterTTL = 3 * time.Second
 
-type herd struct {
-	*world
+type releaseScenario struct {
+	*simulation
 	queued, granted, released int
-	last                      uint64 // fence
+	last                      uint64 // fence of the last grant
 }
 
-// queue has every third handle join the queue, one after the other.
-func (h *herd) queue(p *program, handle, last uint64) {
+// enqueue has every third handle join the queue, one after the other.
+func (h *releaseScenario) enqueue(p *program, handle, last uint64) {
 	if handle > last {
 		return
 	}
@@ -71,7 +69,7 @@ func (h *herd) queue(p *program, handle, last uint64) {
 		switch {
 		case more:
 			h.queued++
-			h.queue(p, handle+3, last)
+			h.enqueue(p, handle+3, last)
 		case r.GetCode() != wire.Code_OK:
 			h.fail("handle %d: %v", handle, r)
 		default:
@@ -80,7 +78,7 @@ func (h *herd) queue(p *program, handle, last uint64) {
 	})
 }
 
-func (h *herd) release(p *program, handle, fence uint64) {
+func (h *releaseScenario) release(p *program, handle, fence uint64) {
 	h.granted++
 	if fence != h.last+1 && h.last != 0 {
 		h.fail("fence %d follows %d", fence, h.last)
@@ -94,12 +92,12 @@ func (h *herd) release(p *program, handle, fence uint64) {
 	})
 }
 
-// waitsInSilence shows that 10 s of waiting are heartbeats and renewals: an
-// entry for each renewal at most, and what it takes to agree on those.
-func (h *herd) waitsInSilence() {
-	h.pass(time.Second) // the commits of the last entries get around
+// checkWaitersSendNothing checks that 10 s of waiting cost heartbeats and renewals
+// only: at most one entry per renewal, and the messages that replicate it.
+func (h *releaseScenario) checkWaitersSendNothing() {
+	h.advance(time.Second) // until the last commit index is replicated
 	before, log, renewals := h.traffic.clone(), h.history.last(), h.renewals()
-	h.pass(10 * time.Second)
+	h.advance(10 * time.Second)
 	sent := h.traffic.since(before)
 	entries, renewed := int(h.history.last()-log), h.renewals()-renewals
 	h.t.Logf("10 s of waiting: %d renewals, %d entries, %d submissions forwarded, %v", renewed, entries, sent.forwards, sent.messages)
@@ -114,14 +112,14 @@ func (h *herd) waitsInSilence() {
 				h.fail("%d messages %v for %d entries", n, kind, entries)
 			}
 		default:
-			h.fail("%d messages %v while nothing happens", n, kind)
+			h.fail("%d messages %v in an idle group", n, kind)
 		}
 	}
 }
 
-func (h *herd) renewals() (n int) {
+func (h *releaseScenario) renewals() (n int) {
 	for _, m := range h.members {
-		n += m.life.program.renewals
+		n += m.process.program.renewals
 	}
 	return n
 }

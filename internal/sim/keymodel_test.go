@@ -9,34 +9,34 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// keyState is all the keys, as their users see them. Indexes that nobody has been
-// told yet are unknown; the first who hears of them settles it.
+// keyState is the model of all keys, as clients see them. An index that no client
+// has received is unknown; the first reply that contains it determines it.
 type keyState struct {
-	keys [3]keyEntry // of keyNames
-	last uint64      // the largest modify index that is known
+	keys           [3]keyEntry // of keyNames
+	maxModifyIndex uint64      // the largest modify index that is known
 }
 
 type keyEntry struct {
-	exists bool
-	value  string
-	flags  uint64
-	modify uint64
-	lock   uint64
-	by     *span // nil: not locked
-	fence  uint64
-	delay  time.Duration // not locked by others before; 0: no lock-delay
+	exists       bool
+	value        string
+	flags        uint64
+	modifyIndex  uint64
+	lockIndex    uint64
+	owner        *sessionSpan // nil: not locked
+	fence        uint64
+	delayedUntil time.Duration // not locked by others before; 0: no lock-delay
 }
 
-const unknown = ^uint64(0)
+const unknownIndex = ^uint64(0)
 
-func knows(index, said uint64) bool { return index == unknown || index == said }
+func mayEqual(index, said uint64) bool { return index == unknownIndex || index == said }
 
 func keyModel() porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
 		Init: func() []any { return []any{keyState{}} },
 		Step: func(state, input, _ any) (next []any) {
 			op := input.(*operation)
-			for _, st := range state.(keyState).partings(op) {
+			for _, st := range state.(keyState).possibleStates(op) {
 				for _, after := range st.step(op) {
 					next = append(next, after)
 				}
@@ -46,34 +46,34 @@ func keyModel() porcupine.NondeterministicModel {
 	}
 }
 
-func (s keyState) partings(op *operation) []keyState {
+func (s keyState) possibleStates(op *operation) []keyState {
 	states := []keyState{s}
-	var seen [3]*span
+	var seen [3]*sessionSpan
 	for i, k := range s.keys {
-		if k.by == nil || k.by == seen[0] || k.by == seen[1] {
+		if k.owner == nil || k.owner == seen[0] || k.owner == seen[1] {
 			continue
 		}
-		seen[i] = k.by
-		states = endings(states, k.by, op, keyState.without)
+		seen[i] = k.owner
+		states = withPossibleEnds(states, k.owner, op, keyState.withoutSession)
 	}
 	return states
 }
 
-func (s keyState) without(by *span, delay time.Duration) keyState {
+func (s keyState) withoutSession(by *sessionSpan, delay time.Duration) keyState {
 	for i := range s.keys {
 		switch k := &s.keys[i]; {
-		case k.by != by:
+		case k.owner != by:
 		case by.behavior == wire.Behavior_DELETE:
-			*k = keyEntry{delay: delay}
+			*k = keyEntry{delayedUntil: delay}
 		default:
-			k.by, k.modify, k.delay = nil, unknown, delay
+			k.owner, k.modifyIndex, k.delayedUntil = nil, unknownIndex, delay
 		}
 	}
 	return s
 }
 
 func (s keyState) step(op *operation) []keyState {
-	if op.read != "" {
+	if op.readKey != "" {
 		return s.read(op)
 	}
 	ops := op.command.GetWrite().GetOps()
@@ -84,7 +84,7 @@ func (s keyState) step(op *operation) []keyState {
 	}
 	after := s
 	for i, k := range ops[:n] {
-		if !after.does(op, k, r.GetKeys(), i) {
+		if !after.apply(op, k, r.GetKeys(), i) {
 			if r == nil {
 				return []keyState{s}
 			}
@@ -96,18 +96,18 @@ func (s keyState) step(op *operation) []keyState {
 		return []keyState{s, after}
 	case n == len(ops):
 		return []keyState{after}
-	case after.refuses(ops[n], r):
-		return []keyState{s} // all of it is undone
+	case after.allowsRefusal(ops[n], r):
+		return []keyState{s} // the whole transaction is undone
 	}
 	return nil
 }
 
 func (s keyState) read(op *operation) []keyState {
-	k, e := &s.keys[number(op.read)], op.found
+	k, e := &s.keys[keyIndex(op.readKey)], op.entry
 	switch {
 	case e == nil && !k.exists:
-	case e == nil, !k.exists, k.value != string(e.Value), k.flags != e.Flags, k.fence != e.Fence, !k.holder(e.Session),
-		!knows(k.modify, e.ModifyIndex), !knows(k.lock, e.LockIndex):
+	case e == nil, !k.exists, k.value != string(e.Value), k.flags != e.Flags, k.fence != e.Fence, !k.heldBy(e.Session),
+		!mayEqual(k.modifyIndex, e.ModifyIndex), !mayEqual(k.lockIndex, e.LockIndex):
 		return nil
 	default:
 		s.settle(k, e.ModifyIndex, e.LockIndex)
@@ -116,19 +116,19 @@ func (s keyState) read(op *operation) []keyState {
 }
 
 func (s *keyState) settle(k *keyEntry, modify, lock uint64) {
-	k.modify, k.lock = modify, lock
-	s.last = max(s.last, modify)
+	k.modifyIndex, k.lockIndex = modify, lock
+	s.maxModifyIndex = max(s.maxModifyIndex, modify)
 }
 
-func (k *keyEntry) holder(session wire.ID) bool {
-	if k.by == nil {
+func (k *keyEntry) heldBy(session wire.ID) bool {
+	if k.owner == nil {
 		return session.IsZero()
 	}
-	return k.by.id == session
+	return k.owner.id == session
 }
 
-// number is the place of a key.
-func number(key string) int {
+// keyIndex returns the position of a key in keyNames, or -1.
+func keyIndex(key string) int {
 	for i, name := range keyNames {
 		if name == key {
 			return i
@@ -137,42 +137,43 @@ func number(key string) int {
 	return -1
 }
 
-// compares says that the entry may be as the operation expects.
-func (k *keyEntry) compares(op *wire.KeyOp) bool {
+// mayMatch reports whether the entry may be as the operation expects.
+func (k *keyEntry) mayMatch(op *wire.KeyOp) bool {
 	if !k.exists {
 		return op.Index == 0
 	}
-	return op.Index != 0 && knows(k.modify, op.Index)
+	return op.Index != 0 && mayEqual(k.modifyIndex, op.Index)
 }
 
-// does carries one operation out. With replies it has to be as they say.
-func (s *keyState) does(op *operation, c *wire.KeyOp, replies []*wire.KeyMeta, i int) bool {
+// apply carries one operation out. It returns false if that contradicts the
+// replies.
+func (s *keyState) apply(op *operation, c *wire.KeyOp, replies []*wire.KeyMeta, i int) bool {
 	if c.Kind == wire.KeyOp_DELETE_PREFIX {
 		for i := range s.keys {
 			if strings.HasPrefix(keyNames[i], c.Key) {
-				s.keys[i] = keyEntry{delay: s.keys[i].delay}
+				s.keys[i] = keyEntry{delayedUntil: s.keys[i].delayedUntil}
 			}
 		}
 		return true
 	}
-	k := &s.keys[number(c.Key)]
+	k := &s.keys[keyIndex(c.Key)]
 	written := *k
-	written.exists, written.value, written.flags, written.modify = true, string(c.Value), c.Flags, unknown
+	written.exists, written.value, written.flags, written.modifyIndex = true, string(c.Value), c.Flags, unknownIndex
 	switch c.Kind {
 	case wire.KeyOp_PUT:
 	case wire.KeyOp_SWAP, wire.KeyOp_DELETE_IF, wire.KeyOp_EXPECT:
-		if !k.compares(c) {
+		if !k.mayMatch(c) {
 			return false
 		}
 		switch c.Kind {
 		case wire.KeyOp_DELETE_IF:
-			*k = keyEntry{delay: k.delay}
+			*k = keyEntry{delayedUntil: k.delayedUntil}
 			return true
 		case wire.KeyOp_EXPECT:
-			return s.confirms(k, replies, i)
+			return s.confirm(k, replies, i)
 		}
 	case wire.KeyOp_DELETE:
-		*k = keyEntry{delay: k.delay}
+		*k = keyEntry{delayedUntil: k.delayedUntil}
 		return true
 	case wire.KeyOp_PUT_FENCED:
 		if c.Fence < k.fence {
@@ -181,52 +182,53 @@ func (s *keyState) does(op *operation, c *wire.KeyOp, replies []*wire.KeyMeta, i
 		written.flags, written.fence = k.flags, c.Fence
 	case wire.KeyOp_ACQUIRE:
 		by := op.session
-		if k.by != nil && k.by != by || k.by == nil && k.delay > op.returnedAt {
+		if k.owner != nil && k.owner != by || k.owner == nil && k.delayedUntil > op.returnedAt {
 			return false
 		}
-		if k.by == nil {
-			written.by, written.lock, written.delay = by, unknown, 0
+		if k.owner == nil {
+			written.owner, written.lockIndex, written.delayedUntil = by, unknownIndex, 0
 		}
 	case wire.KeyOp_RELEASE:
 		if !k.lockedBy(c) {
 			return false
 		}
-		written.by = nil
+		written.owner = nil
 	case wire.KeyOp_EXPECT_HOLDER:
-		return k.lockedBy(c) && knows(k.lock, c.Index) && s.confirms(k, replies, i)
+		return k.lockedBy(c) && mayEqual(k.lockIndex, c.Index) && s.confirm(k, replies, i)
 	}
-	grows := k.lock
+	grows := k.lockIndex
 	*k = written
-	return s.learns(k, grows, replies, i)
+	return s.learn(k, grows, replies, i)
 }
 
 func (k *keyEntry) lockedBy(c *wire.KeyOp) bool {
-	return k.exists && k.by != nil && string(k.by.id[:]) == string(c.Session)
+	return k.exists && k.owner != nil && string(k.owner.id[:]) == string(c.Session)
 }
 
-// learns takes the indexes of a change from the reply: larger than all before.
-func (s *keyState) learns(k *keyEntry, lock uint64, replies []*wire.KeyMeta, i int) bool {
+// learn takes the indexes of a change from the reply. They are larger than all
+// before.
+func (s *keyState) learn(k *keyEntry, lock uint64, replies []*wire.KeyMeta, i int) bool {
 	if i >= len(replies) {
 		return true
 	}
 	m := replies[i]
-	if m.ModifyIndex <= s.last || m.Flags != k.flags || m.Fence != k.fence || !knows(k.lock, m.LockIndex) || !k.holder(idOf(m.Session)) {
+	if m.ModifyIndex <= s.maxModifyIndex || m.Flags != k.flags || m.Fence != k.fence || !mayEqual(k.lockIndex, m.LockIndex) || !k.heldBy(idOf(m.Session)) {
 		return false
 	}
-	if k.lock == unknown && lock != unknown && m.LockIndex < lock {
+	if k.lockIndex == unknownIndex && lock != unknownIndex && m.LockIndex < lock {
 		return false
 	}
 	s.settle(k, m.ModifyIndex, m.LockIndex)
 	return true
 }
 
-// confirms compares the reply of an operation that changes nothing.
-func (s *keyState) confirms(k *keyEntry, replies []*wire.KeyMeta, i int) bool {
+// confirm compares the reply of an operation that changes nothing.
+func (s *keyState) confirm(k *keyEntry, replies []*wire.KeyMeta, i int) bool {
 	if i >= len(replies) || !k.exists {
 		return true
 	}
 	m := replies[i]
-	if !knows(k.modify, m.ModifyIndex) || !knows(k.lock, m.LockIndex) || m.Flags != k.flags || !k.holder(idOf(m.Session)) {
+	if !mayEqual(k.modifyIndex, m.ModifyIndex) || !mayEqual(k.lockIndex, m.LockIndex) || m.Flags != k.flags || !k.heldBy(idOf(m.Session)) {
 		return false
 	}
 	s.settle(k, m.ModifyIndex, m.LockIndex)
@@ -238,18 +240,18 @@ func idOf(b []byte) wire.ID {
 	return id
 }
 
-// refuses says that the operation may be refused so.
-func (s *keyState) refuses(c *wire.KeyOp, r *wire.Reply) bool {
-	k := &s.keys[max(0, number(c.Key))]
+// allowsRefusal reports whether the refusal r is possible in this state.
+func (s *keyState) allowsRefusal(c *wire.KeyOp, r *wire.Reply) bool {
+	k := &s.keys[max(0, keyIndex(c.Key))]
 	switch r.GetCode() {
 	case wire.Code_STALE_SEQUENCER:
-		return c.Kind == wire.KeyOp_EXPECT_HOLDER && (!k.lockedBy(c) || k.lock == unknown || k.lock != c.Index)
+		return c.Kind == wire.KeyOp_EXPECT_HOLDER && (!k.lockedBy(c) || k.lockIndex == unknownIndex || k.lockIndex != c.Index)
 	case wire.Code_COMPARE_FAILED:
-		return !k.compares(c) || k.exists && k.modify == unknown
+		return !k.mayMatch(c) || k.exists && k.modifyIndex == unknownIndex
 	case wire.Code_LOCKED:
-		return k.by != nil && k.holder(idOf(r.GetHolder().GetSession())) && string(c.Session) != string(r.GetHolder().GetSession())
+		return k.owner != nil && k.heldBy(idOf(r.GetHolder().GetSession())) && string(c.Session) != string(r.GetHolder().GetSession())
 	case wire.Code_LOCK_DELAY:
-		return k.by == nil && k.delay > 0
+		return k.owner == nil && k.delayedUntil > 0
 	case wire.Code_NOT_HELD:
 		return !k.lockedBy(c)
 	case wire.Code_STALE_FENCE:
@@ -258,10 +260,10 @@ func (s *keyState) refuses(c *wire.KeyOp, r *wire.Reply) bool {
 	return false
 }
 
-// aboutKeys are the reads and writes.
-func (o *outside) aboutKeys() (ops []porcupine.Operation) {
+// keyOperations returns the reads and writes of keys.
+func (o *clientHistory) keyOperations() (ops []porcupine.Operation) {
 	for _, op := range o.operations {
-		read := number(op.read) >= 0 && op.returned != never // a prefix is looked up as well
+		read := keyIndex(op.readKey) >= 0 && op.returned != never // programs also look up prefixes, which are no keys
 		if read || op.command.GetWrite() != nil && !op.ineffective() {
 			ops = append(ops, op.forPorcupine())
 		}

@@ -12,19 +12,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// What goes wrong between members, and between a member and its disk.
-
-// partition cuts connections: a member from all, two halves from each other, a
-// pair, or any of these in one direction only.
-func (w *world) partition() {
-	n := len(w.members)
+// partition cuts connections: those of one member, of two halves, or of a pair, and
+// any of these in one direction only.
+func (sim *simulation) partition() {
+	n := len(sim.members)
 	sides := make([]bool, n)
-	shape := w.rng.IntN(3)
+	shape := sim.rng.IntN(3)
 	for i := range sides {
-		sides[i] = w.chance(0.5)
+		sides[i] = sim.chance(0.5)
 	}
-	a, b := w.rng.IntN(n), w.rng.IntN(n)
-	oneWay := w.chance(0.3)
+	a, b := sim.rng.IntN(n), sim.rng.IntN(n)
+	oneWay := sim.chance(0.3)
 	for from := range n {
 		for to := range n {
 			cut := false
@@ -37,25 +35,25 @@ func (w *world) partition() {
 				cut = from == a && to == b || from == b && to == a
 			}
 			if cut && !(oneWay && from > to) {
-				w.network.cut[from][to] = true
+				sim.network.cut[from][to] = true
 			}
 		}
 	}
-	w.say("cut: %v", w.network.cut)
+	sim.trace("partition: %v", sim.network.cut)
 }
 
-func (n *network) reset() {
+func (n *network) heal() {
 	for _, row := range n.cut {
 		clear(row)
 	}
 }
 
-// reshape lets only those connections live that make a shape in which raft has
-// to find its way: a bridge between two halves, a ring, or a ring in which
-// messages go round one way.
-func (w *world) reshape() {
-	n := len(w.members)
-	shape, bridge := w.later.IntN(3), w.later.IntN(n)
+// limitTopology leaves only the connections of a topology that is difficult for
+// raft: a bridge between two halves, a ring, or a ring with messages in one
+// direction.
+func (sim *simulation) limitTopology() {
+	n := len(sim.members)
+	shape, bridge := sim.extraRNG.IntN(3), sim.extraRNG.IntN(n)
 	next := func(from, to int) bool { return (from+1)%n == to }
 	for from := range n {
 		for to := range n {
@@ -68,101 +66,101 @@ func (w *world) reshape() {
 			case 2:
 				cut = !next(from, to)
 			}
-			w.network.cut[from][to] = cut && from != to
+			sim.network.cut[from][to] = cut && from != to
 		}
 	}
-	w.say("shape %d: %v", shape, w.network.cut)
+	sim.trace("topology %d: %v", shape, sim.network.cut)
 }
 
-// clog has a link hold what is sent for some seconds, and then deliver it all.
-func (w *world) clog() {
-	n := len(w.members)
-	from, to := w.later.IntN(n), w.later.IntN(n)
-	w.network.clogged[from][to] = w.now + time.Duration(1+w.later.IntN(5_000))*time.Millisecond
-	w.say("the link from %d to %d is clogged until %v", from, to, w.network.clogged[from][to])
+// stallLink makes a link hold back all messages for some seconds and then deliver
+// them.
+func (sim *simulation) stallLink() {
+	n := len(sim.members)
+	from, to := sim.extraRNG.IntN(n), sim.extraRNG.IntN(n)
+	sim.network.stalledUntil[from][to] = sim.now + time.Duration(1+sim.extraRNG.IntN(5_000))*time.Millisecond
+	sim.trace("the link from %d to %d stalls until %v", from, to, sim.network.stalledUntil[from][to])
 }
 
-// slowApply is how long a process is at nothing else when it applies n entries.
-func (w *world) slowApply(n uint64) time.Duration {
-	return time.Duration(w.later.Int64N(int64(min(n, 20) * uint64(10*time.Millisecond))))
+// applyDelay is how long a process blocks while it applies n entries.
+func (sim *simulation) applyDelay(n uint64) time.Duration {
+	return time.Duration(sim.extraRNG.Int64N(int64(min(n, 20) * uint64(10*time.Millisecond))))
 }
 
-// survives is the disk as a crash leaves it. All that was synced is there. Of what
-// was only written, nothing is (a power cut), or everything (a kill), or what is in
-// some kinds of files: Pebble's goroutines are not of this world, so dice for single
-// files would not repeat.
-func (m *simMember) survives(old *vfs.MemFS) *vfs.MemFS {
-	if !m.w.faults.keeps {
+// diskAfterCrash returns the disk as a crash leaves it, with all synced data. Of
+// unsynced data it has none (power loss), all (a kill), or that of some kinds of
+// files: Pebble's goroutines are not simulated, so a choice by file would not be
+// repeatable.
+func (m *simMember) diskAfterCrash(old *vfs.MemFS) *vfs.MemFS {
+	if !m.sim.faults.keepsUnsynced {
 		return old.CrashClone(vfs.CrashCloneCfg{})
 	}
-	kept := m.w.later.IntN(8)
-	switch m.w.later.IntN(3) {
+	kept := m.sim.extraRNG.IntN(8)
+	switch m.sim.extraRNG.IntN(3) {
 	case 0:
 		kept = 0
 	case 1:
 		kept = 7
 	}
-	m.w.say("%d's disk keeps of what was not synced: %03b", m.n, kept)
+	m.sim.trace("the disk of member %d keeps unsynced data: %03b", m.n, kept)
 	names, err := old.List("")
 	if err != nil {
-		m.w.fail("member %d: listing its disk: %v", m.n, err)
+		m.sim.fail("member %d: list its disk: %v", m.n, err)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		m.keep(old, name, kept)
+		m.keepUnsynced(old, name, kept)
 	}
 	if kept&4 != 0 {
-		m.sync(old.OpenDir(""))
+		m.syncFile(old.OpenDir(""))
 	}
 	return old.CrashClone(vfs.CrashCloneCfg{})
 }
 
-// keep syncs a file, if it is of a kind that is kept: the log, or anything else.
-func (m *simMember) keep(disk *vfs.MemFS, name string, kept int) {
+// keepUnsynced syncs a file of a kind that is kept: the WAL, or anything else.
+func (m *simMember) keepUnsynced(disk *vfs.MemFS, name string, kept int) {
 	kind := 2
 	if strings.HasSuffix(name, ".log") {
 		kind = 1
 	}
 	if kept&kind != 0 {
-		m.sync(disk.Open(name))
+		m.syncFile(disk.Open(name))
 	}
 }
 
-func (m *simMember) sync(f vfs.File, err error) {
+func (m *simMember) syncFile(f vfs.File, err error) {
 	if err == nil {
 		err = errors.Join(f.Sync(), f.Close())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Pebble may have removed it meanwhile
-		m.w.fail("member %d: keeping what is on its disk: %v", m.n, err)
+		m.sim.fail("member %d: keep unsynced data: %v", m.n, err)
 	}
 }
 
-// sickness is a disk that fails: every operation that would change it, from the
-// beginning of some write on. The process dies of it, as in production the store
-// passes nothing on any more, and what it had not synced is gone. Which operation
-// is the first to fail is up to Pebble's goroutines, so all that follows is the
-// same, whichever it is.
-type sickness struct {
-	after   int // writes from now on; 0: it is well
-	failing atomic.Bool
+// diskFault is a disk that fails from some write on: every operation that would
+// change it. The process crashes, as the production store reports nothing from then
+// on, and its unsynced data is lost. Which operation fails first depends on
+// Pebble's goroutines, so the rest must be the same whichever it is.
+type diskFault struct {
+	writesLeft int // until the fault; 0: none
+	failing    atomic.Bool
 }
 
-var errSick = errors.New("the disk fails")
+var errDiskFault = errors.New("disk fault")
 
-func (s *sickness) MaybeError(op errorfs.Op) error {
+func (s *diskFault) MaybeError(op errorfs.Op) error {
 	if s.failing.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
-		return errSick
+		return errDiskFault
 	}
 	return nil
 }
 
-func (s *sickness) String() string { return "sickness" }
+func (s *diskFault) String() string { return "sickness" }
 
-// breaks says that the disk fails during the write that begins now.
-func (s *sickness) breaks() bool {
-	if s.after > 0 {
-		s.after--
-		s.failing.Store(s.after == 0)
+// fails reports whether the disk fails during the write that begins now.
+func (s *diskFault) fails() bool {
+	if s.writesLeft > 0 {
+		s.writesLeft--
+		s.failing.Store(s.writesLeft == 0)
 	}
 	return s.failing.Load()
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// One model for all locks, as their users see them: mutex, re-entrant mutex with
-// a limit, both with fences, and elections, which are locks with a value. It is
-// nondeterministic in what nobody knows: when a session ends, and what became of
-// operations without outcome.
+// lockState is the model of all locks, as clients see them: mutex, re-entrant mutex
+// with a limit, both with fences, and elections, which are locks with a value. It
+// is nondeterministic in what clients cannot know: when a session ends, and the
+// effect of operations without an outcome.
 type lockState struct {
-	owner  *span // nil: nobody
-	handle uint64
-	by     wire.ID    // the process that took it
-	grant  *operation // the Lock by which the hold began
-	holds  uint32
-	fence  uint64        // 0: nobody knows
-	most   uint64        // the largest fence that is known
-	delay  time.Duration // not granted before; 0: no lock-delay
+	owner        *sessionSpan // nil: not held
+	handle       uint64
+	process      wire.ID    // incarnation of the process that acquired it
+	grant        *operation // the Lock by which the hold began
+	holds        uint32
+	fence        uint64        // 0: unknown
+	maxFence     uint64        // the largest fence that is known
+	delayedUntil time.Duration // not granted before; 0: no lock-delay
 }
 
 func lockModel() porcupine.NondeterministicModel {
@@ -28,7 +28,7 @@ func lockModel() porcupine.NondeterministicModel {
 		Init: func() []any { return []any{lockState{}} },
 		Step: func(state, input, _ any) (next []any) {
 			op := input.(*operation)
-			for _, st := range state.(lockState).partings(op) {
+			for _, st := range state.(lockState).possibleStates(op) {
 				for _, after := range st.step(op) {
 					next = append(next, after)
 				}
@@ -38,32 +38,34 @@ func lockModel() porcupine.NondeterministicModel {
 	}
 }
 
-// partings are the states that may be when the operation comes, for the owner's
-// session may have ended, with a lock-delay or gracefully.
-func (s lockState) partings(op *operation) []lockState {
+// possibleStates are the states in which the operation may find the lock: the
+// owner's session may have ended, with a lock-delay or gracefully.
+func (s lockState) possibleStates(op *operation) []lockState {
 	if s.owner == nil {
 		return []lockState{s}
 	}
-	return endings([]lockState{s}, s.owner, op, func(s lockState, _ *span, until time.Duration) lockState { return s.free(until) })
+	return withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
 }
 
-// delayed is until when at least a lock-delay lasts, which is measured on a clock
-// that may be 1 % fast.
-func (s *span) delayed() time.Duration {
-	earliest := s.asked
+// earliestDelayEnd is the time until which a lock-delay lasts at least, measured on
+// a clock that may be 1 % fast.
+func (s *sessionSpan) earliestDelayEnd() time.Duration {
+	earliest := s.endRequested
 	switch {
-	case s.adrift:
+	case s.coarseClocks:
 		return 1
-	case s.frail:
+	case s.hasChecks:
 		earliest = 0
-	case !s.lasting && s.holder != nil:
+	case !s.noTTL && s.holder != nil:
 		p := s.holder.program
-		earliest = min(earliest, p.began+p.lasts(s.holder.deadline))
+		earliest = min(earliest, p.startedAt+p.simulatedTime(s.holder.deadline))
 	}
 	return max(1, earliest+s.delay-s.delay/50)
 }
 
-func (s lockState) free(delay time.Duration) lockState { return lockState{most: s.most, delay: delay} }
+func (s lockState) free(delay time.Duration) lockState {
+	return lockState{maxFence: s.maxFence, delayedUntil: delay}
+}
 
 func (s lockState) step(op *operation) []lockState {
 	switch c := op.command.Op.(type) {
@@ -79,36 +81,36 @@ func (s lockState) step(op *operation) []lockState {
 	return nil
 }
 
-// when is the state if something holds.
-func (s lockState) when(holds bool) []lockState {
+// onlyIf returns the state if the condition holds.
+func (s lockState) onlyIf(holds bool) []lockState {
 	if holds {
 		return []lockState{s}
 	}
 	return nil
 }
 
-func (s lockState) mine(op *operation, handle uint64) bool {
-	return s.owner != nil && s.owner == op.session && s.handle == handle && s.by == op.incarnation
+func (s lockState) ownedBy(op *operation, handle uint64) bool {
+	return s.owner != nil && s.owner == op.session && s.handle == handle && s.process == op.incarnation
 }
 
-// left: the session's former process has it.
-func (s lockState) left(op *operation) bool {
-	return s.owner != nil && s.owner == op.session && s.by != op.incarnation
+// unclaimed: the hold is that of the session's earlier process.
+func (s lockState) unclaimed(op *operation) bool {
+	return s.owner != nil && s.owner == op.session && s.process != op.incarnation
 }
 
-func (s lockState) knows(fence uint64) bool { return s.fence == 0 || s.fence == fence }
+func (s lockState) fenceMatches(fence uint64) bool { return s.fence == 0 || s.fence == fence }
 
 func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
-	again := s.mine(op, c.Handle) && c.Reentrant
+	again := s.ownedBy(op, c.Handle) && c.Reentrant
 	full := c.Limit > 0 && s.holds >= c.Limit
 	var granted []lockState
 	switch {
-	case c.Fence == 0 && (s.owner == nil && s.delay <= op.returnedAt || s.left(op)):
-		granted = lockState{owner: op.session, handle: c.Handle, by: op.incarnation, grant: op, holds: 1, most: s.most}.when(true)
-	case again && !full && (c.Fence == 0 || s.knows(c.Fence)):
+	case c.Fence == 0 && (s.owner == nil && s.delayedUntil <= op.returnedAt || s.unclaimed(op)):
+		granted = lockState{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, holds: 1, maxFence: s.maxFence}.onlyIf(true)
+	case again && !full && (c.Fence == 0 || s.fenceMatches(c.Fence)):
 		s := s
 		s.holds++
-		granted = s.when(true)
+		granted = s.onlyIf(true)
 	}
 	if op.reply == nil {
 		return append(granted, s)
@@ -116,39 +118,39 @@ func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
 	switch r := op.reply; r.GetCode() {
 	case wire.Code_OK:
 		for _, g := range granted {
-			return g.told(r)
+			return g.learn(r)
 		}
 		return nil
 	case wire.Code_LOCKED:
-		return s.when(s.owner != nil && !again && !s.left(op))
+		return s.onlyIf(s.owner != nil && !again && !s.unclaimed(op))
 	case wire.Code_LOCK_DELAY:
-		return s.when(s.owner == nil && s.delay > 0)
+		return s.onlyIf(s.owner == nil && s.delayedUntil > 0)
 	case wire.Code_LIMIT_REACHED:
-		return s.when(again && full)
+		return s.onlyIf(again && full)
 	case wire.Code_OWNERSHIP_LOST:
-		return s.when(!s.mine(op, c.Handle) || s.fence != c.Fence)
+		return s.onlyIf(!s.ownedBy(op, c.Handle) || s.fence != c.Fence)
 	}
 	return nil
 }
 
-// told takes what the reply says of the hold.
-func (s lockState) told(r *wire.Reply) []lockState {
+// learn takes what the reply says about the hold.
+func (s lockState) learn(r *wire.Reply) []lockState {
 	fresh := s.fence == 0
-	if r.GetHolds() != s.holds || fresh && r.GetFence() <= s.most || !s.knows(r.GetFence()) {
+	if r.GetHolds() != s.holds || fresh && r.GetFence() <= s.maxFence || !s.fenceMatches(r.GetFence()) {
 		return nil
 	}
 	s.fence = r.GetFence()
-	s.most = max(s.most, s.fence)
-	return s.when(true)
+	s.maxFence = max(s.maxFence, s.fence)
+	return s.onlyIf(true)
 }
 
 func (s lockState) unlock(op *operation, c *wire.Unlock) []lockState {
-	match := s.mine(op, c.Handle) && s.knows(c.Fence)
+	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence)
 	if op.reply == nil {
 		if match {
 			return append(s.release(), s)
 		}
-		return s.when(true)
+		return s.onlyIf(true)
 	}
 	switch op.reply.GetCode() {
 	case wire.Code_OK:
@@ -157,55 +159,55 @@ func (s lockState) unlock(op *operation, c *wire.Unlock) []lockState {
 		}
 		return nil
 	case wire.Code_NOT_HELD:
-		return s.when(!s.mine(op, c.Handle))
+		return s.onlyIf(!s.ownedBy(op, c.Handle))
 	case wire.Code_OWNERSHIP_LOST:
-		return s.when(s.mine(op, c.Handle) && s.fence != c.Fence)
+		return s.onlyIf(s.ownedBy(op, c.Handle) && s.fence != c.Fence)
 	}
 	return nil
 }
 
 func (s lockState) release() []lockState {
 	if s.holds--; s.holds == 0 {
-		return s.free(0).when(true)
+		return s.free(0).onlyIf(true)
 	}
-	return s.when(true)
+	return s.onlyIf(true)
 }
 
-// withdraw takes a place in the queue back, of which this model knows nothing, or
-// a hold that has been granted by that Lock.
+// withdraw withdraws a place in the queue, which this model does not contain, or
+// releases a hold that was granted by that Lock.
 func (s lockState) withdraw(op *operation) []lockState {
-	granted := s.owner != nil && op.of != nil && s.grant == op.of
+	granted := s.owner != nil && op.withdraws != nil && s.grant == op.withdraws
 	r := op.reply
 	switch {
 	case r == nil && granted:
 		return append(s.release(), s)
 	case r == nil:
-		return s.when(true)
+		return s.onlyIf(true)
 	case r.GetCode() == wire.Code_NOT_HELD || r.GetFence() == 0:
-		return s.when(!granted)
-	case r.GetCode() == wire.Code_OK && granted && s.knows(r.GetFence()):
+		return s.onlyIf(!granted)
+	case r.GetCode() == wire.Code_OK && granted && s.fenceMatches(r.GetFence()):
 		return s.release()
 	}
 	return nil
 }
 
 func (s lockState) proclaim(op *operation, c *wire.Proclaim) []lockState {
-	match := s.mine(op, c.Handle) && s.knows(c.Fence)
+	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence)
 	switch {
 	case op.reply == nil:
-		return s.when(true)
+		return s.onlyIf(true)
 	case op.reply.GetCode() == wire.Code_OK:
-		return s.when(match && op.reply.GetHolds() == s.holds)
+		return s.onlyIf(match && op.reply.GetHolds() == s.holds)
 	case op.reply.GetCode() == wire.Code_NOT_HELD:
-		return s.when(!s.mine(op, c.Handle))
+		return s.onlyIf(!s.ownedBy(op, c.Handle))
 	}
-	return s.when(s.fence != c.Fence)
+	return s.onlyIf(s.fence != c.Fence)
 }
 
-// about are the operations on one lock, election or semaphore. Without effect and
-// left out are those that were taken back or refused for reasons of their session;
-// when that ended, its span knows.
-func (o *outside) about(space wire.Space, name string) (ops []porcupine.Operation) {
+// operationsOn returns the operations on one lock, election or semaphore. It omits
+// those without an effect: withdrawn, or refused because the session had ended,
+// which its sessionSpan records.
+func (o *clientHistory) operationsOn(space wire.Space, name string) (ops []porcupine.Operation) {
 	for _, op := range o.operations {
 		if in, of := op.names(); of != name || in != space || op.ineffective() {
 			continue
@@ -229,8 +231,8 @@ func (op *operation) names() (wire.Space, string) {
 	case *wire.Command_Proclaim:
 		return wire.Space_ELECTION, c.Proclaim.Name
 	case *wire.Command_Withdraw:
-		if op.of != nil {
-			return op.of.names()
+		if op.withdraws != nil {
+			return op.withdraws.names()
 		}
 	case *wire.Command_Acquire:
 		return wire.Space_SEMAPHORE, c.Acquire.Name
@@ -247,5 +249,5 @@ func (op *operation) ineffective() bool {
 	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
 		return true
 	}
-	return op.undone
+	return op.noEffect
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a world makes much garbage, and is small
+	debug.SetGCPercent(400) // a simulation allocates much garbage and keeps little
 	goleak.VerifyTestMain(m)
 }
 

@@ -12,59 +12,59 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// outside is what programs asked for and what they were told, in the order in
-// which it happened, and nothing of what the log says. porcupine searches for an
-// order of the operations that explains it (lockmodel, permitmodel and
-// keymodel). Operations whose outcome nobody knows, because the process died
-// or the call failed, may have happened at any time since, or not at all.
+// clientHistory records the calls of programs and their replies in the order in
+// which they happened, and nothing from the log. Porcupine searches for a
+// linearization (lockState, permitState and keyState are the models). Operations
+// without an outcome, because the process crashed or the call failed, may have
+// taken effect at any later time, or not at all.
 //
-// Sessions end by themselves, and no operation of a program is that end. From
-// outside a span is known in which it may come: not before the deadline that the
-// holder counts on, unless somebody asks for the end, and before somebody is told
-// of it. Within the span a model's state may lose what the session holds before
-// any step (see partings); so an end that comes too early, or not at all, shows.
-type outside struct {
-	w          *world
+// The end of a session is no operation of a program. The history bounds it by a
+// sessionSpan: not before the deadline that the holder relies on unless a program
+// requests the end, and before the end is reported to a caller. Within these bounds
+// a model's state may lose what the session holds before any step (see
+// possibleStates); so it shows when a session ends too early or not at all.
+type clientHistory struct {
+	sim        *simulation
 	moments    int64
 	operations []*operation
 	byTicket   map[wire.Ticket]*operation
-	sessions   map[wire.ID]*span
+	sessions   map[wire.ID]*sessionSpan
 	checked    int // operations
-	open       int // of these: without outcome
+	pending    int // of these: without an outcome
 	partitions int
-	unknown    int // of these: too hard to search
+	unknown    int // of these: search given up
 }
 
 // operation is one call of a program.
 type operation struct {
 	command     *wire.Command
 	incarnation wire.ID
-	session     *span
-	read        string // the key that is read
-	found       *wire.Entry
-	called      int64 // moments, which order what happens at one time as well
+	session     *sessionSpan
+	readKey     string // the key that is read
+	entry       *wire.Entry
+	called      int64 // moments, which also order what happens at one time
 	returned    int64
 	calledAt    time.Duration
 	returnedAt  time.Duration
 	reply       *wire.Reply // nil: unknown
-	crowded     bool        // somebody else may have waited for the same
-	guessed     bool        // the reply is what the program made of a snapshot
-	undone      bool        // it is certain that nothing came of it
-	of          *operation  // that a Withdraw takes back
+	contended   bool        // another caller may have waited for the same
+	rechecked   bool        // the reply was found in the state of a snapshot
+	noEffect    bool        // certainly without effect
+	withdraws   *operation  // the call that a Withdraw names
 }
 
-// span is what is known of a session, and when it may end.
-type span struct {
-	id       wire.ID
-	delay    time.Duration
-	behavior wire.Behavior
-	lasting  bool          // it has no TTL
-	frail    bool          // it depends on checks, and may end at any time
-	adrift   bool          // clocks are coarse: so may any with a TTL, and its lock-delay
-	holder   *simSession   // who counts on it; nil: nobody has asked for it
-	asked    time.Duration // somebody asks for its end; forever: nobody did
-	gently   time.Duration // and wants no lock-delay
-	told     int64         // the first moment at which somebody was told of its end
+// sessionSpan is what clients know of a session, and when it may end.
+type sessionSpan struct {
+	id                   wire.ID
+	delay                time.Duration
+	behavior             wire.Behavior
+	noTTL                bool
+	hasChecks            bool          // it depends on checks, and may end at any time
+	coarseClocks         bool          // any session with a TTL may end at any time, and any lock-delay
+	holder               *simSession   // the session's holder; nil: its opening was not called
+	endRequested         time.Duration // a program requests its end; forever: none did
+	gracefulEndRequested time.Duration // and requests it without a lock-delay
+	endReported          int64         // the first moment at which a caller was informed of its end
 }
 
 const (
@@ -72,111 +72,112 @@ const (
 	never   = int64(math.MaxInt64)
 )
 
-func newOutside(w *world) *outside {
-	return &outside{w: w, byTicket: make(map[wire.Ticket]*operation), sessions: make(map[wire.ID]*span)}
+func newClientHistory(sim *simulation) *clientHistory {
+	return &clientHistory{sim: sim, byTicket: make(map[wire.Ticket]*operation), sessions: make(map[wire.ID]*sessionSpan)}
 }
 
-func (o *outside) moment() int64 {
+func (o *clientHistory) nextMoment() int64 {
 	o.moments++
 	return o.moments
 }
 
-// calls notes that a program calls.
-func (o *outside) calls(p *program, c *wire.Command) *operation {
+// invoked records a call.
+func (o *clientHistory) invoked(p *program, c *wire.Command) *operation {
 	op := &operation{
-		command: c, incarnation: p.incarnation, called: o.moment(), calledAt: o.w.now,
-		returned: never, returnedAt: forever, session: o.span(sessionOf(c)),
+		command: c, incarnation: p.incarnation, called: o.nextMoment(), calledAt: o.sim.now,
+		returned: never, returnedAt: forever, session: o.spanOf(sessionOf(c)),
 	}
 	switch {
 	case c.GetRemoveMember() != nil:
-		o.leaves(p)
+		o.leaveRequested(p)
 	case c.GetOpenSession() != nil:
-		o.opens(c.GetOpenSession())
+		o.sessionOpened(c.GetOpenSession())
 	case c.GetCloseSession() != nil:
-		s := o.span(c.GetCloseSession().Id)
-		s.asked = min(s.asked, o.w.now)
+		s := o.spanOf(c.GetCloseSession().Id)
+		s.endRequested = min(s.endRequested, o.sim.now)
 		if c.GetCloseSession().Graceful {
-			s.gently = min(s.gently, o.w.now)
+			s.gracefulEndRequested = min(s.gracefulEndRequested, o.sim.now)
 		}
 	case c.GetWithdraw() != nil:
-		op.of = o.byTicket[wire.Ticket{Incarnation: p.incarnation, Seq: c.GetWithdraw().Seq}]
+		op.withdraws = o.byTicket[wire.Ticket{Incarnation: p.incarnation, Seq: c.GetWithdraw().Seq}]
 	}
 	o.operations = append(o.operations, op)
 	return op
 }
 
-func (o *outside) opens(c *wire.OpenSession) {
-	s := o.span(c.Id)
-	s.delay, s.behavior, s.lasting, s.frail = time.Duration(c.LockDelay), c.Behavior, c.Ttl == 0, len(c.Checks) > 0
-	s.adrift = o.w.faults.coarse
-	s.holder = o.w.history.sessions[wire.ID(c.Id)]
+func (o *clientHistory) sessionOpened(c *wire.OpenSession) {
+	s := o.spanOf(c.Id)
+	s.delay, s.behavior, s.noTTL, s.hasChecks = time.Duration(c.LockDelay), c.Behavior, c.Ttl == 0, len(c.Checks) > 0
+	s.coarseClocks = o.sim.faults.coarseClocks
+	s.holder = o.sim.history.sessions[wire.ID(c.Id)]
 }
 
-// leaves notes that a member asks to leave, which ends all its sessions.
-func (o *outside) leaves(p *program) {
-	for id, s := range o.w.history.sessions { // order: each is looked at
+// leaveRequested records the request for a removal, which ends all sessions of the
+// member.
+func (o *clientHistory) leaveRequested(p *program) {
+	for id, s := range o.sim.history.sessions { // order: each is recorded
 		if s.program.n == p.n {
-			known := o.span(id[:])
-			known.asked = min(known.asked, o.w.now)
+			known := o.spanOf(id[:])
+			known.endRequested = min(known.endRequested, o.sim.now)
 		}
 	}
 }
 
-// replaces notes that another process of the member makes itself known, which
-// ends the sessions of all before it.
-func (o *outside) replaces(p *program) {
-	for id, s := range o.w.history.sessions { // order: each is looked at
+// processReplaced records the registration of another process of the member, which
+// ends the sessions of all earlier ones.
+func (o *clientHistory) processReplaced(p *program) {
+	for id, s := range o.sim.history.sessions { // order: each is recorded
 		if s.program.n == p.n && s.incarnation != p.incarnation && s.ttl != 0 {
-			known := o.span(id[:])
-			known.asked = min(known.asked, o.w.now)
+			known := o.spanOf(id[:])
+			known.endRequested = min(known.endRequested, o.sim.now)
 		}
 	}
 }
 
-// reads notes a linearizable read of a key.
-func (o *outside) reads(key string) *operation {
-	op := &operation{read: key, called: o.moment(), calledAt: o.w.now, returned: never, returnedAt: forever}
+// readInvoked records the call of a linearizable read of a key.
+func (o *clientHistory) readInvoked(key string) *operation {
+	op := &operation{readKey: key, called: o.nextMoment(), calledAt: o.sim.now, returned: never, returnedAt: forever}
 	o.operations = append(o.operations, op)
 	return op
 }
 
-func (o *outside) returns(op *operation) {
-	op.returned, op.returnedAt = o.moment(), o.w.now
+func (o *clientHistory) returned(op *operation) {
+	op.returned, op.returnedAt = o.nextMoment(), o.sim.now
 }
 
-// replied notes an outcome. What follows more is the last word.
-func (o *outside) replied(op *operation, t wire.Ticket, r *wire.Reply, more, guessed bool) {
+// replied records an outcome; unless more is set it is the last one.
+func (o *clientHistory) replied(op *operation, t wire.Ticket, r *wire.Reply, more, guessed bool) {
 	if o.byTicket[t] = op; more {
 		return
 	}
-	o.returns(op)
-	op.reply, op.guessed = r, guessed
+	o.returned(op)
+	op.reply, op.rechecked = r, guessed
 	ended := r.GetCode() == wire.Code_SESSION_EXPIRED
 	switch s := op.session; {
-	case r.GetCode() == wire.Code_UNKNOWN_INCARNATION: // it may have been done, and the outcome was lost
+	case r.GetCode() == wire.Code_UNKNOWN_INCARNATION: // it may have been carried out, and the outcome is lost
 		op.reply = nil
 	case guessed && r.GetCode() != wire.Code_OK:
 		op.reply, op.returned, op.returnedAt = nil, never, forever
 	case s != nil && ended:
-		s.told = min(s.told, op.returned)
+		s.endReported = min(s.endReported, op.returned)
 	case op.command.GetCloseSession() != nil && (ended || r.GetCode() == wire.Code_OK):
-		s := o.span(op.command.GetCloseSession().Id)
-		s.told = min(s.told, op.returned)
+		s := o.spanOf(op.command.GetCloseSession().Id)
+		s.endReported = min(s.endReported, op.returned)
 	}
 }
 
-func (o *outside) span(id []byte) *span {
+func (o *clientHistory) spanOf(id []byte) *sessionSpan {
 	sid, ok := wire.IDFrom(id)
 	if !ok {
 		return nil
 	}
 	if o.sessions[sid] == nil {
-		o.sessions[sid] = &span{id: sid, asked: forever, gently: forever, told: never}
+		o.sessions[sid] = &sessionSpan{id: sid, endRequested: forever, gracefulEndRequested: forever, endReported: never}
 	}
 	return o.sessions[sid]
 }
 
-// sessionOf is the session under which a command asks.
+// sessionOf returns the session that a command uses.
 func sessionOf(c *wire.Command) []byte {
 	switch op := c.Op.(type) {
 	case *wire.Command_Lock:
@@ -201,90 +202,91 @@ func sessionOf(c *wire.Command) []byte {
 	return nil
 }
 
-// mayEnd says whether the session may be over by then.
-func (s *span) mayEnd(by time.Duration) bool {
+// mayEnd reports whether the session may have ended by then.
+func (s *sessionSpan) mayEnd(by time.Duration) bool {
 	switch {
-	case s.asked <= by, s.frail, s.adrift && !s.lasting:
+	case s.endRequested <= by, s.hasChecks, s.coarseClocks && !s.noTTL:
 		return true
-	case s.lasting || s.holder == nil:
+	case s.noTTL || s.holder == nil:
 		return false
 	}
 	p := s.holder.program
-	return p.began+p.lasts(s.holder.deadline) <= by
+	return p.startedAt+p.simulatedTime(s.holder.deadline) <= by
 }
 
-// delays are the lock-delays that may follow when it ends by then: 0 is none, and
-// others are until when at least it lasts.
-func (s *span) delays(by time.Duration) (until []time.Duration) {
+// possibleDelays returns the lock-delays that may follow an end by then: 0 for
+// none, else the time until which it lasts at least.
+func (s *sessionSpan) possibleDelays(by time.Duration) (until []time.Duration) {
 	if !s.mayEnd(by) {
 		return nil
 	}
-	if s.delay == 0 || s.gently <= by {
+	if s.delay == 0 || s.gracefulEndRequested <= by {
 		until = append(until, 0)
 	}
 	if s.delay > 0 {
-		until = append(until, s.delayed())
+		until = append(until, s.earliestDelayEnd())
 	}
 	return until
 }
 
-// endings are the states that may be when an operation comes, for the session by may
-// have ended: without gives what is left then, and until when a lock-delay lasts.
-func endings[S any](states []S, by *span, op *operation, without func(S, *span, time.Duration) S) []S {
+// withPossibleEnds returns the states in which an operation may find the model,
+// since the session by may have ended: without returns the state after that, with a
+// lock-delay until the given time.
+func withPossibleEnds[S any](states []S, by *sessionSpan, op *operation, without func(S, *sessionSpan, time.Duration) S) []S {
 	var next []S
 	for _, s := range states {
-		if !by.over(op.called) {
+		if !by.endedBefore(op.called) {
 			next = append(next, s)
 		}
-		for _, until := range by.delays(op.returnedAt) {
+		for _, until := range by.possibleDelays(op.returnedAt) {
 			next = append(next, without(s, by, until))
 		}
 	}
 	return next
 }
 
-// over says that it is by then.
-func (s *span) over(moment int64) bool { return s.told < moment }
+// endedBefore reports whether the end was reported to a caller before the moment.
+func (s *sessionSpan) endedBefore(moment int64) bool { return s.endReported < moment }
 
-// verdict checks all partitions.
-func (o *outside) verdict() {
-	o.crowd()
+// checkAll checks all partitions of the history.
+func (o *clientHistory) checkAll() {
+	o.markContention()
 	for _, name := range locks {
-		o.check(name, lockModel(), o.about(wire.Space_LOCK, name))
+		o.check(name, lockModel(), o.operationsOn(wire.Space_LOCK, name))
 	}
-	o.check("kept", lockModel(), o.about(wire.Space_LOCK, "kept"))
+	o.check("kept", lockModel(), o.operationsOn(wire.Space_LOCK, "kept"))
 	for _, name := range elections {
-		o.check(name, lockModel(), o.about(wire.Space_ELECTION, name))
+		o.check(name, lockModel(), o.operationsOn(wire.Space_ELECTION, name))
 	}
 	for _, name := range semaphores {
-		o.check(name, permitModel(semaphoreLimits()[name]), o.about(wire.Space_SEMAPHORE, name))
+		o.check(name, permitModel(semaphoreLimits()[name]), o.operationsOn(wire.Space_SEMAPHORE, name))
 	}
-	o.check("keys", keyModel(), o.aboutKeys())
+	o.check("keys", keyModel(), o.keyOperations())
 }
 
-const searching = 10 * time.Second // of the real world, for one search
+const searchLimit = 10 * time.Second // of real time, for one search
 
-func (o *outside) check(name string, m porcupine.NondeterministicModel, ops []porcupine.Operation) {
+func (o *clientHistory) check(name string, m porcupine.NondeterministicModel, ops []porcupine.Operation) {
 	o.partitions++
 	o.checked += len(ops)
 	for _, op := range ops {
 		if op.Return == never {
-			o.open++
+			o.pending++
 		}
 	}
 	model := m.ToModel()
-	switch porcupine.CheckOperationsTimeout(model, ops, searching) {
+	switch porcupine.CheckOperationsTimeout(model, ops, searchLimit) {
 	case porcupine.Unknown:
 		o.unknown++
-		o.w.t.Logf("seed %d: %s: %d operations are too hard to search", o.w.seed, name, len(ops))
+		o.sim.t.Logf("seed %d: %s: search over %d operations given up", o.sim.seed, name, len(ops))
 	case porcupine.Illegal:
 		o.explain(name, model, ops)
 	}
 }
 
-// explain tells how far an order could be found.
-func (o *outside) explain(name string, model porcupine.Model, ops []porcupine.Operation) {
-	_, info := porcupine.CheckOperationsVerbose(model, ops, searching)
+// explain logs the longest partial linearization and what does not fit.
+func (o *clientHistory) explain(name string, model porcupine.Model, ops []porcupine.Operation) {
+	_, info := porcupine.CheckOperationsVerbose(model, ops, searchLimit)
 	var longest []porcupine.Operation
 	for _, partial := range info.PartialLinearizationsOperations()[0] {
 		if len(partial) > len(longest) {
@@ -297,24 +299,24 @@ func (o *outside) explain(name string, model porcupine.Model, ops []porcupine.Op
 		op := p.Input.(*operation)
 		in[op] = true
 		if i >= len(longest)-8 {
-			o.w.t.Logf("%v, then %v", state, op)
+			o.sim.t.Logf("%v, then %v", state, op)
 		}
 		_, state = model.Step(state, op, nil)
 	}
-	o.w.t.Logf("%v, and none of these:", state)
+	o.sim.t.Logf("%v, and none of these:", state)
 	rest := slices.DeleteFunc(slices.Clone(ops), func(p porcupine.Operation) bool { return in[p.Input.(*operation)] })
 	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 	for _, p := range rest[:min(8, len(rest))] {
-		o.w.t.Logf("    %v", p.Input)
+		o.sim.t.Logf("    %v", p.Input)
 	}
-	o.w.fail("%s: no order explains what programs were told: after %d of %d operations there is no next one", name, len(longest), len(ops))
+	o.sim.fail("%s: not linearizable: after %d of %d operations none can follow", name, len(longest), len(ops))
 }
 
 func (op *operation) String() string {
 	return fmt.Sprintf("[%d at %v to %d at %v: %s%v read %q -> %v found %+v]",
-		op.called, op.calledAt, op.returned, op.returnedAt, op.incarnation, op.command, op.read, op.reply, op.found)
+		op.called, op.calledAt, op.returned, op.returnedAt, op.incarnation, op.command, op.readKey, op.reply, op.entry)
 }
 
-func (s *span) String() string {
-	return fmt.Sprintf("%s (delay %v, %v, lasting %t, frail %t, asked %v, told %d)", s.id, s.delay, s.behavior, s.lasting, s.frail, s.asked, s.told)
+func (s *sessionSpan) String() string {
+	return fmt.Sprintf("%s (delay %v, %v, no TTL %t, has checks %t, end requested %v, end reported %d)", s.id, s.delay, s.behavior, s.noTTL, s.hasChecks, s.endRequested, s.endReported)
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// permitState is a semaphore as its users see it: acquisitions of some permits
-// each, and permits that a lock-delay holds back.
+// permitState is the model of a semaphore, as its users see it: acquisitions of
+// some permits each, and permits that a lock-delay withholds.
 type permitState struct {
-	limit uint32
-	taken []taken // by arrival in this order
-	held  []heldBack
-	most  uint64 // the largest fence that is known
+	limit        uint32
+	acquisitions []acquisition // in order of acquisition
+	delayed      []delayedPermits
+	maxFence     uint64 // the largest fence that is known
 }
 
-type taken struct {
-	by      *span
+type acquisition struct {
+	owner   *sessionSpan
 	process wire.ID
 	grant   *operation
 	permits uint32
-	fence   uint64 // 0: nobody knows
+	fence   uint64 // 0: unknown
 }
 
-type heldBack struct {
+type delayedPermits struct {
 	permits uint32
 	until   time.Duration // at least
 }
@@ -36,7 +36,7 @@ func permitModel(limit uint32) porcupine.NondeterministicModel {
 		Init: func() []any { return []any{permitState{limit: limit}} },
 		Step: func(state, input, _ any) (next []any) {
 			op := input.(*operation)
-			for _, st := range state.(permitState).partings(op) {
+			for _, st := range state.(permitState).possibleStates(op) {
 				for _, after := range st.step(op) {
 					next = append(next, after)
 				}
@@ -45,34 +45,34 @@ func permitModel(limit uint32) porcupine.NondeterministicModel {
 		},
 		Equal: func(a, b any) bool {
 			s, t := a.(permitState), b.(permitState)
-			return s.limit == t.limit && s.most == t.most && slices.Equal(s.taken, t.taken) && slices.Equal(s.held, t.held)
+			return s.limit == t.limit && s.maxFence == t.maxFence && slices.Equal(s.acquisitions, t.acquisitions) && slices.Equal(s.delayed, t.delayed)
 		},
 	}
 }
 
-// partings are the states that may be when the operation comes: any of the
-// sessions that have permits may have ended.
-func (s permitState) partings(op *operation) []permitState {
+// possibleStates are the states in which the operation may find the semaphore: any
+// session that holds permits may have ended.
+func (s permitState) possibleStates(op *operation) []permitState {
 	states := []permitState{s}
-	var seen []*span
-	for _, t := range s.taken {
-		if slices.Contains(seen, t.by) {
+	var seen []*sessionSpan
+	for _, t := range s.acquisitions {
+		if slices.Contains(seen, t.owner) {
 			continue
 		}
-		seen = append(seen, t.by)
-		states = endings(states, t.by, op, permitState.without)
+		seen = append(seen, t.owner)
+		states = withPossibleEnds(states, t.owner, op, permitState.withoutSession)
 	}
 	return states
 }
 
-func (s permitState) without(by *span, delay time.Duration) permitState {
-	s.taken, s.held = slices.Clone(s.taken), slices.Clone(s.held)
-	for _, t := range s.taken {
-		if t.by == by && delay > 0 {
-			s.held = append(s.held, heldBack{t.permits, delay})
+func (s permitState) withoutSession(by *sessionSpan, delay time.Duration) permitState {
+	s.acquisitions, s.delayed = slices.Clone(s.acquisitions), slices.Clone(s.delayed)
+	for _, t := range s.acquisitions {
+		if t.owner == by && delay > 0 {
+			s.delayed = append(s.delayed, delayedPermits{t.permits, delay})
 		}
 	}
-	s.taken = slices.DeleteFunc(s.taken, func(t taken) bool { return t.by == by })
+	s.acquisitions = slices.DeleteFunc(s.acquisitions, func(t acquisition) bool { return t.owner == by })
 	return s
 }
 
@@ -81,52 +81,52 @@ func (s permitState) step(op *operation) []permitState {
 	case *wire.Command_Acquire:
 		return s.acquire(op, c.Acquire)
 	case *wire.Command_Release:
-		i := slices.IndexFunc(s.taken, func(t taken) bool {
-			return t.by == op.session && t.process == op.incarnation && (t.fence == c.Release.Fence || t.fence == 0)
+		i := slices.IndexFunc(s.acquisitions, func(t acquisition) bool {
+			return t.owner == op.session && t.process == op.incarnation && (t.fence == c.Release.Fence || t.fence == 0)
 		})
-		return s.gone(op, i)
+		return s.release(op, i)
 	case *wire.Command_Withdraw:
-		i := slices.IndexFunc(s.taken, func(t taken) bool { return op.of != nil && t.grant == op.of })
-		if op.reply.GetCode() == wire.Code_OK && op.reply.GetFence() == 0 { // it was a place in the queue
-			return s.when(i < 0)
+		i := slices.IndexFunc(s.acquisitions, func(t acquisition) bool { return op.withdraws != nil && t.grant == op.withdraws })
+		if op.reply.GetCode() == wire.Code_OK && op.reply.GetFence() == 0 { // it withdrew a place in the queue
+			return s.onlyIf(i < 0)
 		}
-		return s.gone(op, i)
+		return s.release(op, i)
 	case *wire.Command_Resize:
 		resized := s
 		resized.limit = c.Resize.Limit
 		if op.reply == nil {
 			return []permitState{s, resized}
 		}
-		return resized.when(op.reply.GetCode() == wire.Code_OK)
+		return resized.onlyIf(op.reply.GetCode() == wire.Code_OK)
 	}
 	return nil
 }
 
-func (s permitState) when(holds bool) []permitState {
+func (s permitState) onlyIf(holds bool) []permitState {
 	if holds {
 		return []permitState{s}
 	}
 	return nil
 }
 
-// gone gives the acquisition at i back; -1 is none.
-func (s permitState) gone(op *operation, i int) []permitState {
+// release releases acquisition i; -1 is none.
+func (s permitState) release(op *operation, i int) []permitState {
 	r := op.reply
 	if i < 0 {
-		return s.when(r == nil || r.GetCode() == wire.Code_NOT_HELD)
+		return s.onlyIf(r == nil || r.GetCode() == wire.Code_NOT_HELD)
 	}
-	fits := r.GetCode() == wire.Code_OK && (s.taken[i].fence == 0 || s.taken[i].fence == r.GetFence())
+	fits := r.GetCode() == wire.Code_OK && (s.acquisitions[i].fence == 0 || s.acquisitions[i].fence == r.GetFence())
 	after := s
-	after.taken = slices.Delete(slices.Clone(s.taken), i, i+1)
+	after.acquisitions = slices.Delete(slices.Clone(s.acquisitions), i, i+1)
 	if r == nil {
 		return []permitState{s, after}
 	}
-	return after.when(fits)
+	return after.onlyIf(fits)
 }
 
 func (s permitState) acquire(op *operation, c *wire.Acquire) []permitState {
 	var granted []permitState
-	if (c.Limit == s.limit || c.Wait) && c.Permits <= s.limit { // the limit may change while one waits
+	if (c.Limit == s.limit || c.Wait) && c.Permits <= s.limit { // the limit may change while the caller waits
 		granted = s.grant(op, c)
 	}
 	r := op.reply
@@ -134,59 +134,60 @@ func (s permitState) acquire(op *operation, c *wire.Acquire) []permitState {
 	case r == nil:
 		return append(granted, s)
 	case r.GetCode() == wire.Code_OK:
-		return acknowledged(granted, r)
+		return confirmGrants(granted, r)
 	case r.GetCode() == wire.Code_LIMIT_MISMATCH:
-		return s.when(r.GetLimit() == s.limit && (c.Limit != s.limit || c.Permits > s.limit))
+		return s.onlyIf(r.GetLimit() == s.limit && (c.Limit != s.limit || c.Permits > s.limit))
 	case r.GetCode() == wire.Code_LOCKED:
-		return s.when(op.crowded || s.free(0)-int64(c.Permits) < 0)
+		return s.onlyIf(op.contended || s.free(0)-int64(c.Permits) < 0)
 	case r.GetCode() == wire.Code_LOCK_DELAY:
-		return s.when(len(s.held) > 0)
+		return s.onlyIf(len(s.delayed) > 0)
 	}
 	return nil
 }
 
-// grant takes permits that are free, or takes an acquisition over that the
-// session's former process has left.
+// grant acquires free permits, or claims an acquisition of the session's earlier
+// process.
 func (s permitState) grant(op *operation, c *wire.Acquire) []permitState {
-	s.taken = slices.Clone(s.taken)
-	left := slices.IndexFunc(s.taken, func(t taken) bool {
-		return t.by == op.session && t.process != op.incarnation && t.permits == c.Permits
+	s.acquisitions = slices.Clone(s.acquisitions)
+	left := slices.IndexFunc(s.acquisitions, func(t acquisition) bool {
+		return t.owner == op.session && t.process != op.incarnation && t.permits == c.Permits
 	})
 	switch {
 	case left >= 0:
-		s.taken = slices.Delete(s.taken, left, left+1)
+		s.acquisitions = slices.Delete(s.acquisitions, left, left+1)
 	case s.free(op.returnedAt) < int64(c.Permits):
 		return nil
 	default:
-		s.held = slices.Clone(s.held)
-		for s.free(0) < int64(c.Permits) { // some of those held back have come free
-			i := slices.IndexFunc(s.held, func(h heldBack) bool { return h.until <= op.returnedAt })
-			s.held = slices.Delete(s.held, i, i+1)
+		s.delayed = slices.Clone(s.delayed)
+		for s.free(0) < int64(c.Permits) { // some lock-delays have ended
+			i := slices.IndexFunc(s.delayed, func(h delayedPermits) bool { return h.until <= op.returnedAt })
+			s.delayed = slices.Delete(s.delayed, i, i+1)
 		}
 	}
-	s.taken = append(s.taken, taken{by: op.session, process: op.incarnation, grant: op, permits: c.Permits})
+	s.acquisitions = append(s.acquisitions, acquisition{owner: op.session, process: op.incarnation, grant: op, permits: c.Permits})
 	return []permitState{s}
 }
 
-// acknowledged takes what the reply says of an acquisition that has just been granted.
-func acknowledged(states []permitState, r *wire.Reply) (fit []permitState) {
+// confirmGrants takes what the reply says about the new acquisition.
+func confirmGrants(states []permitState, r *wire.Reply) (fit []permitState) {
 	for _, s := range states {
-		last := &s.taken[len(s.taken)-1]
-		if r.GetFence() > s.most && r.GetHolds() == last.permits {
-			last.fence, s.most = r.GetFence(), r.GetFence()
+		last := &s.acquisitions[len(s.acquisitions)-1]
+		if r.GetFence() > s.maxFence && r.GetHolds() == last.permits {
+			last.fence, s.maxFence = r.GetFence(), r.GetFence()
 			fit = append(fit, s)
 		}
 	}
 	return fit
 }
 
-// free counts those held back as taken, but for those that may be free by then.
+// free returns the available permits, with those whose lock-delay may have ended by
+// then.
 func (s permitState) free(by time.Duration) int64 {
 	free := int64(s.limit)
-	for _, t := range s.taken {
+	for _, t := range s.acquisitions {
 		free -= int64(t.permits)
 	}
-	for _, h := range s.held {
+	for _, h := range s.delayed {
 		if h.until > by {
 			free -= int64(h.permits)
 		}
@@ -194,8 +195,8 @@ func (s permitState) free(by time.Duration) int64 {
 	return free
 }
 
-// crowd notes which operations have met others that wait.
-func (o *outside) crowd() {
+// markContention marks operations during which another caller waited.
+func (o *clientHistory) markContention() {
 	for _, op := range o.operations {
 		c := op.command.GetAcquire()
 		if c == nil || c.Wait {
@@ -204,7 +205,7 @@ func (o *outside) crowd() {
 		for _, other := range o.operations {
 			a := other.command.GetAcquire()
 			if a.GetWait() && a.Name == c.Name && other.called < op.returned && op.called < other.returned {
-				op.crowded = true
+				op.contended = true
 			}
 		}
 	}

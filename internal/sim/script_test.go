@@ -10,116 +10,113 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What directed runs have in common: a world in which nothing goes wrong and
-// nobody does anything but what the test says.
+// longestElection bounds an election without faults: raft draws its timeout below
+// two election timeouts.
+const longestElection = 2 * electionTicks * tick
 
-// election is the longest that one takes which meets no trouble: the timeout
-// that raft draws is below two election timeouts.
-const election = 2 * electionTicks * tick
-
-// traffic counts what members send each other.
+// traffic counts the messages between members.
 type traffic struct {
 	messages map[raftpb.MessageType]int
 	forwards int
 }
 
-func scriptedWorld(t *testing.T, seed uint64, members int, f faults, rates ...rate) *world {
+func scriptedWorld(t *testing.T, seed uint64, members int, f faults, rates ...rate) *simulation {
 	cryptotest.SetGlobalRandom(t, seed)
-	w := newWorld(t, seed)
-	w.script = func(*program) {}
-	f.w = w
-	if f.keep == 0 {
-		f.keep = 10_000
+	sim := newWorld(t, seed)
+	sim.script = func(*program) {}
+	f.sim = sim
+	if f.keepEntries == 0 {
+		f.keepEntries = 10_000
 	}
 	for i := range members {
-		m := newSimMember(w, i)
+		m := newSimMember(sim, i)
 		if i < len(rates) {
 			m.rate = rates[i]
 		}
-		w.members = append(w.members, m)
+		sim.members = append(sim.members, m)
 	}
-	w.found(f)
-	t.Cleanup(w.end)
-	w.awaitLeader()
-	return w
+	sim.bootGroup(f)
+	t.Cleanup(sim.shutDown)
+	sim.awaitLeader()
+	return sim
 }
 
-// leader is the member that leads in the newest term, if it is up.
-func (w *world) leader() *life {
-	var leader *life
-	for _, m := range w.members {
-		if l := m.life; l != nil && l.core.Status().Leads && (leader == nil || l.core.Status().Term > leader.core.Status().Term) {
-			leader = l
+// leader returns the leader of the newest term, or nil if it is down.
+func (sim *simulation) leader() *process {
+	var leader *process
+	for _, m := range sim.members {
+		if proc := m.process; proc != nil && proc.core.Status().Leads && (leader == nil || proc.core.Status().Term > leader.core.Status().Term) {
+			leader = proc
 		}
 	}
 	return leader
 }
 
-// awaitLeader waits until somebody leads and group time runs.
-func (w *world) awaitLeader() {
-	w.t.Helper()
-	w.await(5*election, "leader", func() bool { l := w.leader(); return l != nil && l.core.Status().Proposing })
+// awaitLeader waits until a leader advances group time.
+func (sim *simulation) awaitLeader() {
+	sim.t.Helper()
+	sim.await(5*longestElection, "leader", func() bool { proc := sim.leader(); return proc != nil && proc.core.Status().Proposing })
 }
 
-// pass lets time pass.
-func (w *world) pass(d time.Duration) {
-	end := w.now + d
-	w.after(d, func() {})
-	w.run("a while", func() bool { return w.now >= end })
+// advance runs the simulation for d.
+func (sim *simulation) advance(d time.Duration) {
+	end := sim.now + d
+	sim.schedule(d, func() {})
+	sim.runUntil("a period", func() bool { return sim.now >= end })
 }
 
-// program is what runs on a member.
-func (w *world) program(n int) *program { return w.members[n].life.program }
+// program returns the program of member n.
+func (sim *simulation) program(n int) *program { return sim.members[n].process.program }
 
-// ask has a member submit a command and waits for its first outcome.
-func (w *world) ask(n int, c *wire.Command) *wire.Reply {
-	w.t.Helper()
+// invoke has member n submit a command and waits for its first outcome.
+func (sim *simulation) invoke(n int, c *wire.Command) *wire.Reply {
+	sim.t.Helper()
 	var answer *wire.Reply
-	w.program(n).call(c, false, func(_ wire.Ticket, r *wire.Reply, _ bool) {
+	sim.program(n).call(c, false, func(_ wire.Ticket, r *wire.Reply, _ bool) {
 		if answer == nil {
 			answer = r
 		}
 	})
-	w.await(10*election, "outcome", func() bool { return answer != nil })
+	sim.await(10*longestElection, "outcome", func() bool { return answer != nil })
 	return answer
 }
 
-// must is ask for a command that has to succeed.
-func (w *world) must(n int, code wire.Code, c *wire.Command) *wire.Reply {
-	w.t.Helper()
-	r := w.ask(n, c)
+// mustInvoke is invoke with an expected code.
+func (sim *simulation) mustInvoke(n int, code wire.Code, c *wire.Command) *wire.Reply {
+	sim.t.Helper()
+	r := sim.invoke(n, c)
 	if r.GetCode() != code {
-		w.fail("member %d: %v is answered %v, want %v", n, c, r, code)
+		sim.fail("member %d: %v returns %v, want %v", n, c, r, code)
 	}
 	return r
 }
 
-// register makes programs known to the group.
-func (w *world) register(members ...int) {
-	w.t.Helper()
+// register registers the programs of members.
+func (sim *simulation) register(members ...int) {
+	sim.t.Helper()
 	for _, n := range members {
-		w.program(n).register()
-		w.await(10*election, "registration", func() bool { return w.program(n).registered })
+		sim.program(n).register()
+		sim.await(10*longestElection, "registration", func() bool { return sim.program(n).registered })
 	}
 }
 
-// openSession gives a member's program its session.
-func (w *world) openSession(n int, ttl, delay time.Duration, behavior wire.Behavior) *simSession {
-	w.t.Helper()
-	s := w.program(n).newSession(ttl, delay, behavior)
-	w.await(10*election, "session", func() bool { return s.open })
+// openSession opens a session for the program of member n.
+func (sim *simulation) openSession(n int, ttl, delay time.Duration, behavior wire.Behavior) *simSession {
+	sim.t.Helper()
+	s := sim.program(n).newSession(ttl, delay, behavior)
+	sim.await(10*longestElection, "session", func() bool { return s.open })
 	return s
 }
 
 func (p *program) newSession(ttl, delay time.Duration, behavior wire.Behavior) *simSession {
-	s := &simSession{program: p, id: p.w.id(), incarnation: p.incarnation, ttl: ttl, delay: delay, behavior: behavior}
+	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: ttl, delay: delay, behavior: behavior}
 	p.session = s
 	p.open(s)
 	return s
 }
 
-// keepRenewing renews from now on, as long as the process lives.
-func (p *program) keepRenewing(every time.Duration) {
+// renewEvery renews from now on, while the process runs.
+func (p *program) renewEvery(every time.Duration) {
 	p.renew()
-	p.at(p.lasts(every), func() { p.keepRenewing(every) })
+	p.after(p.simulatedTime(every), func() { p.renewEvery(every) })
 }

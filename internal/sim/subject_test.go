@@ -5,19 +5,19 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// subject is what a session can hold, alone.
-type subject struct {
-	name  string
-	take  func(s *simSession, wait bool) *wire.Command
-	owner func(*machine.Machine) wire.ID // zero: nobody
-	waits bool                           // one can queue for it
+// resourceKind is a kind of resource that one session can hold.
+type resourceKind struct {
+	name    string
+	acquire func(s *simSession, wait bool) *wire.Command
+	owner   func(*machine.Machine) wire.ID // zero: not held
+	waits   bool                           // a caller can queue for it
 }
 
-func subjects() []subject {
-	return []subject{
+func resourceKinds() []resourceKind {
+	return []resourceKind{
 		{
 			name: "lock", waits: true,
-			take: func(s *simSession, wait bool) *wire.Command { return lockCommand("x", s, 1, wait) },
+			acquire: func(s *simSession, wait bool) *wire.Command { return lockCommand("x", s, 1, wait) },
 			owner: func(m *machine.Machine) wire.ID {
 				v, _ := m.Lock("x")
 				return v.Session
@@ -25,7 +25,7 @@ func subjects() []subject {
 		},
 		{
 			name: "election", waits: true,
-			take: func(s *simSession, wait bool) *wire.Command {
+			acquire: func(s *simSession, wait bool) *wire.Command {
 				return campaignCommand(elections[0], s, 1, wait, "value")
 			},
 			owner: func(m *machine.Machine) wire.ID {
@@ -37,7 +37,7 @@ func subjects() []subject {
 		},
 		{
 			name: "permit", waits: true,
-			take: func(s *simSession, wait bool) *wire.Command { return acquireCommand(semaphores[0], s, 2, 2, wait) },
+			acquire: func(s *simSession, wait bool) *wire.Command { return acquireCommand(semaphores[0], s, 2, 2, wait) },
 			owner: func(m *machine.Machine) wire.ID {
 				if v, _ := m.Semaphore(semaphores[0]); len(v.Holders) > 0 {
 					return v.Holders[0].Session
@@ -46,8 +46,8 @@ func subjects() []subject {
 			},
 		},
 		{
-			name: "key", // which the session's end deletes
-			take: func(s *simSession, _ bool) *wire.Command {
+			name: "key", // the session's end deletes it
+			acquire: func(s *simSession, _ bool) *wire.Command {
 				return writeCommand(&wire.KeyOp{Kind: wire.KeyOp_ACQUIRE, Key: "x", Session: s.id[:]})
 			},
 			owner: func(m *machine.Machine) wire.ID {

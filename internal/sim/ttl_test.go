@@ -9,144 +9,144 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Promise: a TTL is a lower bound. No session ends before TTL after its last
-// acknowledged renewal was sent, also where clocks differ by 1 % and leaders
-// change faster than the TTL; and it ends within TTL + 2 elections once
-// renewals and changes of leader have stopped.
-func TestSessionFloor(t *testing.T) {
+// A TTL is a lower bound. No session ends before TTL after its last acknowledged
+// renewal was sent, even if clocks differ by 1 % and leaders change faster than the
+// TTL; and it ends within TTL plus two elections after the last renewal and the
+// last change of leader.
+func TestSession_TTLIsLowerBound(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		holder, others rate
 	}{
-		{"slow holder, fast leaders", -apart, 0},
-		{"fast holder, slow leaders", 0, -apart},
+		{"slow holder, fast leaders", -maxSkew, 0},
+		{"fast holder, slow leaders", 0, -maxSkew},
 	} {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {
-				w := scriptedWorld(t, seed, 3, faults{}, c.holder, c.others, c.others)
-				w.register(0)
-				w.program(0).chatter()
+				sim := scriptedWorld(t, seed, 3, faults{}, c.holder, c.others, c.others)
+				sim.register(0)
+				sim.program(0).backgroundTraffic()
 				for range 8 {
-					w.sessionOutlivesLeaders()
+					sim.sessionUnderLeaderChanges()
 				}
 			})
 		}
 	}
 }
 
-// sessionOutlivesLeaders is the life of one session, held by member 0.
-func (w *world) sessionOutlivesLeaders() {
-	ttl := w.between(1500*time.Millisecond, 3*time.Second)
-	s := w.openSession(0, ttl, 0, wire.Behavior_RELEASE)
-	for end := w.now + w.between(ttl, 4*ttl); w.now < end && s.ended == 0; {
-		w.changeLeader(0)
-		w.after(w.between(0, ttl), func() {
-			if s.ended == 0 {
+// sessionUnderLeaderChanges runs one session of member 0 from its opening to its
+// end.
+func (sim *simulation) sessionUnderLeaderChanges() {
+	ttl := sim.between(1500*time.Millisecond, 3*time.Second)
+	s := sim.openSession(0, ttl, 0, wire.Behavior_RELEASE)
+	for end := sim.now + sim.between(ttl, 4*ttl); sim.now < end && s.endedAt == 0; {
+		sim.changeLeader(0)
+		sim.schedule(sim.between(0, ttl), func() {
+			if s.endedAt == 0 {
 				s.program.renew()
 			}
 		})
-		w.pass(w.between(100*time.Millisecond, ttl/2))
+		sim.advance(sim.between(100*time.Millisecond, ttl/2))
 	}
-	w.await(ttl+2*election, "rest of the renewals", func() bool { return !w.program(0).renewing })
-	changes := w.between(-ttl, 2*ttl) // the one or the other stops first
-	for end := w.now + changes; w.now < end && s.ended == 0; {
-		w.changeLeader(0)
-		w.pass(w.between(100*time.Millisecond, ttl/2))
+	sim.await(ttl+2*longestElection, "outcome of the last renewal", func() bool { return !sim.program(0).renewing })
+	changes := sim.between(-ttl, 2*ttl) // either the renewals or the changes of leader stop first
+	for end := sim.now + changes; sim.now < end && s.endedAt == 0; {
+		sim.changeLeader(0)
+		sim.advance(sim.between(100*time.Millisecond, ttl/2))
 	}
-	w.awaitLeader()
-	floor := s.sent + ttl // no clock here is fast
-	if s.ended == 0 {
-		floor = max(floor, w.history.office+ttl) // a new leader gives it in full
+	sim.awaitLeader()
+	floor := s.renewalSent + ttl // no clock here is fast
+	if s.endedAt == 0 {
+		floor = max(floor, sim.history.ledSince+ttl) // a new leader grants the full TTL
 	}
-	w.await(2*ttl+2*election, "end of the session", func() bool { return s.ended != 0 })
-	if s.ended < floor {
-		w.fail("a session ends at %v; its last renewal went at %v, and it has to live until %v", s.ended, s.sent, floor)
+	sim.await(2*ttl+2*longestElection, "end of the session", func() bool { return s.endedAt != 0 })
+	if s.endedAt < floor {
+		sim.fail("a session ends at %v; its last renewal was sent at %v, so it must live until %v", s.endedAt, s.renewalSent, floor)
 	}
-	rest := max(s.acked, w.history.office)
-	if late := rest + ttl + ttl*time.Duration(apart)/million + 2*election; s.ended > late {
-		w.fail("a session ends at %v; renewals and changes of leader stopped at %v, so it ends by %v", s.ended, rest, late)
+	rest := max(s.renewalAcked, sim.history.ledSince)
+	if late := rest + ttl + ttl*time.Duration(maxSkew)/million + 2*longestElection; s.endedAt > late {
+		sim.fail("a session ends at %v; renewals and changes of leader stopped at %v, so it must end by %v", s.endedAt, rest, late)
 	}
-	w.program(0).lose()
+	sim.program(0).loseSessions()
 }
 
-// chatter is traffic that renews nothing: each entry carries group time, and is
-// an occasion to end a session too early.
-func (p *program) chatter() {
-	p.at(p.w.between(0, 100*time.Millisecond), func() {
-		p.submit(unlockCommand("nothing", &simSession{}, 1, 1), false, func(*wire.Reply) { p.chatter() })
+// backgroundTraffic renews nothing, but each entry carries group time and may end a
+// session too early.
+func (p *program) backgroundTraffic() {
+	p.after(p.sim.between(0, 100*time.Millisecond), func() {
+		p.submit(unlockCommand("nothing", &simSession{}, 1, 1), false, func(*wire.Reply) { p.backgroundTraffic() })
 	})
 }
 
-// changeLeader has the leader hand over, or die, unless it is the one that is
-// to be spared.
-func (w *world) changeLeader(spared int) {
-	l := w.leader()
-	if l == nil {
+// changeLeader has the leader transfer its leadership or crash, unless it is the
+// spared member.
+func (sim *simulation) changeLeader(spared int) {
+	proc := sim.leader()
+	if proc == nil {
 		return
 	}
-	if l.n == spared || w.chance(0.6) {
-		l.event(func(c *core.Core) { c.Transfer(0, make(chan error, 1)) })
+	if proc.n == spared || sim.chance(0.6) {
+		proc.post(func(c *core.Core) { c.Transfer(0, make(chan error, 1)) })
 		return
 	}
-	l.crash("to change the leader")
-	w.after(w.between(0, time.Second), l.start)
+	proc.crash("to change the leader")
+	sim.schedule(sim.between(0, time.Second), proc.start)
 }
 
 const pausedTTL = 2 * time.Second
 
-// Promise: a leader that was stopped for 3 TTLs and goes on ends no session
-// that was renewed at its successor.
-func TestPausedLeaderEndsNobody(t *testing.T) {
+// A leader that is paused for 3 TTLs and resumes ends no session that was renewed
+// at its successor.
+func TestSession_SurvivesPausedLeader(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := scriptedWorld(t, seed, 3, faults{})
-			held := w.everybodyRenews()
-			stopped := w.leader()
+			sim := scriptedWorld(t, seed, 3, faults{})
+			held := sim.renewOnEveryMember()
+			stopped := sim.leader()
 			stopped.pause(3 * pausedTTL)
-			w.awaitLeader()
-			w.pass(6 * pausedTTL)
-			if w.leader() == stopped && w.history.office < stopped.wakes {
-				w.fail("nobody has taken over from the leader that was stopped")
+			sim.awaitLeader()
+			sim.advance(6 * pausedTTL)
+			if sim.leader() == stopped && sim.history.ledSince < stopped.pausedUntil {
+				sim.fail("no other member has replaced the paused leader")
 			}
 			for n, s := range held {
-				if n != stopped.n && s.ended != 0 {
-					w.fail("the session of member %d ended at %v", n, s.ended)
+				if n != stopped.n && s.endedAt != 0 {
+					sim.fail("the session of member %d ended at %v", n, s.endedAt)
 				}
 			}
 		})
 	}
 }
 
-// Promise: a group that is stopped as a whole, for longer than the TTLs, ends
-// nobody at waking who renews at once: the time in which nobody ran counts for
-// two ticks.
-func TestPausedGroupEndsNobody(t *testing.T) {
+// A group that is paused as a whole, for longer than the TTLs, ends no session that
+// is renewed on resuming: the pause counts as two ticks.
+func TestSession_SurvivesPausedGroup(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := scriptedWorld(t, seed, 3, faults{})
-			held := w.everybodyRenews()
-			for _, m := range w.members {
-				m.life.pause(3 * pausedTTL)
+			sim := scriptedWorld(t, seed, 3, faults{})
+			held := sim.renewOnEveryMember()
+			for _, m := range sim.members {
+				m.process.pause(3 * pausedTTL)
 			}
-			w.pass(3 * pausedTTL)
-			w.pass(3 * pausedTTL)
+			sim.advance(3 * pausedTTL)
+			sim.advance(3 * pausedTTL)
 			for n, s := range held {
-				if s.ended != 0 {
-					w.fail("the session of member %d ended at %v", n, s.ended)
+				if s.endedAt != 0 {
+					sim.fail("the session of member %d ended at %v", n, s.endedAt)
 				}
 			}
 		})
 	}
 }
 
-// everybodyRenews opens a session on each member that is renewed each third of
-// its TTL.
-func (w *world) everybodyRenews() (held []*simSession) {
-	for n := range w.members {
-		w.register(n)
-		held = append(held, w.openSession(n, pausedTTL, 0, wire.Behavior_RELEASE))
-		w.program(n).keepRenewing(pausedTTL / 3)
+// renewOnEveryMember opens a session on each member and renews it three times per
+// TTL.
+func (sim *simulation) renewOnEveryMember() (held []*simSession) {
+	for n := range sim.members {
+		sim.register(n)
+		held = append(held, sim.openSession(n, pausedTTL, 0, wire.Behavior_RELEASE))
+		sim.program(n).renewEvery(pausedTTL / 3)
 	}
-	w.pass(w.between(pausedTTL, 2*pausedTTL))
+	sim.advance(sim.between(pausedTTL, 2*pausedTTL))
 	return held
 }
