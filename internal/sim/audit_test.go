@@ -108,6 +108,7 @@ type part struct {
 	command *wire.Command // nil: only group time advances
 }
 
+// split separates an entry into the passing of group time and its commands.
 func (a *audit) split(data []byte) []part {
 	if len(data) == 0 {
 		return []part{{}}
@@ -224,7 +225,7 @@ func (a *audit) checkGrants() {
 	a.grants = now
 }
 
-// checkDelay: t is not under a lock-delay.
+// checkDelay: the resource is not under a lock-delay.
 func (a *audit) checkDelay(t resource) {
 	if until := a.delayedUntil[t]; until > a.m.Now() {
 		a.sim.fail("%v is granted at %d, under a lock-delay until %d", t, a.m.Now(), until)

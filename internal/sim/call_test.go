@@ -91,9 +91,9 @@ func (p *program) maybeRead() {
 	}
 }
 
-func (p *program) linearizableRead(look func(*machine.Machine)) {
+func (p *program) linearizableRead(read func(*machine.Machine)) {
 	p.inFlight++
-	r := &simRead{p, p.sim.history.acknowledged, look}
+	r := &simRead{p, p.sim.history.acknowledged, read}
 	p.after(0, func() {
 		p.post(func(c *core.Core) {
 			if err := c.Read(r); err != nil {
@@ -103,6 +103,7 @@ func (p *program) linearizableRead(look func(*machine.Machine)) {
 	})
 }
 
+// simRead is a linearizable read. The state that it sees must include entry atLeast.
 type simRead struct {
 	program *program
 	atLeast uint64

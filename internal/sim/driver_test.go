@@ -19,7 +19,7 @@ func (d driver) Write(b core.Batch) {
 	proc.diskBusy = true
 	proc.after(proc.sim.diskDelay(), func() {
 		var installed core.Machine
-		breaks := proc.diskFault.fails()
+		breaks := proc.diskFault.failsNow()
 		err := proc.log.Write(b.Ops())
 		switch {
 		case breaks: // as Store.Go: not even a success is reported

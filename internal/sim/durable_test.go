@@ -29,18 +29,18 @@ func (d *durable) wrote(b core.Batch) {
 	for _, op := range b.Ops() {
 		switch op := op.(type) {
 		case raftlog.Append:
-			d.promised(op.HardState)
+			d.setHardState(op.HardState)
 			if n := len(op.Entries); n > 0 {
 				d.last = op.Entries[n-1].GetIndex()
 			}
 		case raftlog.Install:
-			d.promised(op.HardState)
+			d.setHardState(op.HardState)
 			d.last = op.Index
 		}
 	}
 }
 
-func (d *durable) promised(hard *raftpb.HardState) {
+func (d *durable) setHardState(hard *raftpb.HardState) {
 	if hard != nil {
 		d.term, d.vote = hard.GetTerm(), hard.GetVote()
 	}

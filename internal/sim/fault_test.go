@@ -20,14 +20,20 @@ type faults struct {
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t keepEntries=%d",
-		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders, f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls, f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.keepEntries)
+	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
+		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t keepEntries=%d",
+		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
+		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.keepEntries)
 }
 
+// chooseFaults draws the classes of faults for a seed.
 func chooseFaults(sim *simulation) faults {
 	f := faults{sim: sim, keepEntries: []uint64{3, 10, 10_000}[sim.rng.IntN(3)]}
 	for _, class := range []*bool{
-		&f.partitions, &f.crashes, &f.pauses, &f.transfers, &f.missedRenewals, &f.loss, &f.duplicates, &f.reorders, &f.slowDisk, &f.disconnects, &f.lostOutcomes, &f.forcedCloses,
+		&f.partitions, &f.crashes, &f.pauses, &f.transfers, &f.missedRenewals,
+		&f.loss, &f.duplicates, &f.reorders, &f.slowDisk, &f.disconnects, &f.lostOutcomes, &f.forcedCloses,
 	} {
 		*class = sim.chance(0.6)
 	}
@@ -43,6 +49,7 @@ func chooseFaults(sim *simulation) faults {
 	return f
 }
 
+// network returns a network with the chosen faults.
 func (f faults) network(n int) network {
 	net := healthyNetwork(n)
 	if f.loss {
@@ -72,6 +79,7 @@ func (sim *simulation) scheduleFaults() {
 	})
 }
 
+// injectFault injects one random fault, if its class is chosen.
 func (sim *simulation) injectFault() {
 	m := sim.members[sim.rng.IntN(len(sim.members))]
 	f := &sim.faults
@@ -90,7 +98,7 @@ func (sim *simulation) injectFault() {
 		sim.trace("all partitions heal")
 	case 2:
 		if f.crashes && m.process != nil {
-			m.crash("struck")
+			m.crash("injected")
 			f.restartLater(m)
 		}
 	case 3:
@@ -169,4 +177,9 @@ func (sim *simulation) heal() {
 		}
 		m.process.program.mutedUntil = 0
 	}
+}
+
+// applyDelay is how long a process blocks while it applies n entries.
+func (sim *simulation) applyDelay(n uint64) time.Duration {
+	return time.Duration(sim.extraRNG.Int64N(int64(min(n, 20) * uint64(10*time.Millisecond))))
 }

@@ -31,9 +31,9 @@ type handle struct {
 type handleState int
 
 const (
-	idle    handleState = iota
-	locking             // sent
-	queued              // the grant is to follow
+	idle      handleState = iota
+	acquiring             // sent
+	queued                // the grant is to follow
 	held
 	inFlight    // an Unlock or another Lock is in flight
 	withdrawing // withdrawn, unless the grant came first
@@ -58,7 +58,7 @@ func (h *handle) act() {
 		if !p.sim.draining || p.cycles < 2 || h.reclaim {
 			h.acquire(h.names[rng.IntN(len(h.names))], p.sim.draining || rng.IntN(4) > 0)
 		}
-	case locking:
+	case acquiring:
 		if rng.IntN(8) == 0 && !p.sim.draining {
 			h.cancel()
 		}
@@ -79,7 +79,7 @@ func (h *handle) act() {
 
 func (h *handle) acquire(name string, wait bool) {
 	sim := h.session.program.sim
-	h.state, h.lock, h.fence, h.holds = locking, name, 0, 0
+	h.state, h.lock, h.fence, h.holds = acquiring, name, 0, 0
 	h.calledAt = sim.now
 	if h.space == wire.Space_SEMAPHORE {
 		h.limit = sim.limits[name]

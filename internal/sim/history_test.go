@@ -32,13 +32,14 @@ type history struct {
 	reference    *referenceChecker
 }
 
+// entryRecord is an entry and checksums of its effects.
 type entryRecord struct {
 	term          uint64
 	data          uint32
 	changes       uint32
 	notifications uint64
 	digest        uint64
-	known         bool // whether digest is set
+	hasDigest     bool // whether digest is set
 }
 
 func newHistory(sim *simulation) *history {
@@ -56,13 +57,13 @@ func (h *history) last() uint64 { return uint64(len(h.entries)) + 1 }
 // observed is a member's machine under observation.
 type observed struct {
 	*machine.Machine
-	life *process
+	process *process
 }
 
 func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 	r := o.Machine.Apply(index, term, data)
-	o.life.sim.history.applied(o.life, index, term, data, r)
-	r.Outcomes = o.life.dropOutcomes(r.Outcomes)
+	o.process.sim.history.applied(o.process, index, term, data, r)
+	r.Outcomes = o.process.dropOutcomes(r.Outcomes)
 	return r
 }
 
@@ -82,6 +83,7 @@ func (proc *process) dropOutcomes(outcomes []wire.Outcome) (seen []wire.Outcome)
 	return seen
 }
 
+// applied records a new entry, or compares the member's result with the first one.
 func (h *history) applied(proc *process, index, term uint64, data []byte, r wire.Result) {
 	got := entryRecord{term: term, data: checksum(data), changes: changesSum(r.Changes), notifications: notificationSum(r)}
 	if index <= h.last() {
@@ -114,6 +116,7 @@ func (h *history) skipMembership(index uint64) {
 	}
 }
 
+// replay applies a new entry to the oracle and runs the checks of the log.
 func (h *history) replay(proc *process, index, term uint64, data []byte, changes uint32) {
 	r := h.oracle.Apply(index, term, data)
 	if changesSum(r.Changes) != changes {
@@ -127,8 +130,8 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 		}
 	}
 	for _, o := range r.Outcomes {
-		if known := h.outcomes[o.Ticket]; len(known) == 0 || !proto.Equal(known[len(known)-1], o.Reply) {
-			h.outcomes[o.Ticket] = append(known, o.Reply)
+		if committed := h.outcomes[o.Ticket]; len(committed) == 0 || !proto.Equal(committed[len(committed)-1], o.Reply) {
+			h.outcomes[o.Ticket] = append(committed, o.Reply)
 		}
 	}
 	for _, e := range r.Ended {
@@ -186,8 +189,8 @@ func holdKey(v machine.LockView) string {
 func (h *history) checkOutcome(proc *process, t wire.Ticket, r *wire.Reply) {
 	h.acknowledged = max(h.acknowledged, r.GetIndex())
 	h.reference.checkOutcome(proc, t, r)
-	for _, known := range h.outcomes[t] {
-		if proto.Equal(known, r) {
+	for _, committed := range h.outcomes[t] {
+		if proto.Equal(committed, r) {
 			return
 		}
 	}
@@ -196,13 +199,13 @@ func (h *history) checkOutcome(proc *process, t wire.Ticket, r *wire.Reply) {
 
 // checkRecheck checks a call's reply from the state of a snapshot.
 func (h *history) checkRecheck(proc *process, t wire.Ticket, r *wire.Reply) {
-	known := h.outcomes[t]
-	if len(known) == 0 || known[len(known)-1].GetCode() == wire.Code_QUEUED {
+	committed := h.outcomes[t]
+	if len(committed) == 0 || committed[len(committed)-1].GetCode() == wire.Code_QUEUED {
 		h.sim.fail("member %d: ticket %v: found %v in the state, but the log has no final outcome yet", proc.n, t.Seq, r)
 	}
-	said := func(k *wire.Reply) bool { return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() }
-	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(known, said) { // the state may be older than the last outcome in the log
-		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, known)
+	sameGrant := func(k *wire.Reply) bool { return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() }
+	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(committed, sameGrant) { // the state may be older than the last outcome in the log
+		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, committed)
 	}
 }
 
@@ -226,10 +229,10 @@ func (h *history) checkDigest(proc *process) {
 	}
 	h.skipMembership(index)
 	e := &h.entries[index-2]
-	if e.known && e.digest != digest {
+	if e.hasDigest && e.digest != digest {
 		h.sim.fail("member %d: digest %x at entry %d, others have %x", proc.n, digest, index, e.digest)
 	}
-	e.digest, e.known = digest, true
+	e.digest, e.hasDigest = digest, true
 }
 
 // compareDisks checks at the end that every disk holds the committed state and that
@@ -255,16 +258,16 @@ func (sim *simulation) compareDisks() {
 	}
 }
 
-var table = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(b []byte) uint32 { return crc32.Checksum(b, table) }
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 func changesSum(changes []wire.Change) uint32 {
 	var s uint32
 	for _, c := range changes {
-		s = crc32.Update(s, table, c.Key)
-		s = crc32.Update(s, table, []byte{byte(len(c.Key)), byte(len(c.Value))})
-		s = crc32.Update(s, table, c.Value)
+		s = crc32.Update(s, castagnoli, c.Key)
+		s = crc32.Update(s, castagnoli, []byte{byte(len(c.Key)), byte(len(c.Value))})
+		s = crc32.Update(s, castagnoli, c.Value)
 	}
 	return s
 }

@@ -16,4 +16,4 @@ func TestMain(m *testing.M) {
 // group is the number of the only group.
 const group = 0
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)

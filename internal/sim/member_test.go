@@ -70,6 +70,7 @@ func newSimMember(sim *simulation, n int) *simMember {
 	return &simMember{sim: sim, n: n, disk: vfs.NewCrashableMem(), diskFault: new(diskFault)}
 }
 
+// id is the Raft ID.
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
 func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
@@ -84,6 +85,7 @@ func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
 	return store, log
 }
 
+// bootstrap formats the disk for a new group of n voters.
 func (m *simMember) bootstrap(n int) {
 	store, log := m.openDisk()
 	conf := &raftpb.ConfState{}
@@ -95,6 +97,7 @@ func (m *simMember) bootstrap(n int) {
 	}
 }
 
+// start starts a process on the disk as it is.
 func (m *simMember) start() {
 	m.boot++
 	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, delivered: make(map[wire.Ticket]bool)}
@@ -106,7 +109,7 @@ func (m *simMember) start() {
 		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: proc.load(),
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
-		Logger: quiet, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, MaxCalls: 100,
+		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, MaxCalls: 100,
 	})
 	if err != nil {
 		m.sim.fail("member %d: %v", m.n, err)
@@ -195,6 +198,8 @@ func (proc *process) tick() {
 	}
 }
 
+// pause stops the process for d, as a stopped virtual machine or a long garbage
+// collection does: its clock continues.
 func (proc *process) pause(d time.Duration) {
 	proc.sim.trace("member %d pauses for %v", proc.n, d)
 	proc.pausedUntil = proc.sim.now + d
@@ -233,7 +238,7 @@ func (proc *process) step() {
 	}
 }
 
-// progress never decreases.
+// progress is a member's position; none of its parts may decrease in one process.
 type progress struct{ term, applied, commit uint64 }
 
 // checkProgress runs after each event.

@@ -33,29 +33,6 @@ type program struct {
 	knownKeys     map[string]*wire.KeyMeta // metadata of keys, from the last replies
 }
 
-// simSession is a session as its holder sees it.
-type simSession struct {
-	program      *program
-	id           wire.ID
-	incarnation  wire.ID
-	ttl, delay   time.Duration
-	behavior     wire.Behavior
-	checks       []string
-	deadline     time.Duration // on the holder's clock: the holder relies on it until then
-	renewalSent  time.Duration // simulated time: when the last acknowledged renewal was sent
-	renewalAcked time.Duration // and when its outcome arrived
-	endedAt      time.Duration // when the log ended it; 0: not yet
-	open         bool
-	lost         bool
-	closing      bool
-	handles      []*handle
-}
-
-const (
-	incarnationTTL = 5 * time.Second
-	longestTTL     = 4 * time.Second // of sessions
-)
-
 func newProgram(proc *process) *program {
 	p := &program{process: proc, incarnation: proc.core.Incarnation(), knownKeys: make(map[string]*wire.KeyMeta)}
 	if proc.sim.script != nil {
@@ -148,19 +125,6 @@ func (p *program) registrationExpired(incarnation wire.ID) {
 	})
 }
 
-func (p *program) loseSessions() {
-	p.session.markLost()
-	p.noTTL.markLost()
-	p.session, p.noTTL = nil, nil
-}
-
-// markLost marks the session, if there is one, as of no further use.
-func (s *simSession) markLost() {
-	if s != nil {
-		s.lost = true
-	}
-}
-
 // act is one step of the program.
 func (p *program) act() {
 	pause := p.sim.between(time.Millisecond, 50*time.Millisecond)
@@ -186,110 +150,6 @@ func (p *program) act() {
 	p.useNoTTLSession()
 }
 
-func (p *program) openSession() {
-	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: p.sim.between(1500*time.Millisecond, longestTTL)}
-	for i := range 4 {
-		s.handles = append(s.handles, &handle{session: s, n: uint64(i + 1), names: locks, reentrant: i%2 == 0})
-	}
-	for range 2 {
-		s.addHandle(wire.Space_ELECTION, elections[:2])
-		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
-	}
-	s.behavior = wire.Behavior(p.sim.rng.IntN(2))
-	if p.sim.faults.checks {
-		s.checks = checkSets()[p.sim.rng.IntN(4)]
-	}
-	if p.sim.chance(0.3) {
-		s.delay = time.Second
-	}
-	p.session = s
-	p.open(s)
-}
-
-func (p *program) open(s *simSession) {
-	p.sim.history.sessions[s.id] = s
-	acknowledged := s.startRenewal()
-	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
-		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.delay), Behavior: s.behavior, Checks: s.checks,
-	}}}, true, func(r *wire.Reply) {
-		if r.GetCode() == wire.Code_OK && !s.lost {
-			s.open = true
-			acknowledged()
-		} else {
-			s.lost = true
-			p.openRefused(s, r)
-		}
-	})
-}
-
-// startRenewal notes when a renewal is sent. The caller calls the returned function
-// when it is acknowledged. The holder's own deadline is 1 % earlier than the
-// group's, as clocks may differ by that much.
-func (s *simSession) startRenewal() (acknowledged func()) {
-	sim, clock := s.program.sim, s.program.clock()
-	sent := sim.now
-	return func() {
-		s.deadline = max(s.deadline, clock+s.ttl-s.ttl/100)
-		s.renewalSent, s.renewalAcked = sent, sim.now
-	}
-}
-
-// closeExpired closes a session whose deadline has passed here.
-func (p *program) closeExpired(s *simSession) {
-	s.lost, s.closing = true, true
-	p.session = nil
-	p.submit(&wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}, true, func(*wire.Reply) {})
-}
-
-// renew keeps one renewal in flight, as production does. Only an acknowledged one
-// extends the deadline, counted from when it was sent.
-func (p *program) renew() {
-	if p.renewing || p.sim.now < p.mutedUntil {
-		return
-	}
-	p.renewing = true
-	p.renewals++
-	s := p.session
-	acknowledged := func() {}
-	if s != nil {
-		acknowledged = s.startRenewal()
-	}
-	p.submit(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}, true, func(r *wire.Reply) {
-		p.after(p.simulatedTime(500*time.Millisecond), func() { p.renewing = false })
-		if r.GetCode() == wire.Code_OK && s == p.session && s != nil && s.open && !s.lost && p.clock() < s.deadline {
-			acknowledged()
-		}
-	})
-}
-
-// sessionEnded handles the end of a session in the log.
-func (p *program) sessionEnded(e wire.Ended) {
-	if e.Unbound {
-		if e.Incarnation == p.incarnation {
-			p.noTTL.markLost()
-			p.noTTL = nil // to be attached again
-		}
-		return
-	}
-	for _, s := range []*simSession{p.session, p.noTTL} {
-		if s != nil && s.id == e.Session {
-			s.lost = true
-		}
-	}
-}
-
-// restored compares the sessions with the state of a snapshot.
-func (p *program) restored(m core.Machine) {
-	for _, s := range []*simSession{p.session, p.noTTL} {
-		if s == nil || !s.open {
-			continue
-		}
-		if _, alive := m.(*observed).Session(s.id); !alive {
-			s.lost = true
-		}
-	}
-}
-
 // atRest reports whether a draining program has finished some more cycles of
 // acquire and release and has nothing in flight but a renewal.
 func (p *program) atRest() bool {
@@ -313,10 +173,6 @@ func (p *program) handles() []*handle {
 		}
 	}
 	return all
-}
-
-func (s *simSession) addHandle(space wire.Space, names []string) {
-	s.handles = append(s.handles, &handle{session: s, n: uint64(len(s.handles) + 1), space: space, names: names})
 }
 
 // unfinished describes what is in progress.

@@ -26,42 +26,42 @@ func newReferenceChecker(sim *simulation) *referenceChecker {
 }
 
 // entry applies the next entry to the reference model.
-func (t *referenceChecker) entry(index, term uint64, data []byte) {
+func (c *referenceChecker) entry(index, term uint64, data []byte) {
 	var batch *wire.Batch
 	if len(data) > 0 {
 		batch = new(wire.Batch)
 		if err := proto.Unmarshal(data, batch); err != nil {
-			t.sim.fail("decode an entry: %v", err)
+			c.sim.fail("decode an entry: %v", err)
 		}
 	}
-	r := t.model.Apply(index, term, batch)
-	t.results = append(t.results, resultSum(r))
+	r := c.model.Apply(index, term, batch)
+	c.results = append(c.results, resultSum(r))
 	for _, o := range r.Outcomes {
-		known := t.outcomes[o.Ticket]
-		if len(known) == 0 || !proto.Equal(known[len(known)-1], o.Reply) {
-			t.outcomes[o.Ticket] = append(known, o.Reply)
+		expected := c.outcomes[o.Ticket]
+		if len(expected) == 0 || !proto.Equal(expected[len(expected)-1], o.Reply) {
+			c.outcomes[o.Ticket] = append(expected, o.Reply)
 		}
 	}
 }
 
 // checkResult compares a member's result of an entry.
-func (t *referenceChecker) checkResult(proc *process, index uint64, r wire.Result) {
-	if resultSum(r) != t.results[index-2] {
-		t.sim.fail("member %d: entry %d yields %v, ended %v, keys %v, leaders %v; the reference model differs", proc.n, index, r.Outcomes, r.Ended, r.Keys, r.Leaders)
+func (c *referenceChecker) checkResult(proc *process, index uint64, r wire.Result) {
+	if resultSum(r) != c.results[index-2] {
+		c.sim.fail("member %d: entry %d yields %v, ended %v, keys %v, leaders %v; the reference model differs", proc.n, index, r.Outcomes, r.Ended, r.Keys, r.Leaders)
 	}
 }
 
 // checkOutcome compares an outcome that a program receives with that of the
 // reference model at the reply's index.
-func (t *referenceChecker) checkOutcome(proc *process, ticket wire.Ticket, r *wire.Reply) {
-	t.compared++
+func (c *referenceChecker) checkOutcome(proc *process, ticket wire.Ticket, r *wire.Reply) {
+	c.compared++
 	plain := withoutDetail(r)
-	for _, known := range t.outcomes[ticket] {
-		if proto.Equal(known, plain) {
+	for _, expected := range c.outcomes[ticket] {
+		if proto.Equal(expected, plain) {
 			return
 		}
 	}
-	t.sim.fail("member %d: ticket %d: outcome %v; the reference model has %v", proc.n, ticket.Seq, r, t.outcomes[ticket])
+	c.sim.fail("member %d: ticket %d: outcome %v; the reference model has %v", proc.n, ticket.Seq, r, c.outcomes[ticket])
 }
 
 // withoutDetail returns the reply without its text for people, which the reference

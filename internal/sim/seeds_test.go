@@ -1,43 +1,14 @@
 package sim
 
 import (
-	"container/heap"
 	"flag"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"runtime/debug"
-	"slices"
 	"testing"
 	"testing/cryptotest"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// A whole group on one goroutine, from one seed: the production core, machine,
-// log and database, over a disk that loses what was not synced, a network that
-// loses, doubles, delays and cuts, clocks that do not quite agree, and programs
-// that lock and unlock.
-//
-//	go test ./internal/sim -run TestSeeds -seeds 50 -first 1
-//	go test ./internal/sim -run TestSeeds -seed 7      one run, and its story
-//
-// The world (this file) is the queue of events, member_test.go drives a
-// core as the loop and the writer do, program_test.go is what a process
-// does: with locks, elections and semaphores (handle, space), with keys (write),
-// with checks (check), with a session that outlives it (keeper), and at last it
-// may leave (leave). fault_test.go and link_test.go are what goes wrong.
-//
-// Three kinds of checks know nothing of each other: history_test.go and
-// reference_test.go hold all that is said against the log, replayed by a
-// machine and by the reference; audit*_test.go hold the log against the
-// promises; outside_test.go and its models look at what programs were told,
-// without the log.
-//
-// Directed runs, in scripted worlds (script): ttl, delay, herd, directed.
+// The flags of TestSeeds.
 var (
 	seeds = flag.Int("seeds", 24, "how many seeds TestSeeds runs")
 	first = flag.Uint64("first", 1, "the first of them")
@@ -95,7 +66,7 @@ func TestSeedRepeats(t *testing.T) {
 // runSeed runs one simulation, from the first start to the last check.
 func runSeed(t *testing.T, seed uint64) *simulation {
 	cryptotest.SetGlobalRandom(t, seed) // raft draws election timeouts from it
-	sim := newWorld(t, seed)
+	sim := newSimulation(t, seed)
 	n := []int{1, 3, 3, 3, 5}[sim.rng.IntN(5)]
 	f := chooseFaults(sim)
 	if f.removals && sim.extraRNG.IntN(2) == 0 {
@@ -128,185 +99,4 @@ func (sim *simulation) checkExpiryWithoutRenewals() {
 			sim.fail("session %s with a TTL of %v is alive without renewals", s.ID, time.Duration(s.TTL))
 		}
 	}
-}
-
-const (
-	tick          = 100 * time.Millisecond
-	electionTicks = 10
-	faultPeriod   = 25 * time.Second
-	recoveryLimit = 60 * time.Second // until the group must have converged
-)
-
-type simulation struct {
-	t               *testing.T
-	seed            uint64
-	rng             *rand.Rand
-	extraRNG        *rand.Rand // for what was added later, so that the runs of older seeds stay the same
-	now             time.Duration
-	events          eventQueue
-	sequence        uint64
-	executed        int
-	members         []*simMember
-	network         network
-	disks           struct{ slow bool }
-	faults          faults
-	history         *history
-	clients         *clientHistory
-	lastFence       map[string]uint64 // by lock: the last that a holder trusted
-	draining        bool              // programs finish what they hold
-	programsStopped bool              // and then renew nothing
-	limits          map[string]uint32 // of semaphores, as programs believe them agreed
-	swapped         map[string]bool   // key@index: a compare-and-swap against this index has succeeded
-	writes          int
-	crashes         int
-	traffic         traffic
-	script          func(*program)      // replaces what programs do
-	onAdvance       func(time.Duration) // observes each advance of time
-	traceHash       interface {
-		Write([]byte) (int, error)
-		Sum64() uint64
-	}
-}
-
-func newWorld(t *testing.T, seed uint64) *simulation {
-	sim := &simulation{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), extraRNG: rand.New(rand.NewPCG(seed, 1)), traceHash: fnv.New64a(), lastFence: make(map[string]uint64)}
-	sim.traffic.messages = make(map[raftpb.MessageType]int)
-	sim.limits = semaphoreLimits()
-	sim.swapped = make(map[string]bool)
-	sim.history, sim.clients = newHistory(sim), newClientHistory(sim)
-	return sim
-}
-
-// formGroup starts a new group of n members.
-func (sim *simulation) formGroup(n int, f faults) {
-	for i := range n {
-		sim.members = append(sim.members, newSimMember(sim, i))
-	}
-	sim.faults = f
-	sim.setClocks()
-	sim.bootGroup(f)
-}
-
-func (sim *simulation) bootGroup(f faults) {
-	n := len(sim.members)
-	sim.faults, sim.network = f, f.network(n)
-	sim.trace("%d members, faults %+v", n, f)
-	for _, m := range sim.members {
-		m.bootstrap(n)
-		m.start()
-	}
-}
-
-func (sim *simulation) shutDown() {
-	for _, m := range sim.members {
-		m.crash("end")
-	}
-}
-
-// simEvent happens at a time. Events of one time happen in the order in which they
-// were scheduled.
-type simEvent struct {
-	at       time.Duration
-	sequence uint64
-	run      func()
-}
-
-type eventQueue []simEvent
-
-func (e eventQueue) Len() int { return len(e) }
-func (e eventQueue) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].sequence < e[j].sequence
-}
-func (e eventQueue) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *eventQueue) Push(x any)   { *e = append(*e, x.(simEvent)) }
-func (e *eventQueue) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
-func (sim *simulation) schedule(d time.Duration, run func()) {
-	sim.sequence++
-	heap.Push(&sim.events, simEvent{sim.now + d, sim.sequence, run})
-}
-
-func (sim *simulation) runUntil(chapter string, until func() bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			sim.fail("panic in %s: %v\n%s", chapter, p, debug.Stack())
-		}
-	}()
-	for !until() {
-		e := heap.Pop(&sim.events).(simEvent)
-		if sim.onAdvance != nil {
-			sim.onAdvance(e.at - sim.now)
-		}
-		sim.now = e.at
-		sim.executed++
-		e.run()
-		for _, m := range sim.members {
-			m.checkProgress()
-		}
-	}
-}
-
-func (sim *simulation) await(limit time.Duration, what string, until func() bool) {
-	sim.t.Helper()
-	limit += sim.now
-	sim.runUntil(what, func() bool {
-		if sim.now > limit {
-			for _, m := range sim.members {
-				if m.process != nil {
-					sim.t.Log(m.process.program.unfinished())
-				}
-			}
-			sim.fail("no %s until %v", what, limit)
-		}
-		return until()
-	})
-}
-
-// trace adds a line to the run's trace.
-func (sim *simulation) trace(format string, args ...any) {
-	line := fmt.Sprintf("%9.4f ", sim.now.Seconds()) + fmt.Sprintf(format, args...)
-	fmt.Fprintln(sim.traceHash, line)
-	if *only != 0 {
-		sim.t.Log(line)
-	}
-}
-
-func (sim *simulation) fail(format string, args ...any) {
-	sim.t.Helper()
-	sim.t.Fatalf("seed %d at %v: %s\nrepeat it with: go test ./internal/sim -run TestSeeds -seed %d -v",
-		sim.seed, sim.now, fmt.Sprintf(format, args...), sim.seed)
-}
-
-func (sim *simulation) chance(p float64) bool { return sim.rng.Float64() < p }
-
-func (sim *simulation) between(low, high time.Duration) time.Duration {
-	return low + time.Duration(sim.rng.Int64N(int64(high-low)+1))
-}
-
-func (sim *simulation) newID() (id wire.ID) {
-	for i := range id {
-		id[i] = byte(sim.rng.Uint32())
-	}
-	return id
-}
-
-// converged reports whether all members are at the same index with nothing in
-// progress, and every program has acquired and released once more.
-func (sim *simulation) converged() bool {
-	for _, m := range sim.remaining() {
-		proc := m.process
-		if proc == nil || proc.diskBusy || proc.core.Status().Applied != sim.history.last() || !proc.program.atRest() {
-			return false
-		}
-	}
-	return true
-}
-
-// remaining returns the members that are neither removed nor permanently lost.
-func (sim *simulation) remaining() []*simMember {
-	return slices.DeleteFunc(slices.Clone(sim.members), func(m *simMember) bool { return m.removed || m.destroyed })
 }

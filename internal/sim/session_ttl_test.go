@@ -23,7 +23,7 @@ func TestSession_TTLIsLowerBound(t *testing.T) {
 	} {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {
-				sim := scriptedWorld(t, seed, 3, faults{}, c.holder, c.others, c.others)
+				sim := newScriptedSimulation(t, seed, 3, faults{}, c.holder, c.others, c.others)
 				sim.register(0)
 				sim.program(0).backgroundTraffic()
 				for range 8 {
@@ -100,17 +100,17 @@ const pausedTTL = 2 * time.Second
 func TestSession_SurvivesPausedLeader(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			sim := scriptedWorld(t, seed, 3, faults{})
-			held := sim.renewOnEveryMember()
-			stopped := sim.leader()
-			stopped.pause(3 * pausedTTL)
+			sim := newScriptedSimulation(t, seed, 3, faults{})
+			sessions := sim.renewOnEveryMember()
+			paused := sim.leader()
+			paused.pause(3 * pausedTTL)
 			sim.awaitLeader()
 			sim.advance(6 * pausedTTL)
-			if sim.leader() == stopped && sim.history.ledSince < stopped.pausedUntil {
+			if sim.leader() == paused && sim.history.ledSince < paused.pausedUntil {
 				sim.fail("no other member has replaced the paused leader")
 			}
-			for n, s := range held {
-				if n != stopped.n && s.endedAt != 0 {
+			for n, s := range sessions {
+				if n != paused.n && s.endedAt != 0 {
 					sim.fail("the session of member %d ended at %v", n, s.endedAt)
 				}
 			}
@@ -123,14 +123,14 @@ func TestSession_SurvivesPausedLeader(t *testing.T) {
 func TestSession_SurvivesPausedGroup(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			sim := scriptedWorld(t, seed, 3, faults{})
-			held := sim.renewOnEveryMember()
+			sim := newScriptedSimulation(t, seed, 3, faults{})
+			sessions := sim.renewOnEveryMember()
 			for _, m := range sim.members {
 				m.process.pause(3 * pausedTTL)
 			}
 			sim.advance(3 * pausedTTL)
 			sim.advance(3 * pausedTTL)
-			for n, s := range held {
+			for n, s := range sessions {
 				if s.endedAt != 0 {
 					sim.fail("the session of member %d ended at %v", n, s.endedAt)
 				}
@@ -141,12 +141,12 @@ func TestSession_SurvivesPausedGroup(t *testing.T) {
 
 // renewOnEveryMember opens a session on each member and renews it three times per
 // TTL.
-func (sim *simulation) renewOnEveryMember() (held []*simSession) {
+func (sim *simulation) renewOnEveryMember() (sessions []*simSession) {
 	for n := range sim.members {
 		sim.register(n)
-		held = append(held, sim.openSession(n, pausedTTL, 0, wire.Behavior_RELEASE))
+		sessions = append(sessions, sim.openSession(n, pausedTTL, 0, wire.Behavior_RELEASE))
 		sim.program(n).renewEvery(pausedTTL / 3)
 	}
 	sim.advance(sim.between(pausedTTL, 2*pausedTTL))
-	return held
+	return sessions
 }

@@ -65,14 +65,14 @@ func (s permitState) possibleStates(op *operation) []permitState {
 	return states
 }
 
-func (s permitState) withoutSession(by *sessionSpan, delay time.Duration) permitState {
+func (s permitState) withoutSession(owner *sessionSpan, until time.Duration) permitState {
 	s.acquisitions, s.delayed = slices.Clone(s.acquisitions), slices.Clone(s.delayed)
 	for _, t := range s.acquisitions {
-		if t.owner == by && delay > 0 {
-			s.delayed = append(s.delayed, delayedPermits{t.permits, delay})
+		if t.owner == owner && until > 0 {
+			s.delayed = append(s.delayed, delayedPermits{t.permits, until})
 		}
 	}
-	s.acquisitions = slices.DeleteFunc(s.acquisitions, func(t acquisition) bool { return t.owner == by })
+	s.acquisitions = slices.DeleteFunc(s.acquisitions, func(t acquisition) bool { return t.owner == owner })
 	return s
 }
 
@@ -149,18 +149,18 @@ func (s permitState) acquire(op *operation, c *wire.Acquire) []permitState {
 // process.
 func (s permitState) grant(op *operation, c *wire.Acquire) []permitState {
 	s.acquisitions = slices.Clone(s.acquisitions)
-	left := slices.IndexFunc(s.acquisitions, func(t acquisition) bool {
+	unclaimed := slices.IndexFunc(s.acquisitions, func(t acquisition) bool {
 		return t.owner == op.session && t.process != op.incarnation && t.permits == c.Permits
 	})
 	switch {
-	case left >= 0:
-		s.acquisitions = slices.Delete(s.acquisitions, left, left+1)
-	case s.free(op.returnedAt) < int64(c.Permits):
+	case unclaimed >= 0:
+		s.acquisitions = slices.Delete(s.acquisitions, unclaimed, unclaimed+1)
+	case s.free(op.returnedTime) < int64(c.Permits):
 		return nil
 	default:
 		s.delayed = slices.Clone(s.delayed)
 		for s.free(0) < int64(c.Permits) { // some lock-delays have ended
-			i := slices.IndexFunc(s.delayed, func(h delayedPermits) bool { return h.until <= op.returnedAt })
+			i := slices.IndexFunc(s.delayed, func(h delayedPermits) bool { return h.until <= op.returnedTime })
 			s.delayed = slices.Delete(s.delayed, i, i+1)
 		}
 	}
@@ -180,15 +180,15 @@ func confirmGrants(states []permitState, r *wire.Reply) (fit []permitState) {
 	return fit
 }
 
-// free returns the available permits, with those whose lock-delay may have ended by
-// then.
-func (s permitState) free(by time.Duration) int64 {
+// free returns the available permits, including those whose lock-delay may have ended
+// by at.
+func (s permitState) free(at time.Duration) int64 {
 	free := int64(s.limit)
 	for _, t := range s.acquisitions {
 		free -= int64(t.permits)
 	}
 	for _, h := range s.delayed {
-		if h.until > by {
+		if h.until > at {
 			free -= int64(h.permits)
 		}
 	}
@@ -196,15 +196,15 @@ func (s permitState) free(by time.Duration) int64 {
 }
 
 // markContention marks operations during which another caller waited.
-func (o *clientHistory) markContention() {
-	for _, op := range o.operations {
+func (h *clientHistory) markContention() {
+	for _, op := range h.operations {
 		c := op.command.GetAcquire()
 		if c == nil || c.Wait {
 			continue
 		}
-		for _, other := range o.operations {
+		for _, other := range h.operations {
 			a := other.command.GetAcquire()
-			if a.GetWait() && a.Name == c.Name && other.called < op.returned && op.called < other.returned {
+			if a.GetWait() && a.Name == c.Name && other.invokedAt < op.returnedAt && op.invokedAt < other.returnedAt {
 				op.contended = true
 			}
 		}

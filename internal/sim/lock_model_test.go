@@ -47,24 +47,8 @@ func (s lockState) possibleStates(op *operation) []lockState {
 	return withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
 }
 
-// earliestDelayEnd is the time until which a lock-delay lasts at least, measured on
-// a clock that may be 1 % fast.
-func (s *sessionSpan) earliestDelayEnd() time.Duration {
-	earliest := s.endRequested
-	switch {
-	case s.coarseClocks:
-		return 1
-	case s.hasChecks:
-		earliest = 0
-	case !s.noTTL && s.holder != nil:
-		p := s.holder.program
-		earliest = min(earliest, p.startedAt+p.simulatedTime(s.holder.deadline))
-	}
-	return max(1, earliest+s.delay-s.delay/50)
-}
-
-func (s lockState) free(delay time.Duration) lockState {
-	return lockState{maxFence: s.maxFence, delayedUntil: delay}
+func (s lockState) free(until time.Duration) lockState {
+	return lockState{maxFence: s.maxFence, delayedUntil: until}
 }
 
 func (s lockState) step(op *operation) []lockState {
@@ -101,13 +85,13 @@ func (s lockState) unclaimed(op *operation) bool {
 func (s lockState) fenceMatches(fence uint64) bool { return s.fence == 0 || s.fence == fence }
 
 func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
-	again := s.ownedBy(op, c.Handle) && c.Reentrant
+	reentrant := s.ownedBy(op, c.Handle) && c.Reentrant
 	full := c.Limit > 0 && s.holds >= c.Limit
 	var granted []lockState
 	switch {
-	case c.Fence == 0 && (s.owner == nil && s.delayedUntil <= op.returnedAt || s.unclaimed(op)):
+	case c.Fence == 0 && (s.owner == nil && s.delayedUntil <= op.returnedTime || s.unclaimed(op)):
 		granted = lockState{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, holds: 1, maxFence: s.maxFence}.onlyIf(true)
-	case again && !full && (c.Fence == 0 || s.fenceMatches(c.Fence)):
+	case reentrant && !full && (c.Fence == 0 || s.fenceMatches(c.Fence)):
 		s := s
 		s.holds++
 		granted = s.onlyIf(true)
@@ -122,11 +106,11 @@ func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
 		}
 		return nil
 	case wire.Code_LOCKED:
-		return s.onlyIf(s.owner != nil && !again && !s.unclaimed(op))
+		return s.onlyIf(s.owner != nil && !reentrant && !s.unclaimed(op))
 	case wire.Code_LOCK_DELAY:
 		return s.onlyIf(s.owner == nil && s.delayedUntil > 0)
 	case wire.Code_LIMIT_REACHED:
-		return s.onlyIf(again && full)
+		return s.onlyIf(reentrant && full)
 	case wire.Code_OWNERSHIP_LOST:
 		return s.onlyIf(!s.ownedBy(op, c.Handle) || s.fence != c.Fence)
 	}
@@ -202,52 +186,4 @@ func (s lockState) proclaim(op *operation, c *wire.Proclaim) []lockState {
 		return s.onlyIf(!s.ownedBy(op, c.Handle))
 	}
 	return s.onlyIf(s.fence != c.Fence)
-}
-
-// operationsOn returns the operations on one lock, election or semaphore. It omits
-// those without an effect: withdrawn, or refused because the session had ended,
-// which its sessionSpan records.
-func (o *clientHistory) operationsOn(space wire.Space, name string) (ops []porcupine.Operation) {
-	for _, op := range o.operations {
-		if in, of := op.names(); of != name || in != space || op.ineffective() {
-			continue
-		}
-		ops = append(ops, op.forPorcupine())
-	}
-	return ops
-}
-
-func (op *operation) forPorcupine() porcupine.Operation {
-	return porcupine.Operation{Input: op, Call: op.called, Return: op.returned}
-}
-
-func (op *operation) names() (wire.Space, string) {
-	space := map[bool]wire.Space{true: wire.Space_ELECTION}
-	switch c := op.command.GetOp().(type) {
-	case *wire.Command_Lock:
-		return space[c.Lock.Election], c.Lock.Name
-	case *wire.Command_Unlock:
-		return space[c.Unlock.Election], c.Unlock.Name
-	case *wire.Command_Proclaim:
-		return wire.Space_ELECTION, c.Proclaim.Name
-	case *wire.Command_Withdraw:
-		if op.withdraws != nil {
-			return op.withdraws.names()
-		}
-	case *wire.Command_Acquire:
-		return wire.Space_SEMAPHORE, c.Acquire.Name
-	case *wire.Command_Release:
-		return wire.Space_SEMAPHORE, c.Release.Name
-	case *wire.Command_Resize:
-		return wire.Space_SEMAPHORE, c.Resize.Name
-	}
-	return 0, ""
-}
-
-func (op *operation) ineffective() bool {
-	switch op.reply.GetCode() {
-	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
-		return true
-	}
-	return op.noEffect
 }

@@ -79,11 +79,11 @@ func (p *program) wroteKey(op *wire.KeyOp, now *wire.KeyMeta) {
 	if compares := op.Kind == wire.KeyOp_SWAP || op.Kind == wire.KeyOp_DELETE_IF; !compares || op.Index == 0 {
 		return
 	}
-	place := fmt.Sprintf("%s@%d", op.Key, op.Index)
-	if p.sim.swapped[place] {
-		p.sim.fail("member %d: two writes have changed %s by comparison", p.n, place)
+	version := fmt.Sprintf("%s@%d", op.Key, op.Index)
+	if p.sim.swapped[version] {
+		p.sim.fail("member %d: two writes have changed %s by comparison", p.n, version)
 	}
-	p.sim.swapped[place] = true
+	p.sim.swapped[version] = true
 }
 
 // readKey reads the metadata of a key.

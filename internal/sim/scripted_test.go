@@ -20,9 +20,11 @@ type traffic struct {
 	forwards int
 }
 
-func scriptedWorld(t *testing.T, seed uint64, members int, f faults, rates ...rate) *simulation {
+// newScriptedSimulation starts a group without random faults, whose programs do
+// nothing but what the test has them do. Member i has the clock rate rates[i].
+func newScriptedSimulation(t *testing.T, seed uint64, members int, f faults, rates ...rate) *simulation {
 	cryptotest.SetGlobalRandom(t, seed)
-	sim := newWorld(t, seed)
+	sim := newSimulation(t, seed)
 	sim.script = func(*program) {}
 	f.sim = sim
 	if f.keepEntries == 0 {
@@ -106,17 +108,4 @@ func (sim *simulation) openSession(n int, ttl, delay time.Duration, behavior wir
 	s := sim.program(n).newSession(ttl, delay, behavior)
 	sim.await(10*longestElection, "session", func() bool { return s.open })
 	return s
-}
-
-func (p *program) newSession(ttl, delay time.Duration, behavior wire.Behavior) *simSession {
-	s := &simSession{program: p, id: p.sim.newID(), incarnation: p.incarnation, ttl: ttl, delay: delay, behavior: behavior}
-	p.session = s
-	p.open(s)
-	return s
-}
-
-// renewEvery renews from now on, while the process runs.
-func (p *program) renewEvery(every time.Duration) {
-	p.renew()
-	p.after(p.simulatedTime(every), func() { p.renewEvery(every) })
 }

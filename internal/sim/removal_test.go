@@ -10,19 +10,16 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Some members are removed: their sessions end, the leader removes them from the
-// Raft configuration, and nothing of them returns.
-
 // requestLeave has a member request its removal, if enough members remain to lose
 // one more.
 func (sim *simulation) requestLeave(p *program) {
-	stay := 0
+	remaining := 0
 	for _, m := range sim.remaining() {
 		if m.process == nil || !m.process.program.leaving {
-			stay++
+			remaining++
 		}
 	}
-	if stay < 2 || !p.registered || p.leaving || sim.anyDestroyed() {
+	if remaining < 2 || !p.registered || p.leaving || sim.anyDestroyed() {
 		return
 	}
 	p.leaveRequested = true
@@ -59,15 +56,15 @@ func (proc *process) connect() {
 
 // learnRemoval stops a removed member. At times the informing member is lost
 // permanently at the same moment: the remaining ones must continue without both.
-func (proc *process) learnRemoval(teller *simMember) {
+func (proc *process) learnRemoval(informer *simMember) {
 	proc.sim.trace("member %d learns of its removal", proc.n)
 	proc.removed = true
 	proc.stop()
-	stay := proc.sim.remaining()
-	undecided := slices.ContainsFunc(stay, func(m *simMember) bool { return m.leaveRequested })
-	if len(stay) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.extraRNG.IntN(2) == 0 {
-		teller.crash("permanently")
-		teller.destroyed = true
+	remaining := proc.sim.remaining()
+	undecided := slices.ContainsFunc(remaining, func(m *simMember) bool { return m.leaveRequested })
+	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.extraRNG.IntN(2) == 0 {
+		informer.crash("permanently")
+		informer.destroyed = true
 	}
 }
 
@@ -98,21 +95,21 @@ func (a *audit) checkRemoved() {
 // informs the removed member and is lost permanently; the others must continue
 // without both. (In seed 227 the group lost its quorum.)
 func TestRemoval_OnlyInformedMemberLost(t *testing.T) {
-	sim := scriptedWorld(t, 1, 4, faults{removals: true})
-	teller := sim.leader()
-	leaver := sim.members[(teller.n+1)%4]
-	sim.register(leaver.n)
-	sim.requestLeave(leaver.process.program)
-	others := slices.DeleteFunc(sim.remaining(), func(m *simMember) bool { return m == leaver || m == teller.simMember })
+	sim := newScriptedSimulation(t, 1, 4, faults{removals: true})
+	informer := sim.leader()
+	leaving := sim.members[(informer.n+1)%4]
+	sim.register(leaving.n)
+	sim.requestLeave(leaving.process.program)
+	others := slices.DeleteFunc(sim.remaining(), func(m *simMember) bool { return m == leaving || m == informer.simMember })
 	sim.await(longestElection, "second membership change in another log", func() bool {
 		return slices.ContainsFunc(others, func(m *simMember) bool { return m.process.membershipChanges() == 2 })
 	})
 	for _, m := range others {
-		sim.network.cut[teller.n][m.n] = true
+		sim.network.cut[informer.n][m.n] = true
 	}
-	sim.await(longestElection, "removed member informed", func() bool { return leaver.removed })
-	teller.crash("permanently")
-	teller.destroyed = true
+	sim.await(longestElection, "removed member informed", func() bool { return leaving.removed })
+	informer.crash("permanently")
+	informer.destroyed = true
 	sim.network.heal()
 	sim.awaitLeader()
 }

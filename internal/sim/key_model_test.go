@@ -29,7 +29,7 @@ type keyEntry struct {
 
 const unknownIndex = ^uint64(0)
 
-func mayEqual(index, said uint64) bool { return index == unknownIndex || index == said }
+func mayEqual(index, reported uint64) bool { return index == unknownIndex || index == reported }
 
 func keyModel() porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
@@ -59,14 +59,14 @@ func (s keyState) possibleStates(op *operation) []keyState {
 	return states
 }
 
-func (s keyState) withoutSession(by *sessionSpan, delay time.Duration) keyState {
+func (s keyState) withoutSession(owner *sessionSpan, until time.Duration) keyState {
 	for i := range s.keys {
 		switch k := &s.keys[i]; {
-		case k.owner != by:
-		case by.behavior == wire.Behavior_DELETE:
-			*k = keyEntry{delayedUntil: delay}
+		case k.owner != owner:
+		case owner.behavior == wire.Behavior_DELETE:
+			*k = keyEntry{delayedUntil: until}
 		default:
-			k.owner, k.modifyIndex, k.delayedUntil = nil, unknownIndex, delay
+			k.owner, k.modifyIndex, k.delayedUntil = nil, unknownIndex, until
 		}
 	}
 	return s
@@ -181,12 +181,12 @@ func (s *keyState) apply(op *operation, c *wire.KeyOp, replies []*wire.KeyMeta, 
 		}
 		written.flags, written.fence = k.flags, c.Fence
 	case wire.KeyOp_ACQUIRE:
-		by := op.session
-		if k.owner != nil && k.owner != by || k.owner == nil && k.delayedUntil > op.returnedAt {
+		owner := op.session
+		if k.owner != nil && k.owner != owner || k.owner == nil && k.delayedUntil > op.returnedTime {
 			return false
 		}
 		if k.owner == nil {
-			written.owner, written.lockIndex, written.delayedUntil = by, unknownIndex, 0
+			written.owner, written.lockIndex, written.delayedUntil = owner, unknownIndex, 0
 		}
 	case wire.KeyOp_RELEASE:
 		if !k.lockedBy(c) {
@@ -196,9 +196,9 @@ func (s *keyState) apply(op *operation, c *wire.KeyOp, replies []*wire.KeyMeta, 
 	case wire.KeyOp_EXPECT_HOLDER:
 		return k.lockedBy(c) && mayEqual(k.lockIndex, c.Index) && s.confirm(k, replies, i)
 	}
-	grows := k.lockIndex
+	lockBefore := k.lockIndex
 	*k = written
-	return s.learn(k, grows, replies, i)
+	return s.learn(k, lockBefore, replies, i)
 }
 
 func (k *keyEntry) lockedBy(c *wire.KeyOp) bool {
@@ -258,15 +258,4 @@ func (s *keyState) allowsRefusal(c *wire.KeyOp, r *wire.Reply) bool {
 		return c.Fence < k.fence && r.GetFence() == k.fence
 	}
 	return false
-}
-
-// keyOperations returns the reads and writes of keys.
-func (o *clientHistory) keyOperations() (ops []porcupine.Operation) {
-	for _, op := range o.operations {
-		read := keyIndex(op.readKey) >= 0 && op.returned != never // programs also look up prefixes, which are no keys
-		if read || op.command.GetWrite() != nil && !op.ineffective() {
-			ops = append(ops, op.forPorcupine())
-		}
-	}
-	return ops
 }

@@ -14,28 +14,28 @@ import (
 // ten or a thousand of them, and waiters send nothing.
 func TestRelease_WakesOneWaiter(t *testing.T) {
 	const waiters = 1000
-	sim := scriptedWorld(t, 1, 3, faults{})
-	h := &releaseScenario{simulation: sim}
+	sim := newScriptedSimulation(t, 1, 3, faults{})
+	sc := &releaseScenario{simulation: sim}
 	for n := range sim.members {
 		sim.register(n)
 		sim.openSession(n, waiterTTL, 0, wire.Behavior_RELEASE)
 		sim.program(n).renewEvery(waiterTTL / 3)
 	}
-	first := sim.mustInvoke(0, wire.Code_OK, lockCommand("lock", sim.program(0).session, 0, false)).GetFence()
+	fence := sim.mustInvoke(0, wire.Code_OK, lockCommand("lock", sim.program(0).session, 0, false)).GetFence()
 	for n := range sim.members {
-		h.enqueue(sim.program(n), 1+uint64(n), waiters)
+		sc.enqueue(sim.program(n), 1+uint64(n), waiters)
 	}
-	sim.await(time.Minute, "queue", func() bool { return h.queued == waiters })
-	h.checkWaitersSendNothing()
+	sim.await(time.Minute, "queue", func() bool { return sc.queued == waiters })
+	sc.checkWaitersSendNothing()
 
 	before, log := sim.traffic.clone(), sim.history.last()
-	sim.mustInvoke(0, wire.Code_OK, unlockCommand("lock", sim.program(0).session, 0, first))
-	sim.await(5*time.Minute, "drained queue", func() bool { return h.released == waiters })
-	if h.granted != waiters {
-		t.Errorf("%d grants for %d releases", h.granted, waiters)
+	sim.mustInvoke(0, wire.Code_OK, unlockCommand("lock", sim.program(0).session, 0, fence))
+	sim.await(5*time.Minute, "drained queue", func() bool { return sc.released == waiters })
+	if sc.granted != waiters {
+		t.Errorf("%d grants for %d releases", sc.granted, waiters)
 	}
-	if h.last != first+waiters {
-		t.Errorf("fences from %d to %d for %d grants", first, h.last, waiters)
+	if sc.newestFence != fence+waiters {
+		t.Errorf("fences from %d to %d for %d grants", fence, sc.newestFence, waiters)
 	}
 	// A release is one submission and one entry. The entry goes to two members, then
 	// its commit index; both acknowledge both. Renewals come on top.
@@ -57,68 +57,68 @@ const waiterTTL = 3 * time.Second
 type releaseScenario struct {
 	*simulation
 	queued, granted, released int
-	last                      uint64 // fence of the last grant
+	newestFence               uint64 // fence of the last grant
 }
 
 // enqueue has every third handle join the queue, one after the other.
-func (h *releaseScenario) enqueue(p *program, handle, last uint64) {
+func (sc *releaseScenario) enqueue(p *program, handle, last uint64) {
 	if handle > last {
 		return
 	}
 	p.call(lockCommand("lock", p.session, handle, true), false, func(_ wire.Ticket, r *wire.Reply, more bool) {
 		switch {
 		case more:
-			h.queued++
-			h.enqueue(p, handle+3, last)
+			sc.queued++
+			sc.enqueue(p, handle+3, last)
 		case r.GetCode() != wire.Code_OK:
-			h.fail("handle %d: %v", handle, r)
+			sc.fail("handle %d: %v", handle, r)
 		default:
-			h.release(p, handle, r.GetFence())
+			sc.release(p, handle, r.GetFence())
 		}
 	})
 }
 
-func (h *releaseScenario) release(p *program, handle, fence uint64) {
-	h.granted++
-	if fence != h.last+1 && h.last != 0 {
-		h.fail("fence %d follows %d", fence, h.last)
+func (sc *releaseScenario) release(p *program, handle, fence uint64) {
+	sc.granted++
+	if fence != sc.newestFence+1 && sc.newestFence != 0 {
+		sc.fail("fence %d follows %d", fence, sc.newestFence)
 	}
-	h.last = fence
+	sc.newestFence = fence
 	p.submit(unlockCommand("lock", p.session, handle, fence), true, func(r *wire.Reply) {
 		if r.GetCode() != wire.Code_OK {
-			h.fail("unlock by handle %d: %v", handle, r)
+			sc.fail("unlock by handle %d: %v", handle, r)
 		}
-		h.released++
+		sc.released++
 	})
 }
 
 // checkWaitersSendNothing checks that 10 s of waiting cost heartbeats and renewals
 // only: at most one entry per renewal, and the messages that replicate it.
-func (h *releaseScenario) checkWaitersSendNothing() {
-	h.advance(time.Second) // until the last commit index is replicated
-	before, log, renewals := h.traffic.clone(), h.history.last(), h.renewals()
-	h.advance(10 * time.Second)
-	sent := h.traffic.since(before)
-	entries, renewed := int(h.history.last()-log), h.renewals()-renewals
-	h.t.Logf("10 s of waiting: %d renewals, %d entries, %d submissions forwarded, %v", renewed, entries, sent.forwards, sent.messages)
+func (sc *releaseScenario) checkWaitersSendNothing() {
+	sc.advance(time.Second) // until the last commit index is replicated
+	before, log, renewals := sc.traffic.clone(), sc.history.last(), sc.renewals()
+	sc.advance(10 * time.Second)
+	sent := sc.traffic.since(before)
+	entries, renewed := int(sc.history.last()-log), sc.renewals()-renewals
+	sc.t.Logf("10 s of waiting: %d renewals, %d entries, %d submissions forwarded, %v", renewed, entries, sent.forwards, sent.messages)
 	if entries > renewed || sent.forwards > renewed {
-		h.fail("%d entries and %d submissions for %d renewals", entries, sent.forwards, renewed)
+		sc.fail("%d entries and %d submissions for %d renewals", entries, sent.forwards, renewed)
 	}
 	for kind, n := range sent.messages {
 		switch kind {
 		case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
 		case raftpb.MsgApp, raftpb.MsgAppResp:
 			if n > 4*entries {
-				h.fail("%d messages %v for %d entries", n, kind, entries)
+				sc.fail("%d messages %v for %d entries", n, kind, entries)
 			}
 		default:
-			h.fail("%d messages %v in an idle group", n, kind)
+			sc.fail("%d messages %v in an idle group", n, kind)
 		}
 	}
 }
 
-func (h *releaseScenario) renewals() (n int) {
-	for _, m := range h.members {
+func (sc *releaseScenario) renewals() (n int) {
+	for _, m := range sc.members {
 		n += m.process.program.renewals
 	}
 	return n

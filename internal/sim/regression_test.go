@@ -10,7 +10,7 @@ import (
 // arrive than a heartbeat interval.
 func TestElection_SlowNetwork(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
-	sim := newWorld(t, 1)
+	sim := newSimulation(t, 1)
 	sim.formGroup(3, faults{sim: sim, keepEntries: 1000})
 	defer sim.shutDown()
 	sim.network.minDelay, sim.network.maxDelay = 120*time.Millisecond, 150*time.Millisecond
@@ -27,18 +27,18 @@ func TestElection_SlowNetwork(t *testing.T) {
 // that registered it. It must neither be mistaken for a copied directory nor wait
 // for an outcome that no longer exists: it registers again. (Seed 5002 found this.)
 func TestRegistration_ExpiredBeforeOutcome(t *testing.T) {
-	const late = 2
-	sim := scriptedWorld(t, 1, 3, faults{keepEntries: 3})
+	const lagging = 2
+	sim := newScriptedSimulation(t, 1, 3, faults{keepEntries: 3})
 	sim.register(0)
 	sim.program(0).renewEvery(time.Second)
-	p := sim.program(late)
+	p := sim.program(lagging)
 	first := p.incarnation
-	for other := range late {
-		sim.network.cut[other][late] = true // it can send, and receives nothing
+	for other := range lagging {
+		sim.network.cut[other][lagging] = true // it can send, and receives nothing
 	}
 	p.register()
 	sim.await(longestElection, "registration in the log", func() bool { return sim.history.oracle.Incarnation(first) })
-	sim.isolate(late)
+	sim.isolate(lagging)
 	sim.await(2*incarnationTTL, "expiry of the incarnation", func() bool { return !sim.history.oracle.Incarnation(first) })
 	sim.advance(10 * time.Second)
 	sim.network.heal()

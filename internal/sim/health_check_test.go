@@ -6,11 +6,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Some simulations have health checks and sessions that depend on them. Such a
-// session may end at any moment, whatever its holder knows; the audit checks
-// whether it had to.
-
-// checkSets are the sets of checks that sessions depend on.
+// checkSets are the sets of checks that sessions depend on, in simulations with
+// checks. A session that depends on one may end at any moment, whatever its holder
+// knows; the audit checks whether it had to.
 func checkSets() [][]string { return [][]string{nil, {"gossip"}, {"app"}, {"app", "gossip"}} }
 
 const checkTTL = 3 * time.Second

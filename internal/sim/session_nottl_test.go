@@ -41,7 +41,7 @@ func (p *program) newNoTTLSession(recover bool) *simSession {
 func (p *program) openNoTTLSession() {
 	p.noTTLID = p.sim.newID()
 	s := p.newNoTTLSession(false)
-	s.delay = time.Duration(p.sim.rng.IntN(2)) * time.Second
+	s.lockDelay = time.Duration(p.sim.rng.IntN(2)) * time.Second
 	p.open(s)
 }
 

@@ -16,43 +16,43 @@ type waiter struct {
 // and no caller overtakes a waiter.
 func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []wire.Outcome) {
 	for _, o := range outcomes {
-		switch t, waits := a.waiting[o.Ticket]; {
+		switch r, waits := a.waiting[o.Ticket]; {
 		case o.More && !waits:
 			a.enqueue(o.Ticket, c)
 		case o.More: // a repeated outcome
 		case waits:
-			a.dequeue(t, o)
+			a.dequeue(r, o)
 		case o.Ticket == own && o.Reply.GetCode() == wire.Code_OK && !a.answered[own]:
 			a.checkBarging(c)
 		}
 		a.answered[o.Ticket] = true
 	}
-	for t, queue := range a.queues { // order: each is checked
-		if len(queue) > 0 && a.isFree(t, queue[0]) {
-			a.sim.fail("%v is free while %d callers wait for it", t, len(queue))
+	for r, queue := range a.queues { // order: each is checked
+		if len(queue) > 0 && a.isFree(r, queue[0]) {
+			a.sim.fail("%v is free while %d callers wait for it", r, len(queue))
 		}
 	}
 }
 
 func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
-	t, p := resource{"lock", c.GetLock().GetName()}, waiter{ticket, 0}
+	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket, 0}
 	switch {
 	case c.GetAcquire() != nil:
-		t, p.permits = resource{"semaphore", c.GetAcquire().GetName()}, int64(c.GetAcquire().GetPermits())
+		r, w.permits = resource{"semaphore", c.GetAcquire().GetName()}, int64(c.GetAcquire().GetPermits())
 	case c.GetLock().GetElection():
-		t.kind = "election"
+		r.kind = "election"
 	}
-	a.queues[t] = append(a.queues[t], p)
-	a.waiting[ticket] = t
+	a.queues[r] = append(a.queues[r], w)
+	a.waiting[ticket] = r
 }
 
 // dequeue handles a waiter's last outcome.
-func (a *audit) dequeue(t resource, o wire.Outcome) {
-	i := slices.IndexFunc(a.queues[t], func(p waiter) bool { return p.ticket == o.Ticket })
+func (a *audit) dequeue(r resource, o wire.Outcome) {
+	i := slices.IndexFunc(a.queues[r], func(w waiter) bool { return w.ticket == o.Ticket })
 	if o.Reply.GetCode() == wire.Code_OK && i != 0 {
-		a.sim.fail("%v is granted to the waiter at position %d of the queue", t, i+1)
+		a.sim.fail("%v is granted to the waiter at position %d of the queue", r, i+1)
 	}
-	a.queues[t] = slices.Delete(a.queues[t], i, i+1)
+	a.queues[r] = slices.Delete(a.queues[r], i, i+1)
 	delete(a.waiting, o.Ticket)
 }
 
@@ -69,14 +69,14 @@ func (a *audit) checkBarging(c *wire.Command) {
 }
 
 // isFree reports whether the head of the queue could be granted the resource.
-func (a *audit) isFree(t resource, head waiter) bool {
-	switch t.kind {
+func (a *audit) isFree(r resource, head waiter) bool {
+	switch r.kind {
 	case "semaphore":
-		v, _ := a.m.Semaphore(t.name)
+		v, _ := a.m.Semaphore(r.name)
 		return v.Available >= head.permits
 	case "election":
-		return a.m.Leader(t.name) == nil && a.delayedUntil[t] <= a.m.Now()
+		return a.m.Leader(r.name) == nil && a.delayedUntil[r] <= a.m.Now()
 	}
-	v, _ := a.m.Lock(t.name)
-	return !v.Held && a.delayedUntil[t] <= a.m.Now()
+	v, _ := a.m.Lock(r.name)
+	return !v.Held && a.delayedUntil[r] <= a.m.Now()
 }

@@ -14,24 +14,24 @@ type summary struct {
 	partitions, unknown int
 }
 
-func (t *summary) add(sim *simulation) *summary {
-	o, twin := sim.clients, sim.history.reference
-	t.time += sim.now
+func (s *summary) add(sim *simulation) *summary {
+	h, reference := sim.clients, sim.history.reference
+	s.time += sim.now
 	for _, n := range sim.traffic.messages { // order: a sum
-		t.messages += n
+		s.messages += n
 	}
-	t.crashes += sim.crashes
-	t.entries += len(twin.results)
-	t.outcomes += twin.compared
-	t.operations += o.checked
-	t.pending += o.pending
-	t.partitions += o.partitions
-	t.unknown += o.unknown
-	return t
+	s.crashes += sim.crashes
+	s.entries += len(reference.results)
+	s.outcomes += reference.compared
+	s.operations += h.checked
+	s.pending += h.pending
+	s.partitions += h.partitions
+	s.unknown += h.unknown
+	return s
 }
 
-func (t summary) String() string {
+func (s summary) String() string {
 	return fmt.Sprintf("%.1f min, %d messages, %d crashes; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		t.time.Minutes(), t.messages, t.crashes, t.entries, t.outcomes, t.operations, t.pending, t.unknown, t.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }

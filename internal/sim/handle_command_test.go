@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"github.com/conclave-go/conclave/internal/wire"
-)
+import "github.com/conclave-go/conclave/internal/wire"
 
 // resizable is the semaphore whose limit changes.
 const resizable = "sem-1"
