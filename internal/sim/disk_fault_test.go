@@ -93,7 +93,7 @@ func (f *diskFault) MaybeError(op errorfs.Op) error {
 
 func (f *diskFault) String() string { return "disk fault" }
 
-// fails reports whether the disk fails during the write that begins now.
+// failsNow reports whether the disk fails during the write that begins now.
 func (f *diskFault) failsNow() bool {
 	if f.writesLeft > 0 {
 		f.writesLeft--

@@ -19,10 +19,10 @@ func (d driver) Write(b core.Batch) {
 	proc.diskBusy = true
 	proc.after(proc.sim.diskDelay(), func() {
 		var installed core.Machine
-		breaks := proc.diskFault.failsNow()
+		failed := proc.diskFault.failsNow()
 		err := proc.log.Write(b.Ops())
 		switch {
-		case breaks: // as Store.Go: not even a success is reported
+		case failed: // as Store.Go: not even a success is reported
 			proc.crash("disk fault")
 			proc.sim.faults.restartLater(proc.simMember)
 			return

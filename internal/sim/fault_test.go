@@ -85,14 +85,7 @@ func (sim *simulation) injectFault() {
 	f := &sim.faults
 	switch sim.rng.IntN(10) {
 	case 0:
-		if f.topologies && sim.extraRNG.IntN(2) == 0 {
-			sim.limitTopology()
-		} else if f.partitions {
-			sim.partition()
-		}
-		if f.stalls {
-			sim.stallLink()
-		}
+		sim.injectNetworkFault()
 	case 1:
 		sim.network.heal()
 		sim.trace("all partitions heal")
@@ -141,6 +134,19 @@ func (sim *simulation) injectFault() {
 			}
 			sim.reportRandomLiveness(m.process.program)
 		}
+	}
+}
+
+// injectNetworkFault changes the topology or partitions the group, and stalls a link.
+func (sim *simulation) injectNetworkFault() {
+	f := &sim.faults
+	if f.topologies && sim.extraRNG.IntN(2) == 0 {
+		sim.limitTopology()
+	} else if f.partitions {
+		sim.partition()
+	}
+	if f.stalls {
+		sim.stallLink()
 	}
 }
 

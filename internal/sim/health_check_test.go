@@ -35,6 +35,7 @@ func (p *program) updateCheck() {
 	})
 }
 
+// expectCode checks the code of a reply, unless the registration has expired.
 func (p *program) expectCode(c *wire.Command, r *wire.Reply, allowed ...wire.Code) {
 	if r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		return

@@ -29,6 +29,7 @@ func (p *program) write() {
 	})
 }
 
+// keyOp returns a random operation on a key.
 func (p *program) keyOp(key string) *wire.KeyOp {
 	sim, s := p.sim, p.session
 	sim.writes++
@@ -71,6 +72,8 @@ func (p *program) checkWrite(ops []*wire.KeyOp, r *wire.Reply) {
 	p.readKey(ops[r.GetOp()].Key)
 }
 
+// wroteKey learns from an operation that succeeded, and checks that at most one
+// compare-and-swap succeeds against the same index.
 func (p *program) wroteKey(op *wire.KeyOp, now *wire.KeyMeta) {
 	if op.Kind == wire.KeyOp_DELETE_PREFIX {
 		return // the metadata of the keys below is out of date now: a comparison will show it

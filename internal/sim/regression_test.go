@@ -16,7 +16,7 @@ func TestElection_SlowNetwork(t *testing.T) {
 	sim.network.minDelay, sim.network.maxDelay = 120*time.Millisecond, 150*time.Millisecond
 	sim.await(5*time.Second, "leader", func() bool { return len(sim.history.leaderOf) > 0 })
 	sim.draining = true
-	sim.await(recoveryLimit, "rest", sim.converged)
+	sim.await(recoveryLimit, "convergence", sim.converged)
 	if term := sim.members[0].process.core.Status().Term; term > 6 {
 		t.Errorf("elected in term %d, want at most 6", term)
 	}

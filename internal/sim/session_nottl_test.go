@@ -23,7 +23,9 @@ func (p *program) useNoTTLSession() {
 	}
 }
 
-func (p *program) newNoTTLSession(recover bool) *simSession {
+// newNoTTLSession prepares the handles of the session. reclaim: an earlier process
+// may have left holds.
+func (p *program) newNoTTLSession(reclaim bool) *simSession {
 	s := &simSession{program: p, id: p.noTTLID, incarnation: p.incarnation}
 	if before := p.sim.history.sessions[s.id]; before != nil {
 		s.closing = before.closing // the command may still be in flight
@@ -32,7 +34,7 @@ func (p *program) newNoTTLSession(recover bool) *simSession {
 	s.addHandle(wire.Space_ELECTION, elections[2:])
 	s.addHandle(wire.Space_SEMAPHORE, semaphores[2:])
 	for _, h := range s.handles {
-		h.reclaim = recover
+		h.reclaim = reclaim
 	}
 	p.noTTL, p.sim.history.sessions[s.id] = s, s
 	return s

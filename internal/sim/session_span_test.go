@@ -84,5 +84,6 @@ func withPossibleEnds[S any](states []S, span *sessionSpan, op *operation, witho
 func (s *sessionSpan) endedBefore(moment int64) bool { return s.endReported < moment }
 
 func (s *sessionSpan) String() string {
-	return fmt.Sprintf("%s (delay %v, %v, no TTL %t, has checks %t, end requested %v, end reported %d)", s.id, s.lockDelay, s.behavior, s.noTTL, s.hasChecks, s.endRequested, s.endReported)
+	return fmt.Sprintf("%s (delay %v, %v, no TTL %t, has checks %t, end requested %v, end reported %d)",
+		s.id, s.lockDelay, s.behavior, s.noTTL, s.hasChecks, s.endRequested, s.endReported)
 }
