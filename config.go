@@ -147,7 +147,8 @@ func (c *Config) validate() error {
 	check(c.Expect != 1 || len(c.Join) == 0, "Expect: 1 forms a group of this member alone, so Join must be empty: set Expect to the number of members that form the group")
 	within("SessionTTL", c.SessionTTL, duration(machine.MinTTL), duration(machine.MaxTTL))
 	within("HeartbeatInterval", c.HeartbeatInterval, time.Millisecond, 10*time.Second)
-	within("ElectionTimeout", c.ElectionTimeout, 3*c.HeartbeatInterval, time.Minute)
+	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
+	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
 	check(c.Limits.Calls > 0 && c.Limits.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, c.Limits.Calls)
 	check(c.TLS == nil || c.TLS.GetCertificate != nil || len(c.TLS.Certificates) > 0,
 		"TLS: want a certificate, got none: set Certificates or GetCertificate")

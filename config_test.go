@@ -22,9 +22,9 @@ func TestConfig_AllFaultsAtOnce(t *testing.T) {
 		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second,
 		Limits: conclave.Limits{Calls: -1}, Dir: filepath.Join(t.TempDir(), "data"),
 	}
-	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "Name has to be", "Group has to be", `Bind "0.0.0.0" has to be host:port`, `Join "nowhere" has to be host:port`,
-		`Join "127.0.0.1:0" has no usable port`, `Join "0.0.0.0:1" is a wildcard`, "Join has to be empty", "1, 3, 5 or 7",
-		"SessionTTL is 1ms", "HeartbeatInterval is 1m0s", "at least 3 heartbeats", "Limits.Calls is -1")
+	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "invalid Name: ", "invalid Group: ", `Bind: want host:port, got "0.0.0.0"`, `Join: want host:port, got "nowhere"`,
+		`Join: want a port that can be dialled, got "127.0.0.1:0"`, `got the wildcard "0.0.0.0:1"`, "Join must be empty", "1, 3, 5 or 7",
+		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "Limits.Calls: want ")
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory was touched: %v", err)
 	}
@@ -39,11 +39,11 @@ func TestConfig_Addresses(t *testing.T) {
 		config conclave.Config
 		part   string
 	}{
-		"wildcard without Advertise":           {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that others dial"},
+		"wildcard without Advertise":           {conclave.Config{Bind: "0.0.0.0:0", Insecure: true}, "set Advertise to the address that other members dial"},
 		"IPv6 wildcard":                        {conclave.Config{Bind: "[::]:0", Insecure: true}, "set Advertise"},
 		"wildcard without host":                {conclave.Config{Bind: ":7000", Insecure: true}, "set Advertise"},
-		"Advertise is a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "others cannot dial it"},
-		"plaintext on a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network itself is trusted"},
+		"Advertise is a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "0.0.0.0:7000", Insecure: true}, "got the wildcard"},
+		"plaintext on a wildcard":              {conclave.Config{Bind: "0.0.0.0:0", Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure if the network is trusted"},
 		"plaintext on a network address":       {conclave.Config{Bind: "192.0.2.1:7000"}, "set TLS, or Insecure"},
 		"plaintext, Advertise is a name":       {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
 		"plaintext, Join is a network address": {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
@@ -60,7 +60,7 @@ func TestConfig_PortInUse(t *testing.T) {
 	}
 	defer l.Close()
 	c := conclave.Config{Bind: l.Addr().String(), Dir: filepath.Join(t.TempDir(), "data")}
-	grouptest.WantOpenError(t, c, syscall.EADDRINUSE, "choose another Bind, or stop what uses it")
+	grouptest.WantOpenError(t, c, syscall.EADDRINUSE, "choose another Bind, or stop the process that uses it")
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory was touched: %v", err)
 	}

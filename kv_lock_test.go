@@ -89,7 +89,7 @@ func TestKV_SessionEnds(t *testing.T) {
 		if event.Deleted != (test.behavior == conclave.DeleteKeys) {
 			t.Fatalf("%s: %+v", test.name, event)
 		}
-		grouptest.WantError(t, n.CheckSequencer(ctx, held.Sequencer()), conclave.ErrStaleFence)
+		grouptest.WantError(t, n.CheckSequencer(ctx, held.Sequencer()), conclave.ErrStaleSequencer)
 		_, err = k.Acquire(ctx, test.name, nil, next.ID())
 		if delayed := test.force && test.delay > 0; delayed != errors.Is(err, conclave.ErrLockDelay) {
 			t.Fatalf("%s: %v", test.name, err)
@@ -159,8 +159,8 @@ func TestTxn_Refused(t *testing.T) {
 		{conclave.OpExpect("held", 0), "expect", conclave.ErrCompareFailed},
 		{conclave.OpCompareAndSwap("held", held.ModifyIndex+1, nil), "compare and swap", conclave.ErrCompareFailed},
 		{conclave.OpCompareAndDelete("held", 0), "compare and delete", conclave.ErrCompareFailed},
-		{conclave.OpCheckSequencer(conclave.Sequencer{Key: "held", LockIndex: held.LockIndex + 1, Session: s.ID()}), "check sequencer", conclave.ErrCompareFailed},
-		{conclave.OpCheckSequencer(conclave.Sequencer{Key: "held", LockIndex: held.LockIndex, Session: other.ID()}), "check sequencer", conclave.ErrCompareFailed},
+		{conclave.OpCheckSequencer(conclave.Sequencer{Key: "held", LockIndex: held.LockIndex + 1, Session: s.ID()}), "check sequencer", conclave.ErrStaleSequencer},
+		{conclave.OpCheckSequencer(conclave.Sequencer{Key: "held", LockIndex: held.LockIndex, Session: other.ID()}), "check sequencer", conclave.ErrStaleSequencer},
 		{conclave.OpPutFenced("fenced", nil, 8), "put fenced", conclave.ErrStaleFence},
 		{conclave.OpAcquire("held", nil, other.ID()), "acquire", conclave.ErrLocked},
 		{conclave.OpAcquire("free", nil, conclave.SessionID{1}), "acquire", conclave.ErrSessionExpired},

@@ -172,23 +172,40 @@ func TestLock_RefusedUntilUnlocksOwedAfterLoss(t *testing.T) {
 	grouptest.WantError(t, n.CloseSession(t.Context(), sessions[0].ID), conclave.ErrSessionNotFound)
 }
 
-// A waiter ends with its session (etcd#19597); its handle works with the node's next
-// session.
+// A waiter ends with its session (etcd#19597).
 func TestLock_SessionExpiredWhileQueued(t *testing.T) {
 	n := grouptest.Alone(t)
-	a, b := n.FencedLock("x"), n.FencedLock("x")
-	grouptest.MustLock(t, a)
-	failed := make(chan error, 1)
-	go func() {
-		_, err := b.Lock(t.Context())
-		failed <- err
-	}()
-	grouptest.AwaitWaiters(t, a, 1)
-	if err := n.CloseSession(t.Context(), grouptest.OwnSession(t, n)); err != nil {
-		t.Fatal(err)
+	s := grouptest.MustSession(t, n, nil)
+	grouptest.MustLock(t, n.FencedLock("x"))
+	waiting := grouptest.StartLock(t, s.FencedLock("x"))
+	grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
+	grouptest.WantError(t, <-waiting.Err, conclave.ErrSessionExpired)
+}
+
+// A handle of the node's own session that holds nothing waits on under the node's next
+// session.
+func TestLock_OwnSessionExpiredWhileQueued(t *testing.T) {
+	n := grouptest.Alone(t)
+	holder := grouptest.MustSession(t, n, grouptest.Lasting())
+	held := holder.FencedLock("x")
+	grouptest.MustLock(t, held)
+	grouptest.MustLock(t, n.FencedLock("y"))
+	var own conclave.SessionID
+	for s, err := range n.Sessions(t.Context()) {
+		grouptest.Must(t, err)
+		if s.ID != holder.ID() {
+			own = s.ID
+		}
 	}
-	grouptest.WantError(t, <-failed, conclave.ErrSessionExpired)
-	grouptest.MustLock(t, b)
+	l := n.FencedLock("x")
+	waiting := grouptest.StartLock(t, l)
+	grouptest.Must(t, n.CloseSession(t.Context(), own))
+	grouptest.AwaitWaiters(t, l, 1)
+	grouptest.MustUnlock(t, held)
+	grouptest.Must(t, <-waiting.Err)
+	if l.Holds() != 1 {
+		t.Errorf("%d holds, want 1", l.Holds())
+	}
 }
 
 func TestLock_ContextEndsWhileQueued(t *testing.T) {

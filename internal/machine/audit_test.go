@@ -144,7 +144,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 		}
 		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner ||
 			p.ticket != (ticket{}) && p.ticket.by.permits[p.ticket.seq] != p {
-			a.fail("semaphore %q: permit %d has nobody who can have it", name, p.fence)
+			a.fail("semaphore %q: permit %d has no valid owner", name, p.fence)
 		}
 	}
 	head := s.queue.first
@@ -158,7 +158,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 	case head != nil && int64(head.permits) <= int64(s.limit)-taken:
 		a.fail("semaphore %q: the head waits for what is free", name)
 	case taken == 0 && !s.resized:
-		a.fail("semaphore %q is kept for nobody", name)
+		a.fail("semaphore %q is idle and still kept", name)
 	}
 	if s.resized {
 		a.resized++
@@ -262,9 +262,9 @@ func (a *auditor) sessions() {
 		case s.incarnation != nil:
 			a.bound--
 		case a.m.members[s.member] == nil || a.m.members[s.member].removed:
-			a.fail("session %s is of a member that is gone", s.id)
+			a.fail("session %s belongs to a removed member", s.id)
 		case s.ttl != 0:
-			a.fail("session %s has a TTL and nobody who renews it", s.id)
+			a.fail("session %s has a TTL and is unbound", s.id)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package machine
 
 import "testing"
 
-// promise is a sentence of somebody's document, and a script that shows it.
+// promise is a sentence of a document, and a script that demonstrates it.
 type promise struct{ sentence, script string }
 
 // consulWorld is what each script below finds: two members, a check, and three
@@ -32,15 +32,16 @@ func playPromises(t *testing.T, promises []promise) {
 }
 
 // The first half of Consul's page on sessions: how they live and end.
-func TestSession_ConsulRules(t *testing.T) {
-	playPromises(t, []promise{
-		{"a session has a node, checks, a behavior, a TTL and a lock-delay", `? sessions
+func TestSession_ConsulRules(t *testing.T) { playPromises(t, consulSessionRules) }
+
+var consulSessionRules = []promise{
+	{"a session has a node, checks, a behavior, a TTL and a lock-delay", `? sessions
 ----
 d "" of A, member 1, ttl=1h0m0s delay=0s left=1h0m0s created=1 DELETE
 s "" of A, member 1, ttl=1h0m0s delay=15s left=1h0m0s created=1 checks=gossip,disk
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1`},
 
-		{"it is invalidated when its node is deregistered", `A open n ttl=none
+	{"it is invalidated when its node is deregistered", `A open n ttl=none
 A remove-member voters=2
 ----
 A.5: OK
@@ -49,7 +50,7 @@ ended d of A
 ended s of A
 ended n of A`},
 
-		{"it is closed when its process says farewell, unless it has no TTL", `A open n ttl=none
+	{"it is closed when its process says farewell, unless it has no TTL", `A open n ttl=none
 A deregister
 ----
 A.5: OK
@@ -61,26 +62,26 @@ unbound n of A
 ? sessions
 ----
 t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1
-n "" of nobody, member 1, ttl=0s delay=0s left=0s created=2`},
+n "" of none, member 1, ttl=0s delay=0s left=0s created=2`},
 
-		{"it is invalidated when one of its checks is deregistered", `A drop disk
+	{"it is invalidated when one of its checks is deregistered", `A drop disk
 ----
 A.5: OK
 ended s of A`},
 
-		{"it is invalidated when one of its checks becomes critical", `A check disk warning
+	{"it is invalidated when one of its checks becomes critical", `A check disk warning
 A check disk critical
 ----
 A.5: OK
 A.6: OK
 ended s of A`},
 
-		{"it is invalidated when it is destroyed", `B close s
+	{"it is invalidated when it is destroyed", `B close s
 ----
 B.3: OK
 ended s of A`},
 
-		{"it is invalidated when its TTL expires", `A open q ttl=2s
+	{"it is invalidated when its TTL expires", `A open q ttl=2s
 ----
 A.5: OK
 
@@ -88,7 +89,7 @@ at 2s
 ----
 ended q of A`},
 
-		{"invalidated, it is destroyed and of no more use", `B close s
+	{"invalidated, it is destroyed and of no more use", `B close s
 A write acquire k v session=s
 A lock x s/1
 A close s
@@ -101,7 +102,7 @@ A.7: SESSION_EXPIRED
 A.8: SESSION_EXPIRED
 ended s of A`},
 
-		{"the behavior release is the default: the lock is released and the ModifyIndex moves", `A write acquire k v session=s
+	{"the behavior release is the default: the lock is released and the ModifyIndex moves", `A write acquire k v session=s
 B close s
 ----
 A.5: OK create=2 modify=2 lock=1 session=s
@@ -110,7 +111,7 @@ ended s of A
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1`},
 
-		{"with the behavior delete the key is deleted: an ephemeral entry", `A write acquire k v session=d
+	{"with the behavior delete the key is deleted: an ephemeral entry", `A write acquire k v session=d
 B close d
 ----
 A.5: OK create=2 modify=2 lock=1 session=d
@@ -119,7 +120,7 @@ ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d`},
 
-		{"the gossip check releases the locks of a node that failed: liveness", `A lock x s/1
+	{"the gossip check releases the locks of a node that failed: liveness", `A lock x s/1
 B lock x t/1 wait
 B gossip member=1 boot=1 dead
 ----
@@ -132,7 +133,7 @@ at 15s
 ----
 B.3: OK fence=2 holds=1`},
 
-		{"gossip can be wrong: the lock is released though its owner lives and says so", `A lock x s/1
+	{"gossip can be wrong: the lock is released though its owner lives and says so", `A lock x s/1
 B gossip member=1 boot=1 dead
 A unlock x s/1 fence=1
 ----
@@ -141,7 +142,7 @@ B.3: OK
 A.6: SESSION_EXPIRED
 ended s of A`},
 
-		{"without checks and TTL nothing but an operator releases the lock: safety", `A open n ttl=none
+	{"without checks and TTL nothing but an operator releases the lock: safety", `A open n ttl=none
 A lock x n/1
 B gossip member=1 boot=1 dead
 A check disk critical
@@ -166,16 +167,16 @@ B.4: OK
 B.5: LOCKED by n/1 of member 1, fence=1
 B.6: OK
 B.7: OK fence=2 holds=1
-ended n of nobody`},
+ended n of none`},
 
-		{"the TTL is a lower bound", `A open q ttl=2s
+	{"the TTL is a lower bound", `A open q ttl=2s
 ----
 A.5: OK
 
 at 1999999999ns
 ----`},
 
-		{"the TTL is renewed by creation, by renewal and on leader failover", `at 5s
+	{"the TTL is renewed by creation, by renewal and on leader failover", `at 5s
 A open q ttl=2s
 ----
 A.5: OK
@@ -198,7 +199,7 @@ at 9999ms
 ----
 ended q of A`},
 
-		{"the lock-delay is between 0 and 60 seconds", `A open a delay=0s
+	{"the lock-delay is between 0 and 60 seconds", `A open a delay=0s
 A open b delay=60s
 A open c delay=60001ms
 A open e delay=-1s
@@ -208,7 +209,7 @@ A.6: OK
 A.7: INVALID (the lock-delay is out of range: want 0 to 60 s)
 A.8: INVALID (the lock-delay is out of range: want 0 to 60 s)`},
 
-		{"for the lock-delay nothing that was held is acquired", `A write acquire k v session=s
+	{"for the lock-delay nothing that was held is acquired", `A write acquire k v session=s
 A lock x s/1
 A acquire p s limit=1 permits=1
 B close s
@@ -237,7 +238,7 @@ B.8: OK fence=3 holds=1
 B.9: OK fence=4 holds=1
 key k: "w" create=2 modify=4 lock=2 session=t`},
 
-		{"a zero lock-delay disables it", `A write acquire k v session=d
+	{"a zero lock-delay disables it", `A write acquire k v session=d
 B close d
 B write acquire k w session=t
 ----
@@ -248,5 +249,4 @@ ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d
 key k: "w" create=4 modify=4 lock=2 session=t`},
-	})
 }

@@ -40,7 +40,7 @@ func (d disk) pairs() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// dump encodes the whole state anew, from memory and not from the changes.
+// dump encodes the whole state from memory, not from the changes written.
 func dump(m *Machine) disk {
 	d := disk{}
 	put := func(key string, r record) { d[key] = encode([]byte{}, r) }

@@ -19,11 +19,11 @@ func TestFence_LastOfEpoch(t *testing.T) {
 	}{
 		{"a free lock", nil, "lock free s/1"},
 		{"a free election", nil, "lock free s/1 election"},
-		{"a lock that is handed on", []string{"lock x s/1", "lock x s/2 wait"}, "unlock x s/1 fence=4"},
+		{"a lock granted to the next waiter", []string{"lock x s/1", "lock x s/2 wait"}, "unlock x s/1 fence=4"},
 		{"a lock that was left", nil, "lock left n/1"},
 		{"an election that was left", nil, "lock left n/1 election value=v"},
 		{"free permits", nil, "acquire free s limit=1 permits=1"},
-		{"permits that are handed on", []string{"acquire p s limit=1 permits=1", "acquire p s limit=1 permits=1 wait"}, "release p s fence=4"},
+		{"permits granted to the next waiter", []string{"acquire p s limit=1 permits=1", "acquire p s limit=1 permits=1 wait"}, "release p s fence=4"},
 		{"permits that were left", nil, "acquire left n limit=1 permits=1"},
 	} {
 		t.Run(way.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestViews_Immutable(t *testing.T) {
 	}
 }
 
-// A session that is gone is not shown.
+// A session that has ended is not visible.
 func TestSession_EndedNotVisible(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")

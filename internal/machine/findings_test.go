@@ -2,11 +2,12 @@ package machine
 
 import "testing"
 
-// What went wrong in other lock libraries (FINDINGS, section 4), as far as the
-// machine decides it. The world is that of the promises of Consul.
-func TestKnownBugsOfOthers(t *testing.T) {
-	playPromises(t, []promise{
-		{"etcd#11456, #19597: no grant to a waiter whose session is dead", `A open q ttl=2s
+// Known bugs of other lock libraries, as far as the machine decides them. The initial
+// state is that of the rules of Consul.
+func TestKnownBugsOfOthers(t *testing.T) { playPromises(t, knownBugs) }
+
+var knownBugs = []promise{
+	{"etcd#11456, #19597: no grant to a waiter whose session is dead", `A open q ttl=2s
 A open r ttl=2s
 A lock x q/1
 A lock x r/1 wait
@@ -25,7 +26,7 @@ B.3: OK fence=2 holds=1
 ended q of A
 ended r of A`},
 
-		{"etcd#22082: a late unlock does not take a newer hold", `A lock x d/1
+	{"etcd#22082: a late unlock does not take a newer hold", `A lock x d/1
 A unlock x d/1 fence=1
 A lock x d/1
 A unlock x d/1 fence=1
@@ -39,7 +40,7 @@ A.8: OWNERSHIP_LOST
 ----
 x: held by d/1 of member 1, fence=2 holds=1, 0 waiting`},
 
-		{"etcd#11360, #10756: two handles of one session exclude each other", `A lock x d/1
+	{"etcd#11360, #10756: two handles of one session exclude each other", `A lock x d/1
 A lock x d/2
 A lock x d/2 reentrant
 ----
@@ -47,7 +48,7 @@ A.5: OK fence=1 holds=1
 A.6: LOCKED by d/1 of member 1, fence=1
 A.7: LOCKED by d/1 of member 1, fence=1`},
 
-		{"etcd#21128, #9921: a campaign that was given up leaves nothing behind", `A lock e d/1 election value=a
+	{"etcd#21128, #9921: a campaign that was given up leaves nothing behind", `A lock e d/1 election value=a
 B lock e t/1 election value=b wait
 B withdraw B.3
 A unlock e d/1 fence=1 election
@@ -60,9 +61,9 @@ B.4: OK
 A.6: OK fence=1 holds=0
 B.5: NOT_HELD
 leader of e: d of member 1, fence=1 "a"
-leader of e: nobody`},
+leader of e: none`},
 
-		{"etcd#15247, #12528, and Hazelcast's grace: a new leader gives a full TTL", `A open q ttl=10s
+	{"etcd#15247, #12528, and Hazelcast's grace: a new leader gives a full TTL", `A open q ttl=10s
 ----
 A.5: OK
 
@@ -75,7 +76,7 @@ term
 at 19s
 ----`},
 
-		{"etcd#18163, consul#2342: each change is told once, and none that was undone", `A write put k 1
+	{"etcd#18163, consul#2342: each change is told once, and none that was undone", `A write put k 1
 A write put k 2 ; expect k index=0
 A lock e d/1 election value=a
 A proclaim e d/1 fence=1 value=a
@@ -88,9 +89,9 @@ A.8: OK fence=1 holds=1
 A.9: OK fence=1 holds=0
 key k: "1" create=2 modify=2
 leader of e: d of member 1, fence=1 "a"
-leader of e: nobody`},
+leader of e: none`},
 
-		{"consul#1006, #9469, #7523: one release, one grant, in the same entry", `A lock x d/1
+	{"consul#1006, #9469, #7523: one release, one grant, in the same entry", `A lock x d/1
 B lock x t/1 wait
 B lock x t/2 wait
 A unlock x d/1 fence=1
@@ -101,7 +102,7 @@ B.4: QUEUED in place 2 by d/1 of member 1, fence=1, more to come
 B.3: OK fence=2 holds=1
 A.6: OK fence=1 holds=0`},
 
-		{"Consul: the lock-delay does not begin again, and is there for permits", `A acquire p s limit=1 permits=1
+	{"Consul: the lock-delay does not begin again, and is there for permits", `A acquire p s limit=1 permits=1
 B close s
 ----
 A.5: OK fence=1 holds=1
@@ -123,7 +124,7 @@ B acquire p t limit=1 permits=1
 ----
 B.5: OK fence=2 holds=1`},
 
-		{"consul#4902, #4935: a handle that lost its hold locks again", `A lock x s/1
+	{"consul#4902, #4935: a handle that lost its hold locks again", `A lock x s/1
 B close s
 A open s2 ttl=1h
 A lock x s2/1 reentrant fence=1
@@ -139,7 +140,7 @@ A lock x s2/1 reentrant
 ----
 A.8: OK fence=2 holds=1`},
 
-		{"Hazelcast: who was interrupted is not granted the lock later", `A lock x d/1
+	{"Hazelcast: an interrupted caller is not granted the lock later", `A lock x d/1
 B lock x t/1 wait
 A unlock x d/1 fence=1
 B withdraw B.3
@@ -152,7 +153,7 @@ A.6: OK fence=1 holds=0
 B.4: OK fence=2 holds=0
 A.7: OK fence=3 holds=1`},
 
-		{"Hazelcast #17709, #26526: what is not in use is not kept", `A lock x d/1
+	{"Hazelcast #17709, #26526: what is not in use is not kept", `A lock x d/1
 A lock e d/1 election
 A acquire p d limit=2 permits=1
 A write acquire k v session=d
@@ -173,7 +174,7 @@ ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d
 leader of e: d of member 1, fence=2 ""
-leader of e: nobody
+leader of e: none
 
 A floor 12
 B floor 2
@@ -188,7 +189,7 @@ m
 s s
 s t`},
 
-		{"Hazelcast: a refused try means that somebody holds it", `A open q ttl=2s
+	{"Hazelcast: a refused try means that the lock is held", `A open q ttl=2s
 A lock x q/1
 ----
 A.5: OK
@@ -200,7 +201,7 @@ B lock x t/1
 B.3: OK fence=2 holds=1
 ended q of A`},
 
-		{"CURATOR-620, -653, -696: a process that comes back leads under a new fence only", `A open n ttl=none
+	{"CURATOR-620, -653, -696: a process that comes back leads under a new fence only", `A open n ttl=none
 A lock e n/1 election value=a
 A2 register member=1 boot=2
 A2 attach n
@@ -222,7 +223,7 @@ leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=2 "b"`},
 
-		{"jetcd, Jepsen 2024: a call that is sent again is not carried out again", `A write put k 1
+	{"jetcd, Jepsen 2024: a call that is sent again is not carried out again", `A write put k 1
 A write put k 2
 A.5 write put k 1
 A.7 acquire p d limit=2 permits=1
@@ -240,5 +241,4 @@ A.8: OK fence=2 holds=1
 key k: "1" create=2 modify=2
 key k: "2" create=2 modify=3
 leader of e: d of member 1, fence=2 ""`},
-	})
 }

@@ -147,7 +147,7 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 		Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Reentrant: g.chance(60),
 		Limit: g.rand.Uint32N(4), Wait: g.chance(60), Election: g.chance(40),
 	}
-	if l := g.held(r, g.chance(30)); l != nil && g.chance(40) { // enter again, or take over
+	if l := g.held(r, g.chance(30)); l != nil && g.chance(40) { // re-enter, or claim
 		c.Name, c.Election, c.Session, c.Handle = l.Name, l.Election, l.Owner.Session[:], l.Owner.Handle
 		if !l.Unclaimed && g.chance(70) {
 			c.Fence = l.Fence

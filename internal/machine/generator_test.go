@@ -17,7 +17,7 @@ type generator struct {
 	made  int // commands
 	time  int64
 	boots map[uint64]uint64
-	group [3]uint64 // members; who leaves is replaced by another
+	group [3]uint64 // members; a removed one is replaced
 	last  uint64    // member that was made up
 	seqs  map[wire.ID]uint64
 	calls map[wire.ID][]*wire.Call // made before, to be sent again

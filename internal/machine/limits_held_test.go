@@ -102,7 +102,7 @@ func TestLimit_WaitersSemaphoreElection(t *testing.T) {
 	}
 }
 
-// Each Resize keeps a semaphore for ever, so there are not more of them than a
+// Each Resize keeps a semaphore forever, so there are not more of them than a
 // limit; resizing one again is no more.
 func TestLimit_Resized(t *testing.T) {
 	d := newDriver(t)
@@ -195,7 +195,7 @@ func TestFence_ExhaustedEverywhere(t *testing.T) {
 		}
 	}
 	if d.m.Leader("e") != nil || d.m.Leader("q") != nil {
-		t.Error("somebody leads")
+		t.Error("the election has a leader")
 	}
 	d.inc = wire.ID{2}
 	d.seq = 0
@@ -213,7 +213,7 @@ func TestFence_ExhaustedEverywhere(t *testing.T) {
 	}
 }
 
-// The values in elections, of those who lead and those who wait, are limited
+// The values in elections, of leaders and candidates, are limited
 // together.
 func TestLimit_CandidateBytes(t *testing.T) {
 	d := newDriver(t)

@@ -11,11 +11,11 @@ import (
 
 const (
 	roomyOther = "oooooooooooooooo" // an incarnation of member 2
-	nobody     = "nnnnnnnnnnnnnnnn"
+	unknown    = "nnnnnnnnnnnnnnnn"
 )
 
 // roomyDisk is soundDisk with room for more: fences 5 and 6, the queue places 4
-// and 5, and the key changes 8 and 9 were given out and are not in use, nothing
+// and 5, and the key changes 8 and 9 were granted and are not in use, nothing
 // has taken permits of y, and there is a second member. So a row below that
 // breaks one rule breaks no other.
 func roomyDisk() disk {
@@ -37,127 +37,24 @@ type stateRow struct {
 	value     []byte
 }
 
-// Each rule of Load by itself: in a state that keeps all others, it alone refuses.
+// timedSession encodes a session of the sound state's process.
+func timedSession(st *wire.SessionState) []byte {
+	st.Incarnation, st.Member = []byte(soundInc), 1
+	return marshalled(st)
+}
+
+// soundWaiter encodes a waiter of the sound state's session.
+func soundWaiter(st *wire.WaiterState) []byte {
+	st.Session, st.Seq = []byte(soundSession), 5
+	if st.Incarnation == nil {
+		st.Incarnation = []byte(soundInc)
+	}
+	return marshalled(st)
+}
+
+// Each violation on its own, in a state that keeps all other rules.
 func TestLoad_RefusesEachViolation(t *testing.T) {
-	const inc, session = soundInc, soundSession
-	value := marshalled
-	timed := func(st *wire.SessionState) []byte {
-		st.Incarnation, st.Member = []byte(inc), 1
-		return value(st)
-	}
-	waiter := func(st *wire.WaiterState) []byte {
-		st.Session, st.Seq = []byte(session), 5
-		if st.Incarnation == nil {
-			st.Incarnation = []byte(inc)
-		}
-		return value(st)
-	}
-	for _, row := range []stateRow{
-		{"the machine under a longer key", "mm", roomyDisk()["m"]},
-		{"a member under a longer key", "M" + be(2) + "x", value(&wire.MemberState{Incarnation: []byte(nobody)})},
-		{"a member under a shorter key", "M2", value(&wire.MemberState{Incarnation: []byte(nobody)})},
-
-		{"a check refreshed before the beginning", "c" + be(1) + "ok", value(&wire.CheckRecord{Ttl: second, Refreshed: -1})},
-		{"a check with too short a TTL", "c" + be(1) + "ok", value(&wire.CheckRecord{Ttl: MinTTL - 1})},
-		{"a check with too long a TTL", "c" + be(1) + "ok", value(&wire.CheckRecord{Ttl: MaxTTL + 1})},
-		{"a check that is in no state", "c" + be(1) + "ok", value(&wire.CheckRecord{Ttl: second, State: -1})},
-		{"a check with the name of the built-in one", "c" + be(1) + "gossip", value(&wire.CheckRecord{Ttl: second})},
-
-		{"an incarnation of an unknown member", "i" + nobody, value(&wire.IncarnationState{Member: 3, Ttl: second})},
-		{"an incarnation with too short a TTL", "i" + nobody, value(&wire.IncarnationState{Member: 2, Ttl: MinTTL - 1})},
-		{"an incarnation with too long a TTL", "i" + nobody, value(&wire.IncarnationState{Member: 2, Ttl: MaxTTL + 1})},
-		{"an incarnation renewed before the beginning", "i" + nobody, value(&wire.IncarnationState{Member: 2, Ttl: second, Renewed: -1})},
-		{"an incarnation under a shorter key", "i" + nobody[1:], value(&wire.IncarnationState{Member: 2, Ttl: second})},
-
-		{"a session under a shorter key", "s" + nobody[1:], timed(&wire.SessionState{Ttl: second})},
-		{"a session of an unknown member", "s" + nobody, value(&wire.SessionState{Member: 3})},
-		{"a session of another member than its process", "s" + nobody, value(&wire.SessionState{Incarnation: []byte(inc), Member: 2, Ttl: second})},
-		{"a session of an unknown process", "s" + nobody, value(&wire.SessionState{Incarnation: []byte(nobody), Member: 1, Ttl: second})},
-		{"a session with a TTL that nobody renews", "s" + nobody, value(&wire.SessionState{Member: 1, Ttl: second})},
-		{"a session with too short a TTL", "s" + nobody, timed(&wire.SessionState{Ttl: MinTTL - 1})},
-		{"a session with too long a TTL", "s" + nobody, timed(&wire.SessionState{Ttl: MaxTTL + 1})},
-		{"a session with a lock-delay below 0", "s" + nobody, timed(&wire.SessionState{Ttl: second, LockDelay: -1})},
-		{"a session with too long a lock-delay", "s" + nobody, timed(&wire.SessionState{Ttl: second, LockDelay: MaxLockDelay + 1})},
-		{"a session on too many checks", "s" + nobody, timed(&wire.SessionState{Ttl: second, Checks: make([]string, MaxSessionChecks+1)})},
-
-		{"a lock without a name", "l", value(&wire.LockState{DelayUntil: 5})},
-		{"a lock that nobody holds, held once", "lz", value(&wire.LockState{DelayUntil: 5, Holds: 1})},
-		{"a lock held no times", "lz", value(&wire.LockState{Session: []byte(session), Fence: 5})},
-		{"a delayed lock with a fence", "lz", value(&wire.LockState{DelayUntil: 5, Fence: 5})},
-		{"a delayed lock with a handle", "lz", value(&wire.LockState{DelayUntil: 5, Handle: 1})},
-		{"a delayed lock with a ticket", "lz", value(&wire.LockState{DelayUntil: 5, Incarnation: []byte(inc), Seq: 5})},
-		{"a delayed lock that was left", "lz", value(&wire.LockState{DelayUntil: 5, Unclaimed: true})},
-		{"a delayed election with a value", "ez", value(&wire.LockState{DelayUntil: 5, Value: []byte("v")})},
-		{"a lock that was left and has a ticket", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Unclaimed: true, Incarnation: []byte(inc), Seq: 5})},
-		{"a lock with half a ticket", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Seq: 5})},
-		{"a lock of a dead session", "lz", value(&wire.LockState{Session: []byte(nobody), Holds: 1, Fence: 5})},
-		{"a lock without a fence", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1})},
-		{"a lock with a fence not given out", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 7})},
-		{"a lock with the fence of an election", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 2})},
-
-		{"a lock with the ticket of another", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Incarnation: []byte(inc), Seq: 4})},
-		{"a lock with a ticket of an unknown process", "lz", value(&wire.LockState{Session: []byte(session), Holds: 1, Fence: 5, Incarnation: []byte(nobody), Seq: 5})},
-		{"a re-entry under a shorter key", "r" + inc, value(&wire.ReentryState{Key: "lx", Order: 1})},
-		{"a re-entry of no lock", "r" + inc + be(5), value(&wire.ReentryState{Key: "lz", Order: 1})},
-		{"a re-entry of no name", "r" + inc + be(5), value(&wire.ReentryState{Order: 1})},
-		{"a re-entry of a semaphore", "r" + inc + be(5), value(&wire.ReentryState{Key: "Sx", Order: 1})},
-		{"a re-entry of a delayed lock", "r" + inc + be(5), value(&wire.ReentryState{Key: "ly", Order: 1})},
-		{"more tickets than holds", "r" + inc + be(5), value(&wire.ReentryState{Key: "lx", Order: 3})},
-		{"a re-entry without an order", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex"})},
-		{"a re-entry by an unknown process", "r" + nobody + be(5), value(&wire.ReentryState{Key: "ex", Order: 3})},
-		{"a re-entry with the ticket of another", "r" + inc + be(4), value(&wire.ReentryState{Key: "ex", Order: 3})},
-		{"a re-entry in the place of another", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex", Order: 2})},
-
-		{"a semaphore without a limit", "Sz", value(&wire.SemaphoreState{Resized: true})},
-		{"a semaphore with too large a limit", "Sz", value(&wire.SemaphoreState{Resized: true, Limit: MaxPermits + 1})},
-		{"permits of no semaphore", "pz\x00" + be(5), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits of a dead session", "py\x00" + be(5), value(&wire.PermitState{Session: []byte(nobody), Permits: 1})},
-		{"permits under a key without NUL", "py!" + be(5), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits with half a ticket", "py\x00" + be(5), value(&wire.PermitState{Session: []byte(session), Permits: 1, Seq: 5})},
-		{"an acquisition of nothing", "py\x00" + be(5), value(&wire.PermitState{Session: []byte(session)})},
-		{"permits that nobody holds, and no delay either", "py\x00" + be(5), value(&wire.PermitState{Permits: 1})},
-		{"permits held and delayed", "py\x00" + be(5), value(&wire.PermitState{Session: []byte(session), Permits: 1, DelayUntil: 5})},
-		{"delayed permits with a ticket", "py\x00" + be(5), value(&wire.PermitState{Permits: 1, DelayUntil: 5, Incarnation: []byte(inc), Seq: 5})},
-		{"delayed permits that were left", "py\x00" + be(5), value(&wire.PermitState{Permits: 1, DelayUntil: 5, Unclaimed: true})},
-		{"permits that were left and have a ticket", "py\x00" + be(5), value(&wire.PermitState{Session: []byte(session), Permits: 1, Unclaimed: true, Incarnation: []byte(inc), Seq: 5})},
-		{"permits without a fence", "py\x00" + be(0), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits with a fence not given out", "py\x00" + be(7), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits with the fence of a lock", "py\x00" + be(1), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits with the fence of an election", "py\x00" + be(2), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-		{"permits with the fence of other permits", "py\x00" + be(3), value(&wire.PermitState{Session: []byte(session), Permits: 1})},
-
-		{"a waiter for nothing", "w\x00" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter under a key without NUL", "wlx!" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter for no lock", "wlz\x00" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter for no election", "wez\x00" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter for no semaphore", "wSz\x00" + be(4), waiter(&wire.WaiterState{Permits: 1})},
-		{"a waiter for a key", "wkx\x00" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter of a dead session", "wlx\x00" + be(4), value(&wire.WaiterState{Session: []byte(nobody), Incarnation: []byte(inc), Seq: 5})},
-		{"a waiter of an unknown process", "wlx\x00" + be(4), waiter(&wire.WaiterState{Incarnation: []byte(nobody)})},
-		{"a waiter for no permits", "wSx\x00" + be(4), waiter(&wire.WaiterState{})},
-		{"a waiter for more than the limit", "wSx\x00" + be(4), waiter(&wire.WaiterState{Permits: 4})},
-		{"a waiter for what is free", "Sx", value(&wire.SemaphoreState{Limit: 5, Resized: true})},
-		{"a waiter at a place not given out", "wlx\x00" + be(6), waiter(&wire.WaiterState{})},
-		{"a waiter at the place of another", "wly\x00" + be(2), waiter(&wire.WaiterState{})},
-		{"a waiter with the ticket of another", "wlx\x00" + be(4), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 4})},
-
-		{"a key whose change was not given out", "kz", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 10})},
-		{"a key that was created after it was changed", "kz", value(&wire.KeyState{CreateIndex: 9, ModifyIndex: 8})},
-		{"a key that was never created", "kz", value(&wire.KeyState{ModifyIndex: 8})},
-		{"a key of a dead session", "kz", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte(nobody)})},
-		{"a key locked without a lock index", "kz", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, Session: []byte(session)})},
-		{"a key locked under a delay", "ky", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte(session)})},
-		{"a key with half a session", "kz", value(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte("s")})},
-		{"a key with the index of another", "kz", value(&wire.KeyState{CreateIndex: 7, ModifyIndex: 7})},
-
-		{"a key-delay without an end", "dz", value(&wire.KeyDelayState{})},
-		{"a key-delay that ended before the beginning", "dz", value(&wire.KeyDelayState{Until: -1})},
-
-		{"a ticket of nobody", "t" + nobody + be(5), value(&wire.Reply{})},
-		{"a ticket at the floor", "t" + inc + be(1), value(&wire.Reply{})},
-		{"a ticket too far above the floor", "t" + inc + be(1+MaxInFlight+1), value(&wire.Reply{})},
-		{"a ticket under a longer key", "t" + inc + be(5) + "x", value(&wire.Reply{})},
-	} {
+	for _, row := range violations {
 		t.Run(row.name, func(t *testing.T) {
 			d := roomyDisk()
 			d[row.key] = row.value
@@ -168,36 +65,116 @@ func TestLoad_RefusesEachViolation(t *testing.T) {
 	}
 }
 
+var violations = []stateRow{
+	{"the machine under a longer key", "mm", roomyDisk()["m"]},
+	{"a member under a longer key", "M" + be(2) + "x", marshalled(&wire.MemberState{Incarnation: []byte(unknown)})},
+	{"a member under a shorter key", "M2", marshalled(&wire.MemberState{Incarnation: []byte(unknown)})},
+
+	{"a check refreshed before the beginning", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, Refreshed: -1})},
+	{"a check with too short a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MinTTL - 1})},
+	{"a check with too long a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MaxTTL + 1})},
+	{"a check that is in no state", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, State: -1})},
+	{"a check with the name of the built-in one", "c" + be(1) + "gossip", marshalled(&wire.CheckRecord{Ttl: second})},
+
+	{"an incarnation of an unknown member", "i" + unknown, marshalled(&wire.IncarnationState{Member: 3, Ttl: second})},
+	{"an incarnation with too short a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MinTTL - 1})},
+	{"an incarnation with too long a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MaxTTL + 1})},
+	{"an incarnation renewed before the beginning", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Renewed: -1})},
+	{"an incarnation under a shorter key", "i" + unknown[1:], marshalled(&wire.IncarnationState{Member: 2, Ttl: second})},
+
+	{"a session under a shorter key", "s" + unknown[1:], timedSession(&wire.SessionState{Ttl: second})},
+	{"a session of an unknown member", "s" + unknown, marshalled(&wire.SessionState{Member: 3})},
+	{"a session of another member than its process", "s" + unknown, marshalled(&wire.SessionState{Incarnation: []byte(soundInc), Member: 2, Ttl: second})},
+	{"a session of an unknown process", "s" + unknown, marshalled(&wire.SessionState{Incarnation: []byte(unknown), Member: 1, Ttl: second})},
+	{"an unbound session with a TTL", "s" + unknown, marshalled(&wire.SessionState{Member: 1, Ttl: second})},
+	{"a session with too short a TTL", "s" + unknown, timedSession(&wire.SessionState{Ttl: MinTTL - 1})},
+	{"a session with too long a TTL", "s" + unknown, timedSession(&wire.SessionState{Ttl: MaxTTL + 1})},
+	{"a session with a lock-delay below 0", "s" + unknown, timedSession(&wire.SessionState{Ttl: second, LockDelay: -1})},
+	{"a session with too long a lock-delay", "s" + unknown, timedSession(&wire.SessionState{Ttl: second, LockDelay: MaxLockDelay + 1})},
+	{"a session on too many checks", "s" + unknown, timedSession(&wire.SessionState{Ttl: second, Checks: make([]string, MaxSessionChecks+1)})},
+
+	{"a lock without a name", "l", marshalled(&wire.LockState{DelayUntil: 5})},
+	{"a free lock with a hold", "lz", marshalled(&wire.LockState{DelayUntil: 5, Holds: 1})},
+	{"a lock held no times", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Fence: 5})},
+	{"a delayed lock with a fence", "lz", marshalled(&wire.LockState{DelayUntil: 5, Fence: 5})},
+	{"a delayed lock with a handle", "lz", marshalled(&wire.LockState{DelayUntil: 5, Handle: 1})},
+	{"a delayed lock with a ticket", "lz", marshalled(&wire.LockState{DelayUntil: 5, Incarnation: []byte(soundInc), Seq: 5})},
+	{"a delayed lock that is unclaimed", "lz", marshalled(&wire.LockState{DelayUntil: 5, Unclaimed: true})},
+	{"a delayed election with a value", "ez", marshalled(&wire.LockState{DelayUntil: 5, Value: []byte("v")})},
+	{"a lock that is unclaimed and has a ticket", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Unclaimed: true, Incarnation: []byte(soundInc), Seq: 5})},
+	{"a lock with half a ticket", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Seq: 5})},
+	{"a lock of a dead session", "lz", marshalled(&wire.LockState{Session: []byte(unknown), Holds: 1, Fence: 5})},
+	{"a lock without a fence", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1})},
+	{"a lock with a fence never granted", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 7})},
+	{"a lock with the fence of an election", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 2})},
+
+	{"a lock with the ticket of another", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(soundInc), Seq: 4})},
+	{"a lock with a ticket of an unknown process", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(unknown), Seq: 5})},
+	{"a re-entry under a shorter key", "r" + soundInc, marshalled(&wire.ReentryState{Key: "lx", Order: 1})},
+	{"a re-entry of no lock", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "lz", Order: 1})},
+	{"a re-entry of no name", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Order: 1})},
+	{"a re-entry of a semaphore", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "Sx", Order: 1})},
+	{"a re-entry of a delayed lock", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ly", Order: 1})},
+	{"more tickets than holds", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "lx", Order: 3})},
+	{"a re-entry without an order", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex"})},
+	{"a re-entry by an unknown process", "r" + unknown + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 3})},
+	{"a re-entry with the ticket of another", "r" + soundInc + be(4), marshalled(&wire.ReentryState{Key: "ex", Order: 3})},
+	{"a re-entry in the place of another", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 2})},
+
+	{"a semaphore without a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true})},
+	{"a semaphore with too large a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true, Limit: MaxPermits + 1})},
+	{"permits of no semaphore", "pz\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits of a dead session", "py\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(unknown), Permits: 1})},
+	{"permits under a key without NUL", "py!" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits with half a ticket", "py\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1, Seq: 5})},
+	{"an acquisition of nothing", "py\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession)})},
+	{"permits neither held nor delayed", "py\x00" + be(5), marshalled(&wire.PermitState{Permits: 1})},
+	{"permits held and delayed", "py\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1, DelayUntil: 5})},
+	{"delayed permits with a ticket", "py\x00" + be(5), marshalled(&wire.PermitState{Permits: 1, DelayUntil: 5, Incarnation: []byte(soundInc), Seq: 5})},
+	{"delayed permits that are unclaimed", "py\x00" + be(5), marshalled(&wire.PermitState{Permits: 1, DelayUntil: 5, Unclaimed: true})},
+	{"permits that are unclaimed and have a ticket", "py\x00" + be(5), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1, Unclaimed: true, Incarnation: []byte(soundInc), Seq: 5})},
+	{"permits without a fence", "py\x00" + be(0), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits with a fence never granted", "py\x00" + be(7), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits with the fence of a lock", "py\x00" + be(1), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits with the fence of an election", "py\x00" + be(2), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+	{"permits with the fence of other permits", "py\x00" + be(3), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1})},
+
+	{"a waiter for nothing", "w\x00" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter under a key without NUL", "wlx!" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter for no lock", "wlz\x00" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter for no election", "wez\x00" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter for no semaphore", "wSz\x00" + be(4), soundWaiter(&wire.WaiterState{Permits: 1})},
+	{"a waiter for a key", "wkx\x00" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter of a dead session", "wlx\x00" + be(4), marshalled(&wire.WaiterState{Session: []byte(unknown), Incarnation: []byte(soundInc), Seq: 5})},
+	{"a waiter of an unknown process", "wlx\x00" + be(4), soundWaiter(&wire.WaiterState{Incarnation: []byte(unknown)})},
+	{"a waiter for no permits", "wSx\x00" + be(4), soundWaiter(&wire.WaiterState{})},
+	{"a waiter for more than the limit", "wSx\x00" + be(4), soundWaiter(&wire.WaiterState{Permits: 4})},
+	{"a waiter for what is free", "Sx", marshalled(&wire.SemaphoreState{Limit: 5, Resized: true})},
+	{"a waiter at a place never granted", "wlx\x00" + be(6), soundWaiter(&wire.WaiterState{})},
+	{"a waiter at the place of another", "wly\x00" + be(2), soundWaiter(&wire.WaiterState{})},
+	{"a waiter with the ticket of another", "wlx\x00" + be(4), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(soundInc), Seq: 4})},
+
+	{"a key whose change was never granted", "kz", marshalled(&wire.KeyState{CreateIndex: 8, ModifyIndex: 10})},
+	{"a key that was created after it was changed", "kz", marshalled(&wire.KeyState{CreateIndex: 9, ModifyIndex: 8})},
+	{"a key that was never created", "kz", marshalled(&wire.KeyState{ModifyIndex: 8})},
+	{"a key of a dead session", "kz", marshalled(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte(unknown)})},
+	{"a key locked without a lock index", "kz", marshalled(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, Session: []byte(soundSession)})},
+	{"a key locked under a delay", "ky", marshalled(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte(soundSession)})},
+	{"a key with half a session", "kz", marshalled(&wire.KeyState{CreateIndex: 8, ModifyIndex: 8, LockIndex: 1, Session: []byte("s")})},
+	{"a key with the index of another", "kz", marshalled(&wire.KeyState{CreateIndex: 7, ModifyIndex: 7})},
+
+	{"a key-delay without an end", "dz", marshalled(&wire.KeyDelayState{})},
+	{"a key-delay that ended before the beginning", "dz", marshalled(&wire.KeyDelayState{Until: -1})},
+
+	{"a ticket of an unknown incarnation", "t" + unknown + be(5), marshalled(&wire.Reply{})},
+	{"a ticket at the floor", "t" + soundInc + be(1), marshalled(&wire.Reply{})},
+	{"a ticket too far above the floor", "t" + soundInc + be(1+MaxInFlight+1), marshalled(&wire.Reply{})},
+	{"a ticket under a longer key", "t" + soundInc + be(5) + "x", marshalled(&wire.Reply{})},
+}
+
 // What is just within the rules is loaded, and as it was.
 func TestLoad_AcceptsBounds(t *testing.T) {
-	const inc, session = soundInc, soundSession
-	value := marshalled
-	for _, row := range []stateRow{
-		{"as it is", "m", roomyDisk()["m"]},
-		{"the last fence", "m", value(&wire.MachineState{Version: 1, Fences: maxFences, Positions: 5, Changes: 9})},
-		{"the last epoch", "m", value(&wire.MachineState{Version: 1, Epoch: maxEpoch, Fences: 6, Positions: 5, Changes: 9})},
-		{"a check with a name of one byte", "c" + be(1) + "x", value(&wire.CheckRecord{Ttl: MinTTL})},
-		{"a check with the longest TTL", "c" + be(1) + "x", value(&wire.CheckRecord{Ttl: MaxTTL, State: wire.CheckState_CRITICAL})},
-		{"an incarnation with the shortest TTL", "i" + nobody, value(&wire.IncarnationState{Member: 2, Ttl: MinTTL})},
-		{"an incarnation with the longest TTL", "i" + nobody, value(&wire.IncarnationState{Member: 2, Ttl: MaxTTL})},
-		{"a session with the shortest TTL", "s" + nobody, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1, Ttl: MinTTL})},
-		{"a session with the longest TTL", "s" + nobody, value(&wire.SessionState{Incarnation: []byte(inc), Member: 1, Ttl: MaxTTL})},
-		{"a session of no process", "s" + nobody, value(&wire.SessionState{Member: 1, LockDelay: MaxLockDelay, Checks: make([]string, MaxSessionChecks)})},
-		{"the last fence given out, of a lock", "lz", value(&wire.LockState{Session: []byte(session), Holds: MaxHolds, Fence: 6, Incarnation: []byte(inc), Seq: 5})},
-		{"the last re-entry", "r" + inc + be(5), value(&wire.ReentryState{Key: "ex", Order: 1<<32 - 1})},
-		{"a re-entry by another process", "r" + roomyOther + be(6), value(&wire.ReentryState{Key: "ex", Order: 1})},
-		{"a lock whose delay ends at once", "lz", value(&wire.LockState{DelayUntil: 1})},
-		{"the last fence given out, of permits", "py\x00" + be(6), value(&wire.PermitState{Session: []byte(session), Permits: 1, Unclaimed: true})},
-		{"more permits than a limit that was made smaller", "py\x00" + be(6), value(&wire.PermitState{Session: []byte(session), Permits: 4})},
-		{"a large limit", "Sz", value(&wire.SemaphoreState{Limit: MaxPermits, Resized: true})},
-		{"a small limit", "Sz", value(&wire.SemaphoreState{Limit: 1, Resized: true})},
-		{"the last place given out", "wlx\x00" + be(5), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(roomyOther), Seq: 2})},
-		{"a waiter for as much as the limit", "wSx\x00" + be(5), value(&wire.WaiterState{Session: []byte(session), Incarnation: []byte(inc), Seq: 5, Permits: 3})},
-		{"a key whose lock-delay ends at once", "dz", value(&wire.KeyDelayState{Until: 1})},
-		{"the last change", "kz", value(&wire.KeyState{CreateIndex: 9, ModifyIndex: 9, LockIndex: 1, Session: []byte(session)})},
-		{"the ticket next to the floor", "t" + roomyOther + be(1), value(&wire.Reply{})},
-		{"the ticket farthest from the floor", "t" + inc + be(1+MaxInFlight), value(&wire.Reply{})},
-	} {
+	for _, row := range bounds {
 		t.Run(row.name, func(t *testing.T) {
 			d := roomyDisk()
 			d[row.key] = row.value
@@ -213,6 +190,33 @@ func TestLoad_AcceptsBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+var bounds = []stateRow{
+	{"as it is", "m", roomyDisk()["m"]},
+	{"the last fence", "m", marshalled(&wire.MachineState{Version: 1, Fences: maxFences, Positions: 5, Changes: 9})},
+	{"the last epoch", "m", marshalled(&wire.MachineState{Version: 1, Epoch: maxEpoch, Fences: 6, Positions: 5, Changes: 9})},
+	{"a check with a name of one byte", "c" + be(1) + "x", marshalled(&wire.CheckRecord{Ttl: MinTTL})},
+	{"a check with the longest TTL", "c" + be(1) + "x", marshalled(&wire.CheckRecord{Ttl: MaxTTL, State: wire.CheckState_CRITICAL})},
+	{"an incarnation with the shortest TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MinTTL})},
+	{"an incarnation with the longest TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MaxTTL})},
+	{"a session with the shortest TTL", "s" + unknown, marshalled(&wire.SessionState{Incarnation: []byte(soundInc), Member: 1, Ttl: MinTTL})},
+	{"a session with the longest TTL", "s" + unknown, marshalled(&wire.SessionState{Incarnation: []byte(soundInc), Member: 1, Ttl: MaxTTL})},
+	{"an unbound session", "s" + unknown, marshalled(&wire.SessionState{Member: 1, LockDelay: MaxLockDelay, Checks: make([]string, MaxSessionChecks)})},
+	{"the last fence granted, of a lock", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: MaxHolds, Fence: 6, Incarnation: []byte(soundInc), Seq: 5})},
+	{"the last re-entry", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 1<<32 - 1})},
+	{"a re-entry by another process", "r" + roomyOther + be(6), marshalled(&wire.ReentryState{Key: "ex", Order: 1})},
+	{"a lock whose delay ends at once", "lz", marshalled(&wire.LockState{DelayUntil: 1})},
+	{"the last fence granted, of permits", "py\x00" + be(6), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1, Unclaimed: true})},
+	{"more permits than a limit that was made smaller", "py\x00" + be(6), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 4})},
+	{"a large limit", "Sz", marshalled(&wire.SemaphoreState{Limit: MaxPermits, Resized: true})},
+	{"a small limit", "Sz", marshalled(&wire.SemaphoreState{Limit: 1, Resized: true})},
+	{"the last place granted", "wlx\x00" + be(5), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(roomyOther), Seq: 2})},
+	{"a waiter for as much as the limit", "wSx\x00" + be(5), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(soundInc), Seq: 5, Permits: 3})},
+	{"a key whose lock-delay ends at once", "dz", marshalled(&wire.KeyDelayState{Until: 1})},
+	{"the last change", "kz", marshalled(&wire.KeyState{CreateIndex: 9, ModifyIndex: 9, LockIndex: 1, Session: []byte(soundSession)})},
+	{"the ticket next to the floor", "t" + roomyOther + be(1), marshalled(&wire.Reply{})},
+	{"the ticket farthest from the floor", "t" + soundInc + be(1+MaxInFlight), marshalled(&wire.Reply{})},
 }
 
 // A value that is damaged only at its end has been read for the most part when

@@ -20,7 +20,7 @@ func makeID(word string) (id wire.ID) {
 
 func printID(id wire.ID) string {
 	if id.IsZero() {
-		return "nobody"
+		return "none"
 	}
 	return strings.TrimRight(string(id[:]), "\x00")
 }
@@ -147,7 +147,7 @@ func printLeaders(changes []wire.LeaderChange) string {
 
 func printLeader(l *wire.Leader) string {
 	if l == nil {
-		return "nobody"
+		return "none"
 	}
 	return fmt.Sprintf("%s of member %d, fence=%d %q", printID(l.Session), l.Member, l.Fence, l.Value)
 }

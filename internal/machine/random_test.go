@@ -244,7 +244,7 @@ func (r *rig) checkFences() error {
 	return errors.Join(errs...)
 }
 
-// follow keeps what somebody who only listens would know of elections and
+// follow keeps the view of a pure listener of elections and
 // keys, which must be what there is.
 func (r *rig) follow() error {
 	for _, c := range r.last.Leaders {

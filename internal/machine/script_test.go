@@ -18,8 +18,8 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into testdata")
 
 // The scripts in testdata: prose on top, then blocks. The lines of a block
-// above the ---- make one entry of the log, and then ask; those below say what
-// comes of it. A line is
+// above the ---- make one entry of the log and then ask questions; those below are
+// the results. A line is
 //
 //	at 5s                      the entry's group time; else that of the last
 //	term                       raft's empty entry
@@ -31,8 +31,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	                           key k, entries p, changes, checks, gossip, removed,
 //	                           acquired A.7, known A, deadline, keys
 //
-// Each entry is also applied to a machine that is loaded anew before it, and
-// both must yield the same.
+// Each entry is also applied to a machine that is loaded just before it, and both
+// must yield the same.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -1,10 +1,11 @@
 // Package wire holds the types that several layers share: the messages of
-// wire.proto, and plain values that pass between the machine and the cluster.
+// wire.proto and net.proto, and plain values that pass between the machine and the cluster.
 package wire
 
 import "fmt"
 
 //go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
+//go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/net.proto
 
 // Versions of the formats. Data with a larger version is refused.
 const (

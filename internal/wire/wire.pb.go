@@ -282,64 +282,6 @@ func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
 }
 
-type Kind int32
-
-const (
-	Kind_KIND_UNSPECIFIED Kind = 0
-	Kind_PEER             Kind = 1 // frames from the dialer to the listener
-	Kind_GOSSIP_PACKETS   Kind = 2 // memberlist packets from the dialer
-	Kind_GOSSIP_STREAM    Kind = 3 // a memberlist stream, raw after the hello
-	Kind_SNAPSHOT         Kind = 4 // one snapshot from the dialer
-	Kind_FORM             Kind = 5 // one FormRequest, one FormReply
-)
-
-// Enum value maps for Kind.
-var (
-	Kind_name = map[int32]string{
-		0: "KIND_UNSPECIFIED",
-		1: "PEER",
-		2: "GOSSIP_PACKETS",
-		3: "GOSSIP_STREAM",
-		4: "SNAPSHOT",
-		5: "FORM",
-	}
-	Kind_value = map[string]int32{
-		"KIND_UNSPECIFIED": 0,
-		"PEER":             1,
-		"GOSSIP_PACKETS":   2,
-		"GOSSIP_STREAM":    3,
-		"SNAPSHOT":         4,
-		"FORM":             5,
-	}
-)
-
-func (x Kind) Enum() *Kind {
-	p := new(Kind)
-	*p = x
-	return p
-}
-
-func (x Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
-}
-
-func (Kind) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
-}
-
-func (x Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Kind.Descriptor instead.
-func (Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
-}
-
 type KeyOp_Kind int32
 
 const (
@@ -397,11 +339,11 @@ func (x KeyOp_Kind) String() string {
 }
 
 func (KeyOp_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
 }
 
 func (KeyOp_Kind) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
 }
 
 func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
@@ -410,7 +352,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -590,6 +532,167 @@ func (x *Call) GetCommand() []byte {
 	return nil
 }
 
+// Frame is what a peer connection carries after the hello.
+type Frame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*Frame_Raft
+	//	*Frame_Submission
+	//	*Frame_LeadershipTransfer
+	Body          isFrame_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Frame) Reset() {
+	*x = Frame{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Frame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Frame) ProtoMessage() {}
+
+func (x *Frame) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Frame.ProtoReflect.Descriptor instead.
+func (*Frame) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Frame) GetBody() isFrame_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Frame) GetRaft() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Raft); ok {
+			return x.Raft
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetSubmission() *Submission {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Submission); ok {
+			return x.Submission
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetLeadershipTransfer() *LeadershipTransfer {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_LeadershipTransfer); ok {
+			return x.LeadershipTransfer
+		}
+	}
+	return nil
+}
+
+type isFrame_Body interface {
+	isFrame_Body()
+}
+
+type Frame_Raft struct {
+	Raft []byte `protobuf:"bytes,1,opt,name=raft,proto3,oneof"` // a marshalled raftpb.Message
+}
+
+type Frame_Submission struct {
+	Submission *Submission `protobuf:"bytes,2,opt,name=submission,proto3,oneof"`
+}
+
+type Frame_LeadershipTransfer struct {
+	LeadershipTransfer *LeadershipTransfer `protobuf:"bytes,3,opt,name=leadership_transfer,json=leadershipTransfer,proto3,oneof"`
+}
+
+func (*Frame_Raft) isFrame_Body() {}
+
+func (*Frame_Submission) isFrame_Body() {}
+
+func (*Frame_LeadershipTransfer) isFrame_Body() {}
+
+// LeadershipTransfer asks the leader of a term to transfer leadership, and is
+// the leader's answer if it cannot. It has no effect in another term.
+type LeadershipTransfer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            uint64                 `protobuf:"fixed64,1,opt,name=to,proto3" json:"to,omitempty"` // 0: the most up-to-date voter
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Refused       bool                   `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"` // in the answer: the voter is not there or not up to date
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeadershipTransfer) Reset() {
+	*x = LeadershipTransfer{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeadershipTransfer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeadershipTransfer) ProtoMessage() {}
+
+func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
+func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LeadershipTransfer) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LeadershipTransfer) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeadershipTransfer) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
+}
+
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Op:
@@ -619,7 +722,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +734,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +747,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -942,7 +1045,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1057,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1070,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -1007,7 +1110,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1122,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1135,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -1045,7 +1148,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1160,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1173,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
 }
 
 // RemoveMember removes the incarnation's member from the group: all its sessions
@@ -1085,7 +1188,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1200,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1213,7 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
@@ -1134,7 +1237,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1249,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1262,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1214,7 +1317,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1329,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1342,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1263,7 +1366,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1378,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1391,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetCheck) GetName() string {
@@ -1328,7 +1431,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1443,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1456,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DropCheck) GetName() string {
@@ -1377,7 +1480,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1492,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1505,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -1443,7 +1546,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1558,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1571,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -1502,7 +1605,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1617,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1630,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Lock) GetName() string {
@@ -1606,7 +1709,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1721,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1734,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Unlock) GetName() string {
@@ -1683,7 +1786,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1798,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1811,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Proclaim) GetName() string {
@@ -1760,7 +1863,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1875,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1888,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Acquire) GetName() string {
@@ -1835,7 +1938,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1950,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1963,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Release) GetName() string {
@@ -1894,7 +1997,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2009,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2022,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Resize) GetName() string {
@@ -1946,7 +2049,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2061,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2074,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -1996,7 +2099,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2111,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2124,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2086,7 +2189,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2201,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2214,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2147,7 +2250,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2262,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2275,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2266,7 +2369,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2381,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2394,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -2338,7 +2441,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2453,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2466,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -2424,7 +2527,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2539,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2552,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -2521,7 +2624,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2636,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2649,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -2595,7 +2698,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2710,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2723,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -2656,7 +2759,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2771,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2784,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -2728,7 +2831,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2843,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2856,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionState) GetName() string {
@@ -2829,7 +2932,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2944,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2957,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -2930,7 +3033,7 @@ type ReentryState struct {
 
 func (x *ReentryState) Reset() {
 	*x = ReentryState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3045,7 @@ func (x *ReentryState) String() string {
 func (*ReentryState) ProtoMessage() {}
 
 func (x *ReentryState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3058,7 @@ func (x *ReentryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReentryState.ProtoReflect.Descriptor instead.
 func (*ReentryState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReentryState) GetKey() string {
@@ -2982,7 +3085,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3097,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3110,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3038,7 +3141,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3153,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3166,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3122,7 +3225,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3237,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3250,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3207,7 +3310,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3322,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3335,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3293,7 +3396,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3408,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,978 +3421,12 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
 	if x != nil {
 		return x.Until
-	}
-	return 0
-}
-
-// Hello opens each connection, both ways.
-type Hello struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	MinProtocol uint32                 `protobuf:"varint,1,opt,name=min_protocol,json=minProtocol,proto3" json:"min_protocol,omitempty"`
-	MaxProtocol uint32                 `protobuf:"varint,2,opt,name=max_protocol,json=maxProtocol,proto3" json:"max_protocol,omitempty"`
-	Group       string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
-	Cluster     []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"` // empty: member of no cluster yet
-	Member      uint64                 `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`
-	Incarnation []byte                 `protobuf:"bytes,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Boot        uint64                 `protobuf:"varint,7,opt,name=boot,proto3" json:"boot,omitempty"`
-	Kind        Kind                   `protobuf:"varint,8,opt,name=kind,proto3,enum=conclave.internal.v1.Kind" json:"kind,omitempty"`
-	Advertise   string                 `protobuf:"bytes,9,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	Name        string                 `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
-	// In the reply: the reason for a refusal. Empty: accepted.
-	Refusal       string `protobuf:"bytes,11,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	To            uint64 `protobuf:"varint,12,opt,name=to,proto3" json:"to,omitempty"` // the member that the dialer expects; 0: any
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Hello) Reset() {
-	*x = Hello{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Hello) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Hello) ProtoMessage() {}
-
-func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
-func (*Hello) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *Hello) GetMinProtocol() uint32 {
-	if x != nil {
-		return x.MinProtocol
-	}
-	return 0
-}
-
-func (x *Hello) GetMaxProtocol() uint32 {
-	if x != nil {
-		return x.MaxProtocol
-	}
-	return 0
-}
-
-func (x *Hello) GetGroup() string {
-	if x != nil {
-		return x.Group
-	}
-	return ""
-}
-
-func (x *Hello) GetCluster() []byte {
-	if x != nil {
-		return x.Cluster
-	}
-	return nil
-}
-
-func (x *Hello) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *Hello) GetIncarnation() []byte {
-	if x != nil {
-		return x.Incarnation
-	}
-	return nil
-}
-
-func (x *Hello) GetBoot() uint64 {
-	if x != nil {
-		return x.Boot
-	}
-	return 0
-}
-
-func (x *Hello) GetKind() Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return Kind_KIND_UNSPECIFIED
-}
-
-func (x *Hello) GetAdvertise() string {
-	if x != nil {
-		return x.Advertise
-	}
-	return ""
-}
-
-func (x *Hello) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Hello) GetRefusal() string {
-	if x != nil {
-		return x.Refusal
-	}
-	return ""
-}
-
-func (x *Hello) GetTo() uint64 {
-	if x != nil {
-		return x.To
-	}
-	return 0
-}
-
-type Frame struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Body:
-	//
-	//	*Frame_Raft
-	//	*Frame_Submission
-	//	*Frame_LeadershipTransfer
-	Body          isFrame_Body `protobuf_oneof:"body"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Frame) Reset() {
-	*x = Frame{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Frame) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Frame) ProtoMessage() {}
-
-func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Frame.ProtoReflect.Descriptor instead.
-func (*Frame) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *Frame) GetBody() isFrame_Body {
-	if x != nil {
-		return x.Body
-	}
-	return nil
-}
-
-func (x *Frame) GetRaft() []byte {
-	if x != nil {
-		if x, ok := x.Body.(*Frame_Raft); ok {
-			return x.Raft
-		}
-	}
-	return nil
-}
-
-func (x *Frame) GetSubmission() *Submission {
-	if x != nil {
-		if x, ok := x.Body.(*Frame_Submission); ok {
-			return x.Submission
-		}
-	}
-	return nil
-}
-
-func (x *Frame) GetLeadershipTransfer() *LeadershipTransfer {
-	if x != nil {
-		if x, ok := x.Body.(*Frame_LeadershipTransfer); ok {
-			return x.LeadershipTransfer
-		}
-	}
-	return nil
-}
-
-type isFrame_Body interface {
-	isFrame_Body()
-}
-
-type Frame_Raft struct {
-	Raft []byte `protobuf:"bytes,1,opt,name=raft,proto3,oneof"` // a marshalled raftpb.Message
-}
-
-type Frame_Submission struct {
-	Submission *Submission `protobuf:"bytes,2,opt,name=submission,proto3,oneof"`
-}
-
-type Frame_LeadershipTransfer struct {
-	LeadershipTransfer *LeadershipTransfer `protobuf:"bytes,3,opt,name=leadership_transfer,json=leadershipTransfer,proto3,oneof"`
-}
-
-func (*Frame_Raft) isFrame_Body() {}
-
-func (*Frame_Submission) isFrame_Body() {}
-
-func (*Frame_LeadershipTransfer) isFrame_Body() {}
-
-// LeadershipTransfer asks the leader of a term to transfer leadership, and is
-// the leader's answer if it cannot. It has no effect in another term.
-type LeadershipTransfer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            uint64                 `protobuf:"fixed64,1,opt,name=to,proto3" json:"to,omitempty"` // 0: the most up-to-date voter
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	Refused       bool                   `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"` // in the answer: the voter is not there or not up to date
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LeadershipTransfer) Reset() {
-	*x = LeadershipTransfer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LeadershipTransfer) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LeadershipTransfer) ProtoMessage() {}
-
-func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
-func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *LeadershipTransfer) GetTo() uint64 {
-	if x != nil {
-		return x.To
-	}
-	return 0
-}
-
-func (x *LeadershipTransfer) GetTerm() uint64 {
-	if x != nil {
-		return x.Term
-	}
-	return 0
-}
-
-func (x *LeadershipTransfer) GetRefused() bool {
-	if x != nil {
-		return x.Refused
-	}
-	return false
-}
-
-type GossipMeta struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Cluster       []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Member        uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	Advertise     string                 `protobuf:"bytes,6,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	Expect        uint32                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // of a new member: the size of the group to form
-	Voters        uint32                 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"` // of a new member: how many of them are to vote
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GossipMeta) Reset() {
-	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GossipMeta) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GossipMeta) ProtoMessage() {}
-
-func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
-func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *GossipMeta) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *GossipMeta) GetCluster() []byte {
-	if x != nil {
-		return x.Cluster
-	}
-	return nil
-}
-
-func (x *GossipMeta) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *GossipMeta) GetBoot() uint64 {
-	if x != nil {
-		return x.Boot
-	}
-	return 0
-}
-
-func (x *GossipMeta) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *GossipMeta) GetAdvertise() string {
-	if x != nil {
-		return x.Advertise
-	}
-	return ""
-}
-
-func (x *GossipMeta) GetExpect() uint32 {
-	if x != nil {
-		return x.Expect
-	}
-	return 0
-}
-
-func (x *GossipMeta) GetVoters() uint32 {
-	if x != nil {
-		return x.Voters
-	}
-	return 0
-}
-
-type Proposal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Founders      []*Founder             `protobuf:"bytes,2,rep,name=founders,proto3" json:"founders,omitempty"` // by ascending ID
-	Voters        uint32                 `protobuf:"varint,3,opt,name=voters,proto3" json:"voters,omitempty"`    // how many of the founders vote, from the first
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Proposal) Reset() {
-	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Proposal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Proposal) ProtoMessage() {}
-
-func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
-func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *Proposal) GetCluster() []byte {
-	if x != nil {
-		return x.Cluster
-	}
-	return nil
-}
-
-func (x *Proposal) GetFounders() []*Founder {
-	if x != nil {
-		return x.Founders
-	}
-	return nil
-}
-
-func (x *Proposal) GetVoters() uint32 {
-	if x != nil {
-		return x.Voters
-	}
-	return 0
-}
-
-type Founder struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Advertise     string                 `protobuf:"bytes,3,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Founder) Reset() {
-	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Founder) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Founder) ProtoMessage() {}
-
-func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Founder.ProtoReflect.Descriptor instead.
-func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *Founder) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *Founder) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Founder) GetAdvertise() string {
-	if x != nil {
-		return x.Advertise
-	}
-	return ""
-}
-
-type FormRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Proposal      *Proposal              `protobuf:"bytes,1,opt,name=proposal,proto3" json:"proposal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FormRequest) Reset() {
-	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FormRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FormRequest) ProtoMessage() {}
-
-func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
-func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *FormRequest) GetProposal() *Proposal {
-	if x != nil {
-		return x.Proposal
-	}
-	return nil
-}
-
-type FormReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Accepted      bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
-	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // the reason
-	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`    // the refusal is durable
-	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`  // that replies
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FormReply) Reset() {
-	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FormReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FormReply) ProtoMessage() {}
-
-func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
-func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *FormReply) GetAccepted() bool {
-	if x != nil {
-		return x.Accepted
-	}
-	return false
-}
-
-func (x *FormReply) GetRefusal() string {
-	if x != nil {
-		return x.Refusal
-	}
-	return ""
-}
-
-func (x *FormReply) GetFinal() bool {
-	if x != nil {
-		return x.Final
-	}
-	return false
-}
-
-func (x *FormReply) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-type SnapshotHeader struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Raft          []byte                 `protobuf:"bytes,2,opt,name=raft,proto3" json:"raft,omitempty"` // the marshalled raftpb.Message (MsgSnap) without data
-	Digest        uint64                 `protobuf:"varint,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotHeader) Reset() {
-	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotHeader) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotHeader) ProtoMessage() {}
-
-func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
-func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *SnapshotHeader) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *SnapshotHeader) GetRaft() []byte {
-	if x != nil {
-		return x.Raft
-	}
-	return nil
-}
-
-func (x *SnapshotHeader) GetDigest() uint64 {
-	if x != nil {
-		return x.Digest
-	}
-	return 0
-}
-
-type SnapshotChunk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pairs         []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"`
-	Last          bool                   `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
-	PairsTotal    uint64                 `protobuf:"varint,3,opt,name=pairs_total,json=pairsTotal,proto3" json:"pairs_total,omitempty"` // with last
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotChunk) Reset() {
-	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotChunk) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotChunk) ProtoMessage() {}
-
-func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
-func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *SnapshotChunk) GetPairs() []*Pair {
-	if x != nil {
-		return x.Pairs
-	}
-	return nil
-}
-
-func (x *SnapshotChunk) GetLast() bool {
-	if x != nil {
-		return x.Last
-	}
-	return false
-}
-
-func (x *SnapshotChunk) GetPairsTotal() uint64 {
-	if x != nil {
-		return x.PairsTotal
-	}
-	return 0
-}
-
-type Pair struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Pair) Reset() {
-	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Pair) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Pair) ProtoMessage() {}
-
-func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Pair.ProtoReflect.Descriptor instead.
-func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
-}
-
-func (x *Pair) GetKey() []byte {
-	if x != nil {
-		return x.Key
-	}
-	return nil
-}
-
-func (x *Pair) GetValue() []byte {
-	if x != nil {
-		return x.Value
-	}
-	return nil
-}
-
-type Identity struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Member        uint64                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
-	Cluster       []byte                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // empty: no group yet
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	Group         string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Accepted      *Proposal              `protobuf:"bytes,6,opt,name=accepted,proto3" json:"accepted,omitempty"` // while the group is not formed yet
-	Refused       [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused for good
-	Left          bool                   `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`        // the member has been removed; the directory cannot be used again
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Identity) Reset() {
-	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Identity) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Identity) ProtoMessage() {}
-
-func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
-func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *Identity) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *Identity) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *Identity) GetCluster() []byte {
-	if x != nil {
-		return x.Cluster
-	}
-	return nil
-}
-
-func (x *Identity) GetBoot() uint64 {
-	if x != nil {
-		return x.Boot
-	}
-	return 0
-}
-
-func (x *Identity) GetGroup() string {
-	if x != nil {
-		return x.Group
-	}
-	return ""
-}
-
-func (x *Identity) GetAccepted() *Proposal {
-	if x != nil {
-		return x.Accepted
-	}
-	return nil
-}
-
-func (x *Identity) GetRefused() [][]byte {
-	if x != nil {
-		return x.Refused
-	}
-	return nil
-}
-
-func (x *Identity) GetLeft() bool {
-	if x != nil {
-		return x.Left
-	}
-	return false
-}
-
-type Peer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Advertise     string                 `protobuf:"bytes,3,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Peer) Reset() {
-	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Peer) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Peer) ProtoMessage() {}
-
-func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Peer.ProtoReflect.Descriptor instead.
-func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
-}
-
-func (x *Peer) GetMember() uint64 {
-	if x != nil {
-		return x.Member
-	}
-	return 0
-}
-
-func (x *Peer) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Peer) GetAdvertise() string {
-	if x != nil {
-		return x.Advertise
-	}
-	return ""
-}
-
-func (x *Peer) GetBoot() uint64 {
-	if x != nil {
-		return x.Boot
 	}
 	return 0
 }
@@ -4310,7 +3447,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\x87\t\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xc6\x01\n" +
+	"\x05Frame\x12\x14\n" +
+	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
+	"\n" +
+	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
+	"submission\x12[\n" +
+	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransferB\x06\n" +
+	"\x04body\"R\n" +
+	"\x12LeadershipTransfer\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\x87\t\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -4537,83 +3685,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x06 \x01(\fR\asession\x12\x14\n" +
 	"\x05fence\x18\a \x01(\x04R\x05fence\"%\n" +
 	"\rKeyDelayState\x12\x14\n" +
-	"\x05until\x18\x01 \x01(\x03R\x05until\"\xd7\x02\n" +
-	"\x05Hello\x12!\n" +
-	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
-	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
-	"\x05group\x18\x03 \x01(\tR\x05group\x12\x18\n" +
-	"\acluster\x18\x04 \x01(\fR\acluster\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\x04R\x06member\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\fR\vincarnation\x12\x12\n" +
-	"\x04boot\x18\a \x01(\x04R\x04boot\x12.\n" +
-	"\x04kind\x18\b \x01(\x0e2\x1a.conclave.internal.v1.KindR\x04kind\x12\x1c\n" +
-	"\tadvertise\x18\t \x01(\tR\tadvertise\x12\x12\n" +
-	"\x04name\x18\n" +
-	" \x01(\tR\x04name\x12\x18\n" +
-	"\arefusal\x18\v \x01(\tR\arefusal\x12\x0e\n" +
-	"\x02to\x18\f \x01(\x04R\x02to\"\xc6\x01\n" +
-	"\x05Frame\x12\x14\n" +
-	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
-	"\n" +
-	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
-	"submission\x12[\n" +
-	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransferB\x06\n" +
-	"\x04body\"R\n" +
-	"\x12LeadershipTransfer\x12\x0e\n" +
-	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\bR\arefused\"\xce\x01\n" +
-	"\n" +
-	"GossipMeta\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
-	"\acluster\x18\x02 \x01(\fR\acluster\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\x04R\x06member\x12\x12\n" +
-	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x12\n" +
-	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1c\n" +
-	"\tadvertise\x18\x06 \x01(\tR\tadvertise\x12\x16\n" +
-	"\x06expect\x18\a \x01(\rR\x06expect\x12\x16\n" +
-	"\x06voters\x18\b \x01(\rR\x06voters\"w\n" +
-	"\bProposal\x12\x18\n" +
-	"\acluster\x18\x01 \x01(\fR\acluster\x129\n" +
-	"\bfounders\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\bfounders\x12\x16\n" +
-	"\x06voters\x18\x03 \x01(\rR\x06voters\"S\n" +
-	"\aFounder\x12\x16\n" +
-	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\tadvertise\x18\x03 \x01(\tR\tadvertise\"I\n" +
-	"\vFormRequest\x12:\n" +
-	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\"o\n" +
-	"\tFormReply\x12\x1a\n" +
-	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x18\n" +
-	"\arefusal\x18\x02 \x01(\tR\arefusal\x12\x14\n" +
-	"\x05final\x18\x03 \x01(\bR\x05final\x12\x16\n" +
-	"\x06member\x18\x04 \x01(\x04R\x06member\"V\n" +
-	"\x0eSnapshotHeader\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
-	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x04R\x06digest\"v\n" +
-	"\rSnapshotChunk\x120\n" +
-	"\x05pairs\x18\x01 \x03(\v2\x1a.conclave.internal.v1.PairR\x05pairs\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\x12\x1f\n" +
-	"\vpairs_total\x18\x03 \x01(\x04R\n" +
-	"pairsTotal\".\n" +
-	"\x04Pair\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xea\x01\n" +
-	"\bIdentity\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
-	"\acluster\x18\x03 \x01(\fR\acluster\x12\x12\n" +
-	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x14\n" +
-	"\x05group\x18\x05 \x01(\tR\x05group\x12:\n" +
-	"\baccepted\x18\x06 \x01(\v2\x1e.conclave.internal.v1.ProposalR\baccepted\x12\x18\n" +
-	"\arefused\x18\a \x03(\fR\arefused\x12\x12\n" +
-	"\x04left\x18\b \x01(\bR\x04left\"d\n" +
-	"\x04Peer\x12\x16\n" +
-	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\tadvertise\x18\x03 \x01(\tR\tadvertise\x12\x12\n" +
-	"\x04boot\x18\x04 \x01(\x04R\x04boot*#\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until*#\n" +
 	"\bBehavior\x12\v\n" +
 	"\aRELEASE\x10\x00\x12\n" +
 	"\n" +
@@ -4655,14 +3727,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aREMOVED\x10\x13\x12\b\n" +
 	"\x04BUSY\x10\x14\x12\x11\n" +
 	"\rSESSION_BOUND\x10\x15\x12\x13\n" +
-	"\x0fSTALE_SEQUENCER\x10\x16*e\n" +
-	"\x04Kind\x12\x14\n" +
-	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
-	"\x04PEER\x10\x01\x12\x12\n" +
-	"\x0eGOSSIP_PACKETS\x10\x02\x12\x11\n" +
-	"\rGOSSIP_STREAM\x10\x03\x12\f\n" +
-	"\bSNAPSHOT\x10\x04\x12\b\n" +
-	"\x04FORM\x10\x05B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\x0fSTALE_SEQUENCER\x10\x16B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescOnce sync.Once
@@ -4676,109 +3741,92 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescData
 }
 
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
 	(Space)(0),                 // 2: conclave.internal.v1.Space
 	(Code)(0),                  // 3: conclave.internal.v1.Code
-	(Kind)(0),                  // 4: conclave.internal.v1.Kind
-	(KeyOp_Kind)(0),            // 5: conclave.internal.v1.KeyOp.Kind
-	(*Batch)(nil),              // 6: conclave.internal.v1.Batch
-	(*Submission)(nil),         // 7: conclave.internal.v1.Submission
-	(*Call)(nil),               // 8: conclave.internal.v1.Call
-	(*Command)(nil),            // 9: conclave.internal.v1.Command
-	(*Register)(nil),           // 10: conclave.internal.v1.Register
-	(*Renew)(nil),              // 11: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 12: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 13: conclave.internal.v1.RemoveMember
-	(*OpenSession)(nil),        // 14: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 15: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 16: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 17: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 18: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 19: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 20: conclave.internal.v1.Lock
-	(*Unlock)(nil),             // 21: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 22: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 23: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 24: conclave.internal.v1.Release
-	(*Resize)(nil),             // 25: conclave.internal.v1.Resize
-	(*Write)(nil),              // 26: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 27: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 28: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 29: conclave.internal.v1.Reply
-	(*Holder)(nil),             // 30: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 31: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 32: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 33: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 34: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 35: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 36: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 37: conclave.internal.v1.LockState
-	(*ReentryState)(nil),       // 38: conclave.internal.v1.ReentryState
-	(*SemaphoreState)(nil),     // 39: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 40: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 41: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 42: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 43: conclave.internal.v1.KeyDelayState
-	(*Hello)(nil),              // 44: conclave.internal.v1.Hello
-	(*Frame)(nil),              // 45: conclave.internal.v1.Frame
-	(*LeadershipTransfer)(nil), // 46: conclave.internal.v1.LeadershipTransfer
-	(*GossipMeta)(nil),         // 47: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),           // 48: conclave.internal.v1.Proposal
-	(*Founder)(nil),            // 49: conclave.internal.v1.Founder
-	(*FormRequest)(nil),        // 50: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),          // 51: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil),     // 52: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),      // 53: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),               // 54: conclave.internal.v1.Pair
-	(*Identity)(nil),           // 55: conclave.internal.v1.Identity
-	(*Peer)(nil),               // 56: conclave.internal.v1.Peer
+	(KeyOp_Kind)(0),            // 4: conclave.internal.v1.KeyOp.Kind
+	(*Batch)(nil),              // 5: conclave.internal.v1.Batch
+	(*Submission)(nil),         // 6: conclave.internal.v1.Submission
+	(*Call)(nil),               // 7: conclave.internal.v1.Call
+	(*Frame)(nil),              // 8: conclave.internal.v1.Frame
+	(*LeadershipTransfer)(nil), // 9: conclave.internal.v1.LeadershipTransfer
+	(*Command)(nil),            // 10: conclave.internal.v1.Command
+	(*Register)(nil),           // 11: conclave.internal.v1.Register
+	(*Renew)(nil),              // 12: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 13: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 14: conclave.internal.v1.RemoveMember
+	(*OpenSession)(nil),        // 15: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 16: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 17: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 18: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 19: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 20: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 21: conclave.internal.v1.Lock
+	(*Unlock)(nil),             // 22: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 23: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 24: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 25: conclave.internal.v1.Release
+	(*Resize)(nil),             // 26: conclave.internal.v1.Resize
+	(*Write)(nil),              // 27: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 28: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 29: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 30: conclave.internal.v1.Reply
+	(*Holder)(nil),             // 31: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 32: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 33: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 34: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 35: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 36: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 37: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 38: conclave.internal.v1.LockState
+	(*ReentryState)(nil),       // 39: conclave.internal.v1.ReentryState
+	(*SemaphoreState)(nil),     // 40: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 41: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 42: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 43: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 44: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
-	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
-	8,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
-	10, // 2: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	11, // 3: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	12, // 4: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	14, // 5: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	19, // 6: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	20, // 7: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	21, // 8: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	28, // 9: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	15, // 10: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	16, // 11: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	17, // 12: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	18, // 13: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	23, // 14: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	24, // 15: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	25, // 16: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	22, // 17: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	26, // 18: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	13, // 19: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	0,  // 20: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 21: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	27, // 22: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 23: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 24: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	30, // 25: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	31, // 26: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	1,  // 27: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 28: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	4,  // 29: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	7,  // 30: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	46, // 31: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	49, // 32: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	48, // 33: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	54, // 34: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	48, // 35: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
+	7,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
+	6,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
+	9,  // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	11, // 4: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	12, // 5: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	13, // 6: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	15, // 7: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	20, // 8: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	21, // 9: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	22, // 10: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	29, // 11: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	16, // 12: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	17, // 13: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	18, // 14: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	19, // 15: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	24, // 16: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	25, // 17: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	26, // 18: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	23, // 19: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	27, // 20: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	14, // 21: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	0,  // 22: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 23: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	28, // 24: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	4,  // 25: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	3,  // 26: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	31, // 27: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	32, // 28: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	1,  // 29: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 30: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4787,6 +3835,11 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		return
 	}
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[3].OneofWrappers = []any{
+		(*Frame_Raft)(nil),
+		(*Frame_Submission)(nil),
+		(*Frame_LeadershipTransfer)(nil),
+	}
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -4806,18 +3859,13 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Write)(nil),
 		(*Command_RemoveMember)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39].OneofWrappers = []any{
-		(*Frame_Raft)(nil),
-		(*Frame_Submission)(nil),
-		(*Frame_LeadershipTransfer)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   51,
+			NumEnums:      5,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,122 @@
+package conclave_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// listed is more than two pages.
+const listed = 600
+
+func names[T any](t *testing.T, list []T, err error, name func(T) string) []string {
+	t.Helper()
+	grouptest.Must(t, err)
+	var all []string
+	for _, item := range list {
+		all = append(all, name(item))
+	}
+	return all
+}
+
+func wantNames(t *testing.T, what string, got []string) {
+	t.Helper()
+	var want []string
+	for i := range listed {
+		want = append(want, fmt.Sprintf("x/%04d", i))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d %s, want %d from %s to %s", len(got), what, listed, want[0], want[listed-1])
+	}
+}
+
+// A listing has every item of its prefix once, in order, over several pages.
+func TestListings_Pages(t *testing.T) {
+	n := grouptest.Alone(t)
+	s := grouptest.MustSession(t, n, grouptest.Lasting())
+	for i := range listed {
+		name := fmt.Sprintf("x/%04d", i)
+		grouptest.MustLock(t, s.FencedLock(name))
+		grouptest.MustAcquire(t, s.Semaphore(name, 3), 2)
+		grouptest.MustCampaign(t, s.Election(name), "value of "+name)
+	}
+	for _, name := range []string{"w", "x", "x0", "y"} {
+		grouptest.MustLock(t, s.FencedLock(name))
+	}
+	ctx := t.Context()
+	locks, err := grouptest.Collect(n.Locks(ctx, "x/"))
+	wantNames(t, "locks", names(t, locks, err, func(l conclave.LockInfo) string { return l.Name }))
+	semaphores, err := grouptest.Collect(n.Semaphores(ctx, "x/"))
+	wantNames(t, "semaphores", names(t, semaphores, err, func(s conclave.SemaphoreInfo) string { return s.Name }))
+	elections, err := grouptest.Collect(n.Elections(ctx, "x/"))
+	wantNames(t, "elections", names(t, elections, err, func(l conclave.Leader) string { return l.Name }))
+	if l := elections[7]; string(l.Value) != "value of x/0007" || l.Session != s.ID() || l.Fence == 0 {
+		t.Errorf("an election is listed as %+v", l)
+	}
+	if p := semaphores[7]; p.Limit != 3 || p.Available != 1 || len(p.Holders) != 1 {
+		t.Errorf("a semaphore is listed as %+v", p)
+	}
+}
+
+func TestSessions_Pages(t *testing.T) {
+	n := grouptest.Alone(t)
+	want := make(map[conclave.SessionID]bool)
+	for range listed {
+		want[grouptest.MustSession(t, n, grouptest.Lasting()).ID()] = true
+	}
+	var last uint64
+	for s, err := range n.Sessions(t.Context()) {
+		grouptest.Must(t, err)
+		if s.CreateIndex < last {
+			t.Errorf("create index %d after %d", s.CreateIndex, last)
+		}
+		last = s.CreateIndex
+		delete(want, s.ID)
+	}
+	if len(want) > 0 {
+		t.Errorf("%d of %d sessions are not listed", len(want), listed)
+	}
+}
+
+func TestChecks_List(t *testing.T) {
+	n := grouptest.Alone(t)
+	c := grouptest.MustCheck(t, n, "disk", time.Minute)
+	grouptest.Must(t, c.Warn(t.Context()))
+	list, err := grouptest.Collect(n.Checks(t.Context()))
+	grouptest.Must(t, err)
+	i := slices.IndexFunc(list, func(c conclave.CheckInfo) bool { return c.Name == "disk" })
+	if i < 0 || list[i].State != conclave.CheckWarning || list[i].TTL != time.Minute || list[i].Remaining <= 0 || list[i].Node != n.Status().ID {
+		t.Errorf("the check is not listed as it is: %+v", list)
+	}
+	if !slices.ContainsFunc(list, func(c conclave.CheckInfo) bool {
+		return c.Name == "gossip" && c.State == conclave.CheckPassing
+	}) {
+		t.Errorf("the built-in check is not listed: %+v", list)
+	}
+}
+
+func TestListings_EndEarly(t *testing.T) {
+	n := grouptest.Alone(t)
+	l := n.FencedLock("a")
+	grouptest.MustLock(t, l)
+	for range n.Locks(t.Context(), "") {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range n.Locks(ctx, "") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	}
+	grouptest.Kill(n)
+	for _, err := range n.Sessions(t.Context()) {
+		grouptest.WantError(t, err, conclave.ErrClosed)
+	}
+}
