@@ -7,9 +7,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Submit submits a command. It never blocks; the call learns everything further, and
-// may fail before Submit returns. Urgent commands go first and are not counted against
-// Config.MaxCalls.
+// Submit submits a command. It never blocks: call receives the outcome, or the failure,
+// possibly before Submit returns. Urgent commands are sent first and do not count
+// against Config.MaxCalls.
 func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	m.mailbox.post(event{
 		run:  func(c *core.Core) { c.Submit(command, call, urgent) },
@@ -17,23 +17,22 @@ func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	})
 }
 
-// Cancel withdraws a call whose command has not left this member yet. The call's
-// Cancelled reports whether it has, unless the member stops first: then Fail is all.
+// Cancel withdraws a call whose command has not been sent. The call's Cancelled method
+// reports whether it was, unless the member stops first: then only Fail is called.
 func (m *Member) Cancel(call Call) {
 	m.mailbox.post(event{run: func(c *core.Core) { c.Cancel(call) }})
 }
 
-// Read calls run on the loop's goroutine with a state that is at least as new as
-// everything acknowledged before. It blocks until then. After an error run may still
-// be running, so what it writes to must not be read.
+// Read is a linearizable read: it calls run on the loop's goroutine with a state that
+// includes every command acknowledged before, and blocks until run has returned. After
+// an error run may still be running, so the caller must not read what it writes.
 func (m *Member) Read(ctx context.Context, run func(Machine)) error {
 	return m.read(ctx, run, (*core.Core).Read)
 }
 
-// Look is Read with the state that this member has, however old it is. It needs no
-// quorum.
-func (m *Member) Look(ctx context.Context, run func(Machine)) error {
-	return m.read(ctx, run, (*core.Core).Look)
+// ReadStale is Read from this member's own state, which may be stale. It needs no quorum.
+func (m *Member) ReadStale(ctx context.Context, run func(Machine)) error {
+	return m.read(ctx, run, (*core.Core).ReadStale)
 }
 
 func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
@@ -73,48 +72,16 @@ func (r *pendingRead) Run(machine Machine) {
 	r.done <- nil
 }
 
-// Reincarnate continues under a new incarnation after the registration of the old one
-// has expired: every pending call fails, and later ones run under the new incarnation.
-// register returns the command that registers it; it runs on the loop's goroutine, and
-// not at all if old is not the incarnation any more.
-func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
+// Reregister replaces the incarnation old, whose registration has expired, by a new one:
+// every pending call fails, and later ones run under the new incarnation. register
+// returns the command that registers it; it runs on the loop's goroutine, unless old
+// has been replaced already.
+func (m *Member) Reregister(old wire.ID, register func() ([]byte, Call)) {
 	m.mailbox.post(event{run: func(c *core.Core) {
 		if c.Incarnation() != old {
-			return // many calls find out; the first has seen to it
+			return // another call has reregistered
 		}
 		command, call := register()
-		c.Reincarnate(randomID(), command, call)
+		c.Reregister(randomID(), command, call)
 	}})
 }
-
-// TransferLeadership transfers leadership of the group to a voter, or to the most
-// up-to-date one when to is 0. A member that does not lead asks the leader. It blocks
-// until another member leads, or to does; ErrNoSuccessor: the leader gave up. After
-// ctx's error leadership may still move.
-func (m *Member) TransferLeadership(ctx context.Context, to uint64) error {
-	return m.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
-}
-
-// StepDown transfers leadership away from this member, and returns ErrNotLeader if it
-// does not lead.
-func (m *Member) StepDown(ctx context.Context) error {
-	return m.transfer(ctx, (*core.Core).StepDown)
-}
-
-func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
-	done := make(chan error, 1)
-	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
-	err := m.await(ctx, done)
-	if ctx.Err() != nil {
-		m.mailbox.post(event{run: func(c *core.Core) { c.AbandonTransfer(done) }})
-	}
-	return err
-}
-
-// HasQuorum reports whether gossip shows a majority of the voters alive, this member
-// included. It never blocks.
-func (m *Member) HasQuorum() bool { return m.roster.snapshot().hasQuorum() }
-
-// AnnounceShutdown tells the others by gossip that this process ends on purpose, so
-// that they need not detect it. It blocks for a fraction of a second.
-func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }

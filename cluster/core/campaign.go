@@ -41,10 +41,10 @@ func (c *Core) campaign() {
 	}
 }
 
-// watchDisk transfers leadership when the disk has not finished a write for an
+// checkDisk transfers leadership when the disk has not finished a write for an
 // election timeout. A leader with a stalled disk would go on sending heartbeats,
 // and the group would wait for it.
-func (c *Core) watchDisk() {
+func (c *Core) checkDisk() {
 	stalled := len(c.disk.batch) > 0 && c.ticks >= c.disk.since+uint64(c.cfg.ElectionTicks)
 	if !stalled || c.role.RaftState != raft.StateLeader {
 		return

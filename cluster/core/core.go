@@ -135,8 +135,8 @@ func (c *Core) Tick() {
 	if c.role.Lead != raft.None {
 		c.sendCalls(c.tickets.overdue(c.ticks))
 	}
-	c.watchTransfers()
-	c.watchDisk()
+	c.checkTransfers()
+	c.checkDisk()
 }
 
 // Receive passes a message of an authenticated peer to raft. A message that no
@@ -179,10 +179,10 @@ func (c *Core) Cancel(call Call) {
 	call.Cancelled(!c.tickets.cancel(call))
 }
 
-// Reincarnate continues under a new incarnation after the registration of the old
+// Reregister continues under a new incarnation after the registration of the old
 // one has expired. The new registration precedes every other command; every call
 // made under the old incarnation fails.
-func (c *Core) Reincarnate(id wire.ID, registration []byte, call Call) {
+func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
 	unregistered := c.tickets.drain()
 	c.incarnation = id
 	c.tickets.gated = true
@@ -204,9 +204,9 @@ func (c *Core) Read(r Read) error {
 	return nil
 }
 
-// Look queues a read of the state applied here. It runs after the notifications of
+// ReadStale queues a read of the state applied here. It runs after the notifications of
 // that state, so it sees nothing that was not reported before.
-func (c *Core) Look(r Read) error {
+func (c *Core) ReadStale(r Read) error {
 	c.out.Reads = append(c.out.Reads, r)
 	return nil
 }
@@ -221,7 +221,7 @@ func (c *Core) recheck() {
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: ticket, Reply: reply})
 		}
 	}
-	c.resend()
+	c.retryCalls()
 }
 
 // Unreachable reports that a peer cannot be sent to at the moment.
@@ -247,11 +247,11 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	for {
 		if c.role.Lead != raft.None {
-			c.sendCalls(c.tickets.fresh(c.ticks))
-			c.askReads()
-			c.askTransfers()
+			c.sendCalls(c.tickets.issueTickets(c.ticks))
+			c.requestReads()
+			c.requestTransfers()
 		}
-		c.remove()
+		c.proposeRemoval()
 		if err := c.propose(); err != nil {
 			return Effects{}, err
 		}
@@ -272,9 +272,9 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 }
 
 // resend repeats every pending command: an earlier leader may have lost it.
-func (c *Core) resend() {
+func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
-		c.sendCalls(c.tickets.repeated(c.ticks))
+		c.sendCalls(c.tickets.retryAll(c.ticks))
 	}
 }
 
@@ -297,7 +297,7 @@ func (c *Core) sendCalls(calls []*wire.Call) {
 	}
 }
 
-func (c *Core) askReads() {
+func (c *Core) requestReads() {
 	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
 		c.node.ReadIndex(context)
 	}
@@ -348,7 +348,7 @@ func (c *Core) Abandon(err error) {
 	for _, call := range c.tickets.drain() {
 		call.Fail(err)
 	}
-	c.transferred(err)
+	c.finishTransfers(err)
 	for _, r := range c.requests {
 		r.done <- err
 	}

@@ -77,9 +77,9 @@ func (c *Core) transfer(t *transfer) {
 	}
 	switch {
 	case to == c.id:
-		c.answer(t, nil)
+		c.finishTransfer(t, nil)
 	case !slices.Contains(c.conf.GetVoters(), to):
-		c.answer(t, ErrNoSuccessor)
+		c.finishTransfer(t, ErrNoSuccessor)
 	default:
 		c.transfers = append(c.transfers, t)
 		c.node.TransferLeader(to)
@@ -87,14 +87,14 @@ func (c *Core) transfer(t *transfer) {
 }
 
 // transferred ends the transfers that this member executes.
-func (c *Core) transferred(err error) {
+func (c *Core) finishTransfers(err error) {
 	for _, t := range c.transfers {
-		c.answer(t, err)
+		c.finishTransfer(t, err)
 	}
 	c.transfers = nil
 }
 
-func (c *Core) answer(t *transfer, err error) {
+func (c *Core) finishTransfer(t *transfer, err error) {
 	switch {
 	case t.done != nil:
 		t.done <- err
@@ -103,11 +103,11 @@ func (c *Core) answer(t *transfer, err error) {
 	}
 }
 
-// watchTransfers notices that raft has given a transfer up, and asks again where a
+// checkTransfers notices that raft has given a transfer up, and asks again where a
 // request may be lost.
-func (c *Core) watchTransfers() {
+func (c *Core) checkTransfers() {
 	if len(c.transfers) > 0 && c.role.RaftState == raft.StateLeader && c.node.BasicStatus().LeadTransferee == raft.None {
-		c.transferred(ErrNoSuccessor)
+		c.finishTransfers(ErrNoSuccessor)
 	}
 	for _, r := range c.requests {
 		if r.leader != raft.None && r.due <= c.ticks {
@@ -116,8 +116,8 @@ func (c *Core) watchTransfers() {
 	}
 }
 
-// askTransfers asks a leader that has become known for what was requested before.
-func (c *Core) askTransfers() {
+// requestTransfers asks a leader that has become known for what was requested before.
+func (c *Core) requestTransfers() {
 	if len(c.requests) == 0 || c.role.Lead == raft.None {
 		return
 	}
@@ -170,7 +170,7 @@ func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 // later term is asked again: in its earlier term it did not transfer.
 func (c *Core) leaderKnown() {
 	if c.role.Lead != c.id {
-		c.transferred(nil)
+		c.finishTransfers(nil)
 	}
 	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
 		switch {

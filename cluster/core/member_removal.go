@@ -32,7 +32,7 @@ import (
 // that is more than one membership change behind.
 
 // remove proposes the next membership change that is due.
-func (c *Core) remove() {
+func (c *Core) proposeRemoval() {
 	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.changing {
 		return
 	}
@@ -44,10 +44,10 @@ func (c *Core) remove() {
 				return
 			}
 		case voter && c.quorumWithout(id):
-			c.change(raftpb.ConfChangeAddLearnerNode, id)
+			c.proposeChange(raftpb.ConfChangeAddLearnerNode, id)
 			return
 		case !voter && slices.Contains(c.conf.GetLearners(), id):
-			c.change(raftpb.ConfChangeRemoveNode, id)
+			c.proposeChange(raftpb.ConfChangeRemoveNode, id)
 			return
 		}
 	}
@@ -70,7 +70,7 @@ func (c *Core) stepDownForRemoval() bool {
 	return true
 }
 
-func (c *Core) change(kind raftpb.ConfChangeType, id uint64) {
+func (c *Core) proposeChange(kind raftpb.ConfChangeType, id uint64) {
 	err := c.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{
 		Type: kind.Enum(), NodeId: &id,
 	}}})

@@ -18,13 +18,13 @@ func FuzzReceived(f *testing.F) {
 		f.Add(test.leads, body, []byte{}, []byte{})
 	}
 	for _, m := range []*raftpb.Message{
-		message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5), empty(8, 5)), commit(7)),
-		message(raftpb.MsgApp, 2, 7, behind(4, 5, empty(5, 7)), commit(5)),
+		message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5), empty(8, 5)), commit(7)),
+		message(raftpb.MsgApp, 2, 7, following(4, 5, empty(5, 7)), commit(5)),
 		message(raftpb.MsgHeartbeat, 2, 5, commit(6)),
-		message(raftpb.MsgVote, 2, 7, behind(6, 5)),
-		message(raftpb.MsgPreVote, 2, 7, behind(6, 5)),
+		message(raftpb.MsgVote, 2, 7, following(6, 5)),
+		message(raftpb.MsgPreVote, 2, 7, following(6, 5)),
 		message(raftpb.MsgTimeoutNow, 2, 5),
-		message(raftpb.MsgAppResp, 2, 6, behind(7, 0)),
+		message(raftpb.MsgAppResp, 2, 6, following(7, 0)),
 		message(raftpb.MsgReadIndex, 2, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))),
 	} {
 		body := encoded(f, m)
@@ -32,7 +32,7 @@ func FuzzReceived(f *testing.F) {
 		f.Add(true, body, body, encoded(f, message(raftpb.MsgHeartbeatResp, 2, 6)))
 	}
 	f.Fuzz(func(t *testing.T, leads bool, first, second, third []byte) {
-		r := newRig(t).as(leads)
+		r := newRig(t).inRole(leads)
 		for _, body := range [][]byte{first, second, third} {
 			m := new(raftpb.Message)
 			if len(body) == 0 || proto.Unmarshal(body, m) != nil || reconfigures(m) {

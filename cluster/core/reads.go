@@ -26,8 +26,8 @@ type Read interface {
 type reads struct {
 	incarnation wire.ID // leads the context: the leader keeps those of all members in one table
 	attempt     uint64
-	asked       []Read // confirmed by the request under way
-	askedAt     uint64 // tick at which that was sent
+	inFlight    []Read // confirmed by the request under way
+	sentAt      uint64 // tick at which that was sent
 	waiting     []Read // came later and need a later request
 	ready       []read // confirmed; run when applied
 }
@@ -37,22 +37,22 @@ type read struct {
 	reads []Read
 }
 
-func (r *reads) len() int { return len(r.asked) + len(r.waiting) }
+func (r *reads) len() int { return len(r.inFlight) + len(r.waiting) }
 
 // next returns the context of a request to send now, or nil. A request without an
 // answer is given up in time, as raft drops requests silently.
 func (r *reads) next(tick, patience uint64) []byte {
-	lost := len(r.asked) > 0 && tick >= r.askedAt+patience
-	if len(r.asked) > 0 && !lost || r.len() == 0 {
+	lost := len(r.inFlight) > 0 && tick >= r.sentAt+patience
+	if len(r.inFlight) > 0 && !lost || r.len() == 0 {
 		return nil
 	}
 	r.prune()
 	if r.len() == 0 {
 		return nil
 	}
-	r.asked, r.waiting = append(r.asked, r.waiting...), nil
+	r.inFlight, r.waiting = append(r.inFlight, r.waiting...), nil
 	r.attempt++
-	r.askedAt = tick
+	r.sentAt = tick
 	return r.context()
 }
 
@@ -62,22 +62,22 @@ func (r *reads) context() []byte {
 
 // prune drops the reads whose callers have given up.
 func (r *reads) prune() {
-	r.asked = slices.DeleteFunc(r.asked, Read.Ended)
+	r.inFlight = slices.DeleteFunc(r.inFlight, Read.Ended)
 	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
 }
 
 // retry gives the request under way up: another member leads.
 func (r *reads) retry() {
-	r.waiting, r.asked = append(r.asked, r.waiting...), nil
+	r.waiting, r.inFlight = append(r.inFlight, r.waiting...), nil
 }
 
 // confirmed takes raft's answer.
 func (r *reads) confirmed(context []byte, index uint64) {
-	if len(r.asked) == 0 || !bytes.Equal(context, r.context()) {
+	if len(r.inFlight) == 0 || !bytes.Equal(context, r.context()) {
 		return
 	}
-	r.ready = append(r.ready, read{index, r.asked})
-	r.asked = nil
+	r.ready = append(r.ready, read{index, r.inFlight})
+	r.inFlight = nil
 }
 
 // applied takes the reads that may run at the applied index.

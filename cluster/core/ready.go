@@ -58,7 +58,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		c.leaderKnown()
 		c.campaignAt, c.campaignPause = 0, 0
 		c.reads.retry()
-		c.resend()
+		c.retryCalls()
 	}
 }
 

@@ -41,13 +41,13 @@ func FuzzSnapshotTaken(f *testing.F) {
 			return
 		}
 		body.From, body.To = new(uint64(2)), new(uint64(1))
-		r := newRig(t).as(leads)
+		r := newRig(t).inRole(leads)
 		applied, answers := r.applied, 0
 		answer := errUnanswered
 		s := r.stageOf(chunk.GetPairs())
 		s.Done = func(err error) { answer = err; answers++ }
 		r.ReceiveSnapshot(2, body, s)
-		if !r.takeIn(s, answers) {
+		if !r.drive(s, answers) {
 			return
 		}
 		switch {
@@ -93,7 +93,7 @@ func (r *rig) stageOf(pairs []*wire.Pair) Staged {
 
 // takeIn carries out what there is to do, as the disk's writer does; false is
 // that the member has stopped.
-func (r *rig) takeIn(s Staged, answers int) bool {
+func (r *rig) drive(s Staged, answers int) bool {
 	r.t.Helper()
 	for {
 		out, err := r.Take(0)

@@ -41,8 +41,8 @@ type pendingCall struct {
 // Ticks until a command without an outcome is repeated: soon at first, as a message was
 // probably lost, then ever more rarely, as the group is probably busy or unreachable.
 const (
-	firstResend = 3
-	maxResend   = 48
+	firstRetry = 3
+	maxRetry   = 48
 )
 
 func newTickets() *tickets {
@@ -50,7 +50,7 @@ func newTickets() *tickets {
 }
 
 func (t *tickets) add(command []byte, call Call, urgent bool) {
-	o := &pendingCall{command: command, call: call, pause: firstResend}
+	o := &pendingCall{command: command, call: call, pause: firstRetry}
 	if urgent {
 		t.urgent = append(t.urgent, o)
 	} else {
@@ -60,12 +60,12 @@ func (t *tickets) add(command []byte, call Call, urgent bool) {
 }
 
 // fresh issues tickets to queued calls, within the window, and returns their commands.
-func (t *tickets) fresh(tick uint64) []*wire.Call {
-	calls := t.issue(nil, &t.urgent, window, tick)
-	return t.issue(calls, &t.ordinary, ordinaryWindow, tick)
+func (t *tickets) issueTickets(tick uint64) []*wire.Call {
+	calls := t.issueFrom(nil, &t.urgent, window, tick)
+	return t.issueFrom(calls, &t.ordinary, ordinaryWindow, tick)
 }
 
-func (t *tickets) issue(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
+func (t *tickets) issueFrom(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
 	if t.gated && t.floor == 0 {
 		limit = 1
 	}
@@ -96,10 +96,10 @@ func (t *tickets) overdue(tick uint64) []*wire.Call {
 
 // repeated returns the commands of all pending calls: an earlier leader may have lost
 // them.
-func (t *tickets) repeated(tick uint64) []*wire.Call {
+func (t *tickets) retryAll(tick uint64) []*wire.Call {
 	for _, o := range t.pending {
 		if o != nil {
-			o.due, o.pause = tick, firstResend
+			o.due, o.pause = tick, firstRetry
 		}
 	}
 	return t.overdue(tick)
@@ -107,7 +107,7 @@ func (t *tickets) repeated(tick uint64) []*wire.Call {
 
 func (o *pendingCall) send(tick uint64) *wire.Call {
 	o.due = tick + o.pause
-	o.pause = min(2*o.pause, maxResend)
+	o.pause = min(2*o.pause, maxRetry)
 	return &wire.Call{Seq: o.seq, Command: o.command}
 }
 

@@ -142,7 +142,7 @@ func (p *program) forgotten(incarnation wire.ID) {
 			p.incarnation, p.registered = p.w.id(), false
 			p.lose()
 			registration, call := p.registration()
-			c.Reincarnate(p.incarnation, registration, call)
+			c.Reregister(p.incarnation, registration, call)
 		})
 	})
 }
