@@ -8,30 +8,28 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// The leader's part in the removal of members. The protocol as a whole stands at
-// the top of cluster/removal.go.
+// The leader's part in the removal of members. The whole protocol is described in
+// cluster/member_removal.go.
 //
-// That a member is removed is a fact of the machine. Every leader makes Raft's
-// configuration agree with it, one membership change at a time. A leader that is
-// to be removed itself transfers leadership first: as the last to know that the
-// change committed, it must not be the one that goes.
+// The machine records which members are removed. Every leader makes Raft's configuration
+// agree with that record, one membership change at a time (Raft dissertation §4.1). A
+// leader that is to be removed transfers leadership first, so that its successor removes
+// it: it could be the only member that knows of the commit.
 //
-// A voter is demoted to a standby by a change of its own, and removed by a second
-// one. The first commit may be known to a single remaining voter; with an even
-// number of voters the others cannot find it out again by themselves without the
-// removed member's vote. It therefore remains a standby until the second change,
-// whose entry implies the first to whoever has it, and which the remaining voters
-// commit by themselves. After that none of them can be elected that still counts
-// the removed member.
+// A voter is removed by two changes: it is demoted to a standby, then removed. The
+// quorum that commits the demotion may include the removed member and a single remaining
+// voter; with an even number of voters, the others cannot elect a leader without the
+// removed member's vote. It therefore stays a standby until the second change, which the
+// remaining voters commit alone and whose entry follows the first in every log. After
+// that, no member can be elected that still counts the removed one as a voter.
 //
-// One gap is left. A standby does not campaign. If the leader alone knows of the
-// first change, is cut off from the remaining voters but not from the removed
-// member, and is then lost for good, the others depend on the vote of a member
-// whose log may be longer than theirs. Withholding the change from that member
-// would close the gap and break an assumption of raft: that no member campaigns
-// that is more than one membership change behind.
+// One gap remains. A standby does not campaign. If the leader alone has the demotion, is
+// partitioned from the remaining voters but not from the removed member, and is then
+// lost permanently, the others need the vote of a member whose log may be longer than
+// theirs. Not replicating the change to that member would close the gap, but break
+// raft's assumption that a candidate is at most one membership change behind.
 
-// remove proposes the next membership change that is due.
+// proposeRemoval proposes the next membership change that is due.
 func (c *Core) proposeRemoval() {
 	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.changing {
 		return
@@ -54,9 +52,9 @@ func (c *Core) proposeRemoval() {
 }
 
 // stepDownForRemoval transfers leadership to an up-to-date voter that is not to be
-// removed as well, and reports whether a transfer is under way. A voter that is to
-// be removed would transfer it back at once, and one that lags would stall the
-// group: until there is another one, the member goes on leading.
+// removed as well, and reports whether a transfer is in progress. Until there is such a
+// voter this member keeps leading: one that is to be removed would transfer leadership
+// again at once, and a lagging one would stall the group.
 func (c *Core) stepDownForRemoval() bool {
 	if c.node.BasicStatus().LeadTransferee != raft.None {
 		return true
@@ -75,15 +73,15 @@ func (c *Core) proposeChange(kind raftpb.ConfChangeType, id uint64) {
 		Type: kind.Enum(), NodeId: &id,
 	}}})
 	if err != nil {
-		c.ignore(err) // a leadership transfer is under way
+		c.ignore(err) // a leadership transfer is in progress
 		return
 	}
 	c.changing = true
 }
 
-// quorumWithout reports whether most of the other voters were heard of lately, or
-// the member is no voter. raft resets that knowledge once in each election timeout,
-// so false means only not now.
+// quorumWithout reports whether a quorum of the other voters was recently active, or the
+// member is no voter. raft resets RecentActive once in each election timeout, so false
+// is temporary.
 func (c *Core) quorumWithout(removed uint64) bool {
 	if !slices.Contains(c.conf.GetVoters(), removed) {
 		return true
@@ -102,7 +100,7 @@ func (c *Core) quorumWithout(removed uint64) bool {
 	return active > remaining/2
 }
 
-// membershipChanged takes note of another configuration.
+// membershipChanged replaces the configuration.
 func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 	c.conf, c.out.Membership, c.changing = conf, conf, false
 }
