@@ -1,6 +1,6 @@
 // Package cluster runs one member of a group: it orders opaque commands by raft,
-// applies them to a machine and returns the outcomes to the callers. It is internal to
-// this module: only package conclave uses it.
+// applies them to a machine and returns the outcomes to the callers. It is a seam,
+// not an API: only package conclave uses it.
 //
 // submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
 // and driver.go carries out its effects. roster.go is the table of the members, updated

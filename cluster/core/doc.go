@@ -1,7 +1,7 @@
 // Package core is the deterministic part of a member: raft and the state machine, as
 // one type that turns events into effects. It has no goroutine, clock or source of
 // randomness and does no I/O, so that the loop of package cluster and the simulator of
-// internal/sim run the same code. Only these two use it.
+// internal/sim run the same code. It is a seam, not an API: only these two use it.
 //
 // Events (core.go) are messages, submissions, calls of this process, ticks, and
 // completed writes. They pass through raft (ready.go) and result in Effects

@@ -9,9 +9,8 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Whatever a peer sends, the core does not panic: neither as a follower nor as
-// the leader, nor at the messages that follow. What is fuzzed is a peer, so its
-// name is right; each input is up to three messages.
+// FuzzReceived: the core does not panic at any sequence of three messages of an
+// authenticated peer, as a follower or as the leader.
 func FuzzReceived(f *testing.F) {
 	for _, test := range hostile {
 		body := encoded(f, test.m())
@@ -54,8 +53,8 @@ func encoded(f *testing.F, m *raftpb.Message) []byte {
 	return body
 }
 
-// reconfigures says that a message carries a change of the membership. That is
-// the leader's word; raft panics at one that makes no sense, and the member stops.
+// reconfigures reports whether a message carries a membership change. Members trust the
+// leader's: raft panics at an invalid one, and the member stops.
 func reconfigures(m *raftpb.Message) bool {
 	for _, e := range m.GetEntries() {
 		if e.GetType() != raftpb.EntryNormal {
@@ -65,8 +64,8 @@ func reconfigures(m *raftpb.Message) bool {
 	return false
 }
 
-// settled is settle for entries that may be nonsense: applying one stops the
-// member in good order.
+// settled is settle for entries that may be invalid. It reports false if applying one has
+// stopped the member.
 func (r *rig) settled() bool {
 	out, err := r.Take(0)
 	if err != nil {
