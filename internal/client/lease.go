@@ -28,12 +28,20 @@ type Lease struct {
 	ttl         time.Duration
 	done        chan struct{}
 	closing     closing
+	handle      sync.Once
+	public      any // set by handle
 
 	mu       sync.Mutex
 	deadline instant            // guarded by mu; no other owner is granted anything before it
 	timer    *time.Timer        // guarded by mu; nil without TTL
 	holds    map[*Hold]struct{} // guarded by mu
 	err      error              // guarded by mu; why it ended; nil while live
+}
+
+// Handle returns the public handle of the lease. The first call makes it.
+func (l *Lease) Handle(makeHandle func() any) any {
+	l.handle.Do(func() { l.public = makeHandle() })
+	return l.public
 }
 
 // ending says what the end of a lease means for its holds.
