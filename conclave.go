@@ -174,9 +174,9 @@ func (n *Node) watch() {
 // error or context.DeadlineExceeded; the group may then find out as if the process had
 // crashed.
 func (n *Node) Close(ctx context.Context) error {
-	ctx, cancel := n.shutdownContext(ctx)
+	bounded, cancel := n.shutdownContext(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, n.cancelLeave)()
+	defer context.AfterFunc(bounded, n.cancelLeave)()
 	var err error
 	n.stop(func() {
 		if !cluster.IsCrash(ctx) {
@@ -208,15 +208,19 @@ func (n *Node) stop(shutdown func()) {
 }
 
 // shutDown first ends the sessions in this process, and then in the group: no holder
-// here may trust a lock that the group is granting to another owner.
+// here may trust a lock that the group is granting to another owner. It returns an
+// error if ctx was done before the group had answered.
 func (n *Node) shutDown(ctx context.Context) error {
 	n.client.StopRenewing()
 	n.client.EndLeases()
+	bounded, cancel := n.shutdownContext(ctx)
+	defer cancel()
 	if n.member.HasQuorum() {
-		if err := n.client.Deregister(ctx); err != nil && ctx.Err() != nil {
-			return err
+		err := n.client.Deregister(bounded)
+		if err != nil && bounded.Err() != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 		}
-		if err := n.member.StepDown(ctx); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		if err := n.member.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
 		}
 	}
@@ -274,9 +278,7 @@ func (n *Node) leave(ctx context.Context) error {
 			// By itself the error would mean that the node runs on.
 			err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
 		}
-		bounded, cancel := n.shutdownContext(ctx)
-		defer cancel()
-		_ = n.shutDown(bounded) // releases what can be released
+		_ = n.shutDown(ctx) // releases what can be released
 	})
 	return err
 }

@@ -195,7 +195,7 @@ func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, er
 	if err != nil {
 		return nil, fault("new session", checked.Name, err)
 	}
-	return &Session{node: n, lease: lease}, nil
+	return n.session(lease), nil
 }
 
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.
@@ -224,7 +224,12 @@ func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error
 	if err != nil {
 		return nil, fault("attach session", id.String(), notFound(err))
 	}
-	return &Session{node: n, lease: lease}, nil
+	return n.session(lease), nil
+}
+
+// session returns the one Session of a lease, which may be attached more than once.
+func (n *Node) session(l *client.Lease) *Session {
+	return l.Wrapper(func() any { return &Session{node: n, lease: l} }).(*Session)
 }
 
 // CloseSession ends any session of the group by force, for operators. What the session
