@@ -170,8 +170,8 @@ func (n *Node) watch() {
 // When Close returns, no goroutine, port or file of the node is left. If its disk has
 // failed, the database ends in the background, on files that it can no longer reach.
 // Close may be called at any time, more than once, and concurrently. It returns nil,
-// or, if the group did not agree in time, an error that wraps ErrUnknown and ctx's
-// error or context.DeadlineExceeded; the group may then find out as if the process had
+// or, if ctx was done and the group had not answered in time, an error that wraps
+// ErrUnknown and ctx's error; the group may then find out as if the process had
 // crashed.
 func (n *Node) Close(ctx context.Context) error {
 	bounded, cancel := n.shutdownContext(ctx)
