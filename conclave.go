@@ -31,7 +31,6 @@ type Node struct {
 	cancelLeave context.CancelFunc
 
 	closeOnce sync.Once
-	graceful  bool // set before the member stops, by the goroutine that stops it
 	routines  sync.WaitGroup
 	done      chan struct{}
 	err       error // set before done is closed
@@ -150,7 +149,7 @@ func (n *Node) watch() {
 	n.routines.Go(func() { n.events.run(n.done) })
 	<-n.member.Done()
 	why := n.member.Err()
-	n.client.Stopped(why, n.graceful)
+	n.client.Stopped(why, why == nil) // else it stopped by itself
 	n.err = fault("run", n.cfg.Dir, cmp.Or(why, ErrClosed))
 	close(n.done)
 }
@@ -200,7 +199,6 @@ func (n *Node) stop(shutdown func()) {
 	n.closeOnce.Do(func() {
 		n.client.BeginShutdown()
 		shutdown()
-		n.graceful = true
 		n.member.Stop()
 	})
 	<-n.done

@@ -120,7 +120,7 @@ func (p *program) registrationExpired(incarnation wire.ID) {
 			p.incarnation, p.registered = p.sim.newID(), false
 			p.loseSessions()
 			registration, call := p.registration()
-			c.Reincarnate(p.incarnation, registration, call)
+			c.Reregister(p.incarnation, registration, call)
 		})
 	})
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Leadership transfer. The leader executes it by raft's own means; any other
-// member asks the leader, by a message that names the leader's term. Repeating the
-// message is therefore safe: once leadership has moved, the term has passed.
+// Leadership transfer. The leader executes it as raft defines it; any other member sends
+// the leader a request that names the leader's term. That makes the request idempotent:
+// once leadership has moved, the term has passed.
 
 var (
-	// ErrNotLeader: the operation needs this member to lead the group.
+	// ErrNotLeader: only the leader can do that.
 	ErrNotLeader = errors.New("this member does not lead the group")
 	// ErrNoSuccessor: leadership cannot be transferred.
 	ErrNoSuccessor = errors.New("no other voter is up to date")
@@ -22,23 +22,23 @@ var (
 
 // transfer is a leadership transfer that this member executes as the leader.
 type transfer struct {
-	to   uint64       // as asked for; 0: the most up-to-date voter
-	done chan<- error // nil: a peer asked
-	peer uint64       // that asked
+	to   uint64       // as requested; 0: the most up-to-date voter
+	done chan<- error // nil: requested by peer
+	peer uint64
 }
 
-// transferRequest is a leadership transfer that this member asks the leader for.
+// transferRequest is a leadership transfer that this member requests from the leader.
 type transferRequest struct {
 	to           uint64
 	done         chan<- error
-	leader, term uint64 // that was asked; 0: none yet
-	due          uint64 // tick at which the request is repeated
+	leader, term uint64 // the request's receiver; 0: none yet
+	due          uint64 // tick of the next retry
 }
 
-// Transfer transfers leadership to a voter, or to the most up-to-date one when to
-// is 0. A member that does not lead asks the leader, when one is known. done, which
-// must have room, receives nil once another leader is known or to leads already,
-// and ErrNoSuccessor if the leader gave up.
+// Transfer transfers leadership to a voter, or to the most up-to-date one when to is 0.
+// A member that does not lead sends a request to the leader, once one is known. done,
+// which must be buffered, receives nil when another member leads, or to does, and
+// ErrNoSuccessor if the leader abandoned the transfer.
 func (c *Core) Transfer(to uint64, done chan<- error) {
 	if c.isLeader() {
 		c.transfer(&transfer{to: to, done: done})
@@ -57,19 +57,18 @@ func (c *Core) StepDown(done chan<- error) {
 	c.transfer(&transfer{done: done})
 }
 
-// AbandonTransfer gives up waiting for a Transfer or StepDown, which may still
-// take effect.
+// AbandonTransfer abandons a Transfer or StepDown, which may still take effect.
 func (c *Core) AbandonTransfer(done chan<- error) {
 	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool { return r.done == done })
 	c.transfers = slices.DeleteFunc(c.transfers, func(t *transfer) bool { return t.done == done })
 }
 
-// isLeader asks raft itself: leadership may have been lost since the last Ready,
-// and raft would then forward a transfer to the new leader in the successor's name.
+// isLeader reads raft's own role, which may have changed since the last Ready: a follower
+// would forward a transfer to the new leader in the successor's name.
 func (c *Core) isLeader() bool { return c.node.BasicStatus().RaftState == raft.StateLeader }
 
-// transfer starts a transfer; roleChanged ends it. raft gives up after an election
-// timeout without the successor's answer, which Tick notices.
+// transfer starts a transfer. roleChanged finishes it, or checkTransfers if raft has
+// abandoned it, which raft does after an election timeout.
 func (c *Core) transfer(t *transfer) {
 	to := t.to
 	if to == raft.None {
@@ -77,37 +76,36 @@ func (c *Core) transfer(t *transfer) {
 	}
 	switch {
 	case to == c.id:
-		c.answer(t, nil)
+		c.finishTransfer(t, nil)
 	case !slices.Contains(c.conf.GetVoters(), to):
-		c.answer(t, ErrNoSuccessor)
+		c.finishTransfer(t, ErrNoSuccessor)
 	default:
 		c.transfers = append(c.transfers, t)
 		c.node.TransferLeader(to)
 	}
 }
 
-// transferred ends the transfers that this member executes.
-func (c *Core) transferred(err error) {
+// finishTransfers finishes the transfers that this member executes.
+func (c *Core) finishTransfers(err error) {
 	for _, t := range c.transfers {
-		c.answer(t, err)
+		c.finishTransfer(t, err)
 	}
 	c.transfers = nil
 }
 
-func (c *Core) answer(t *transfer, err error) {
+func (c *Core) finishTransfer(t *transfer, err error) {
 	switch {
 	case t.done != nil:
 		t.done <- err
-	case errors.Is(err, ErrNoSuccessor): // a peer learns of success by the new leader
+	case errors.Is(err, ErrNoSuccessor): // success needs no message: the peer observes the new leader
 		c.out.Transfers = append(c.out.Transfers, TransferMessage{t.peer, &wire.LeadershipTransfer{To: t.to, Term: c.term, Refused: true}})
 	}
 }
 
-// watchTransfers notices that raft has given a transfer up, and asks again where a
-// request may be lost.
-func (c *Core) watchTransfers() {
+// checkTransfers finishes transfers that raft has abandoned, and retries requests.
+func (c *Core) checkTransfers() {
 	if len(c.transfers) > 0 && c.role.RaftState == raft.StateLeader && c.node.BasicStatus().LeadTransferee == raft.None {
-		c.transferred(ErrNoSuccessor)
+		c.finishTransfers(ErrNoSuccessor)
 	}
 	for _, r := range c.requests {
 		if r.leader != raft.None && r.due <= c.ticks {
@@ -116,8 +114,8 @@ func (c *Core) watchTransfers() {
 	}
 }
 
-// askTransfers asks a leader that has become known for what was requested before.
-func (c *Core) askTransfers() {
+// requestTransfers sends requests that waited for a leader to be known.
+func (c *Core) requestTransfers() {
 	if len(c.requests) == 0 || c.role.Lead == raft.None {
 		return
 	}
@@ -132,7 +130,7 @@ func (c *Core) askTransfers() {
 			r.leader, r.term = c.role.Lead, c.term
 			c.request(r)
 			return false
-		case c.isLeader(): // this member itself, meanwhile
+		case c.isLeader(): // this member was elected
 			c.transfer(&transfer{to: r.to, done: r.done})
 			return true
 		}
@@ -145,7 +143,7 @@ func (c *Core) request(r *transferRequest) {
 	c.out.Transfers = append(c.out.Transfers, TransferMessage{r.leader, &wire.LeadershipTransfer{To: r.to, Term: r.term}})
 }
 
-// ReceiveTransfer takes a peer's request for a transfer, or its refusal.
+// ReceiveTransfer receives a peer's request for a transfer, or its refusal.
 func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 	if m.GetRefused() {
 		c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
@@ -166,11 +164,11 @@ func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 	}
 }
 
-// leaderKnown ends what waits for another leader than before. The same leader in a
-// later term is asked again: in its earlier term it did not transfer.
+// leaderKnown finishes the transfers that another leader than before completes. The same
+// leader in a later term has not transferred leadership, and gets the request again.
 func (c *Core) leaderKnown() {
 	if c.role.Lead != c.id {
-		c.transferred(nil)
+		c.finishTransfers(nil)
 	}
 	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
 		switch {
@@ -186,8 +184,8 @@ func (c *Core) leaderKnown() {
 	})
 }
 
-// successor is the most up-to-date of these voters, preferably one that was heard
-// of lately: raft resets that knowledge once in each election timeout.
+// successor returns the most up-to-date of these voters, preferably one that was recently
+// active: raft resets RecentActive once in each election timeout.
 func (c *Core) successor(voters []uint64) uint64 {
 	var best uint64
 	var active bool
@@ -205,4 +203,19 @@ func (c *Core) successor(voters []uint64) uint64 {
 		}
 	}
 	return best
+}
+
+// checkDisk transfers leadership when the disk has not completed a write for an election
+// timeout: a leader with a stalled disk still sends heartbeats, so no other member
+// campaigns.
+func (c *Core) checkDisk() {
+	stalled := len(c.disk.batch) > 0 && c.ticks >= c.disk.since+uint64(c.cfg.ElectionTicks)
+	if !stalled || c.role.RaftState != raft.StateLeader {
+		return
+	}
+	c.disk.since = c.ticks // retried after another election timeout
+	if to := c.successor(c.conf.GetVoters()); to != raft.None {
+		c.cfg.Logger.Warn("disk stalled, transferring leadership", "to", wire.MemberID(to))
+		c.node.TransferLeader(to)
+	}
 }

@@ -33,31 +33,31 @@ var hostile = []struct {
 		return message(raftpb.MsgProp, 2, 0, entries(data(empty(0, 0), raftpb.EntryConfChange, "\xff\xff")))
 	}},
 	{"a malformed change of the membership", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(6, 5, data(empty(7, 5), raftpb.EntryConfChangeV2, "\xff\xff")), commit(7))
+		return message(raftpb.MsgApp, 2, 5, following(6, 5, data(empty(7, 5), raftpb.EntryConfChangeV2, "\xff\xff")), commit(7))
 	}},
 	{"an entry of an unknown type", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(6, 5, data(empty(7, 5), 9, "")), commit(7))
+		return message(raftpb.MsgApp, 2, 5, following(6, 5, data(empty(7, 5), 9, "")), commit(7))
 	}},
 	{"a heartbeat with a commit beyond the log", false, true, func() *raftpb.Message {
 		return message(raftpb.MsgHeartbeat, 2, 5, commit(7))
 	}},
 	{"an append with a gap", false, true, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5), empty(9, 5)), commit(9))
+		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5), empty(9, 5)), commit(9))
 	}},
 	{"an append of what lies before it", false, true, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(2, 6)))
+		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(2, 6)))
 	}},
 	{"an append whose terms sink", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 7, behind(6, 5, empty(7, 7), empty(8, 6)))
+		return message(raftpb.MsgApp, 2, 7, following(6, 5, empty(7, 7), empty(8, 6)))
 	}},
 	{"an append from the future", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 6)))
+		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 6)))
 	}},
 	{"an append at the end of all indexes", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 5, behind(math.MaxUint64, 5, empty(0, 5)))
+		return message(raftpb.MsgApp, 2, 5, following(math.MaxUint64, 5, empty(0, 5)))
 	}},
 	{"an append without a term", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgApp, 2, 0, behind(6, 5))
+		return message(raftpb.MsgApp, 2, 0, following(6, 5))
 	}},
 	{"the last term of all", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgHeartbeat, 2, math.MaxUint64)
@@ -66,10 +66,10 @@ var hostile = []struct {
 		return message(raftpb.MsgHeartbeat, 2, 5+maxTermStep+1)
 	}},
 	{"a vote for the last term of all", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgVote, 2, math.MaxUint64, behind(100, 100))
+		return message(raftpb.MsgVote, 2, math.MaxUint64, following(100, 100))
 	}},
 	{"a vote without a term", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgVote, 2, 0, behind(100, 100))
+		return message(raftpb.MsgVote, 2, 0, following(100, 100))
 	}},
 	{"in another's name", false, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeat, 3, 5) }},
 	{"in our own name", true, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeatResp, 1, 6) }},
@@ -79,7 +79,7 @@ var hostile = []struct {
 		return m
 	}},
 	{"an acknowledgement of what does not exist", true, false, func() *raftpb.Message {
-		return message(raftpb.MsgAppResp, 2, 6, behind(100, 0))
+		return message(raftpb.MsgAppResp, 2, 6, following(100, 0))
 	}},
 	{"a read without entries", true, false, func() *raftpb.Message { return message(raftpb.MsgReadIndex, 2, 0) }},
 	{"a read without a context", true, false, func() *raftpb.Message {
@@ -90,7 +90,7 @@ var hostile = []struct {
 	}},
 	{"an answer to no read", false, false, func() *raftpb.Message { return message(raftpb.MsgReadIndexResp, 2, 5) }},
 	{"a write's response", false, false, func() *raftpb.Message {
-		return message(raftpb.MsgStorageAppendResp, 2, 5, behind(6, 5))
+		return message(raftpb.MsgStorageAppendResp, 2, 5, following(6, 5))
 	}},
 	{"a write", false, false, func() *raftpb.Message { return message(raftpb.MsgStorageAppend, 2, 5) }},
 	{"an application's response", false, false, func() *raftpb.Message {
@@ -124,7 +124,7 @@ func snapshotMessage(index uint64) *raftpb.Message {
 	})
 }
 
-func (r *rig) as(leader bool) *rig {
+func (r *rig) inRole(leader bool) *rig {
 	r.follow()
 	if leader {
 		r.lead()
@@ -136,7 +136,7 @@ func (r *rig) as(leader bool) *rig {
 func TestReceive_HostileMessageRefused(t *testing.T) {
 	for _, test := range hostile {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t).as(test.leads)
+			r := newRig(t).inRole(test.leads)
 			before := r.node.BasicStatus()
 			if err := r.Receive(2, test.m()); !errors.Is(err, ErrInadmissible) {
 				t.Errorf("admitted: %v", err)
@@ -158,7 +158,7 @@ func TestReceive_RaftPanicsWithoutCheck(t *testing.T) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t).as(test.leads)
+			r := newRig(t).inRole(test.leads)
 			defer func() {
 				if recover() == nil {
 					t.Error("raft has survived it: is the check still needed?")
@@ -177,22 +177,22 @@ func TestReceive_OrdinaryMessageAdmitted(t *testing.T) {
 		leads bool
 		m     *raftpb.Message
 	}{
-		{"an append", false, message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7))},
-		{"an append that replaces", false, message(raftpb.MsgApp, 3, 7, behind(4, 5, empty(5, 7)), commit(4))},
-		{"an append far ahead", false, message(raftpb.MsgApp, 2, 5, behind(100, 5, empty(101, 5)), commit(100))},
-		{"an append of a change of the membership", false, message(raftpb.MsgApp, 2, 5, behind(6, 5, removal(7, 3)), commit(7))},
+		{"an append", false, message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5)), commit(7))},
+		{"an append that replaces", false, message(raftpb.MsgApp, 3, 7, following(4, 5, empty(5, 7)), commit(4))},
+		{"an append far ahead", false, message(raftpb.MsgApp, 2, 5, following(100, 5, empty(101, 5)), commit(100))},
+		{"an append of a change of the membership", false, message(raftpb.MsgApp, 2, 5, following(6, 5, removal(7, 3)), commit(7))},
 		{"a heartbeat", false, message(raftpb.MsgHeartbeat, 2, 5, commit(6))},
 		{"a late heartbeat", false, message(raftpb.MsgHeartbeat, 3, 4, commit(2))},
-		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, behind(6, 5))},
-		{"a vote", false, message(raftpb.MsgVote, 3, 6, behind(6, 5))},
+		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, following(6, 5))},
+		{"a vote", false, message(raftpb.MsgVote, 3, 6, following(6, 5))},
 		{"a request to campaign now", false, message(raftpb.MsgTimeoutNow, 2, 5)},
-		{"the answer to a read", false, message(raftpb.MsgReadIndexResp, 2, 5, behind(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))},
-		{"an acknowledgement", true, message(raftpb.MsgAppResp, 2, 6, behind(7, 0))},
+		{"the answer to a read", false, message(raftpb.MsgReadIndexResp, 2, 5, following(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))},
+		{"an acknowledgement", true, message(raftpb.MsgAppResp, 2, 6, following(7, 0))},
 		{"the answer to a heartbeat", true, message(raftpb.MsgHeartbeatResp, 2, 6)},
 		{"a read", true, message(raftpb.MsgReadIndex, 2, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context")))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t).as(test.leads)
+			r := newRig(t).inRole(test.leads)
 			r.mustReceive(test.m)
 			r.settle()
 		})

@@ -45,12 +45,12 @@ func emptyDisks(n int) (disks []*vfs.MemFS) {
 }
 
 // meet runs some rounds of forming.
-func (v *founders) meet(c *powerLosses) {
+func (v *founders) formRounds(c *powerLosses) {
 	for range 3 {
 		for _, f := range v.founders {
 			if f.up {
 				f.gossips(true)
-				f.seek()
+				f.attempt()
 				v.check()
 				c.note(v)
 			}
@@ -103,8 +103,8 @@ func (c *powerLosses) note(v *founders) {
 
 // recordRequests records each request of a founder before it arrives.
 func (c *powerLosses) recordRequests(v *founders, f *founder) {
-	put := f.forming.put
-	f.forming.put = func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+	put := f.forming.send
+	f.forming.send = func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 		v.sent = append(v.sent, proto.CloneOf(r))
 		v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 		c.note(v)
@@ -165,7 +165,7 @@ func TestForming_PowerLossAtEachOperation(t *testing.T) {
 					f.start()
 					c.recordRequests(v, f)
 				}
-				v.meet(c)
+				v.formRounds(c)
 				moments := c.end()
 				v.formed(t)
 				t.Logf("%d operations", len(moments))

@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// raft trusts its input: about thirty kinds of malformed message make it panic. A
-// peer's message is therefore checked here first against what a correct peer can send.
+// raft trusts its input: about thirty kinds of malformed messages make it panic. This
+// check admits only messages that a correct peer can send.
 
 // ErrInadmissible: no correct peer sends such a message.
 var ErrInadmissible = errors.New("inadmissible raft message")
@@ -20,11 +20,11 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInadmissible, fmt.Sprintf(format, args...))
 }
 
-// maxTermStep bounds how far a peer's term may be ahead. An election takes at least
-// a heartbeat interval, so no group gets there.
+// maxTermStep bounds how far a peer's term may be ahead. An election takes at least a
+// heartbeat interval, so no correct peer gets there.
 const maxTermStep = 1 << 32
 
-// maxIndex keeps arithmetic on indexes from overflowing. No log gets there.
+// maxIndex keeps arithmetic on indexes from overflowing. No correct log gets there.
 const maxIndex = 1 << 62
 
 func (c *Core) admissible(from uint64, m *raftpb.Message) error {
@@ -44,8 +44,8 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	case raftpb.MsgApp:
 		return admissibleAppend(m)
 	case raftpb.MsgHeartbeat:
-		// A leader sends a follower no commit index beyond what the follower has
-		// acknowledged. A larger one means that this log has lost its end.
+		// A leader sends no commit index beyond the follower's acknowledged index. A
+		// larger one means that this log has lost entries.
 		if last, _ := c.log.LastIndex(); m.GetCommit() > last {
 			return refuse("commit index %d is beyond the log's end, %d", m.GetCommit(), last)
 		}

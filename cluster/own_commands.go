@@ -6,8 +6,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// ownCall is a command that the cluster itself submits. Of the outcome it reads the
-// code only.
+// ownCall is a call of the cluster itself: the removal of this member, or a report of
+// the failure detector.
 type ownCall struct{ done chan ownOutcome }
 
 type ownOutcome struct {
@@ -20,8 +20,8 @@ func (c *ownCall) Fail(err error)                                      { c.done 
 func (c *ownCall) Cancelled(bool)                                      {}
 func (c *ownCall) Recheck(wire.Rechecker, wire.Ticket) (r *wire.Reply) { return nil }
 
-// execute submits a command and blocks until its outcome is known or ctx is done; in
-// the second case the command may still take effect.
+// execute submits a command and blocks until it has an outcome or ctx is done. After
+// ctx's error the command may still take effect.
 func (m *Member) execute(ctx context.Context, command []byte) (*wire.Reply, error) {
 	c := &ownCall{done: make(chan ownOutcome, 1)}
 	m.Submit(command, c, true)

@@ -44,10 +44,10 @@ func demotes(id uint64) string { return fmt.Sprint("demotes ", id) }
 func removes(id uint64) string { return fmt.Sprint("removes ", id) }
 
 // have says which members have the log to its end.
-func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
+func (r *rig) acknowledge(ids ...uint64) (messages []*raftpb.Message) {
 	r.t.Helper()
 	for _, id := range ids {
-		r.mustReceive(message(raftpb.MsgAppResp, id, r.term, behind(r.last, 0)))
+		r.mustReceive(message(raftpb.MsgAppResp, id, r.term, following(r.last, 0)))
 	}
 	return r.settle()
 }
@@ -56,8 +56,8 @@ func (r *rig) have(ids ...uint64) (messages []*raftpb.Message) {
 // standby, each change once, after the one before is applied.
 func TestRemoval_OneChangeAtATime(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
-	r.have(2, 3)
-	r.machine = departed{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
+	r.acknowledge(2, 3)
+	r.machine = removedMembers{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
 	sent := r.settle()
 	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
 		if got := r.changes(sent); !slices.Equal(got, []string{want}) {
@@ -66,7 +66,7 @@ func TestRemoval_OneChangeAtATime(t *testing.T) {
 		if more := r.changes(r.pass(2, 2)); len(more) > 0 {
 			t.Fatalf("%q before it %s", more, want)
 		}
-		sent = r.have(2)
+		sent = r.acknowledge(2)
 		if index, _ := r.Digest(); index != r.applied {
 			t.Fatalf("the digest is of index %d, %d are applied", index, r.applied)
 		}
@@ -92,20 +92,20 @@ func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 			}
 		}
 		if r.role.RaftState == raft.StateLeader {
-			r.have(2, 3)
+			r.acknowledge(2, 3)
 		}
 	}
-	r.machine = departed{r.machine, []uint64{4}}
+	r.machine = removedMembers{r.machine, []uint64{4}}
 	r.settle()
-	r.have(2, 4)
+	r.acknowledge(2, 4)
 	if got := r.Status().Membership; !slices.Equal(got.GetVoters(), []uint64{1, 2, 3}) || !slices.Equal(got.GetLearners(), []uint64{4}) {
 		t.Fatalf("the members are %v", got)
 	}
-	r.have(4)
+	r.acknowledge(4)
 	if got := r.Status().Membership.GetLearners(); len(got) == 0 {
 		t.Error("removed, and of the remaining voters only the leader has it")
 	}
-	r.have(3)
+	r.acknowledge(3)
 	if got := r.Status().Membership.GetLearners(); len(got) > 0 {
 		t.Error("it is not out")
 	}
@@ -143,7 +143,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 					case raftpb.MsgVote:
 						r.mustReceive(message(raftpb.MsgVoteResp, m.GetTo(), m.GetTerm()))
 					case raftpb.MsgApp:
-						r.mustReceive(message(raftpb.MsgAppResp, m.GetTo(), r.term, behind(r.last, 0)))
+						r.mustReceive(message(raftpb.MsgAppResp, m.GetTo(), r.term, following(r.last, 0)))
 					}
 				}
 			}
@@ -159,7 +159,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 			if got := r.quorumWithout(test.removed); got != test.want {
 				t.Fatalf("quorum without %d: %v, want %v", test.removed, got, test.want)
 			}
-			r.machine = departed{r.machine, []uint64{test.removed}}
+			r.machine = removedMembers{r.machine, []uint64{test.removed}}
 			last := r.last
 			r.settle()
 			if proposed := r.last > last; proposed != test.want {
@@ -173,7 +173,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 // that is to be removed as well. While none is up to date, it goes on leading.
 func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.machine = departed{r.machine, []uint64{1, 2}}
+	r.machine = removedMembers{r.machine, []uint64{1, 2}}
 	r.pass(2*electionTicks, 2)
 	if to := r.node.BasicStatus().LeadTransferee; to != raft.None || r.role.RaftState != raft.StateLeader {
 		t.Fatalf("transfers to %d", to)
@@ -186,7 +186,7 @@ func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 	if to := r.node.BasicStatus().LeadTransferee; to != raft.None {
 		t.Errorf("transfers to %d, which lags", to)
 	}
-	r.have(2, 3)
+	r.acknowledge(2, 3)
 	if to := r.node.BasicStatus().LeadTransferee; to != 3 {
 		t.Errorf("transfers to %d", to)
 	}
@@ -196,9 +196,9 @@ func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 // proposed when the transfer has failed.
 func TestRemoval_DuringTransfer(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.have(2, 3)
+	r.acknowledge(2, 3)
 	r.Transfer(3, make(chan error, 1))
-	r.machine = departed{r.machine, []uint64{3}}
+	r.machine = removedMembers{r.machine, []uint64{3}}
 	r.ReceiveSubmission(command(1)) // goes the same way: its owner sends it again
 	for r.node.BasicStatus().LeadTransferee != raft.None {
 		if got := r.changes(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
@@ -211,7 +211,7 @@ func TestRemoval_DuringTransfer(t *testing.T) {
 	if !r.changing {
 		r.pass(1, 2)
 	}
-	r.have(2)
+	r.acknowledge(2)
 	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("voters %d", got)
 	}

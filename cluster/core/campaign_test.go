@@ -46,9 +46,9 @@ func TestSuccessor(t *testing.T) {
 			r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{learner}}).follow().lead()
 			r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 			r.settle()
-			r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last-test.second.behind, 0)))
-			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, behind(r.last-test.third.behind, 0)))
-			r.mustReceive(message(raftpb.MsgAppResp, learner, r.term, behind(r.last, 0)))
+			r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last-test.second.behind, 0)))
+			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last-test.third.behind, 0)))
+			r.mustReceive(message(raftpb.MsgAppResp, learner, r.term, following(r.last, 0)))
 			// raft forgets whom it has heard, once in each election timeout.
 			for r.node.Status().Progress[3].RecentActive {
 				r.pass(1)
@@ -78,7 +78,7 @@ func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	if err != nil || len(out.Batch.writes) == 0 {
 		t.Fatalf("%d writes, %v", len(out.Batch.writes), err)
 	}
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
 	for round := range 3 {
 		if asked := kinds(r.pass(electionTicks-1, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
 			t.Fatalf("round %d: transfers to %d too soon", round, asked)
@@ -87,7 +87,7 @@ func TestStalledDisk_LeaderTransfers(t *testing.T) {
 			t.Fatalf("round %d: transfers to %d", round, asked)
 		}
 	}
-	r.carry(out.Batch.writes)
+	r.persist(out.Batch.writes)
 	r.settle()
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
 		t.Errorf("transfers to %d with a working disk", asked)

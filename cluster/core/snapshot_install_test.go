@@ -156,7 +156,7 @@ func TestSnapshot_SecondRefusedDuringInstallation(t *testing.T) {
 	if out, err = r.Take(0); err != nil || !out.Restored || !slices.Equal(out.Membership.GetVoters(), []uint64{1, 2, 4}) {
 		t.Errorf("status %+v: %v", out, err)
 	}
-	r.carry(out.Batch.writes)
+	r.persist(out.Batch.writes)
 	third := errUnanswered
 	r.ReceiveSnapshot(2, snapshotMessage(60), r.stage(&third))
 	if _, err := r.Take(0); err != nil || r.installing == nil || third != errUnanswered {

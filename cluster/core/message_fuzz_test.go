@@ -9,22 +9,21 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Whatever a peer sends, the core does not panic: neither as a follower nor as
-// the leader, nor at the messages that follow. What is fuzzed is a peer, so its
-// name is right; each input is up to three messages.
+// FuzzReceived: the core does not panic at any sequence of three messages of an
+// authenticated peer, as a follower or as the leader.
 func FuzzReceived(f *testing.F) {
 	for _, test := range hostile {
 		body := encoded(f, test.m())
 		f.Add(test.leads, body, []byte{}, []byte{})
 	}
 	for _, m := range []*raftpb.Message{
-		message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5), empty(8, 5)), commit(7)),
-		message(raftpb.MsgApp, 2, 7, behind(4, 5, empty(5, 7)), commit(5)),
+		message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5), empty(8, 5)), commit(7)),
+		message(raftpb.MsgApp, 2, 7, following(4, 5, empty(5, 7)), commit(5)),
 		message(raftpb.MsgHeartbeat, 2, 5, commit(6)),
-		message(raftpb.MsgVote, 2, 7, behind(6, 5)),
-		message(raftpb.MsgPreVote, 2, 7, behind(6, 5)),
+		message(raftpb.MsgVote, 2, 7, following(6, 5)),
+		message(raftpb.MsgPreVote, 2, 7, following(6, 5)),
 		message(raftpb.MsgTimeoutNow, 2, 5),
-		message(raftpb.MsgAppResp, 2, 6, behind(7, 0)),
+		message(raftpb.MsgAppResp, 2, 6, following(7, 0)),
 		message(raftpb.MsgReadIndex, 2, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "context"))),
 	} {
 		body := encoded(f, m)
@@ -32,7 +31,7 @@ func FuzzReceived(f *testing.F) {
 		f.Add(true, body, body, encoded(f, message(raftpb.MsgHeartbeatResp, 2, 6)))
 	}
 	f.Fuzz(func(t *testing.T, leads bool, first, second, third []byte) {
-		r := newRig(t).as(leads)
+		r := newRig(t).inRole(leads)
 		for _, body := range [][]byte{first, second, third} {
 			m := new(raftpb.Message)
 			if len(body) == 0 || proto.Unmarshal(body, m) != nil || reconfigures(m) {
@@ -54,8 +53,8 @@ func encoded(f *testing.F, m *raftpb.Message) []byte {
 	return body
 }
 
-// reconfigures says that a message carries a change of the membership. That is
-// the leader's word; raft panics at one that makes no sense, and the member stops.
+// reconfigures reports whether a message carries a membership change. Members trust the
+// leader's: raft panics at an invalid one, and the member stops.
 func reconfigures(m *raftpb.Message) bool {
 	for _, e := range m.GetEntries() {
 		if e.GetType() != raftpb.EntryNormal {
@@ -65,8 +64,8 @@ func reconfigures(m *raftpb.Message) bool {
 	return false
 }
 
-// settled is settle for entries that may be nonsense: applying one stops the
-// member in good order.
+// settled is settle for entries that may be invalid. It reports false if applying one has
+// stopped the member.
 func (r *rig) settled() bool {
 	out, err := r.Take(0)
 	if err != nil {

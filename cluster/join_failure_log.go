@@ -11,9 +11,9 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
-// joinFailures logs failures to join an address: those of TLS and of the handshake,
-// which an operator must see to, as warnings, and at most one for each address and
-// reason in a minute; all others, such as a member that is down, at debug level.
+// joinFailures logs failed joins. Failures of TLS and of the handshake, which need an
+// operator, are warnings, at most one in a minute for each address and reason. All
+// others, such as a member that is down, are logged at debug level.
 type joinFailures struct {
 	mu   sync.Mutex
 	last map[[2]string]time.Time // guarded by mu; by address and reason
@@ -49,7 +49,7 @@ func (f *joinFailures) isDue(addr, reason string, now time.Time) bool {
 	return true
 }
 
-// handshakeFailure classifies an error; "" is one that passes by itself.
+// handshakeFailure classifies an error; "" may be transient.
 func handshakeFailure(err error) string {
 	var refused *transport.RefusedError
 	var record tls.RecordHeaderError

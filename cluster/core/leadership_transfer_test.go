@@ -43,7 +43,7 @@ func TestTransfer_Answered(t *testing.T) {
 		"the end of the process": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t).as(!test.follows)
+			r := newRig(t).inRole(!test.follows)
 			done := make(chan error, 2)
 			if test.follows {
 				r.StepDown(done)

@@ -9,26 +9,25 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Staged is a complete snapshot on the disk, beside the state, that raft has not
-// accepted yet.
+// Staged is a complete snapshot, stored beside the state, that raft has not accepted yet.
 type Staged struct {
 	Generation uint64
 	Digest     uint64
 	Done       func(error) // called once: nil after the installation
 }
 
-// ErrUnwanted: the member's log has caught up without the snapshot.
+// ErrUnwanted: raft does not accept the snapshot, as the log has caught up without it.
 var ErrUnwanted = errors.New("the member is up to date without the snapshot")
 
-// Snapshot returns raft's message m with the metadata of the state on the disk, which
-// may be newer than when raft asked for it.
+// Snapshot returns a copy of raft's message m with the metadata of the state on the
+// disk, which may be newer than the one that m names.
 func Snapshot(m *raftpb.Message, state *raftlog.View) *raftpb.Message {
 	m = proto.CloneOf(m)
 	m.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &state.Index, Term: &state.Term, ConfState: state.ConfState}
 	return m
 }
 
-// ReceiveSnapshot passes a snapshot message to raft whose state has been staged.
+// ReceiveSnapshot passes the message of a staged snapshot to raft.
 func (c *Core) ReceiveSnapshot(from uint64, m *raftpb.Message, s Staged) {
 	if err := c.admissibleSnapshot(from, m); err != nil {
 		c.discard(&s, err)
@@ -46,9 +45,9 @@ func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
 	if m.GetType() != raftpb.MsgSnap || meta.GetConfState() == nil {
 		return refuse("not a snapshot")
 	}
-	// A leader that has just lost leadership may send a state of a later term than
-	// its own. A log must not end in a later term than the member's; the next
-	// leader sends another snapshot.
+	// A leader that has just been deposed may send a state of a later term than its
+	// message's. A log must not end in a later term than the member's; the next leader
+	// sends another snapshot.
 	if index, term := meta.GetIndex(), meta.GetTerm(); index > maxIndex || term == 0 || term > m.GetTerm() {
 		return refuse("snapshot of index %d and term %d in term %d", index, term, m.GetTerm())
 	}
@@ -73,7 +72,7 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 	c.staged, c.installing = nil, c.staged
 }
 
-// installed takes note that a snapshot has become the state.
+// installed replaces the machine by that of a snapshot that is durable.
 func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.machine, c.applied = machine, op.Index
 	c.membershipChanged(op.ConfState)
@@ -85,8 +84,7 @@ func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.recheck()
 }
 
-// discardStaged discards a staged snapshot that raft has not accepted: the log is
-// further already.
+// discardStaged discards a staged snapshot that raft has not accepted.
 func (c *Core) discardStaged() {
 	if c.staged != nil {
 		c.discard(c.staged, ErrUnwanted)

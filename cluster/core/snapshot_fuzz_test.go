@@ -13,10 +13,9 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// FuzzSnapshotTaken: whatever a snapshot says of itself, and whatever state it
-// brings, it is answered once; either it is refused, and then the state is the
-// member's own and its stage is discarded, or it is installed as what it claims to be. A
-// state that no machine can have written stops the member in good order.
+// FuzzSnapshotTaken: each snapshot, whatever its header and state, is either refused, and
+// then its stage is discarded and the member's state unchanged, or installed at the index
+// in its header, and is answered once. An invalid state stops the member with an error.
 func FuzzSnapshotTaken(f *testing.F) {
 	state := &wire.SnapshotChunk{}
 	m := machine.New()
@@ -41,13 +40,13 @@ func FuzzSnapshotTaken(f *testing.F) {
 			return
 		}
 		body.From, body.To = new(uint64(2)), new(uint64(1))
-		r := newRig(t).as(leads)
+		r := newRig(t).inRole(leads)
 		applied, answers := r.applied, 0
 		answer := errUnanswered
 		s := r.stageOf(chunk.GetPairs())
 		s.Done = func(err error) { answer = err; answers++ }
 		r.ReceiveSnapshot(2, body, s)
-		if !r.takeIn(s, answers) {
+		if !r.drive(s, answers) {
 			return
 		}
 		switch {
@@ -64,8 +63,8 @@ func FuzzSnapshotTaken(f *testing.F) {
 	})
 }
 
-// plausible says that raft can make something of a membership. It is the
-// leader's word; where raft cannot, it panics, and the member stops.
+// plausible reports whether raft accepts a configuration. At others it panics, and the
+// member stops.
 func plausible(conf *raftpb.ConfState) bool {
 	all := slices.Concat(conf.GetVoters(), conf.GetLearners())
 	slices.Sort(all)
@@ -91,9 +90,8 @@ func (r *rig) stageOf(pairs []*wire.Pair) Staged {
 	return Staged{Generation: generation, Digest: 7}
 }
 
-// takeIn carries out what there is to do, as the disk's writer does; false is
-// that the member has stopped.
-func (r *rig) takeIn(s Staged, answers int) bool {
+// drive carries out all effects. It returns false if the member has stopped.
+func (r *rig) drive(s Staged, answers int) bool {
 	r.t.Helper()
 	for {
 		out, err := r.Take(0)

@@ -6,8 +6,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// quorumLog logs when the quorum is lost and regained, as gossip shows it. Before it
-// was there for the first time it is not lost.
+// quorumLog logs when the quorum is lost and regained, according to gossip. A quorum
+// that has not been reached since the start is not lost.
 type quorumLog struct{ seen, lost bool }
 
 func (q *quorumLog) note(to *slog.Logger, roster *rosterSnapshot) {
@@ -23,12 +23,12 @@ func (q *quorumLog) note(to *slog.Logger, roster *rosterSnapshot) {
 	q.lost = !q.lost
 }
 
-// leaderLog logs when another member leads than before. It belongs to the loop.
+// leaderLog logs changes of the leader. It is used on the loop only.
 type leaderLog struct{ last uint64 }
 
 func (l *leaderLog) note(to *slog.Logger, leader, term uint64) {
 	if leader == 0 || leader == l.last {
-		return // without a leader, the next one is worth a line
+		return // the next leader is logged
 	}
 	l.last = leader
 	to.Info("leader changed", "leader", wire.MemberID(leader), "term", term)

@@ -10,10 +10,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// leash is memberlist's transport, and notes when another process has last asked this
-// one for an indirect probe. memberlist answers such a request from a goroutine that
-// nothing waits for, and that lasts up to probeTimeout.
-type leash struct {
+// probeWatch is memberlist's transport. It records the last request for an indirect
+// probe, because memberlist serves it from a goroutine that Shutdown does not wait for
+// and that lasts up to probeTimeout.
+type probeWatch struct {
 	memberlist.NodeAwareTransport
 	packets chan *memberlist.Packet
 	stop    chan struct{}
@@ -24,50 +24,50 @@ type leash struct {
 	indirect time.Time // guarded by mu
 }
 
-// leashMargin is how much later than the request a probe's goroutine may begin.
-const leashMargin = 20 * time.Millisecond
+// probeMargin bounds how much later than the request a probe's goroutine may begin.
+const probeMargin = 20 * time.Millisecond
 
-func newLeash(port memberlist.NodeAwareTransport, process string) *leash {
-	l := &leash{NodeAwareTransport: port, packets: make(chan *memberlist.Packet), stop: make(chan struct{})}
+func newProbeWatch(port memberlist.NodeAwareTransport, process string) *probeWatch {
+	w := &probeWatch{NodeAwareTransport: port, packets: make(chan *memberlist.Packet), stop: make(chan struct{})}
 	labels := pprof.Labels("conclave", process, "goroutine", "gossip packets")
-	l.stopped.Go(func() { pprof.Do(context.Background(), labels, func(context.Context) { l.forward() }) })
-	return l
+	w.stopped.Go(func() { pprof.Do(context.Background(), labels, func(context.Context) { w.forward() }) })
+	return w
 }
 
-func (l *leash) PacketCh() <-chan *memberlist.Packet { return l.packets }
+func (w *probeWatch) PacketCh() <-chan *memberlist.Packet { return w.packets }
 
 // Shutdown returns when no further packet can reach memberlist.
-func (l *leash) Shutdown() error {
-	l.once.Do(func() { close(l.stop) })
-	l.stopped.Wait()
-	return l.NodeAwareTransport.Shutdown()
+func (w *probeWatch) Shutdown() error {
+	w.once.Do(func() { close(w.stop) })
+	w.stopped.Wait()
+	return w.NodeAwareTransport.Shutdown()
 }
 
-func (l *leash) forward() {
+func (w *probeWatch) forward() {
 	for {
 		select {
-		case p := <-l.NodeAwareTransport.PacketCh():
+		case p := <-w.NodeAwareTransport.PacketCh():
 			if mayProbe(p.Buf) {
-				l.mu.Lock()
-				l.indirect = time.Now()
-				l.mu.Unlock()
+				w.mu.Lock()
+				w.indirect = time.Now()
+				w.mu.Unlock()
 			}
 			select {
-			case l.packets <- p:
-			case <-l.stop:
+			case w.packets <- p:
+			case <-w.stop:
 				return
 			}
-		case <-l.stop:
+		case <-w.stop:
 			return
 		}
 	}
 }
 
-// lastIndirect returns when an indirect probe was last asked for; zero: never.
-func (l *leash) lastIndirect() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.indirect
+// lastIndirect returns when an indirect probe was last requested; zero: never.
+func (w *probeWatch) lastIndirect() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.indirect
 }
 
 // memberlist's types of messages, which are the first byte of each (net.go there).
@@ -79,8 +79,8 @@ const (
 	checkedMessage  = 12 // a CRC-32, and a message
 )
 
-// mayProbe reports whether memberlist may make an indirect probe because of a packet.
-// What it cannot read may.
+// mayProbe reports whether a packet may request an indirect probe. One that it cannot
+// parse may.
 func mayProbe(packet []byte) bool {
 	if len(packet) >= 5 && packet[0] == checkedMessage {
 		packet = packet[5:]

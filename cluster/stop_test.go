@@ -45,30 +45,30 @@ func start(t *testing.T, cfg Config) *Member {
 }
 
 // ending is a call that counts how it ends.
-type ending struct {
+type trackedCall struct {
 	mu       sync.Mutex
 	answered int
 	failed   int
 	err      error
-	over     chan struct{} // closed at the first end
+	done     chan struct{} // closed at the first end
 }
 
-func newEnding() *ending { return &ending{over: make(chan struct{})} }
+func newTrackedCall() *trackedCall { return &trackedCall{done: make(chan struct{})} }
 
-func (c *ending) end(answered, failed int, err error) {
+func (c *trackedCall) end(answered, failed int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.answered+c.failed == 0 {
-		close(c.over)
+		close(c.done)
 	}
 	c.answered, c.failed, c.err = c.answered+answered, c.failed+failed, err
 }
 
-func (c *ending) Deliver(wire.Ticket, *wire.Reply, bool)          { c.end(1, 0, nil) }
-func (c *ending) Fail(err error)                                  { c.end(0, 1, err) }
-func (c *ending) Cancelled(bool)                                  {}
-func (c *ending) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
-func (c *ending) once() bool                                      { return c.answered+c.failed == 1 }
+func (c *trackedCall) Deliver(wire.Ticket, *wire.Reply, bool)          { c.end(1, 0, nil) }
+func (c *trackedCall) Fail(err error)                                  { c.end(0, 1, err) }
+func (c *trackedCall) Cancelled(bool)                                  {}
+func (c *trackedCall) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
+func (c *trackedCall) endedOnce() bool                                 { return c.answered+c.failed == 1 }
 
 var renewal = func() []byte {
 	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
@@ -127,13 +127,13 @@ func TestStop(t *testing.T) {
 func TestStop_CallsEndOnce(t *testing.T) {
 	m := start(t, alone(t))
 	const callers, each = 4, 100
-	calls := make([]*ending, callers*each)
+	calls := make([]*trackedCall, callers*each)
 	var wg sync.WaitGroup
 	half := make(chan struct{}, callers)
 	for i := range callers {
 		wg.Go(func() {
 			for j := range each {
-				c := newEnding()
+				c := newTrackedCall()
 				calls[i*each+j] = c
 				m.Submit(renewal, c, true)
 				if j == each/2 {
@@ -147,11 +147,11 @@ func TestStop_CallsEndOnce(t *testing.T) {
 	}
 	m.Stop()
 	wg.Wait()
-	late := newEnding()
+	late := newTrackedCall()
 	m.Submit(renewal, late, false)
 	for i, c := range append(calls, late) {
-		<-c.over
-		if c.mu.Lock(); !c.once() || c.failed > 0 && !errors.Is(c.err, ErrStopped) {
+		<-c.done
+		if c.mu.Lock(); !c.endedOnce() || c.failed > 0 && !errors.Is(c.err, ErrStopped) {
 			t.Errorf("call %d: %d outcomes, %d failures, %v", i, c.answered, c.failed, c.err)
 		}
 		c.mu.Unlock()
@@ -200,7 +200,7 @@ func TestStart_ContextDone(t *testing.T) {
 // fails pending calls.
 func TestStop_PanicOnLoop(t *testing.T) {
 	m := start(t, alone(t))
-	stuck := newEnding()
+	stuck := newTrackedCall()
 	m.mailbox.post(event{run: func(c *core.Core) {
 		c.Submit(renewal, stuck, true)
 		panic("a bug")
@@ -209,8 +209,8 @@ func TestStop_PanicOnLoop(t *testing.T) {
 	if err := m.Err(); err == nil || !strings.Contains(err.Error(), "a bug") {
 		t.Errorf("it stopped for %v", err)
 	}
-	<-stuck.over
-	if !stuck.once() || !errors.Is(stuck.err, ErrStopped) || !strings.Contains(stuck.err.Error(), "a bug") {
+	<-stuck.done
+	if !stuck.endedOnce() || !errors.Is(stuck.err, ErrStopped) || !strings.Contains(stuck.err.Error(), "a bug") {
 		t.Errorf("%d outcomes, %d failures, %v", stuck.answered, stuck.failed, stuck.err)
 	}
 	m.Stop()

@@ -14,50 +14,47 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// How a member is removed from the group for good:
+// The removal of a member:
 //
 //	1. Leave transfers leadership, if this member has it.
-//	2. It submits RemoveMember. The machine notes the member as removed, for ever,
-//	   unless no other voter would remain.
-//	3. Every leader makes Raft's configuration agree with that (core/removal.go): it
-//	   demotes the member to a standby, and then removes it.
-//	4. A remaining member that has committed the second change closes the connections
-//	   of the removed one, and refuses it when it connects again.
-//	5. The refusal is the confirmation. The member marks its directory as removed and
-//	   stops: only now is its vote certainly not needed any more.
+//	2. It submits RemoveMember. The machine records the member as removed, unless no
+//	   other voter would remain.
+//	3. The leader makes Raft's configuration agree with the machine's record
+//	   (core/member_removal.go): it demotes the member to a standby, then removes it.
+//	4. A remaining member that has applied the second change closes its connections to
+//	   the removed member, and refuses new ones.
+//	5. The refusal is the confirmation. The removed member marks its directory as
+//	   removed and stops.
 //
-// The outcome of step 2 is not enough to stop: until the demotion has committed, the
-// member may be needed for the quorum that commits it. Nor is its own log: it may lag
-// for ever, and what it shows may be known to too few of the remaining voters.
+// The outcome of step 2 is not sufficient to stop: the quorum that commits the demotion
+// may need the member. Nor is its own log sufficient: it may lag, and too few of the
+// remaining voters may have the entries that it shows.
 //
-// A process that stops between steps 2 and 5 goes on with step 5 when its directory is
-// opened again. Where all members leave at once the last voter is refused in step 2;
-// it waits in AwaitRemovals for the others' confirmations, which no other member can give.
+// A process that stops between steps 2 and 5 continues with step 5 when its directory is
+// opened again. If all members leave at once, the last voter is refused in step 2. It
+// waits in AwaitRemovals, since only it can confirm the removal of the others.
 
 // Sentinel errors of leaving.
 var (
 	// ErrLastVoter: without this member the group would have no voter.
-	ErrLastVoter = errors.New("this member is the last voter of the group")
+	ErrLastVoter = errors.New("the group would have no voter without this member")
 	// ErrNoQuorumWithout: too few of the other voters are reachable.
-	ErrNoQuorumWithout = errors.New("the other voters that are reachable are no quorum")
+	ErrNoQuorumWithout = errors.New("the other reachable voters are no quorum")
 	// ErrRemoved: the directory's member has been removed from its group.
-	ErrRemoved = errors.New("the member has been removed from its group")
+	ErrRemoved = errors.New("the directory of a removed member cannot be used again: " +
+		"this version cannot add a member to an existing group")
 )
 
-// errRemoved is ErrRemoved for a directory that is opened or in use.
-var errRemoved = fmt.Errorf("%w: the directory is of no further use; "+
-	"this version cannot add a member to an existing group", ErrRemoved)
-
-// removal is this process's part in removals: of its own member and of others.
+// removal is the state of removals in this process: of its own member and of others.
 type removal struct {
 	confirmed context.Context // done once a peer has confirmed this member's removal
 	confirm   context.CancelFunc
 	once      sync.Once
 	requested atomic.Bool // by Leave, which completes the removal
-	changed   signal      // after a membership change, or a change of unconfirmed
+	changed   signal      // set after a membership change, or a change of unconfirmed
 
 	mu          sync.Mutex
-	unconfirmed []uint64 // guarded by mu; members removed during this process's life, and not told so by it
+	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
 }
 
 func (r *removal) init() {
@@ -79,7 +76,7 @@ func (r *removal) allConfirmed() bool {
 }
 
 // CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
-// now. It judges by the connections to the other voters; the leader checks again.
+// now, according to its connections to the other voters. The leader checks again.
 func (m *Member) CheckLeave() error {
 	voters := m.voters()
 	if !slices.Contains(voters, m.identity.member) {
@@ -100,19 +97,19 @@ func (m *Member) CheckLeave() error {
 	return nil
 }
 
-// Leave removes this member from the group for good. It returns nil once a peer has
-// confirmed the removal and the directory is marked, so that it is never opened again.
-// The member still runs then.
+// Leave removes this member from the group permanently. It returns nil once a peer has
+// confirmed the removal and the directory is marked as removed. It does not stop the
+// member.
 //
-// Errors: ErrLastVoter; ErrUnregistered if the group does not know this process;
-// ErrStopped; ctx.Err(). After the last two the member may be removed all the same.
+// Errors: ErrLastVoter; ErrUnregistered if this process's registration has expired;
+// ErrStopped; ctx.Err(). After the last two the member may still be removed.
 func (m *Member) Leave(ctx context.Context) error {
 	m.removal.requested.Store(true)
 	if err := m.stepDownToLeave(ctx); err != nil {
 		return err
 	}
-	// A lagging member may be confirmed removed before it sees the outcome of its
-	// own command, or without ever seeing it.
+	// A lagging member may receive the confirmation before the outcome of its own
+	// command, or instead of it.
 	requesting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.removal.confirmed, cancel)()
@@ -129,8 +126,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// stepDownToLeave transfers leadership if this member has it, repeatedly while no
-// successor is up to date and as long as there is another voter.
+// stepDownToLeave transfers leadership if this member has it. It retries while no
+// successor is up to date, as long as there is another voter.
 func (m *Member) stepDownToLeave(ctx context.Context) error {
 	for {
 		err := m.StepDown(ctx)
@@ -162,7 +159,7 @@ func (m *Member) RequestRemoval(ctx context.Context) error {
 		return nil
 	case wire.Code_UNKNOWN_INCARNATION:
 		return m.checkRemoved(ctx)
-	case wire.Code_INVALID: // every other voter leaves too, and needs this one for it
+	case wire.Code_INVALID: // all other voters leave too, which needs this one's vote
 		if err := m.AwaitRemovals(ctx); err != nil {
 			return err
 		}
@@ -171,8 +168,8 @@ func (m *Member) RequestRemoval(ctx context.Context) error {
 	return fmt.Errorf("the group refuses the removal with code %v: %s", reply.GetCode(), reply.GetDetail())
 }
 
-// checkRemoved finds out why the group does not know this process: because it is
-// removed, as a repeated command finds, or because its registration had expired.
+// checkRemoved returns nil if this member is removed, which also removes its process's
+// registration, and ErrUnregistered if the registration has expired.
 func (m *Member) checkRemoved(ctx context.Context) error {
 	var removed []uint64
 	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
@@ -185,12 +182,12 @@ func (m *Member) checkRemoved(ctx context.Context) error {
 }
 
 // confirmationElections is for how many election timeouts the last voter waits for
-// the removed members to come and be told.
+// removed members to connect and receive their confirmation.
 const confirmationElections = 5
 
 // AwaitRemovals blocks until departed members are out of the Raft configuration, or
-// ctx is done. It then waits, for a limited time, until each has learnt of its removal
-// from this member: where all others leave, no other member could tell it.
+// ctx is done. It then waits, for a limited time, until this member has confirmed each
+// removal: if all others leave, no other member can.
 func (m *Member) AwaitRemovals(ctx context.Context) error {
 	err := m.awaitRemoval(ctx, func() bool { return !slices.ContainsFunc(m.status.Load().removed, m.isMember) })
 	if err != nil {
@@ -198,7 +195,7 @@ func (m *Member) AwaitRemovals(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, confirmationElections*m.cfg.Election)
 	defer cancel()
-	_ = m.awaitRemoval(bounded, m.removal.allConfirmed) // one may have crashed, or learnt it elsewhere
+	_ = m.awaitRemoval(bounded, m.removal.allConfirmed) // one may have crashed, or another member confirmed it
 	return nil
 }
 
@@ -219,8 +216,8 @@ func (m *Member) markRemoved() error {
 	return m.identity.save(func(r *wire.Identity) { r.Left = true })
 }
 
-// removalConfirmed runs when a peer refuses this member as removed. Unless Leave waits
-// for it, the member was removed by an earlier process, which stopped before step 5.
+// removalConfirmed runs when a peer refuses this member as removed. If Leave does not
+// wait for it, a former process requested the removal and stopped before step 5.
 func (m *Member) removalConfirmed() {
 	m.removal.once.Do(func() {
 		m.removal.confirm()
@@ -229,14 +226,14 @@ func (m *Member) removalConfirmed() {
 				if err := m.markRemoved(); err != nil {
 					m.fail(err)
 				}
-				m.fail(errRemoved)
+				m.fail(ErrRemoved)
 			})
 		}
 	})
 }
 
-// isRemoved tells the transport whether to refuse id, which is no member and connects,
-// as removed: that is the confirmation of step 5.
+// isRemoved reports whether the transport must refuse id, which is no member, as
+// removed. The refusal is the confirmation of step 5.
 func (m *Member) isRemoved(id uint64) bool {
 	s := m.status.Load()
 	if s == nil || !slices.Contains(s.removed, id) {
@@ -248,8 +245,9 @@ func (m *Member) isRemoved(id uint64) bool {
 	return true
 }
 
-// membershipChanged acts on a membership change, on the loop's goroutine. A removed
-// member finds its connections closed, and learns why when it connects again.
+// membershipChanged applies a membership change to the roster and the connections, on
+// the loop's goroutine. It closes the connections of a removed member, which receives
+// the confirmation when it connects again.
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
 	for _, p := range m.roster.snapshot().members {
@@ -257,7 +255,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 			removed = append(removed, p.id)
 		}
 	}
-	// Before the roster changes: AwaitRemovals looks at both.
+	// Before the roster changes: AwaitRemovals reads both.
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
 		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member })
 	})

@@ -40,19 +40,19 @@ func (r *rig) registered() *rig {
 // answer has the log bring an outcome.
 func (r *rig) answer(seq uint64, more bool) Effects {
 	r.t.Helper()
-	return r.yield(wire.Result{Outcomes: []wire.Outcome{{
+	return r.applyResult(wire.Result{Outcomes: []wire.Outcome{{
 		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Reply: &wire.Reply{}, More: more,
 	}}})
 }
 
 // yield has the machine yield something for one more entry, and returns what
 // comes of it.
-func (r *rig) yield(result wire.Result) Effects {
+func (r *rig) applyResult(result wire.Result) Effects {
 	r.t.Helper()
 	index := r.last + 1
 	whole := r.machine
 	r.machine = scripted{whole, map[uint64]wire.Result{index: result}}
-	r.mustReceive(message(raftpb.MsgApp, 2, r.term, behind(r.last, r.term, empty(index, r.term)), commit(index)))
+	r.mustReceive(message(raftpb.MsgApp, 2, r.term, following(r.last, r.term, empty(index, r.term)), commit(index)))
 	out := r.effects()
 	r.machine = whole
 	if r.applied != index {
@@ -79,7 +79,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 			t.Errorf("%s: %d are sent to %d, want %d to %d", when, seqs, to, want, leader)
 		}
 	}
-	for tick := 1; tick < firstResend; tick++ {
+	for tick := 1; tick < firstRetry; tick++ {
 		r.Tick()
 		want(fmt.Sprintf("tick %d", tick), 2)
 	}
@@ -138,7 +138,7 @@ func TestCancel_ReportsWhetherSent(t *testing.T) {
 
 // Under a new incarnation the registration comes first, alone, and without the calls of
 // the former one.
-func TestReincarnate(t *testing.T) {
+func TestReregister(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, queued, false)
@@ -148,7 +148,7 @@ func TestReincarnate(t *testing.T) {
 	r.settle()
 	r.Submit([]byte{3}, waits, false)
 	registration, next := new(quietCall), new(quietCall)
-	r.Reincarnate(wire.ID{7}, []byte("again"), registration)
+	r.Reregister(wire.ID{7}, []byte("again"), registration)
 	r.Submit([]byte{4}, next, true)
 	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
 		if c.failed != ErrUnregistered || c.fails != 1 {
@@ -167,10 +167,10 @@ func TestReincarnate(t *testing.T) {
 	if got := out.Forwards[0].Submission; !proto.Equal(got, want) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
-	r.carry(out.Batch.writes)
+	r.persist(out.Batch.writes)
 	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
 	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
-	if out := r.yield(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
+	if out := r.applyResult(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
 		t.Errorf("an outcome of the former incarnation, and one for no call: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
@@ -183,10 +183,10 @@ func TestReincarnate(t *testing.T) {
 func TestDigest_OfChanges(t *testing.T) {
 	digest := func(value string) uint64 {
 		r := newRig(t).follow()
-		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
+		r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
 		r.settle()
-		r.yield(wire.Result{Changes: []wire.Change{change("k", value)}})
-		r.yield(wire.Result{})
+		r.applyResult(wire.Result{Changes: []wire.Change{change("k", value)}})
+		r.applyResult(wire.Result{})
 		index, digest := r.Digest()
 		if index != r.Status().Applied {
 			t.Fatalf("the digest is of index %d, %d are applied", index, r.Status().Applied)
@@ -213,11 +213,11 @@ func TestLeaderChanged_Reported(t *testing.T) {
 		want  bool
 	}{
 		{"a heartbeat", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) }, false},
-		{"entries", func() { r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7))) }, false},
+		{"entries", func() { r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5)), commit(7))) }, false},
 		{"another leader", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, true},
 		{"the same one in another term", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7)) }, true},
 		{"no leader", func() { r.PeerDisconnected(3) }, true},
-		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, behind(7, 8))) }, true},
+		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, following(7, 8))) }, true},
 	} {
 		test.event()
 		reported := false
@@ -230,7 +230,7 @@ func TestLeaderChanged_Reported(t *testing.T) {
 			if len(out.Batch.writes) == 0 {
 				break
 			}
-			r.carry(out.Batch.writes)
+			r.persist(out.Batch.writes)
 		}
 		if reported != test.want {
 			t.Errorf("%s: reported %t", test.name, reported)
@@ -245,14 +245,14 @@ func TestStatus(t *testing.T) {
 	if got.Leader != 2 || got.Term != 5 || got.Leads || got.Proposing || got.Commit != 4 || got.Applied != 4 || len(got.Membership.GetVoters()) != 3 {
 		t.Errorf("as a follower: %+v", got)
 	}
-	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5), commit(6)))
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
 	r.settle()
 	r.elect()
 	r.settle()
 	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.Proposing || got.Commit != 6 || got.Applied != 6 {
 		t.Errorf("elected: %+v", got)
 	}
-	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, behind(7, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, following(7, 0)))
 	r.settle()
 	if got := r.Status(); !got.Leads || !got.Proposing || got.Commit != 7 || got.Applied != 7 {
 		t.Errorf("proposing: %+v", got)
@@ -264,7 +264,7 @@ func TestStatus(t *testing.T) {
 	}
 	r.PeerDisconnected(3)
 	r.settle()
-	r.mustReceive(message(raftpb.MsgVote, 2, 9, behind(r.last, 9)))
+	r.mustReceive(message(raftpb.MsgVote, 2, 9, following(r.last, 9)))
 	r.settle()
 	if got := r.Status(); got.Leader != raft.None || got.Term != 9 {
 		t.Errorf("between two leaders: %+v", got)
@@ -274,7 +274,7 @@ func TestStatus(t *testing.T) {
 // A restarted member continues from its disk.
 func TestNew_ContinuesFromDisk(t *testing.T) {
 	r := newRig(t).follow()
-	r.yield(wire.Result{Changes: []wire.Change{change("k", "v")}})
+	r.applyResult(wire.Result{Changes: []wire.Change{change("k", "v")}})
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	r.settle()
 	before, last := r.Status(), r.last

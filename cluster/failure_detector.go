@@ -6,24 +6,23 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// The failure detector. The leader compares what the group holds of each member's
-// process with its own roster, and submits a report for each difference: a report of a
-// death ends the sessions that depend on the member's liveness.
+// The failure detector. The leader compares the liveness that the machine records of
+// each member's process with its own roster, and submits a report for each difference.
+// A report that a process is dead ends the sessions that depend on its liveness.
 //
-// Deaths are not believed while this member is isolated, nor for a while afterwards:
-// its gossip takes longer than raft to find the others again, and shows dead until then
-// what is alive. That the leader has a quorum is confirmed by a linearizable read
-// before each round of reports.
+// No process is reported dead while this member is isolated, nor for detectionTimeout
+// afterwards: gossip rejoins later than raft, and until then shows live members as dead.
+// A linearizable read before each round of reports confirms that the leader has a quorum.
 
-// detectorPatience is how long gossip may take to show a process that the group knows
-// before that counts as dead, and to find the others again after this member was
-// isolated. A process that gossip has shown is declared dead by gossip, and much sooner.
-const detectorPatience = 30 * time.Second
+// detectionTimeout bounds how long gossip takes to show a registered process, which
+// counts as dead afterwards, and to rejoin after this member was isolated. A process
+// that gossip has shown before is declared dead by gossip, much sooner.
+const detectionTimeout = 30 * time.Second
 
-// detector is what the failure detector knows besides the roster. It is a value:
-// judge and observe return the next one.
+// detector is the failure detector's state besides the roster. It is a value: evaluate
+// and observe return the next one.
 type detector struct {
-	unseen   map[uint64]unseenProcess // members of whose registered process gossip shows nothing
+	unseen   map[uint64]unseenProcess // by member: registered processes that gossip has not shown
 	isolated bool                     // no quorum was alive when last observed
 	rejoined time.Time                // when this member was last isolated
 }
@@ -33,8 +32,8 @@ type unseenProcess struct {
 	since time.Time
 }
 
-// observe notes whether this member is isolated: gossip shows no quorum alive, or a
-// quorum took longer than an election timeout to confirm a read.
+// observe updates whether this member is isolated: gossip shows no quorum alive, or the
+// confirmation of a read took an election timeout or longer.
 func (d detector) observe(quorum bool, confirmed, election time.Duration, now time.Time) detector {
 	if d.isolated && quorum || confirmed >= election {
 		d.rejoined = now
@@ -43,20 +42,18 @@ func (d detector) observe(quorum bool, confirmed, election time.Duration, now ti
 	return d
 }
 
-// distrust is for how long deaths are not believed. A leader knows that most voters
-// cannot be dead.
-func (d detector) distrust(now time.Time) time.Duration {
+// holdOff returns for how long no process may be reported dead.
+func (d detector) holdOff(now time.Time) time.Duration {
 	if d.isolated {
-		return detectorPatience
+		return detectionTimeout
 	}
-	return max(0, d.rejoined.Add(detectorPatience).Sub(now))
+	return max(0, d.rejoined.Add(detectionTimeout).Sub(now))
 }
 
-// judge works out the reports that are due, and after what time to judge again if
-// nothing changes; 0: never. As long as a member is not alive there is a next time: its
-// process may still register by a command that was under way, when gossip has nothing
-// more to show of it.
-func (d detector) judge(held []wire.MemberLiveness, roster *rosterSnapshot, now time.Time) (due []wire.LivenessReport, again time.Duration, next detector) {
+// evaluate returns the reports that are due, and when to evaluate again if nothing
+// changes; 0: never. While a member is not alive there is a next time: its process may
+// still be registered by a command in flight, after gossip's last event about it.
+func (d detector) evaluate(held []wire.MemberLiveness, roster *rosterSnapshot, now time.Time) (due []wire.LivenessReport, again time.Duration, next detector) {
 	members := make(map[uint64]rosterMember, len(roster.members))
 	for _, m := range roster.members {
 		members[m.id] = m
@@ -69,7 +66,7 @@ func (d detector) judge(held []wire.MemberLiveness, roster *rosterSnapshot, now 
 			continue
 		}
 		if m.liveness != alive && again == 0 {
-			again = detectorPatience
+			again = detectionTimeout
 		}
 		boot := m.boot
 		if m.liveness != alive && !(m.liveness == dead && m.boot >= h.Boot) {
@@ -79,7 +76,7 @@ func (d detector) judge(held []wire.MemberLiveness, roster *rosterSnapshot, now 
 				u = unseenProcess{h.Boot, now}
 			}
 			next.unseen[h.Member] = u
-			if left := u.since.Add(detectorPatience).Sub(now); left > 0 {
+			if left := u.since.Add(detectionTimeout).Sub(now); left > 0 {
 				again = min(again, left)
 				continue
 			}
@@ -87,7 +84,7 @@ func (d detector) judge(held []wire.MemberLiveness, roster *rosterSnapshot, now 
 		if boot < h.Boot || h.Silent != (m.liveness == alive) {
 			continue
 		}
-		if left := d.distrust(now); left > 0 && m.liveness != alive {
+		if left := d.holdOff(now); left > 0 && m.liveness != alive {
 			again = min(again, left)
 			continue
 		}
@@ -96,8 +93,8 @@ func (d detector) judge(held []wire.MemberLiveness, roster *rosterSnapshot, now 
 	return due, again, next
 }
 
-// detect runs the failure detector until the member ends. Each report is answered
-// before the next is submitted.
+// detect runs the failure detector until the member stops. It submits one report at a
+// time.
 func (m *Member) detect() {
 	var d detector
 	var log quorumLog
@@ -120,7 +117,7 @@ func (m *Member) detect() {
 	}
 }
 
-// detectOnce judges once if this member leads, and submits what is due.
+// detectOnce evaluates once if this member leads, and submits the reports that are due.
 func (m *Member) detectOnce(d detector) (next detector, again time.Duration) {
 	d = d.observe(m.roster.snapshot().hasQuorum(), 0, m.cfg.Election, time.Now())
 	before := m.status.Load()
@@ -132,16 +129,16 @@ func (m *Member) detectOnce(d detector) (next detector, again time.Duration) {
 	asked := time.Now()
 	err := m.Read(m.lifetime, func(machine Machine) { held = machine.Liveness() })
 	if status := m.status.Load(); err != nil || !m.mayReport(status) || status.Term != before.Term {
-		return d, detectorPatience
+		return d, detectionTimeout
 	}
 	now := time.Now()
 	roster := m.roster.snapshot()
 	d = d.observe(roster.hasQuorum(), now.Sub(asked), m.cfg.Election, now)
-	due, again, d := d.judge(held, roster, now)
+	due, again, d := d.evaluate(held, roster, now)
 	for _, r := range due {
 		r.Term = before.Term
 		if !m.report(r) {
-			again = detectorPatience
+			again = detectionTimeout
 		}
 	}
 	return d, again

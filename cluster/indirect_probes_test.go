@@ -5,7 +5,7 @@ import (
 )
 
 // Only packets that ask for an indirect probe, or that cannot be read, count.
-func TestLeash_PacketsThatMayProbe(t *testing.T) {
+func TestProbeWatch_PacketsThatMayProbe(t *testing.T) {
 	checked := func(b ...byte) []byte { return append([]byte{checkedMessage, 1, 2, 3, 4}, b...) }
 	for name, test := range map[string]struct {
 		packet []byte
