@@ -114,7 +114,7 @@ func (e *Election) Proclaim(ctx context.Context, value []byte) error {
 	return fault("proclaim", e.lock.name, err)
 }
 
-// Resign gives up leadership, which the candidate at the head of the queue gets. It
+// Resign gives up leadership. The candidate at the head of the queue leads next. It
 // blocks until the group has agreed or ctx is done.
 //
 // Leadership counts as given up from the call on, whatever Resign returns. If ctx is
@@ -271,7 +271,8 @@ func (l Leader) same(other Leader) bool {
 }
 
 // Elections lists the elections of the group whose names begin with prefix and that
-// have a leader, by name. It reads pages, as [Node.Locks] does.
+// have a leader or, with Fence 0, are in the lock-delay of the last one, by name. It
+// reads pages, as [Node.Locks] does.
 func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
 	all := pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
 		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}
