@@ -105,7 +105,7 @@ func fuzzedOp(b []byte, mine SessionID) Op {
 	flags, index := WithFlags(uint64(b[5])), uint64(b[6])
 	session := mine
 	if b[5]%2 == 1 {
-		session = SessionID{} // nobody's
+		session = SessionID{} // of no session
 	}
 	return []Op{
 		{},

@@ -145,3 +145,18 @@ func TestListings_EndEarly(t *testing.T) {
 		grouptest.WantError(t, err, conclave.ErrClosed)
 	}
 }
+
+// An election in the lock-delay of its last leader has no leader and is not listed;
+// what follows it is.
+func TestElections_LockDelay(t *testing.T) {
+	n := grouptest.Alone(t)
+	ended := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+	grouptest.MustCampaign(t, ended.Election("a"), "ended")
+	grouptest.MustCampaign(t, n.Election("b"), "leads")
+	grouptest.Must(t, n.CloseSession(t.Context(), ended.ID()))
+	list, err := grouptest.Collect(n.Elections(t.Context(), ""))
+	grouptest.Must(t, err)
+	if len(list) != 1 || list[0].Name != "b" || list[0].Fence == 0 {
+		t.Errorf("listed %+v, want the election that has a leader", list)
+	}
+}

@@ -57,7 +57,7 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 	begun := make(chan func() any, 1) // a read that was abandoned may still run
 	read := g.Member.Read
 	if opts.Stale {
-		read = g.Member.Look
+		read = g.Member.ReadStale
 	}
 	err := read(ctx, func(m cluster.Machine) {
 		begun <- q.Begin(m.(*machine.Machine))
@@ -72,7 +72,7 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 }
 
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
-	g.Member.Reincarnate(expired, func() ([]byte, cluster.Call) { return register() })
+	g.Member.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
 }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }

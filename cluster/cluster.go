@@ -1,12 +1,11 @@
 // Package cluster runs one member of a group: it orders opaque commands by raft,
-// applies them to a machine and returns the outcomes to the callers. It is a seam, not
-// an API: only package conclave uses it.
+// applies them to a machine and returns the outcomes to the callers. It is a seam,
+// not an API: only package conclave uses it.
 //
-// Where things happen: ask.go takes commands and reads; loop.go brings events to the
-// core (cluster/core), which decides, and driver.go carries the effects out. roster.go is
-// what the member knows of the others, fed by peers.go and gossip.go and read by
-// detector.go, the failure detector. forming.go forms a new group, removal.go removes a
-// member.
+// submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
+// and driver.go carries out its effects. roster.go is the table of the members, updated
+// by peers.go and gossip.go and read by failure_detector.go. forming.go forms a new
+// group, member_removal.go removes a member, snapshots.go streams snapshots.
 package cluster
 
 import (
@@ -16,14 +15,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Machine is the replicated state machine, and Call a pending command: what the user
-// of a member implements.
+// Machine is the replicated state machine, and Call a pending command. The user of a
+// member implements both.
 type (
 	Machine = core.Machine
 	Call    = core.Call
 )
 
-// Effects, Forward and Notification are what Seams.Effects changes.
+// Effects, Forward and Notification are the types that Seams.Effects may change.
 type (
 	Effects      = core.Effects
 	Forward      = core.Forward

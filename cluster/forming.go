@@ -16,32 +16,31 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Forming a new group, once, by agreement of all its founders.
+// Forming a new group: once, by unanimous agreement of its founders.
 //
-// The founder with the lowest ID proposes. Each founder syncs its acceptance to disk
-// before it answers, and can accept one proposal only; a founder that finds that all
-// have accepted starts as a member. Since the acceptances count only together, there is
-// no coordinator to lose: each founder that has accepted asks all the others, and a
-// crash anywhere only delays.
+// The founder with the lowest ID proposes. Each founder accepts at most one proposal and
+// syncs its acceptance to disk before it answers. A founder that has the acceptances of
+// all starts as a member. There is no coordinator: each founder that has accepted
+// requests the acceptances of all others itself, so a crash only delays.
 //
-// A refusal may be final: then it is on the disk of the founder that refuses, the
-// proposal can never be accepted by all, and the others may drop it.
+// A refusal may be final: it is on the disk of the founder that refuses, so the proposal
+// can never be accepted by all, and the others may revoke their acceptances.
 
-// maxRefused bounds the proposals that a member remembers as finally refused. Beyond
-// it the refusals are not final.
+// maxRefused bounds the final refusals that a member stores. Further refusals are not
+// final.
 const maxRefused = 64
 
 const (
 	// formingRetry is the pause between two rounds, unless the roster changes.
 	formingRetry = 250 * time.Millisecond
-	// formingReport is the time between two log lines that say what forming waits for.
+	// formingReport is the time between two log lines about what forming waits for.
 	formingReport = 10 * time.Second
 )
 
 type forming struct {
 	mu       sync.Mutex                                                                           // held while the identity changes
-	accepted signal                                                                               // after a proposal was accepted
-	put      func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
+	accepted signal                                                                               // set when a proposal is accepted
+	send     func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
 }
 
 // findGroup returns once this member belongs to a group.
@@ -53,7 +52,7 @@ func (m *Member) findGroup(ctx context.Context) error {
 		m.port.Joined(m.identity.cluster())
 		return nil
 	}
-	m.warnOfTraps()
+	m.warnConfig()
 	reported := time.Now()
 	for {
 		formed, err := m.form(ctx)
@@ -62,12 +61,12 @@ func (m *Member) findGroup(ctx context.Context) error {
 		}
 		if formed {
 			m.port.Joined(m.identity.cluster())
-			if err := m.gossip.describe(m.meta()); err != nil {
+			if err := m.gossip.setMeta(m.meta()); err != nil {
 				m.log.Debug("gossip not updated", "error", err)
 			}
 			return nil
 		}
-		why := m.whyNotFormed()
+		why := m.waitReason()
 		if errors.Is(why, errFormedWithout) {
 			return why
 		}
@@ -79,7 +78,7 @@ func (m *Member) findGroup(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			retry.Stop()
-			return fmt.Errorf("%w: %w", ctx.Err(), m.whyNotFormed())
+			return fmt.Errorf("%w: %w", ctx.Err(), m.waitReason())
 		case <-m.lifetime.Done():
 			retry.Stop()
 			return m.stopped()
@@ -92,8 +91,8 @@ func (m *Member) findGroup(ctx context.Context) error {
 	}
 }
 
-// warnOfTraps logs what works and is probably not meant.
-func (m *Member) warnOfTraps() {
+// warnConfig warns of valid configurations that are probably mistakes.
+func (m *Member) warnConfig() {
 	if m.cfg.Expect > m.cfg.Voters {
 		m.log.Warn("Expect is larger than Voters: some founders will be standbys", "expect", m.cfg.Expect, "voters", m.cfg.Voters)
 	}
@@ -105,29 +104,28 @@ func (m *Member) warnOfTraps() {
 var errFormedWithout = errors.New("the group was formed without this member, whose directory is new: " +
 	"this version cannot add a member to an existing group; if it was a member before, start it with the directory that it had")
 
-// whyNotFormed returns what forming waits for, and why the last attempt to find another
-// member failed.
-func (m *Member) whyNotFormed() error {
-	why := m.missing()
+// waitReason returns what forming waits for, with the error of the last attempt to join.
+func (m *Member) waitReason() error {
+	why := m.missingFounders()
 	if err := m.JoinError(); err != nil && !errors.Is(why, errFormedWithout) {
 		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
 	}
 	return why
 }
 
-// missing returns what there must be before the group can be formed.
-func (m *Member) missing() error {
+// missingFounders returns what is still missing before the group can be formed.
+func (m *Member) missingFounders() error {
 	if p := m.accepted(); p != nil {
-		return fmt.Errorf("waiting for all %d founders to accept the group: each must run, with its directory", len(p.GetFounders()))
+		return fmt.Errorf("waiting for all %d founders to accept the group: start each with its own directory", len(p.GetFounders()))
 	}
 	found := 0
-	var contradictions []string
+	var mismatches []string
 	for _, meta := range m.roster.snapshot().processes {
 		switch {
 		case len(meta.GetCluster()) > 0:
 			return errFormedWithout
-		case m.contradiction(meta) != "":
-			contradictions = append(contradictions, m.contradiction(meta))
+		case m.mismatch(meta) != "":
+			mismatches = append(mismatches, m.mismatch(meta))
 		default:
 			found++
 		}
@@ -135,26 +133,26 @@ func (m *Member) missing() error {
 	if m.cfg.Expect == 0 {
 		return errors.New("found no group to join: to form a new one, set Expect to the number of its founders")
 	}
-	if len(contradictions) > 0 {
-		return fmt.Errorf("found %d of %d founders, and others that contradict: %s: Expect and Voters must be the same everywhere",
-			found, m.cfg.Expect, strings.Join(contradictions, "; "))
+	if len(mismatches) > 0 {
+		return fmt.Errorf("found %d of %d founders, and others with another configuration: %s: Expect and Voters must be the same everywhere",
+			found, m.cfg.Expect, strings.Join(mismatches, "; "))
 	}
 	return fmt.Errorf("found %d of %d founders: start the others, with one of their addresses in Join", found, m.cfg.Expect)
 }
 
-// contradiction says in which setting a founder and this member differ; "": in none.
-func (m *Member) contradiction(meta *wire.GossipMeta) string {
-	who := fmt.Sprintf("%s (%v at %s)", meta.GetName(), wire.MemberID(meta.GetMember()), meta.GetAdvertise())
+// mismatch describes the setting in which a founder differs from this member; "": none.
+func (m *Member) mismatch(meta *wire.GossipMeta) string {
+	founder := fmt.Sprintf("%s (%v at %s)", meta.GetName(), wire.MemberID(meta.GetMember()), meta.GetAdvertise())
 	switch {
 	case int(meta.GetExpect()) != m.cfg.Expect:
-		return fmt.Sprintf("%s expects %d founders, this member %d", who, meta.GetExpect(), m.cfg.Expect)
+		return fmt.Sprintf("%s expects %d founders, this member %d", founder, meta.GetExpect(), m.cfg.Expect)
 	case meta.GetVoters() != 0 && int(meta.GetVoters()) != m.cfg.Voters: // 0: a version that does not gossip it
-		return fmt.Sprintf("%s expects %d voters, this member %d", who, meta.GetVoters(), m.cfg.Voters)
+		return fmt.Sprintf("%s expects %d voters, this member %d", founder, meta.GetVoters(), m.cfg.Voters)
 	}
 	return ""
 }
 
-// form does what can be done now, and reports whether this member has a group.
+// form is one round of forming. It reports whether the group is formed.
 func (m *Member) form(ctx context.Context) (formed bool, err error) {
 	proposal := m.accepted()
 	if proposal == nil {
@@ -166,7 +164,7 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 		}
 	}
 	for _, f := range proposal.GetFounders() {
-		reply, err := m.ask(ctx, f, proposal)
+		reply, err := m.requestAcceptance(ctx, f, proposal)
 		switch {
 		case err != nil:
 			m.log.Debug("founder does not answer", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "error", err)
@@ -174,25 +172,25 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 		case reply.GetAccepted():
 		case reply.GetFinal():
 			m.log.Warn("founder refuses the group finally", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
-			return false, m.drop(proposal)
+			return false, m.revoke(proposal)
 		default:
 			m.log.Info("founder refuses the group", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
 			return false, nil
 		}
 	}
-	return true, m.found(proposal)
+	return true, m.bootstrap(proposal)
 }
 
-// propose returns a proposal if it is this member's turn: enough founders are there,
-// and it has the lowest ID among them.
+// propose returns a proposal if enough founders are present and this member has the
+// lowest ID among them.
 func (m *Member) propose() *wire.Proposal {
 	var founders []*wire.Founder
 	for _, meta := range m.roster.snapshot().processes {
-		if len(meta.GetCluster()) > 0 || m.contradiction(meta) != "" {
+		if len(meta.GetCluster()) > 0 || m.mismatch(meta) != "" {
 			continue
 		}
 		if n := len(founders); n > 0 && founders[n-1].GetMember() == meta.GetMember() {
-			founders = founders[:n-1] // an earlier process of the same member
+			founders = founders[:n-1] // a former process of the same member
 		}
 		founders = append(founders, &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise()})
 	}
@@ -209,17 +207,17 @@ func (m *Member) propose() *wire.Proposal {
 
 func (m *Member) wantedVoters() uint32 { return uint32(min(m.cfg.Voters, m.cfg.Expect)) }
 
-func (m *Member) ask(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
+func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
 	if f.GetMember() == m.identity.member {
 		return &wire.FormReply{Accepted: true}, nil
 	}
 	addr := f.GetAdvertise()
 	for _, meta := range m.roster.snapshot().processes {
 		if meta.GetMember() == f.GetMember() {
-			addr = meta.GetAdvertise() // it may have another address now
+			addr = meta.GetAdvertise() // it may have moved since the proposal
 		}
 	}
-	reply, err := m.forming.put(ctx, addr, &wire.FormRequest{Proposal: p})
+	reply, err := m.forming.send(ctx, addr, &wire.FormRequest{Proposal: p})
 	if err == nil && reply.GetMember() != f.GetMember() {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
@@ -269,7 +267,7 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	return reply
 }
 
-// objection says what is wrong with a proposal; "": nothing.
+// objection returns why this member refuses a proposal; "": it does not.
 func (m *Member) objection(p *wire.Proposal) string {
 	if cluster, ok := wire.IDFrom(p.GetCluster()); !ok || cluster.IsZero() {
 		return "the proposal names no cluster"
@@ -296,14 +294,13 @@ func (m *Member) objection(p *wire.Proposal) string {
 
 func (m *Member) refuseFinally(p *wire.Proposal) error {
 	if len(m.identity.get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
-		return errors.New("no room to remember the refusal")
+		return errors.New("too many final refusals")
 	}
 	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
 }
 
-// drop revokes an acceptance. A founder has refused the proposal finally, so that the
-// group cannot be formed.
-func (m *Member) drop(p *wire.Proposal) error {
+// revoke withdraws the acceptance of a proposal that a founder has refused finally.
+func (m *Member) revoke(p *wire.Proposal) error {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
 	return m.identity.save(func(r *wire.Identity) {
@@ -312,10 +309,10 @@ func (m *Member) drop(p *wire.Proposal) error {
 	})
 }
 
-// found makes this member one of the new group. The log comes first: an identity with a
-// cluster and without a log would be a member that has lost its state, whereas a log
-// without a cluster only means asking the founders again.
-func (m *Member) found(p *wire.Proposal) error {
+// bootstrap makes this member a member of the new group. It writes the log before the
+// identity: an identity with a cluster but no log is a member that has lost its state,
+// whereas a log without a cluster only repeats the last round of forming.
+func (m *Member) bootstrap(p *wire.Proposal) error {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
 	conf := &raftpb.ConfState{}

@@ -47,7 +47,7 @@ func TestForming_CrashAtEachSave(t *testing.T) {
 					for _, f := range v.founders {
 						if f.up {
 							f.gossips(true)
-							f.seek()
+							f.attempt()
 						}
 					}
 				}
@@ -106,7 +106,7 @@ func TestForm_Answers(t *testing.T) {
 		f.crash()
 		f.start() // every answer holds after a restart
 	}
-	if err := f.drop(good); err != nil {
+	if err := f.revoke(good); err != nil {
 		t.Fatal(err)
 	}
 	// It has no proposal now, and would accept any of these if it had not refused them,
@@ -121,7 +121,7 @@ func TestForm_Answers(t *testing.T) {
 	if reply := f.Form(&wire.FormRequest{Proposal: other}); !reply.GetAccepted() {
 		t.Errorf("another one after the drop: %v", reply)
 	}
-	if err := f.found(other); err != nil {
+	if err := f.bootstrap(other); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*wire.Proposal{good, proposal(11, 2, id, id+1)} {
@@ -155,7 +155,7 @@ func TestForming_ContradictingVoters(t *testing.T) {
 	for range 3 {
 		for _, f := range v.founders {
 			f.gossips(true)
-			f.seek()
+			f.attempt()
 		}
 	}
 	if v.ungrouped() != 3 {
@@ -164,7 +164,7 @@ func TestForming_ContradictingVoters(t *testing.T) {
 	for i, want := range []string{
 		"founder-2) expects 5 voters, this member 3", "founder-2) expects 5 voters, this member 3", "founder-0) expects 3 voters, this member 5",
 	} {
-		if why := v.founders[i].whyNotFormed(); !strings.Contains(why.Error(), want) {
+		if why := v.founders[i].waitReason(); !strings.Contains(why.Error(), want) {
 			t.Errorf("founder %d: %v, want %q", i, why, want)
 		}
 	}

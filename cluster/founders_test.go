@@ -25,12 +25,12 @@ import (
 // fail, with calls instead of a transport.
 type founder struct {
 	*Member
-	founders *founders
-	n        int
-	disk     *vfs.MemFS
-	saves    int // after so many the disk fails; 0: it does not
-	up       bool
-	seeking  bool
+	founders   *founders
+	n          int
+	disk       *vfs.MemFS
+	saves      int // after so many the disk fails; 0: it does not
+	up         bool
+	attempting bool
 }
 
 // founders is a set of founders with the faults of gossip and the network.
@@ -70,7 +70,7 @@ func newFounders(t *testing.T, seed uint64, n, expect int) *founders {
 func (f *founder) addr() string { return fmt.Sprint("founder-", f.n) }
 
 // died injects the failure of the disk after a save.
-func (f *founder) died(op errorfs.Op) error {
+func (f *founder) inject(op errorfs.Op) error {
 	if f.founders.touched != nil {
 		return f.founders.touched(op)
 	}
@@ -88,7 +88,7 @@ func (f *founder) died(op errorfs.Op) error {
 // start starts the member like Start, up to forming.
 func (f *founder) start() {
 	t := f.founders.t
-	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(f.disk, errorfs.InjectorFunc(f.died)), Inline: true, MemTableSize: 64 << 10})
+	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(f.disk, errorfs.InjectorFunc(f.inject)), Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func (f *founder) start() {
 		gossip: new(gossip),
 	}
 	m.forming.accepted = newSignal()
-	m.forming.put = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
-		return f.put(m, addr, proto.CloneOf(r))
+	m.forming.send = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+		return f.send(m, addr, proto.CloneOf(r))
 	}
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func (f *founder) start() {
 	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
 		t.Fatal(err)
 	}
-	f.Member, f.up, f.seeking = m, true, false
+	f.Member, f.up, f.attempting = m, true, false
 	f.founders.check()
 }
 
@@ -125,24 +125,24 @@ func (f *founder) crash() {
 var errLost = errors.New("lost")
 
 // put sends a proposal to a founder, unless it is lost. Meanwhile the others go on.
-func (f *founder) put(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+func (f *founder) send(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.founders
 	v.sent = append(v.sent, r)
 	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
-	v.meanwhile()
+	v.interleave()
 	to := v.founders[slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })]
 	if f.Member != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	reply := to.Form(r)
-	v.meanwhile()
+	v.interleave()
 	if f.Member != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	return reply, nil
 }
 
-func (v *founders) meanwhile() {
+func (v *founders) interleave() {
 	if v.depth++; v.faulty && v.depth < 4 {
 		for range v.rng.IntN(3) {
 			v.fault()
@@ -164,17 +164,17 @@ func (f *founder) gossips(all bool) {
 }
 
 // seek is one round of findGroup.
-func (f *founder) seek() {
-	if !f.identity.cluster().IsZero() || f.seeking {
+func (f *founder) attempt() {
+	if !f.identity.cluster().IsZero() || f.attempting {
 		return // it has a group, or is forming one
 	}
 	m := f.Member
-	f.seeking = true
+	f.attempting = true
 	_, err := m.form(context.Background())
 	if f.Member != m {
 		return // it has crashed meanwhile
 	}
-	f.seeking = false
+	f.attempting = false
 	if err != nil && f.up {
 		f.founders.t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func (v *founders) fault() {
 			return
 		}
 		f.gossips(false)
-		f.seek()
+		f.attempt()
 	}
 }
 
@@ -252,7 +252,7 @@ func (v *founders) settle() {
 				f.start()
 			}
 			f.gossips(true)
-			f.seek()
+			f.attempt()
 			v.check()
 		}
 	}

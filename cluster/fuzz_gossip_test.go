@@ -147,7 +147,7 @@ func FuzzForm(f *testing.F) {
 		founder.start()
 		founder.gossip.events = founder.Member
 		deliver(founder.gossip, events, founder.identity.member, nil)
-		if err := founder.whyNotFormed(); err == nil {
+		if err := founder.waitReason(); err == nil {
 			t.Fatal("no reason for waiting")
 		}
 		if p := founder.propose(); p != nil {

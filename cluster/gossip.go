@@ -15,16 +15,15 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// gossip runs memberlist and turns what it shows into events for the roster: which
-// processes are alive, and where. It suggests addresses and never decides who is a
-// member.
+// gossip runs memberlist and turns its notifications into events for the roster:
+// which processes are alive, and at which addresses. It never decides on membership.
 //
-// memberlist takes a name at another address for a conflict. Its names are therefore
-// those of processes, not of members: a restarted member is a new process at once, and
-// the death of the process before is found out separately.
+// memberlist reports a conflict when a name appears at another address. Its names are
+// therefore those of processes, not of members: a restarted member is a new process at
+// once, and the death of the former process is detected separately.
 type gossip struct {
 	list   *memberlist.Memberlist
-	leash  *leash
+	probes *probeWatch
 	pace   time.Duration // a factor, see Seams.Slow
 	events gossipEvents
 
@@ -32,13 +31,13 @@ type gossip struct {
 	meta     []byte    // guarded by mu; what this member gossips about itself
 	joinErr  error     // guarded by mu; of the last join
 	answered time.Time // guarded by mu; when a direct probe of ours was last answered
-	departed time.Time // guarded by mu; when another process was last seen to end
+	departed time.Time // guarded by mu; when another process was last declared dead
 
-	ending sync.Mutex // held while announcing the shutdown and closing: memberlist panics when it announces later
-	ended  bool       // guarded by ending
+	closing sync.Mutex // held while announcing and closing: memberlist panics on an announcement after Shutdown
+	closed  bool       // guarded by closing
 }
 
-// gossipEvents receives what gossip shows, on gossip's goroutines. It must not block.
+// gossipEvents receives gossip's events, on gossip's goroutines. It must not block.
 type gossipEvents interface {
 	processAlive(process string, meta *wire.GossipMeta)
 	processDead(process string, meta *wire.GossipMeta)
@@ -49,28 +48,27 @@ const (
 	// round, and groups are small.
 	gossipInterval = 100 * time.Millisecond
 	// probeInterval is the time between two probes, and the longest that one lasts.
-	// It is not stretched under load, because close may have to wait for it.
+	// It is not extended under load, because close may have to wait for it.
 	probeInterval = 500 * time.Millisecond
 	// probeTimeout is the longest that a direct or an indirect probe waits.
 	probeTimeout = probeInterval / 2
 	// announceTimeout bounds how long a shutdown waits for its announcement.
 	announceTimeout = 3 * gossipInterval
-	// indirectProbes is how many others are asked to probe a process that does not
-	// answer. Without them a lost link between two members means a suspicion, and
-	// the suspected member must refute it through the others in time. memberlist
-	// loses some refutations: in a round in which it replaces the only queued
-	// broadcast, it numbers the next ones from 1 again, and one of two equally long
-	// broadcasts with the same number replaces the other (TransmitLimitedQueue,
-	// v0.7.0).
+	// indirectProbes is the number of processes that are asked to probe one that does
+	// not answer. Without them a lost link between two members causes a suspicion,
+	// which must be refuted through the others in time. memberlist loses some
+	// refutations: in a round in which it replaces the only queued broadcast, it
+	// numbers the next ones from 1 again, and one of two equally long broadcasts with
+	// the same number replaces the other (TransmitLimitedQueue, v0.7.0).
 	indirectProbes = 3
 )
 
 func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
 	g := &gossip{pace: pace, events: events}
-	if err := g.describe(self); err != nil {
+	if err := g.setMeta(self); err != nil {
 		return nil, err
 	}
-	g.leash = newLeash(port, processName(self))
+	g.probes = newProbeWatch(port, processName(self))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
 	cfg.GossipInterval = pace * gossipInterval
@@ -81,14 +79,14 @@ func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger
 	cfg.IndirectChecks = indirectProbes
 	cfg.EnableCompression = false // packets are tiny, and each compressor takes tens of kilobytes
 	cfg.Ping = g
-	cfg.Transport = g.leash
+	cfg.Transport = g.probes
 	cfg.Delegate = g
 	cfg.Events = g
 	cfg.LogOutput = nil
 	cfg.Logger = log.New(gossipLog{logger}, "", 0)
 	list, err := memberlist.Create(cfg)
 	if err != nil {
-		_ = g.leash.Shutdown() // the port is closed next
+		_ = g.probes.Shutdown() // the port is closed next
 		return nil, fmt.Errorf("start gossip: %w", err)
 	}
 	g.list = list
@@ -99,14 +97,14 @@ func processName(meta *wire.GossipMeta) string {
 	return fmt.Sprintf("%016x.%d", meta.GetMember(), meta.GetBoot())
 }
 
-// describe changes what this member gossips about itself.
-func (g *gossip) describe(self *wire.GossipMeta) error {
+// setMeta replaces this member's meta data in gossip.
+func (g *gossip) setMeta(self *wire.GossipMeta) error {
 	meta, err := proto.Marshal(self)
 	if err != nil {
 		return err
 	}
 	if len(meta) > memberlist.MetaMaxSize {
-		return fmt.Errorf("name and advertised address of this member need %d bytes of gossip, the limit is %d: shorten them", len(meta), memberlist.MetaMaxSize)
+		return fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)
 	}
 	g.mu.Lock()
 	g.meta = meta
@@ -117,7 +115,7 @@ func (g *gossip) describe(self *wire.GossipMeta) error {
 	return nil
 }
 
-// join introduces this process to the one at an address.
+// join exchanges states with the process at an address.
 func (g *gossip) join(addr string) error {
 	_, err := g.list.Join([]string{addr})
 	if first := errors.Unwrap(err); first != nil {
@@ -129,38 +127,43 @@ func (g *gossip) join(addr string) error {
 	return err
 }
 
-// lastJoinError returns why the last join failed; nil: it did not.
+// lastJoinError returns the error of the last join.
 func (g *gossip) lastJoinError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.joinErr
 }
 
-// announceShutdown tells the others that this process ends on purpose.
+// announceShutdown broadcasts that this process stops, so that the others need not
+// detect it.
 func (g *gossip) announceShutdown() {
-	g.ending.Lock()
-	defer g.ending.Unlock()
-	if !g.ended {
+	g.closing.Lock()
+	defer g.closing.Unlock()
+	if !g.closed {
 		_ = g.list.Leave(g.pace * announceTimeout)
 	}
 }
 
-// close ends gossip, and waits until no goroutine of it can be left. memberlist does
-// not wait for its probes, neither for those of its own nor for the indirect ones that
-// it makes for others. Each ends by itself, so close waits for as long as one may
-// still last: not at all in the ordinary case, in which every probe is answered.
+// AnnounceShutdown announces by gossip that this process stops, so that the failure
+// detector reports it at once. It blocks for a fraction of a second.
+func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }
+
+// close stops gossip and waits until none of its goroutines can be running. memberlist
+// waits neither for its own probes nor for the indirect ones that it makes for others.
+// Each is bounded in time, so close waits for the rest of that time: not at all in the
+// ordinary case, in which every probe is answered.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
-	g.ending.Lock()
-	g.ended = true
+	g.closing.Lock()
+	g.closed = true
 	_ = g.list.Shutdown()
-	g.ending.Unlock()
+	g.closing.Unlock()
 	g.mu.Lock()
 	answered, departed := time.Since(g.answered), time.Since(g.departed)
 	g.mu.Unlock()
 	wait := time.Duration(0)
-	if asked := g.leash.lastIndirect(); !asked.IsZero() {
-		wait = g.pace*probeTimeout + leashMargin - time.Since(asked)
+	if asked := g.probes.lastIndirect(); !asked.IsZero() {
+		wait = g.pace*probeTimeout + probeMargin - time.Since(asked)
 	}
 	if probe := g.pace * probeInterval; (others || departed <= probe) && answered > probe*9/10 {
 		wait = max(wait, probe)
@@ -170,7 +173,7 @@ func (g *gossip) close() {
 	}
 }
 
-// memberlist.Delegate: everything this member gossips is in its meta data.
+// memberlist.Delegate: only the meta data are gossiped.
 
 func (g *gossip) NodeMeta(int) []byte {
 	g.mu.Lock()
@@ -215,7 +218,7 @@ func (g *gossip) notify(n *memberlist.Node, alive bool) {
 }
 
 // gossipLog passes memberlist's log lines to the application's logger at debug level:
-// gossip decides nothing, so none of them calls for an operator.
+// none of them needs an operator's action.
 type gossipLog struct{ to *slog.Logger }
 
 func (l gossipLog) Write(line []byte) (int, error) {

@@ -14,21 +14,21 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// identity is this member's identity. It changes on disk first, and only through save,
-// whose callers exclude each other.
+// identity is this member's identity record, in memory and on disk. Callers of save
+// must exclude each other.
 type identity struct {
 	log         *raftlog.Log
 	record      atomic.Pointer[wire.Identity]
 	member      uint64
-	incarnation wire.ID // of this process; not kept
+	incarnation wire.ID // of this process; not on disk
 }
 
 const identityRecord = "identity"
 
-// loadIdentity reads the identity of a directory, or draws one for an empty directory,
-// and counts this start. The boot counter is durable before it is sent to another
-// member: a directory that was copied or rolled back betrays itself by a counter that
-// the others know already.
+// loadIdentity reads the identity of a directory, or creates one in an empty directory,
+// and increments the boot counter. The counter is durable before it is sent to another
+// member, so the others detect a copied or rolled back directory by a counter that they
+// have seen before.
 func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	record := &wire.Identity{Version: wire.IdentityVersion, Group: group}
 	data, err := log.Local(identityRecord)
@@ -43,8 +43,8 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	switch r := record; {
 	case r.GetVersion() > wire.IdentityVersion:
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
-	case r.GetLeft():
-		return nil, errRemoved
+	case r.GetRemoved():
+		return nil, ErrRemoved
 	case r.GetGroup() != group:
 		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
 	case data != nil && r.GetMember() == 0:
@@ -58,7 +58,7 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	return id, id.save(func(r *wire.Identity) { r.Boot++ })
 }
 
-// save changes the identity, on disk first.
+// save changes the identity on disk, and then in memory.
 func (id *identity) save(change func(*wire.Identity)) error {
 	next := proto.CloneOf(id.get())
 	change(next)
@@ -75,7 +75,7 @@ func (id *identity) save(change func(*wire.Identity)) error {
 
 func (id *identity) get() *wire.Identity { return id.record.Load() }
 
-// cluster returns the cluster that the member belongs to; zero: none yet.
+// cluster returns the member's cluster; zero: none yet.
 func (id *identity) cluster() wire.ID {
 	cluster, _ := wire.IDFrom(id.get().GetCluster())
 	return cluster

@@ -13,8 +13,8 @@ import (
 )
 
 // loop owns the core: raft and the machine. It never waits for the disk, the network
-// or a caller. A panic in here, raft's assertions included, stops the member and not
-// the host.
+// or a caller. A panic on it, one of raft's assertions included, stops the member and
+// not the process.
 func (m *Member) loop() {
 	defer func() {
 		if r := recover(); r != nil {
@@ -58,8 +58,8 @@ func (m *Member) loop() {
 	}
 }
 
-// drain takes what peers have sent meanwhile, so that one round through raft and one
-// write to the disk serve all of it.
+// drain passes on all messages received so far, so that they share one Ready and one
+// write to the disk.
 func (m *Member) drain() {
 	for range cap(m.inbound) {
 		select {

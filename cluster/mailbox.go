@@ -6,10 +6,10 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 )
 
-// mailbox brings events of this process to the loop. Posting never blocks, so that the
-// loop's own callbacks may post. It has no bound of its own: callers wait for what they
-// post, the loop refuses calls beyond the limit, and a release or withdrawal belongs to
-// a call that was within it.
+// mailbox queues events of this process for the loop. Posting never blocks, so that the
+// loop's own callbacks may post. It is unbounded: callers wait for the outcome of their
+// event, the core refuses calls beyond MaxCalls, and each release or withdrawal follows
+// a call that was within that limit.
 type mailbox struct {
 	signal signal // set while there is something to fetch
 
@@ -18,10 +18,10 @@ type mailbox struct {
 	closed bool    // guarded by mu
 }
 
-// event is something for the loop to do.
+// event is run by the loop.
 type event struct {
 	run  func(*core.Core)
-	lost func() // called instead when the loop has ended; may be nil
+	lost func() // called instead if the loop has stopped; may be nil
 }
 
 func (b *mailbox) post(e event) {
@@ -52,7 +52,7 @@ func (b *mailbox) fetch() []event {
 	return events
 }
 
-// close ends the loop's side: nothing is fetched any more.
+// close loses the events that are queued, and those that are posted afterwards.
 func (b *mailbox) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -62,7 +62,7 @@ func (b *mailbox) close() {
 	lose(events)
 }
 
-// lose calls lost for events that the loop will not run.
+// lose calls lost for each event.
 func lose(events []event) {
 	for _, e := range events {
 		if e.lost != nil {

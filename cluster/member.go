@@ -66,10 +66,10 @@ type Member struct {
 	roster   *roster
 	failures joinFailures
 	forming  forming
-	first    bool // it is the first founder of a group that has just been formed
+	first    bool // the first founder, in the process that formed the group
 	removal  removal
 
-	// Owned by the loop's goroutine; what it had in hand when it ended fails with it.
+	// Owned by the loop's goroutine, and by failCalls when that has ended.
 	core      *core.Core
 	began     time.Time
 	fetched   []event
@@ -77,9 +77,9 @@ type Member struct {
 	leaderLog leaderLog
 
 	mailbox    mailbox
-	inbound    chan func(*core.Core) // from peers: while it is full they wait
+	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
-	leadership signal     // after a change of the leader, or the registration of this process
+	leadership signal     // set when the leader changes, and when this process is registered
 	staging    sync.Mutex // held while a snapshot is received
 	lifetime   context.Context
 	end        context.CancelCauseFunc
@@ -88,8 +88,8 @@ type Member struct {
 	err        error // set before done is closed
 }
 
-// Start opens the directory, finds or forms the group and runs the member. It returns
-// when the loop runs; a leader need not be known yet. ctx bounds the forming only.
+// Start opens the directory, forms the group if the directory belongs to none, and
+// starts the loop. It does not wait for a leader. ctx bounds the forming only.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
@@ -137,10 +137,10 @@ func (m *Member) routine(name string, run func()) {
 	m.routines.Go(func() { pprof.Do(m.lifetime, labels, func(context.Context) { run() }) })
 }
 
-// errClosed is the cause of the end by Stop.
+// errClosed is the cause of lifetime's end after Stop.
 var errClosed = errors.New("closed")
 
-// supervise waits for the member's end, whatever its cause, and tears it down.
+// supervise tears the member down when its lifetime ends.
 func (m *Member) supervise() {
 	<-m.lifetime.Done()
 	// Done is closed by a goroutine that the wait below does not wait for.
@@ -153,10 +153,9 @@ func (m *Member) supervise() {
 	}()
 }
 
-// tearDown stops everything, source before sink: first what brings work in (gossip,
-// the transport with its readers, the loop), then the goroutines that work for the
-// loop, and last the disk. The lifetime has ended, so nothing waits for a consumer that
-// has stopped.
+// tearDown stops everything, producers before consumers: gossip, the transport with its
+// readers, the loop and the goroutines that work for it, and last the disk. The lifetime
+// has ended, so no producer blocks on a consumer that has stopped.
 func (m *Member) tearDown() {
 	if m.gossip != nil {
 		m.gossip.close()
@@ -173,20 +172,20 @@ func (m *Member) tearDown() {
 	}
 }
 
-// Stop ends the member and waits until nothing of it is left. It may be called at any
-// time, from any goroutine but the loop's, and more than once.
+// Stop stops the member and waits until its goroutines have ended and its directory is
+// closed. It may be called more than once, from any goroutine except the loop's.
 func (m *Member) Stop() {
 	m.end(errClosed)
 	<-m.done
 }
 
-// Done is closed when the member has stopped and nothing of it is left.
+// Done is closed when the member has stopped, as after Stop.
 func (m *Member) Done() <-chan struct{} { return m.done }
 
 // Err returns why the member stopped; nil after Stop. It is valid once Done is closed.
 func (m *Member) Err() error { return m.err }
 
-// fail ends the member. The first error counts.
+// fail stops the member. The first error is its cause.
 func (m *Member) fail(err error) {
 	if m.lifetime.Err() == nil {
 		m.log.Error("member stopped", "error", err)
@@ -210,10 +209,11 @@ func (m *Member) openDisk() error {
 	return err
 }
 
-// groupNumber leads every key on the disk, so that there may be several groups later.
+// groupNumber prefixes every key on the disk, so that one disk can hold several groups
+// in a later version.
 const groupNumber = 0
 
-// openCore brings the machine back from the disk and starts the loop.
+// openCore loads the machine from the disk and starts the loop.
 func (m *Member) openCore() error {
 	machine, err := raftlog.Load(m.raftLog, m.cfg.LoadMachine)
 	if err != nil {
@@ -246,16 +246,15 @@ func (m *Member) coreConfig(machine Machine) core.Config {
 	}
 }
 
-// The part of the log kept behind the applied entry, so that a member that was away
-// for a while need not receive the whole state: hours when idle, less than a second of
-// full batches under the greatest load.
+// The applied entries kept in the log, so that a member that was down for a while need
+// not receive a snapshot: hours of an idle group, less than a second at full load.
 const (
 	keepEntries = 10_000
 	keepBytes   = 8 << 20
 )
 
-// failCalls fails every pending call: those that the loop never took, had in hand when
-// it ended, or had yet to get an outcome for.
+// failCalls fails every pending call, wherever the loop left it: in the mailbox,
+// fetched, in undelivered effects, or in the core.
 func (m *Member) failCalls() {
 	m.mailbox.close()
 	lose(m.fetched)

@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// How this member and the others find each other: the transport and gossip are opened
-// here, and their events go to the roster.
+// Discovery and connections: this file opens the transport and gossip, passes their
+// events to the roster, and joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
 	port, err := transport.New(transport.Config{
@@ -40,12 +40,12 @@ func (m *Member) openPort() error {
 	if err != nil {
 		return err
 	}
-	m.port, m.forming.put = port, port.Form
+	m.port, m.forming.send = port, port.Form
 	return nil
 }
 
-// pace is by how much slower than in production members watch each other, for tests
-// that let days pass.
+// pace is the factor by which probes and keep-alives are slowed down, for tests of days
+// of virtual time.
 func (h Seams) pace() time.Duration { return time.Duration(max(h.Slow, 1)) }
 
 func (h Seams) timing() transport.Timing {
@@ -64,7 +64,7 @@ func (m *Member) openGossip() (err error) {
 	return err
 }
 
-// meta is what this member gossips about itself.
+// meta returns this member's meta data for gossip.
 func (m *Member) meta() *wire.GossipMeta {
 	return &wire.GossipMeta{
 		Version:   wire.GossipVersion,
@@ -78,20 +78,20 @@ func (m *Member) meta() *wire.GossipMeta {
 	}
 }
 
-// processAlive takes what gossip shows of a process.
+// processAlive implements gossipEvents.
 func (m *Member) processAlive(process string, meta *wire.GossipMeta) {
 	if m.roster.processAlive(process, meta) {
 		m.dial(meta.GetMember(), meta.GetAdvertise())
 	}
 }
 
-// processDead takes that gossip has shown a process end.
+// processDead implements gossipEvents.
 func (m *Member) processDead(process string, meta *wire.GossipMeta) {
 	m.roster.processDead(process, meta)
 }
 
-// dial has the transport keep a connection to a member up. The member may have been
-// removed since the caller looked, before the transport knew of it.
+// dial makes the transport maintain a connection to a member. The check afterwards is
+// for a member that was removed between the caller's check and SetPeer.
 func (m *Member) dial(id uint64, addr string) {
 	m.port.SetPeer(id, addr)
 	if !m.isMember(id) {
@@ -114,7 +114,7 @@ func (m *Member) PeerLost(member uint64) {
 
 func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
 
-// setMembership admits the members of the group to the roster and dials them.
+// setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.roster.setMembership(conf)
 	roster := m.roster.snapshot()
@@ -125,7 +125,7 @@ func (m *Member) setMembership(conf *raftpb.ConfState) {
 	}
 }
 
-// The pauses between two rounds of joining, before and after there is a group. Each
+// The pauses between two rounds of joining, before and after the group is formed. Each
 // round resolves host names again.
 const (
 	joinNewcomers = 250 * time.Millisecond
@@ -149,8 +149,7 @@ func (m *Member) join() {
 	}
 }
 
-// joinMissing introduces gossip to the addresses at which a process may be that it
-// does not know.
+// joinMissing joins the addresses at which a process may run that gossip does not know.
 func (m *Member) joinMissing() {
 	for _, addr := range m.addressesToJoin() {
 		if m.lifetime.Err() != nil {
@@ -162,17 +161,17 @@ func (m *Member) joinMissing() {
 	}
 }
 
-// addressesToJoin returns the last known addresses of members that gossip does not
-// show alive, and the configured ones if a member or a newcomer is missing.
+// addressesToJoin returns the last known addresses of members that gossip does not show
+// alive, and the configured ones if a member or a founder is missing.
 func (m *Member) addressesToJoin() (addrs []string) {
 	roster := m.roster.snapshot()
 	formed := len(roster.members) > 0
 	known := make(map[uint64]bool)
-	strangers := 0
+	newcomers := 0
 	for _, meta := range roster.processes {
 		known[meta.GetMember()] = true
 		if !roster.has(meta.GetMember()) {
-			strangers++
+			newcomers++
 		}
 	}
 	for _, p := range roster.peers {
@@ -185,9 +184,8 @@ func (m *Member) addressesToJoin() (addrs []string) {
 	for _, p := range roster.members {
 		missing = missing || !known[p.id]
 	}
-	// A member that is to join a group, not to form one, has Expect 0, and still
-	// has to find another one.
-	if missing || !formed && strangers < max(m.cfg.Expect, 2) {
+	// With Expect 0 there is still at least one other process to find.
+	if missing || !formed && newcomers < max(m.cfg.Expect, 2) {
 		for _, addr := range m.cfg.Join {
 			if addr != m.cfg.Advertise {
 				addrs = append(addrs, addr)

@@ -16,16 +16,14 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// roster is the one table of what this member knows of others: who the group's
-// members are, where they can be reached, how often each has started, and whether
-// gossip and connections show them alive. It takes events from gossip, from the
-// transport and from membership changes, in any order and on any goroutine; readers
-// take an immutable snapshot.
+// roster is the table of the group's members: their addresses, boot counters, roles and
+// liveness. It is updated by gossip, by the transport and by membership changes, in any
+// order and on any goroutine. Readers take an immutable snapshot.
 //
-// It keeps the addresses and boot counters on disk, so that a restarted member finds
-// the others. An address is advice: a wrong one costs a dial. A boot counter is not,
-// as it tells a copied directory from the real one: it comes from the transport,
-// which has verified it, and never from gossip.
+// It stores addresses and boot counters on disk, so that a restarted member finds the
+// others. An address is a hint: a wrong one costs a dial. A boot counter distinguishes a
+// copied directory from the original, so it comes from the transport, which has
+// verified it, and never from gossip.
 type roster struct {
 	self    *wire.GossipMeta // without a cluster
 	cluster func() []byte    // this member's; empty: none yet
@@ -36,23 +34,23 @@ type roster struct {
 	mu        sync.Mutex
 	voters    []uint64                    // guarded by mu
 	standbys  []uint64                    // guarded by mu
-	processes map[string]*wire.GossipMeta // guarded by mu; that gossip shows alive, by its name for them
+	processes map[string]*wire.GossipMeta // guarded by mu; alive according to gossip, by memberlist's name
 	entries   map[uint64]*rosterEntry     // guarded by mu; by member
 }
 
 type rosterEntry struct {
-	peer      *wire.Peer // as on disk; nil: nothing is known
-	claimed   uint64     // the highest boot counter that gossip has shown
-	died      bool       // gossip has shown a process end,
-	lastDeath uint64     // the latest with this boot counter
+	peer      *wire.Peer // as on disk; nil: no record
+	claimed   uint64     // the highest boot counter in gossip
+	died      bool       // gossip has declared a process dead
+	lastDeath uint64     // the highest boot counter of these
 	connected bool
 }
 
-// rosterSnapshot is a roster at one moment. It is never changed.
+// rosterSnapshot is an immutable state of the roster.
 type rosterSnapshot struct {
 	members   []rosterMember     // of the group, by ID, this one included
-	processes []*wire.GossipMeta // that gossip shows alive, of any group, by member and boot counter
-	peers     []*wire.Peer       // every address known, by member
+	processes []*wire.GossipMeta // alive according to gossip, of any group, by member and boot counter
+	peers     []*wire.Peer       // every known address, by member
 }
 
 // rosterMember is a member of the group.
@@ -60,12 +58,12 @@ type rosterMember struct {
 	id        uint64
 	voter     bool
 	liveness  liveness
-	boot      uint64 // of the latest process that is alive, or else of the latest that has died
+	boot      uint64 // of the latest live process, or else of the latest dead one
 	connected bool   // a connection from it is up
 }
 
-// liveness is what gossip shows of a member. unseen: nothing since this process
-// started, or a death that an open connection contradicts.
+// liveness is a member's liveness according to gossip. unseen: no event since this
+// process started, or declared dead while a connection from the member is open.
 type liveness int
 
 const (
@@ -98,9 +96,9 @@ func loadRoster(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) 
 
 func (r *roster) snapshot() *rosterSnapshot { return r.current.Load() }
 
-// processAlive records a process that gossip shows alive. For a member of the group
-// it notes the address, and reports whether that has changed. An earlier process than
-// the latest one known cannot change it.
+// processAlive records a process that gossip shows alive. If it is the latest known
+// process of a member of the group, it also records the address, and reports whether
+// that has changed.
 func (r *roster) processAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +109,8 @@ func (r *roster) processAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	return moved
 }
 
-// processDead records that gossip has declared a process dead, or that it has
-// announced its end.
+// processDead records that gossip has declared a process dead, or that it has announced
+// its shutdown.
 func (r *roster) processDead(name string, meta *wire.GossipMeta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,8 +123,8 @@ func (r *roster) processDead(name string, meta *wire.GossipMeta) {
 	r.changed.set()
 }
 
-// connected records a connection from a member, which has proved to be the latest
-// process, and where it can be reached. It reports whether that has changed.
+// connected records a connection from a member, whose boot counter the transport has
+// verified, and its address. It reports whether the address has changed.
 func (r *roster) connected(member uint64, name, addr string) (moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +142,7 @@ func (r *roster) disconnected(member uint64) {
 	r.changed.set()
 }
 
-// setFounder records where a founder of the group can be reached.
+// setFounder records the address of a founder of the group.
 func (r *roster) setFounder(f *wire.Founder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +150,7 @@ func (r *roster) setFounder(f *wire.Founder) {
 	r.refresh()
 }
 
-// bootRaised records a higher boot counter that a member has proved.
+// bootRaised records a higher boot counter that the transport has verified.
 func (r *roster) bootRaised(member, boot uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +164,8 @@ func (r *roster) bootRaised(member, boot uint64) {
 	r.refresh()
 }
 
-// setMembership makes the roster that of the members in conf, and notes the addresses
-// that gossip has shown of new ones.
+// setMembership sets the members to those in conf, and records the addresses that gossip
+// has for new ones.
 func (r *roster) setMembership(conf *raftpb.ConfState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +177,7 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 	r.changed.set()
 }
 
-// boots returns the highest boot counters that members have proved.
+// boots returns the highest verified boot counters.
 func (r *roster) boots() map[uint64]uint64 {
 	boots := make(map[uint64]uint64)
 	for _, p := range r.snapshot().peers {
@@ -232,7 +230,7 @@ func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
 	return old.GetAdvertise() != addr
 }
 
-// save does not wait for the disk: a lost record costs a lookup after a restart.
+// save does not sync: gossip replaces a lost record after a restart.
 func (r *roster) save(e *rosterEntry, p *wire.Peer) {
 	e.peer = p
 	if data, err := proto.Marshal(p); err == nil {
@@ -267,8 +265,7 @@ func (r *roster) refresh() {
 	r.current.Store(s)
 }
 
-// member describes a member. A death does not count while a connection from the
-// member is up.
+// member returns a member's row. It is not dead while a connection from it is open.
 func (r *roster) member(id uint64, boots map[uint64]uint64) rosterMember {
 	m := rosterMember{id: id, voter: slices.Contains(r.voters, id)}
 	e := r.entries[id]
@@ -307,7 +304,7 @@ func (s *rosterSnapshot) hasQuorum() bool {
 	return up > voters/2
 }
 
-// signal wakes one goroutine: it holds a token from set until that is received.
+// signal wakes one goroutine: it holds at most one token, from set to its receipt.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

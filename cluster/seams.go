@@ -7,12 +7,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Seams replaces parts of a member for a test. The zero value changes nothing. It
-// travels in the context that a node is opened with, so that the public
-// configuration has no door for it.
+// Seams replaces parts of a member in a test. The zero value replaces nothing. It is
+// passed in the context of Open, so that the public configuration does not expose it.
 type Seams struct {
 	FS             vfs.FS         // instead of the operating system's
-	KeepEntries    uint64         // kept in the log behind the applied one
+	KeepEntries    uint64         // applied entries kept in the log
 	IncarnationTTL time.Duration  // of the registration of a process
 	Slow           int            // a factor for the intervals of gossip and of keep-alives
 	Effects        func(*Effects) // runs on the loop before effects are carried out, and may drop or repeat messages
@@ -35,7 +34,7 @@ func SeamsFrom(ctx context.Context) Seams {
 type crashKey struct{}
 
 // WithCrash returns a context that makes Close of a node skip the graceful shutdown, so
-// that the group finds out as if the process had crashed.
+// that the group has to detect the stop as it detects a crash.
 func WithCrash(ctx context.Context) context.Context {
 	return context.WithValue(ctx, crashKey{}, true)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// sendSnapshot streams the state to a member that lags behind the log. raft must learn
-// how that ended, or it would wait for ever.
+// sendSnapshot streams the state to a member that needs entries that are compacted. It
+// always reports the result: raft sends the member nothing else until then.
 func (m *Member) sendSnapshot(message *raftpb.Message) {
 	to := message.GetTo()
 	err := m.streamSnapshot(to, message)
@@ -48,7 +48,7 @@ func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
 	return w.Commit()
 }
 
-// Snapshot implements transport.Handler: it stages a snapshot beside the state, and
+// Snapshot implements transport.Handler. It stages the snapshot beside the state, and
 // raft decides whether to install it.
 func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if !m.staging.TryLock() {

@@ -29,10 +29,10 @@ type Peer struct {
 	ID         uint64
 	Name, Addr string
 	Voter      bool
-	Alive      bool // as gossip shows it
+	Alive      bool // according to gossip
 }
 
-// publish makes the core's progress visible to other goroutines.
+// publish stores the core's status for other goroutines.
 func (m *Member) publish() {
 	c := m.core.Status()
 	before := m.status.Load()
@@ -49,8 +49,7 @@ func (m *Member) publish() {
 	}
 }
 
-// JoinError returns why no other member was found at the address tried last; nil: one
-// was.
+// JoinError returns the error of the last attempt to join an address.
 func (m *Member) JoinError() error { return m.gossip.lastJoinError() }
 
 // Status returns the current view. It never blocks.
@@ -73,3 +72,7 @@ func (m *Member) Status() Status {
 	}
 	return s
 }
+
+// HasQuorum reports whether gossip shows a majority of the voters alive, this member
+// included. It never blocks.
+func (m *Member) HasQuorum() bool { return m.roster.snapshot().hasQuorum() }

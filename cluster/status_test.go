@@ -11,25 +11,25 @@ import (
 )
 
 // noting is a call that takes the member's status when its outcome is delivered.
-type noting struct {
-	*ending
+type statusCall struct {
+	*trackedCall
 	member *Member
 	seen   Status
 }
 
-func (c *noting) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
+func (c *statusCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	c.seen = c.member.Status()
-	c.ending.Deliver(t, r, more)
+	c.trackedCall.Deliver(t, r, more)
 }
 
 // A status taken when an outcome is delivered is as new as the outcome.
 func TestStatus_AsNewAsNotifications(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()
-	call := &noting{ending: newEnding(), member: m}
+	call := &statusCall{trackedCall: newTrackedCall(), member: m}
 	m.Submit(renewal, call, true)
-	<-call.over
-	if err := m.Look(t.Context(), func(Machine) {}); err != nil { // the loop is done with it then
+	<-call.done
+	if err := m.ReadStale(t.Context(), func(Machine) {}); err != nil { // the loop is done with it then
 		t.Fatal(err)
 	}
 	if now := m.Status(); call.seen.Applied != now.Applied || call.seen.Commit < call.seen.Applied || now.Applied == 0 {
@@ -45,7 +45,7 @@ func TestRestored_ReportedFirst(t *testing.T) {
 	cfg.LeaderChanged = func(uint64, uint64) { reported = append(reported, "leader") }
 	m := start(t, cfg)
 	looked := false
-	if err := m.Look(t.Context(), func(m Machine) { looked = m != nil }); err != nil || !looked {
+	if err := m.ReadStale(t.Context(), func(m Machine) { looked = m != nil }); err != nil || !looked {
 		t.Fatal(looked, err)
 	}
 	if err := m.Read(t.Context(), func(Machine) {}); err != nil { // there is a leader then

@@ -15,14 +15,13 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Core is one member's part in the group. It must be called from one goroutine:
-// each event is a method, and Take works out their consequences and returns them as
-// Effects.
+// Core is one member's Raft node and state machine. Each event is a method; Take
+// processes the events and returns Effects. It is not safe for concurrent use.
 type Core struct {
 	cfg         Config
 	id          uint64
 	incarnation wire.ID
-	log         *raftlog.Log // its memory half
+	log         *raftlog.Log // the core uses its state in memory only
 	machine     Machine
 	node        *raft.RawNode
 	clock       groupClock
@@ -37,24 +36,24 @@ type Core struct {
 	role       raft.SoftState
 	term       uint64
 	applied    uint64
-	proposed   bool   // a batch of ours is under way; the next one gathers meanwhile
+	proposed   bool   // this leader's batch is in flight; commands gather for the next
 	last       uint64 // the log's last index, durable or not
 	truncated  uint64 // the index up to which the log was last told to truncate
 	conf       *raftpb.ConfState
-	changing   bool // a membership change is under way
+	changing   bool // a membership change is in flight
 	staged     *Staged
 	installing *Staged
 	installs   uint64
 
-	campaignAt    uint64 // tick; 0: never
-	campaignPause uint64 // ticks between the next campaign and the one after; 0: there is none
+	campaignAt    uint64 // tick of the next campaign; 0: none
+	campaignPause uint64 // ticks from that to the following one; 0: it is the last
 	transfers     []*transfer
 	requests      []*transferRequest
 
 	out Effects // since the last Take
 }
 
-// Config is what a core is made of.
+// Config configures a Core.
 type Config struct {
 	ID            uint64
 	Incarnation   wire.ID
@@ -64,7 +63,7 @@ type Config struct {
 	ElectionTicks int
 	Rand          *rand.Rand // spreads campaigns
 	Logger        *slog.Logger
-	Keep          uint64 // entries kept in the log behind the applied one
+	Keep          uint64 // applied entries kept in the log
 	KeepBytes     uint64
 	MaxCalls      int // pending calls of this process; urgent ones are not counted
 }
@@ -77,9 +76,8 @@ const (
 	maxUncommitted   = 64 << 20
 )
 
-// New returns a core that continues from the log and from cfg.Machine, which must
-// have been loaded from the same disk. It returns storage.ErrCorrupt for a log or a
-// configuration that raft cannot start from.
+// New returns a core with the state of cfg.Log and cfg.Machine, which must have been
+// loaded from the same disk. It returns storage.ErrCorrupt if raft cannot start from it.
 func New(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg:         cfg,
@@ -125,7 +123,7 @@ func New(cfg Config) (*Core, error) {
 	return c, nil
 }
 
-// Tick is the heartbeat interval's event.
+// Tick must be called once in each heartbeat interval.
 func (c *Core) Tick() {
 	c.ticks++
 	c.node.Tick()
@@ -135,12 +133,12 @@ func (c *Core) Tick() {
 	if c.role.Lead != raft.None {
 		c.sendCalls(c.tickets.overdue(c.ticks))
 	}
-	c.watchTransfers()
-	c.watchDisk()
+	c.checkTransfers()
+	c.checkDisk()
 }
 
-// Receive passes a message of an authenticated peer to raft. A message that no
-// correct peer sends is refused with ErrInadmissible.
+// Receive passes a message of an authenticated peer to raft. It returns ErrInadmissible
+// for a message that no correct peer sends.
 func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
@@ -149,22 +147,22 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 		return refuse("snapshot outside of a snapshot connection")
 	}
 	if m.GetType() == raftpb.MsgReadIndex && c.role.RaftState != raft.StateLeader {
-		return nil // raft would forward it in its sender's name; the sender asks again
+		return nil // raft would forward it in its sender's name; the sender retries
 	}
 	c.step(m)
 	return nil
 }
 
-// ReceiveSubmission takes commands that a member has forwarded. Only the leader
-// proposes them; without an outcome the member forwards them again.
+// ReceiveSubmission receives commands that a member has forwarded. Only a leader
+// proposes them; the member retries commands without an outcome.
 func (c *Core) ReceiveSubmission(s *wire.Submission) {
 	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
 		c.inbox.add(s)
 	}
 }
 
-// Submit takes a command of this process. Urgent ones, renewals and releases, are
-// taken however many calls are pending: refusing them would cost locks.
+// Submit submits a command of this process. Urgent commands, renewals and releases, are
+// not limited by MaxCalls: refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	if !urgent && c.tickets.calls >= c.cfg.MaxCalls {
 		call.Fail(ErrBusy)
@@ -173,16 +171,15 @@ func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	c.tickets.add(command, call, urgent)
 }
 
-// Cancel withdraws a call whose command has not left this member yet, and reports
-// to the call whether it has.
+// Cancel withdraws a call whose command has not been sent, and reports to the call
+// whether it was.
 func (c *Core) Cancel(call Call) {
 	call.Cancelled(!c.tickets.cancel(call))
 }
 
-// Reincarnate continues under a new incarnation after the registration of the old
-// one has expired. The new registration precedes every other command; every call
-// made under the old incarnation fails.
-func (c *Core) Reincarnate(id wire.ID, registration []byte, call Call) {
+// Reregister replaces the incarnation, whose registration has expired. Every call made
+// under the former incarnation fails. The registration precedes every other command.
+func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
 	unregistered := c.tickets.drain()
 	c.incarnation = id
 	c.tickets.gated = true
@@ -204,15 +201,15 @@ func (c *Core) Read(r Read) error {
 	return nil
 }
 
-// Look queues a read of the state applied here. It runs after the notifications of
-// that state, so it sees nothing that was not reported before.
-func (c *Core) Look(r Read) error {
+// ReadStale queues a read of the state applied here. It runs after the notifications of
+// that state, so it never sees a change before it is reported.
+func (c *Core) ReadStale(r Read) error {
 	c.out.Reads = append(c.out.Reads, r)
 	return nil
 }
 
-// recheck has the calls that await an outcome look for it in the new state: it may
-// be that of an entry that the snapshot stands for.
+// recheck looks up the outcomes that calls still await in an installed state: the
+// entries that bring them may be compacted into the snapshot.
 func (c *Core) recheck() {
 	for _, seq := range c.tickets.awaitingInOrder() {
 		call, ticket := c.tickets.awaiting[seq], wire.Ticket{Incarnation: c.incarnation, Seq: seq}
@@ -221,10 +218,10 @@ func (c *Core) recheck() {
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: ticket, Reply: reply})
 		}
 	}
-	c.resend()
+	c.retryCalls()
 }
 
-// Unreachable reports that a peer cannot be sent to at the moment.
+// Unreachable reports that a message to a peer was dropped.
 func (c *Core) Unreachable(peer uint64) { c.node.ReportUnreachable(peer) }
 
 // SnapshotSent reports how sending a snapshot ended.
@@ -236,10 +233,9 @@ func (c *Core) SnapshotSent(peer uint64, ok bool) {
 	c.node.ReportSnapshot(peer, status)
 }
 
-// Take works out the consequences of the events since the last Take and returns
-// what must be done. now is the time, read after all these events: a batch must not
-// carry a group time from before its commands were sent, or a renewal would count
-// from earlier than its sender may believe.
+// Take processes the events since the last Take and returns their effects. now is the
+// monotonic time, read after all these events: if a batch were stamped with a time from
+// before its commands were sent, a renewal would expire earlier than its sender assumes.
 func (c *Core) Take(now time.Duration) (Effects, error) {
 	c.now = now
 	if c.clock.running {
@@ -247,11 +243,11 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	for {
 		if c.role.Lead != raft.None {
-			c.sendCalls(c.tickets.fresh(c.ticks))
-			c.askReads()
-			c.askTransfers()
+			c.sendCalls(c.tickets.issueTickets(c.ticks))
+			c.requestReads()
+			c.requestTransfers()
 		}
-		c.remove()
+		c.proposeRemoval()
 		if err := c.propose(); err != nil {
 			return Effects{}, err
 		}
@@ -271,15 +267,15 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	return out, nil
 }
 
-// resend repeats every pending command: an earlier leader may have lost it.
-func (c *Core) resend() {
+// retryCalls sends every pending command again: a former leader may have lost it.
+func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
-		c.sendCalls(c.tickets.repeated(c.ticks))
+		c.sendCalls(c.tickets.retryAll(c.ticks))
 	}
 }
 
-// hand passes commands of this process to the known leader, in submissions that
-// each leave room for others in an entry.
+// sendCalls sends commands of this process to the leader, in submissions small enough
+// that several fit into an entry.
 func (c *Core) sendCalls(calls []*wire.Call) {
 	for len(calls) > 0 {
 		n, size := 0, 0
@@ -297,15 +293,15 @@ func (c *Core) sendCalls(calls []*wire.Call) {
 	}
 }
 
-func (c *Core) askReads() {
+func (c *Core) requestReads() {
 	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
 		c.node.ReadIndex(context)
 	}
 }
 
-// propose turns the gathered commands into one entry, stamped with group time. When
-// a deadline of the machine has passed, it proposes an empty batch: applying the
-// entry fires the deadline.
+// propose proposes the gathered commands as one entry, stamped with group time. When a
+// deadline of the machine has passed, it proposes an empty batch: applying its time
+// fires the deadline.
 func (c *Core) propose() error {
 	if !c.clock.running || c.proposed {
 		return nil
@@ -321,8 +317,7 @@ func (c *Core) propose() error {
 	}
 	switch err := c.node.Propose(data); {
 	case errors.Is(err, raft.ErrProposalDropped):
-		// A leadership transfer is under way. The members repeat the commands
-		// to the next leader.
+		// A leadership transfer is in progress. The members retry with the next leader.
 		return nil
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)
@@ -331,8 +326,8 @@ func (c *Core) propose() error {
 	return nil
 }
 
-// step passes a message to raft. The sender notices by itself what raft refuses: a
-// message of a removed member, a proposal without a leader.
+// step passes a message to raft. raft refuses those of removed members, and proposals
+// without a leader; their senders retry.
 func (c *Core) step(m *raftpb.Message) { c.ignore(c.node.Step(m)) }
 
 func (c *Core) ignore(err error) {
@@ -341,14 +336,14 @@ func (c *Core) ignore(err error) {
 	}
 }
 
-// Abandon fails everything that waits for this core. Effects that were taken before
-// must be delivered or abandoned by their holder first.
+// Abandon fails every pending call, read and transfer. Effects that were taken before
+// must have been delivered or abandoned.
 func (c *Core) Abandon(err error) {
 	c.out.Abandon(err)
 	for _, call := range c.tickets.drain() {
 		call.Fail(err)
 	}
-	c.transferred(err)
+	c.finishTransfers(err)
 	for _, r := range c.requests {
 		r.done <- err
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// disk keeps the writes in order, with one batch under way at a time. Later writes
-// gather for the next batch, so that a slower disk serves more of them by one sync.
+// disk keeps writes in order, with one batch in flight. Later writes gather for the next
+// batch, so that a slower disk syncs more of them at once.
 type disk struct {
 	queue []write
 	batch []write // under way
@@ -32,13 +32,12 @@ func (d *disk) next(tick uint64) []write {
 	return d.batch
 }
 
-// Batch is what becomes durable in one piece.
+// Batch is a sequence of writes that become durable together.
 type Batch struct{ writes []write }
 
 func (b Batch) isEmpty() bool { return len(b.writes) == 0 }
 
-// Ops returns the operations in order. There may be none: Stored must follow all the
-// same.
+// Ops returns the operations in order. Core.Stored must be called even if there is none.
 func (b Batch) Ops() (ops []raftlog.Op) {
 	for _, w := range b.writes {
 		if w.op != nil {
@@ -59,8 +58,8 @@ func (b Batch) Installs() bool {
 	return false
 }
 
-// Stored reports that the batch under way is durable. installed is the machine loaded
-// from the snapshot in it, if there is one.
+// Stored reports that the batch in flight is durable. installed is the machine loaded
+// from the snapshot that it installs, if any.
 func (c *Core) Stored(installed Machine) {
 	batch := c.disk.batch
 	c.disk.batch, c.disk.since = nil, c.ticks

@@ -21,12 +21,12 @@ func TestDurable_BeforeAcknowledged(t *testing.T) {
 	}{
 		"entries": {
 			func(r *rig) { r.follow() },
-			message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5))),
+			message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5))),
 			raftpb.MsgAppResp,
 		},
 		"a vote": {
 			func(r *rig) { r.settle() },
-			message(raftpb.MsgVote, 2, 2, behind(1, 1)),
+			message(raftpb.MsgVote, 2, 2, following(1, 1)),
 			raftpb.MsgVoteResp,
 		},
 	} {
@@ -42,7 +42,7 @@ func TestDurable_BeforeAcknowledged(t *testing.T) {
 			if slices.ContainsFunc(out.Messages, promised) {
 				t.Error("promised before it was written")
 			}
-			r.carry(out.Batch.writes)
+			r.persist(out.Batch.writes)
 			if !slices.ContainsFunc(r.settle(), promised) {
 				t.Error("not promised after it was written")
 			}
@@ -63,11 +63,11 @@ func TestDurable_LeaderCountsItsOwnLog(t *testing.T) {
 		t.Fatal("nothing was proposed")
 	}
 	committed := func() bool { return r.node.BasicStatus().GetCommit() >= index }
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(index, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(index, 0)))
 	if committed() {
 		t.Error("committed with one log of three")
 	}
-	r.carry(out.Batch.writes)
+	r.persist(out.Batch.writes)
 	if r.settle(); !committed() {
 		t.Error("not committed with two logs of three")
 	}
@@ -85,12 +85,12 @@ func TestDigest_DifferentStateStops(t *testing.T) {
 			r := newRig(t).follow()
 			e := empty(7, 5)
 			e.Data = append(appendEntryHeader(nil, r.digests.index, r.digests.last^difference), batch...)
-			r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, e), commit(7)))
+			r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, e), commit(7)))
 			var err error
 			for err == nil && r.applied < 7 {
 				var out Effects
 				if out, err = r.Take(0); err == nil {
-					r.carry(out.Batch.writes)
+					r.persist(out.Batch.writes)
 				}
 			}
 			if errors.Is(err, ErrCorrupt) != (difference != 0) {
@@ -107,12 +107,12 @@ func TestEntry_NewerVersionStops(t *testing.T) {
 	e := empty(7, 5)
 	e.Data = append(appendEntryHeader(nil, 0, 0), 1)
 	e.Data[0] = entryVersion + 1
-	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, e), commit(7)))
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, e), commit(7)))
 	var err error
 	for err == nil && r.applied < 7 {
 		var out Effects
 		if out, err = r.Take(0); err == nil {
-			r.carry(out.Batch.writes)
+			r.persist(out.Batch.writes)
 		}
 	}
 	if !errors.Is(err, errEntry) {
@@ -140,7 +140,7 @@ func TestRead_LeaderNeedsQuorum(t *testing.T) {
 	if asked < 0 {
 		t.Fatal("the others are not asked")
 	}
-	r.carry(out.Batch.writes)
+	r.persist(out.Batch.writes)
 	r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(m *raftpb.Message) { m.Context = out.Messages[asked].GetContext() }))
 	if out, err = r.Take(0); err != nil || len(out.Reads) != 1 {
 		t.Fatalf("%d reads with a majority, %v", len(out.Reads), err)
@@ -148,12 +148,12 @@ func TestRead_LeaderNeedsQuorum(t *testing.T) {
 }
 
 // departed is a machine with given removed members.
-type departed struct {
+type removedMembers struct {
 	Machine
-	left []uint64
+	ids []uint64
 }
 
-func (l departed) Removed() []uint64 { return l.left }
+func (l removedMembers) Removed() []uint64 { return l.ids }
 
 // A leader removes other members, and never itself: as the last to know that the change
 // committed it transfers leadership, and its successor removes it.
@@ -168,7 +168,7 @@ func TestRemoval_LeaderTransfersFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).follow().lead()
-			r.machine = departed{r.machine, []uint64{test.left}}
+			r.machine = removedMembers{r.machine, []uint64{test.left}}
 			out, err := r.Take(0)
 			if err != nil {
 				t.Fatal(err)

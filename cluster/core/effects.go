@@ -6,15 +6,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Effects is what must be done because of the events up to one Take, as a plain
-// value. The core keeps nothing of it: whoever holds the value either delivers it
-// or abandons what is left.
+// Effects are the results of the events up to one Take, as a plain value like raft's
+// Ready. The core keeps no copy: the caller of Take delivers it or abandons the rest.
 type Effects struct {
 	Batch         Batch
 	Messages      []*raftpb.Message
 	Forwards      []Forward
 	Transfers     []TransferMessage
-	Snapshots     []*raftpb.Message // MsgSnap: the state is to be streamed
+	Snapshots     []*raftpb.Message // MsgSnap; to be sent with the state by a stream
 	Machine       Machine           // after these events
 	Restored      bool              // Machine comes from a snapshot
 	Notifications []Notification
@@ -35,8 +34,8 @@ type TransferMessage struct {
 	Transfer *wire.LeadershipTransfer
 }
 
-// Notification is what the log means for this process, in the log's order:
-// the changes that an entry made, the outcome of a call, or the end of a session.
+// Notification notifies this process of a result of the log, in log order: the changes
+// made by an entry, the outcome of a call, or the end of a session.
 type Notification struct {
 	Keys    []wire.KeyChange
 	Leaders []wire.LeaderChange
@@ -49,26 +48,23 @@ type Notification struct {
 
 func (n *Notification) isChange() bool { return len(n.Keys) > 0 || len(n.Leaders) > 0 }
 
-// Driver carries effects out: the loop of a member, or the simulator. None of its
-// methods may call the core except for Unreachable.
+// Driver carries out effects: the loop of a member, or the simulator. Of the core's
+// methods it may call Unreachable only.
 type Driver interface {
-	// Write starts writing a batch to the disk. Core.Stored must be called once
-	// the batch is durable, and not before. There is one batch at a time.
+	// Write starts writing a batch to the disk. Core.Stored must be called when the
+	// batch is durable. There is one batch in flight at a time.
 	Write(Batch)
-	// Send sends a message to a peer, or loses it.
+	// Send, Forward and SendTransfer send a message to a peer. It may be lost.
 	Send(*raftpb.Message)
-	// Forward sends commands to the leader, or loses them.
 	Forward(to uint64, s *wire.Submission)
-	// SendTransfer sends a request for a leadership transfer, or its refusal, to a
-	// peer, or loses it.
 	SendTransfer(to uint64, t *wire.LeadershipTransfer)
 	// SendSnapshot streams the state on the disk (see Snapshot) to a peer and
-	// reports the end by Core.SnapshotSent.
+	// reports the result to Core.SnapshotSent.
 	SendSnapshot(*raftpb.Message)
-	// Progressed says that Core.Status has changed. The methods below notify this
-	// process, which must not find an older status when they do.
+	// Progressed reports that Core.Status has changed. It is called before the
+	// methods below, whose receivers must not find an older status.
 	Progressed()
-	// Restored passes on the machine that a snapshot has put in place.
+	// Restored reports the machine of an installed snapshot.
 	Restored(Machine)
 	// Changed reports the changes of one entry, before its outcomes.
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
@@ -80,9 +76,9 @@ type Driver interface {
 	LeaderChanged()
 }
 
-// Deliver has d carry everything out: first what other members wait for, then the
-// notifications of this process in the log's order. What has been carried out is
-// no longer in e, so that after a panic in the middle Abandon fails the rest.
+// Deliver carries out the effects: first writes and messages, then notifications in log
+// order. It removes each notification from e before delivering it, so that Abandon fails
+// the rest after a panic.
 func (e *Effects) Deliver(d Driver) {
 	if !e.Batch.isEmpty() {
 		d.Write(e.Batch)
@@ -126,8 +122,8 @@ func (e *Effects) Deliver(d Driver) {
 	}
 }
 
-// Abandon fails the calls whose outcomes were not delivered. A call that awaits
-// another outcome is not among them: the core fails it, or a later notification does.
+// Abandon fails the calls whose last outcomes were not delivered. A call that awaits
+// another outcome is still in the core, or in a later notification, and fails there.
 func (e *Effects) Abandon(err error) {
 	for _, n := range e.Notifications {
 		if n.Call != nil && !n.More {

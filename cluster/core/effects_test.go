@@ -37,7 +37,7 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 	for range 2 {
 		r.Submit([]byte{1}, new(quietCall), false)
 	}
-	r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(6, 5, empty(7, 5)), commit(7)))
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5)), commit(7)))
 	var got []string
 	for _, n := range r.effects().Notifications {
 		switch {
@@ -57,9 +57,9 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 }
 
 // A local read needs no quorum and runs in the next Take.
-func TestLook_WithoutQuorum(t *testing.T) {
+func TestReadStale_WithoutQuorum(t *testing.T) {
 	r := newRig(t)
-	if err := r.Look(numberedRead(1)); err != nil {
+	if err := r.ReadStale(numberedRead(1)); err != nil {
 		t.Fatal(err)
 	}
 	out, err := r.Take(0)

@@ -8,8 +8,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// The data of an entry is a header that the cluster reads, and behind it a
-// batch that only the machine understands.
+// The data of an entry is a header for the cluster, followed by a batch for the machine.
 //
 //	1 byte   version
 //	8 bytes  the index up to which the proposer had applied
@@ -19,7 +18,7 @@ const (
 	entryHeader  = 1 + 8 + 8
 )
 
-var errEntry = errors.New("entry of an unknown version; update this member")
+var errEntry = errors.New("entry of an unknown version: update this member")
 
 type entry struct {
 	digestIndex uint64
@@ -46,10 +45,9 @@ func parseEntry(data []byte) (entry, error) {
 
 var digestTable = crc32.MakeTable(crc32.Castagnoli)
 
-// digests is the rolling digest of the machine's state: of every change that
-// was ever made to it, in order. Members compare theirs through the entries'
-// headers. The last few are kept, because a proposal names an index that may
-// lie some entries back.
+// digests is the rolling digest of all changes of the machine's state, in order. The
+// header of each entry carries the proposer's digest, which every member compares with
+// its own. The last few are kept, because the proposer's index may be some entries back.
 type digests struct {
 	last   uint64
 	index  uint64
@@ -67,8 +65,8 @@ func (d *digests) put(index, digest uint64) {
 	slot.index, slot.digest = index, digest
 }
 
-// add rolls the changes that the entry at index made into the digest: 32 bits
-// of checksum over the changes, mixed into 64 bits of history.
+// add updates the digest with the changes of the entry at index: a 32-bit checksum of
+// the changes is mixed into the 64-bit digest.
 func (d *digests) add(index uint64, changes []wire.Change) {
 	var size [8]byte
 	sum := crc32.Checksum(binary.BigEndian.AppendUint64(size[:0], index), digestTable)
@@ -83,8 +81,8 @@ func (d *digests) add(index uint64, changes []wire.Change) {
 	d.put(index, (d.last^uint64(sum))*prime+1)
 }
 
-// agrees reports whether the digest claimed for an index is ours as well. An
-// index that is no longer remembered cannot disagree.
+// agrees reports whether digest equals this member's at index, or that is not kept any
+// more.
 func (d *digests) agrees(index, digest uint64) bool {
 	slot := d.recent[index%uint64(len(d.recent))]
 	return slot.index != index || slot.digest == digest

@@ -2,14 +2,13 @@ package core
 
 import "time"
 
-// groupClock is the leader's source of group time: what the machine's time was
-// when this member became leader, plus the monotonic time that has passed while
-// the loop was demonstrably running. A step is capped, so that a leader that
-// was paused or suspended does not wake up with a jump that expires every
-// session whose owner renewed it elsewhere meanwhile (etcd#15247).
+// groupClock is the leader's source of group time: the machine's time when this member
+// became leader, plus the monotonic time since. Each step is capped, so that a leader
+// that was paused does not resume with a jump that expires sessions that their owners
+// have renewed with another leader (etcd#15247).
 //
-// A step that is cut makes group time fall behind real time. That is the safe
-// side: deadlines are lower bounds.
+// Capping makes group time slower than real time, which is safe: deadlines are lower
+// bounds.
 type groupClock struct {
 	cap     time.Duration
 	running bool

@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// maxInbox bounds the commands that wait at the leader. What comes beyond it
-// is dropped; its owner sends it again.
+// maxInbox bounds the bytes of commands that wait at the leader. Submissions beyond it
+// are dropped; their members retry.
 const maxInbox = 32 << 20
 
 // inbox gathers the submissions that the leader has not proposed yet.
@@ -21,7 +21,7 @@ func (b *inbox) empty() bool { return len(b.submissions) == 0 }
 
 func (b *inbox) add(s *wire.Submission) {
 	size := proto.Size(s)
-	if len(s.GetCalls()) == 0 || b.bytes+size > maxInbox { // nothing in it, nothing to count
+	if len(s.GetCalls()) == 0 || b.bytes+size > maxInbox { // an empty one costs memory and counts next to nothing
 		return
 	}
 	b.submissions = append(b.submissions, s)
@@ -30,8 +30,8 @@ func (b *inbox) add(s *wire.Submission) {
 
 func (b *inbox) clear() { *b = inbox{} }
 
-// appendBatch encodes a Batch from the front of the inbox, as much as one
-// entry may hold and at least one submission if there is any.
+// appendBatch appends an encoded Batch with the first submissions: as many as fit into
+// an entry, and at least one if there is any.
 func (b *inbox) appendBatch(data []byte, time int64) ([]byte, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(data, &wire.Batch{Version: wire.BatchVersion, Time: time})
 	if err != nil {
@@ -59,6 +59,6 @@ func (b *inbox) appendBatch(data []byte, time int64) ([]byte, error) {
 	return data, nil
 }
 
-// submissionsField is the number of Batch.submissions, whose elements are
-// appended one by one: how many fit is known only while encoding.
+// submissionsField is the field number of Batch.submissions. They are appended one by
+// one, because the encoded size decides how many fit.
 const submissionsField = 3

@@ -18,26 +18,25 @@ type Machine interface {
 	// NextDeadline is the earliest group time at which an empty batch would
 	// change the state.
 	NextDeadline() (at int64, ok bool)
-	// Removed returns the members that are removed, and that Raft's configuration
-	// must therefore not contain.
+	// Removed returns the removed members. The leader removes them from Raft's
+	// configuration.
 	Removed() []uint64
-	// Liveness returns what the group holds of each member's process.
+	// Liveness returns the recorded liveness of each member's process.
 	Liveness() []wire.MemberLiveness
 }
 
 // Call is a pending command of this process. Its methods run on the driver's
 // goroutine, in log order, and must not block.
 type Call interface {
-	// Deliver delivers an outcome; with more set another one follows.
+	// Deliver delivers an outcome. If more is set, another one follows.
 	Deliver(t wire.Ticket, r *wire.Reply, more bool)
-	// Cancelled answers Core.Cancel. Unless sent, the command has no effect, and no
-	// other method is called any more.
+	// Cancelled reports the result of Core.Cancel. Unless sent, the command has no
+	// effect, and no other method is called afterwards.
 	Cancelled(sent bool)
-	// Recheck returns the outcome of a call that awaits a second one, after a
-	// snapshot has replaced the machine and may have skipped it. nil: it is still to
-	// come.
+	// Recheck looks up the second outcome of a call in a machine that a snapshot has
+	// installed, which may have skipped its entry. nil: it has not happened yet.
 	Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply
-	// Fail reports that no outcome will come.
+	// Fail reports that no outcome will be delivered.
 	Fail(err error)
 }
 

@@ -72,7 +72,7 @@ func TestPropose_OneBatchAtATime(t *testing.T) {
 			t.Fatalf("proposes %v while another is under way", got)
 		}
 	}
-	got := r.batches(r.have(2))
+	got := r.batches(r.acknowledge(2))
 	if len(got) != 1 || !slices.Equal(commands(got), []uint64{2, 3, 4}) {
 		t.Errorf("proposes %v", got)
 	}
@@ -138,7 +138,7 @@ func TestPropose_DeadlinePassed(t *testing.T) {
 		t.Errorf("proposes %v again", got)
 	}
 	r.machine = whole // there is no other deadline
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
 	if got := r.batches(r.takeAt(250 * ms)); len(got) > 0 {
 		t.Errorf("proposes %v without a deadline", got)
 	}
@@ -157,7 +157,7 @@ func TestGroupTime_RunsDuringBatch(t *testing.T) {
 			t.Fatalf("proposes %v at %v", got, now+10*ms)
 		}
 		r.takeAt(now + 60*ms)
-		r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+		r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
 		r.takeAt(now + 70*ms)
 	}
 }
@@ -179,7 +179,7 @@ func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 	r.ReceiveSubmission(command(1))
 	r.settle()
 	last, term := r.last-1, r.term
-	r.mustReceive(message(raftpb.MsgApp, 3, term+1, behind(last, term, empty(last+1, term+1)), commit(last+1)))
+	r.mustReceive(message(raftpb.MsgApp, 3, term+1, following(last, term, empty(last+1, term+1)), commit(last+1)))
 	r.settle()
 	r.lead().ReceiveSubmission(command(2))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{2}) {
@@ -190,16 +190,16 @@ func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 // Nor for a membership change.
 func TestRemoval_ChangeOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.machine = departed{r.machine, []uint64{3}}
+	r.machine = removedMembers{r.machine, []uint64{3}}
 	if got := r.changes(r.settle()); !slices.Equal(got, []string{demotes(3)}) {
 		t.Fatalf("%q", got)
 	}
 	last, term := r.last-1, r.term
-	r.mustReceive(message(raftpb.MsgApp, 2, term+1, behind(last, term, empty(last+1, term+1)), commit(last+1)))
+	r.mustReceive(message(raftpb.MsgApp, 2, term+1, following(last, term, empty(last+1, term+1)), commit(last+1)))
 	r.settle()
 	r.elect()
 	r.settle()
-	if got := r.changes(r.have(2)); !slices.Equal(got, []string{demotes(3)}) {
+	if got := r.changes(r.acknowledge(2)); !slices.Equal(got, []string{demotes(3)}) {
 		t.Errorf("%q then", got)
 	}
 }
@@ -217,7 +217,7 @@ func TestPropose_NotBeforeFirstEntryOfTerm(t *testing.T) {
 	if got := r.batches(r.settle()); len(got) > 0 {
 		t.Errorf("proposes %v", got)
 	}
-	if got := r.batches(r.have(2)); !slices.Equal(commands(got), []uint64{1}) {
+	if got := r.batches(r.acknowledge(2)); !slices.Equal(commands(got), []uint64{1}) {
 		t.Errorf("proposes %v as leader", got)
 	}
 }
@@ -268,7 +268,7 @@ func TestSnapshot_SentUntilReceived(t *testing.T) {
 		return to
 	}
 	lost := func() {
-		m := message(raftpb.MsgAppResp, 3, r.term, behind(r.last-1, 0))
+		m := message(raftpb.MsgAppResp, 3, r.term, following(r.last-1, 0))
 		m.Reject, m.RejectHint = new(true), new(uint64(1))
 		r.mustReceive(m)
 	}

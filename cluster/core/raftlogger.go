@@ -10,9 +10,9 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// raftLogger carries raft's log lines to the application's logger. What raft
-// calls fatal must not end the host's process: it panics like the rest of
-// raft's assertions, and the loop recovers and stops the node.
+// raftLogger passes raft's log lines to the application's logger. Fatal must not end the
+// process: it panics like raft's other assertions, and the loop recovers and stops the
+// member.
 type raftLogger struct{ to *slog.Logger }
 
 func (l raftLogger) log(level slog.Level, text func() string) {
@@ -40,8 +40,8 @@ func (l raftLogger) Fatalf(f string, v ...any)   { l.Panicf(f, v...) }
 func (l raftLogger) Panic(v ...any)              { l.Error(v...); panic(fmt.Sprint(v...)) }
 func (l raftLogger) Panicf(f string, v ...any)   { l.Errorf(f, v...); panic(fmt.Sprintf(f, v...)) }
 
-// newRawNode starts raft from a log. raft panics where what it reads contradicts
-// itself or is no membership, and this runs on the caller's goroutine of Start.
+// newRawNode starts raft from a log. raft panics at an inconsistent log or an invalid
+// configuration, and this runs on the goroutine that called Start.
 func newRawNode(cfg *raft.Config) (node *raft.RawNode, err error) {
 	defer func() {
 		if p := recover(); p != nil {

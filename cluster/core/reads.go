@@ -11,24 +11,22 @@ import (
 // maxReads bounds the reads that wait for the leader's confirmation.
 const maxReads = 16384
 
-// Read is a linearizable read: it runs on the loop's goroutine once the state
-// is at least as new as everything that was acknowledged before it was asked
-// for.
+// Read is a linearizable read. It runs on the loop's goroutine, with a state that
+// includes every command acknowledged before Core.Read.
 type Read interface {
 	Run(Machine)
-	Ended() bool // its caller has given up; it need not run
+	Ended() bool // the caller has abandoned it; it need not run
 }
 
-// reads batches linearizable reads behind ReadIndex requests, one at a time.
-// A request's context is used once and never again: a late answer to an
-// earlier attempt would let a read see a state older than its own beginning
-// (etcd#20418).
+// reads batches linearizable reads into ReadIndex requests, one in flight at a time.
+// Each request has a new context: otherwise a late answer to an earlier request could
+// confirm a read that began after it with an older state (etcd#20418).
 type reads struct {
-	incarnation wire.ID // leads the context: the leader keeps those of all members in one table
+	incarnation wire.ID // prefix of the context: the leader has those of all members in one table
 	attempt     uint64
-	asked       []Read // confirmed by the request under way
-	askedAt     uint64 // tick at which that was sent
-	waiting     []Read // came later and need a later request
+	inFlight    []Read // confirmed by the request in flight
+	sentAt      uint64 // tick of that request
+	waiting     []Read // began later and need a later request
 	ready       []read // confirmed; run when applied
 }
 
@@ -37,22 +35,22 @@ type read struct {
 	reads []Read
 }
 
-func (r *reads) len() int { return len(r.asked) + len(r.waiting) }
+func (r *reads) len() int { return len(r.inFlight) + len(r.waiting) }
 
 // next returns the context of a request to send now, or nil. A request without an
-// answer is given up in time, as raft drops requests silently.
-func (r *reads) next(tick, patience uint64) []byte {
-	lost := len(r.asked) > 0 && tick >= r.askedAt+patience
-	if len(r.asked) > 0 && !lost || r.len() == 0 {
+// answer is lost after timeout ticks, as raft drops requests silently.
+func (r *reads) next(tick, timeout uint64) []byte {
+	lost := len(r.inFlight) > 0 && tick >= r.sentAt+timeout
+	if len(r.inFlight) > 0 && !lost || r.len() == 0 {
 		return nil
 	}
 	r.prune()
 	if r.len() == 0 {
 		return nil
 	}
-	r.asked, r.waiting = append(r.asked, r.waiting...), nil
+	r.inFlight, r.waiting = append(r.inFlight, r.waiting...), nil
 	r.attempt++
-	r.askedAt = tick
+	r.sentAt = tick
 	return r.context()
 }
 
@@ -60,27 +58,28 @@ func (r *reads) context() []byte {
 	return binary.BigEndian.AppendUint64(r.incarnation[:len(r.incarnation):len(r.incarnation)], r.attempt)
 }
 
-// prune drops the reads whose callers have given up.
+// prune drops abandoned reads.
 func (r *reads) prune() {
-	r.asked = slices.DeleteFunc(r.asked, Read.Ended)
+	r.inFlight = slices.DeleteFunc(r.inFlight, Read.Ended)
 	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
 }
 
-// retry gives the request under way up: another member leads.
+// retry abandons the request in flight, after a change of leader: the next request
+// confirms its reads.
 func (r *reads) retry() {
-	r.waiting, r.asked = append(r.asked, r.waiting...), nil
+	r.waiting, r.inFlight = append(r.inFlight, r.waiting...), nil
 }
 
-// confirmed takes raft's answer.
+// confirmed receives raft's answer.
 func (r *reads) confirmed(context []byte, index uint64) {
-	if len(r.asked) == 0 || !bytes.Equal(context, r.context()) {
+	if len(r.inFlight) == 0 || !bytes.Equal(context, r.context()) {
 		return
 	}
-	r.ready = append(r.ready, read{index, r.asked})
-	r.asked = nil
+	r.ready = append(r.ready, read{index, r.inFlight})
+	r.inFlight = nil
 }
 
-// applied takes the reads that may run at the applied index.
+// applied removes and returns the reads that may run at the applied index.
 func (r *reads) applied(index uint64) []Read {
 	var run []Read
 	keep := r.ready[:0]

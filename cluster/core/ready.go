@@ -10,10 +10,9 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// ready turns a Ready of raft into effects. Storage writes are asynchronous: what
-// depends on the disk are responses of the write, and no response leaves before its
-// write is durable. That is the whole argument for "durable before acknowledged"; see
-// AsyncStorageWrites in go.etcd.io/raft.
+// ready turns a Ready of raft into effects. Storage writes are asynchronous
+// (AsyncStorageWrites in go.etcd.io/raft): a message that depends on a write is one of
+// its responses, and no response is sent before its write is durable.
 func (c *Core) ready(rd raft.Ready) error {
 	if rd.SoftState != nil || rd.HardState != nil {
 		c.roleChanged(rd)
@@ -36,7 +35,7 @@ func (c *Core) ready(rd raft.Ready) error {
 	return nil
 }
 
-// roleChanged notices changes of term, leader and role.
+// roleChanged reacts to a change of term, leader or role.
 func (c *Core) roleChanged(rd raft.Ready) {
 	before, term := c.role, c.term
 	if rd.SoftState != nil {
@@ -58,7 +57,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		c.leaderKnown()
 		c.campaignAt, c.campaignPause = 0, 0
 		c.reads.retry()
-		c.resend()
+		c.retryCalls()
 	}
 }
 
@@ -90,10 +89,9 @@ func (c *Core) append(m *raftpb.Message) {
 	c.disk.add(w)
 }
 
-// applyAll applies committed entries to the machine and queues the changes of its
-// durable state. That write needs no sync, and nothing waits for it: it follows, in
-// the same WAL, the durable entries that it comes from, so after a crash it is either
-// there or made again.
+// applyAll applies committed entries to the machine and queues the write of its changes.
+// That write needs no sync: it follows its entries in the same WAL, so that a crash
+// either preserves it or the entries are applied again.
 func (c *Core) applyAll(m *raftpb.Message) error {
 	op := raftlog.Apply{}
 	for _, e := range m.GetEntries() {
@@ -139,8 +137,8 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	return nil
 }
 
-// notify queues the notifications of one entry. Its changes come first: a caller
-// that an outcome wakes finds the feeds at least as new.
+// notify queues the notifications of one entry. Its changes come first, so that a caller
+// with an outcome finds the feeds at least as new.
 func (c *Core) notify(result wire.Result) {
 	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
@@ -170,12 +168,12 @@ func (c *Core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
 	return nil
 }
 
-// truncate discards applied entries once enough have gathered to be worth a write.
-// The entries kept let a member that was away for a while catch up without a snapshot.
+// truncate truncates the log behind the applied entry once that is worth a write. It
+// keeps some applied entries, from which a lagging member catches up without a snapshot.
 func (c *Core) truncate() {
 	first, _ := c.log.FirstIndex()
 	if first <= c.truncated {
-		return // under way; Bytes does not know of it yet
+		return // in flight; Bytes still counts it
 	}
 	if c.applied < first+2*c.cfg.Keep && c.log.Bytes() < 2*c.cfg.KeepBytes {
 		return

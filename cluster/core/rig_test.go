@@ -88,7 +88,7 @@ func (r *rig) effects() (all Effects) {
 		if len(out.Batch.writes) == 0 {
 			return all
 		}
-		r.carry(out.Batch.writes)
+		r.persist(out.Batch.writes)
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *rig) pass(ticks int, heard ...uint64) (messages []*raftpb.Message) {
 }
 
 // carry does what the disk's writer does.
-func (r *rig) carry(writes []write) {
+func (r *rig) persist(writes []write) {
 	r.t.Helper()
 	for _, w := range writes {
 		if w.op == nil {
@@ -139,8 +139,8 @@ func empty(index, term uint64) *raftpb.Entry {
 	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Index: new(index), Term: new(term)}
 }
 
-// behind says where an append goes on.
-func behind(index, term uint64, entries ...*raftpb.Entry) func(*raftpb.Message) {
+// following sets what an append follows, and its entries.
+func following(index, term uint64, entries ...*raftpb.Entry) func(*raftpb.Message) {
 	return func(m *raftpb.Message) { m.Index, m.LogTerm, m.Entries = new(index), new(term), entries }
 }
 
@@ -153,7 +153,7 @@ func commit(index uint64) func(*raftpb.Message) {
 func (r *rig) follow() *rig {
 	r.t.Helper()
 	entries := []*raftpb.Entry{empty(2, 5), empty(3, 5), empty(4, 5), empty(5, 5), empty(6, 5)}
-	if err := r.Receive(2, message(raftpb.MsgApp, 2, 5, behind(1, 1, entries...), commit(4))); err != nil {
+	if err := r.Receive(2, message(raftpb.MsgApp, 2, 5, following(1, 1, entries...), commit(4))); err != nil {
 		r.t.Fatal(err)
 	}
 	r.settle()
@@ -168,7 +168,7 @@ func (r *rig) lead() *rig {
 	r.t.Helper()
 	r.elect()
 	r.settle()
-	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, behind(r.last, 0)))
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
 	r.settle()
 	if r.applied != r.last {
 		r.t.Fatalf("applied %d of %d", r.applied, r.last)

@@ -7,9 +7,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// window is how far a ticket may be ahead of the acknowledged floor. The machine refuses
-// tickets further ahead than its own bound, which is larger. The last places are for
-// urgent commands, so that a burst of others cannot delay the renewals that keep locks.
+// window bounds how far a ticket may be ahead of the floor. The machine has a larger
+// bound of its own. The last places are reserved for urgent commands, so that a burst of
+// others cannot delay renewals.
 const (
 	window         = 4096
 	ordinaryWindow = window - 256
@@ -17,15 +17,14 @@ const (
 
 // tickets holds the calls of this process until their last outcome. A call is queued
 // until there is a place in the window, urgent ones first, and gets its ticket when its
-// command is sent. From then on it is pending until its first outcome, and the command
-// is repeated whenever it may have been lost. A call whose first outcome promises more
-// is awaiting: the log brings the rest.
+// command is sent. It is then pending until its first outcome, and its command is
+// retried. A call whose first outcome announces another one is awaiting that.
 type tickets struct {
-	gated    bool // the first ticket registers the incarnation: none follows before its outcome
+	gated    bool // the first ticket registers the incarnation: no other is issued before its outcome
 	urgent   []*pendingCall
 	ordinary []*pendingCall
 	floor    uint64         // every ticket up to here has had its first outcome
-	pending  []*pendingCall // of floor+1, floor+2, ...; nil where it was answered
+	pending  []*pendingCall // pending[i] has ticket floor+1+i; nil if it has its outcome
 	calls    int            // queued and pending
 	awaiting map[uint64]Call
 }
@@ -34,15 +33,15 @@ type pendingCall struct {
 	seq     uint64 // 0: queued
 	command []byte
 	call    Call
-	due     uint64 // tick at which it is repeated
-	pause   uint64 // ticks until the repetition after that
+	due     uint64 // tick of the next retry
+	pause   uint64 // ticks from that to the following retry
 }
 
-// Ticks until a command without an outcome is repeated: soon at first, as a message was
-// probably lost, then ever more rarely, as the group is probably busy or unreachable.
+// Ticks until a command without an outcome is retried. They double: at first a message
+// was probably lost, later the group is probably busy or unreachable.
 const (
-	firstResend = 3
-	maxResend   = 48
+	firstRetry = 3
+	maxRetry   = 48
 )
 
 func newTickets() *tickets {
@@ -50,7 +49,7 @@ func newTickets() *tickets {
 }
 
 func (t *tickets) add(command []byte, call Call, urgent bool) {
-	o := &pendingCall{command: command, call: call, pause: firstResend}
+	o := &pendingCall{command: command, call: call, pause: firstRetry}
 	if urgent {
 		t.urgent = append(t.urgent, o)
 	} else {
@@ -59,13 +58,14 @@ func (t *tickets) add(command []byte, call Call, urgent bool) {
 	t.calls++
 }
 
-// fresh issues tickets to queued calls, within the window, and returns their commands.
-func (t *tickets) fresh(tick uint64) []*wire.Call {
-	calls := t.issue(nil, &t.urgent, window, tick)
-	return t.issue(calls, &t.ordinary, ordinaryWindow, tick)
+// issueTickets issues tickets to queued calls, within the window, and returns their
+// commands.
+func (t *tickets) issueTickets(tick uint64) []*wire.Call {
+	calls := t.issueFrom(nil, &t.urgent, window, tick)
+	return t.issueFrom(calls, &t.ordinary, ordinaryWindow, tick)
 }
 
-func (t *tickets) issue(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
+func (t *tickets) issueFrom(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
 	if t.gated && t.floor == 0 {
 		limit = 1
 	}
@@ -83,7 +83,7 @@ func (t *tickets) issue(calls []*wire.Call, queue *[]*pendingCall, limit int, ti
 	return calls
 }
 
-// overdue returns the commands whose outcomes should have come by now.
+// overdue returns the commands whose retry is due.
 func (t *tickets) overdue(tick uint64) []*wire.Call {
 	var calls []*wire.Call
 	for _, o := range t.pending {
@@ -94,12 +94,11 @@ func (t *tickets) overdue(tick uint64) []*wire.Call {
 	return calls
 }
 
-// repeated returns the commands of all pending calls: an earlier leader may have lost
-// them.
-func (t *tickets) repeated(tick uint64) []*wire.Call {
+// retryAll returns the commands of all pending calls: a former leader may have lost them.
+func (t *tickets) retryAll(tick uint64) []*wire.Call {
 	for _, o := range t.pending {
 		if o != nil {
-			o.due, o.pause = tick, firstResend
+			o.due, o.pause = tick, firstRetry
 		}
 	}
 	return t.overdue(tick)
@@ -107,7 +106,7 @@ func (t *tickets) repeated(tick uint64) []*wire.Call {
 
 func (o *pendingCall) send(tick uint64) *wire.Call {
 	o.due = tick + o.pause
-	o.pause = min(2*o.pause, maxResend)
+	o.pause = min(2*o.pause, maxRetry)
 	return &wire.Call{Seq: o.seq, Command: o.command}
 }
 
@@ -116,8 +115,8 @@ func (t *tickets) isPending(seq uint64) bool {
 	return seq > t.floor && i < uint64(len(t.pending)) && t.pending[i] != nil
 }
 
-// outcome returns the call that an outcome is for. The first outcome closes the ticket;
-// nil: the outcome is a repetition.
+// outcome returns the call of an outcome; nil: the outcome is a duplicate. The first
+// outcome closes the ticket.
 func (t *tickets) outcome(seq uint64, more bool) Call {
 	if t.isPending(seq) {
 		i := int(seq - t.floor - 1)
@@ -136,8 +135,8 @@ func (t *tickets) outcome(seq uint64, more bool) Call {
 	return call
 }
 
-// cancel drops a queued call; false: its command was sent, and only an outcome can say
-// what became of it.
+// cancel drops a queued call. It returns false if the command was sent: then the result
+// is unknown until the outcome.
 func (t *tickets) cancel(call Call) bool {
 	for _, queue := range []*[]*pendingCall{&t.urgent, &t.ordinary} {
 		if i := slices.IndexFunc(*queue, func(o *pendingCall) bool { return o.call == call }); i >= 0 {
@@ -163,8 +162,8 @@ func (t *tickets) close(i int) {
 	}
 }
 
-// awaitingInOrder returns the tickets that await a second outcome, in order, so that a
-// simulation repeats.
+// awaitingInOrder returns the tickets that await a second outcome, in order, so that
+// simulations are deterministic.
 func (t *tickets) awaitingInOrder() []uint64 { return slices.Sorted(maps.Keys(t.awaiting)) }
 
 // drain removes and returns every call, each kind in order.

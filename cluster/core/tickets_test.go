@@ -46,7 +46,7 @@ func wantSeqs(t *testing.T, what string, got []*wire.Call, want ...uint64) {
 func TestTickets_FloorStopsAtHoles(t *testing.T) {
 	k := newTickets()
 	newCalls(k, 5)
-	wantSeqs(t, "fresh", k.fresh(0), 1, 2, 3, 4, 5)
+	wantSeqs(t, "fresh", k.issueTickets(0), 1, 2, 3, 4, 5)
 	for _, step := range []struct {
 		answered, floor uint64
 	}{{2, 0}, {4, 0}, {1, 2}, {5, 2}, {3, 5}} {
@@ -66,7 +66,7 @@ func TestTickets_FloorStopsAtHoles(t *testing.T) {
 func TestTickets_OutcomeOnce(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 4)
-	k.fresh(0)
+	k.issueTickets(0)
 	for _, step := range []struct {
 		name string
 		seq  uint64
@@ -95,20 +95,20 @@ func TestTickets_OutcomeOnce(t *testing.T) {
 func TestTickets_Window(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+3)
-	if n := len(k.fresh(0)); n != ordinaryWindow {
+	if n := len(k.issueTickets(0)); n != ordinaryWindow {
 		t.Fatalf("%d were sent, want %d", n, ordinaryWindow)
 	}
-	wantSeqs(t, "a full window", k.fresh(0))
+	wantSeqs(t, "a full window", k.issueTickets(0))
 	k.outcome(2, false)
-	wantSeqs(t, "a hole", k.fresh(0))
+	wantSeqs(t, "a hole", k.issueTickets(0))
 	k.outcome(1, false)
-	wantSeqs(t, "two behind the floor", k.fresh(0), ordinaryWindow+1, ordinaryWindow+2)
+	wantSeqs(t, "two behind the floor", k.issueTickets(0), ordinaryWindow+1, ordinaryWindow+2)
 }
 
 func TestTickets_Cancel(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 2)
-	k.fresh(0)
+	k.issueTickets(0)
 	later := newCalls(k, 3)
 	if k.cancel(calls[0]) {
 		t.Error("a call was cancelled after its command was sent")
@@ -119,7 +119,7 @@ func TestTickets_Cancel(t *testing.T) {
 	if k.cancel(later[1]) {
 		t.Error("a command was taken back twice")
 	}
-	wantSeqs(t, "what is left", k.fresh(0), 3, 4)
+	wantSeqs(t, "what is left", k.issueTickets(0), 3, 4)
 	for seq := range uint64(4) {
 		k.outcome(seq+1, false)
 	}
@@ -132,10 +132,10 @@ func TestTickets_Cancel(t *testing.T) {
 func TestTickets_UrgentFirst(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+1)
-	k.fresh(0)
+	k.issueTickets(0)
 	renewal := new(quietCall)
 	k.add([]byte("renewal"), renewal, true)
-	wantSeqs(t, "a full house", k.fresh(0), ordinaryWindow+1)
+	wantSeqs(t, "a full house", k.issueTickets(0), ordinaryWindow+1)
 	if k.outcome(ordinaryWindow+1, false) != Call(renewal) {
 		t.Error("the ticket is not the renewal's")
 	}
@@ -146,11 +146,11 @@ func TestTickets_RegistrationFirst(t *testing.T) {
 	k := newTickets()
 	k.gated = true
 	newCalls(k, 3)
-	wantSeqs(t, "the registration", k.fresh(0), 1)
-	wantSeqs(t, "before its outcome", k.fresh(1))
+	wantSeqs(t, "the registration", k.issueTickets(0), 1)
+	wantSeqs(t, "before its outcome", k.issueTickets(1))
 	wantSeqs(t, "once more", k.overdue(3), 1)
 	k.outcome(1, false)
-	wantSeqs(t, "then", k.fresh(4), 2, 3)
+	wantSeqs(t, "then", k.issueTickets(4), 2, 3)
 }
 
 // A cancelled call makes room at once.
@@ -163,7 +163,7 @@ func TestTickets_CancelMakesRoom(t *testing.T) {
 		}
 	}
 	newCalls(k, 1)
-	wantSeqs(t, "the next", k.fresh(0), 1)
+	wantSeqs(t, "the next", k.issueTickets(0), 1)
 	if k.floor != 0 || k.calls != 1 {
 		t.Errorf("floor %d, %d calls", k.floor, k.calls)
 	}
@@ -173,7 +173,7 @@ func TestTickets_CancelMakesRoom(t *testing.T) {
 func TestTickets_Repetition(t *testing.T) {
 	k := newTickets()
 	newCalls(k, 1)
-	k.fresh(0)
+	k.issueTickets(0)
 	var at []uint64
 	for tick := range uint64(200) {
 		if len(k.overdue(tick)) > 0 {
@@ -184,20 +184,20 @@ func TestTickets_Repetition(t *testing.T) {
 		t.Errorf("sent again at %v, want %v", at, want)
 	}
 	newCalls(k, 1)
-	wantSeqs(t, "to a new leader", k.repeated(200), 1)
+	wantSeqs(t, "to a new leader", k.retryAll(200), 1)
 	wantSeqs(t, "2 ticks later", k.overdue(202))
 	wantSeqs(t, "3 ticks later", k.overdue(203), 1)
 	newCalls(k, 2)
-	k.fresh(300)
+	k.issueTickets(300)
 	k.outcome(2+1, false)
-	wantSeqs(t, "but what is answered", k.repeated(300), 1, 2, 4)
+	wantSeqs(t, "but what is answered", k.retryAll(300), 1, 2, 4)
 	wantSeqs(t, "and that not later", k.overdue(303), 1, 2, 4)
 }
 
 func TestTickets_Drain(t *testing.T) {
 	k := newTickets()
 	calls := newCalls(k, 5)
-	k.fresh(0)
+	k.issueTickets(0)
 	k.outcome(3, true)
 	k.outcome(1, true)
 	k.outcome(4, false)

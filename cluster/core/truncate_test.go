@@ -18,7 +18,7 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 			e.Type, e.Data = raftpb.EntryNormal.Enum(), nil
 			e.Data = append(appendEntryHeader(nil, 0, 0), make([]byte, size)...)
 		}
-		r.mustReceive(message(raftpb.MsgApp, 2, 5, behind(r.last, 5, e), commit(r.last+1)))
+		r.mustReceive(message(raftpb.MsgApp, 2, 5, following(r.last, 5, e), commit(r.last+1)))
 		for {
 			out, err := r.Take(0)
 			if err != nil {
@@ -32,7 +32,7 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 					truncated = append(truncated, op.Index)
 				}
 			}
-			r.carry(out.Batch.writes)
+			r.persist(out.Batch.writes)
 		}
 	}
 	return truncated

@@ -57,7 +57,7 @@ func TestDirectory_Foreign(t *testing.T) {
 		last := formed(t, c)
 		other := c
 		other.Group = "other"
-		WantOpenError(t, other, nil, `belongs to a member of group "conclave", not "other"`, "use another directory, or that group")
+		WantOpenError(t, other, nil, `directory belongs to group "conclave" (want "other")`, "set Config.Group or use another Dir")
 		if next := formed(t, c); next <= last {
 			t.Errorf("fence %v after %v", next, last)
 		}
@@ -71,7 +71,7 @@ func TestDirectory_Foreign(t *testing.T) {
 	})
 	t.Run("kind", func(t *testing.T) {
 		file := filepath.Join(foreignDirectory(t), "holiday.jpg")
-		WantOpenError(t, conclave.Config{Dir: file}, nil, "has to be a directory")
+		WantOpenError(t, conclave.Config{Dir: file}, nil, "is a file: set Dir to a directory")
 		if text, err := os.ReadFile(file); string(text) != "a beach" {
 			t.Errorf("the file was touched: %q %v", text, err)
 		}

@@ -35,7 +35,7 @@ func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *journal) {
 }
 
 // mustBeRefused opens a member until the group has logged the reason for its refusal,
-// and the member that it met none. It returns Open's error.
+// and the member that a join failed. It returns Open's error.
 func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Within(t, 60*time.Second))
@@ -49,7 +49,7 @@ func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) e
 		failed <- err
 	}()
 	j.await(t, behind, reason)
-	own.await(t, 0, "nobody there")
+	own.await(t, 0, "join failed")
 	cancel()
 	err := <-failed
 	if err == nil {
@@ -62,8 +62,10 @@ func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) e
 func wantRefused(t *testing.T, err error, reason string) {
 	t.Helper()
 	wantUnavailable(t, err)
-	if !strings.Contains(err.Error(), "refused by the member") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("%q does not contain %q", err, reason)
+	for _, part := range []string{"refused by member", reason} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not contain %q", err, part)
+		}
 	}
 }
 
@@ -125,7 +127,7 @@ func TestForming_DifferentExpect(t *testing.T) {
 	a, b := SoloConfig(t), SoloConfig(t)
 	a.Join, b.Join = []string{b.Bind}, []string{a.Bind}
 	a.Expect, b.Expect = 2, 3
-	const want = "Expect has to be the same everywhere"
+	const want = "Expect and Voters must be the same everywhere"
 	// Only the error shows when they have met.
 	for patience := time.Second; ; patience *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -179,7 +181,7 @@ func TestForeignMember_CopiedDirectory(t *testing.T) {
 	g.WantWorking()
 	c := g.Configs[2]
 	c.Dir, c.Bind = dir, "127.0.0.1:0"
-	wantRefused(t, mustBeRefused(t, c, j, "copied data directory"), "let it join with an empty one")
+	wantRefused(t, mustBeRefused(t, c, j, "copied data directory"), "one of them runs on a copy of the data directory: stop that one")
 	g.WantWorking()
 }
 

@@ -17,5 +17,5 @@ func (g *Group) poll(patience time.Duration, done func() bool) bool {
 	return true
 }
 
-// Pass lets time pass, which in a bubble is virtual.
+// Pass waits for d, which in a bubble is virtual time.
 func Pass(d time.Duration) { <-time.After(d) }

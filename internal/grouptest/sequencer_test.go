@@ -48,8 +48,8 @@ func TestSequencer_StaleAfterLoss(t *testing.T) {
 func wantStale(t *testing.T, ctx context.Context, g *Group, q conclave.Sequencer) {
 	t.Helper()
 	for _, n := range g.Nodes {
-		WantError(t, n.CheckSequencer(ctx, q), conclave.ErrStaleFence)
+		WantError(t, n.CheckSequencer(ctx, q), conclave.ErrStaleSequencer)
 	}
 	_, err := g.Nodes[1].KV().Txn(ctx, conclave.OpCheckSequencer(q), conclave.OpPut("by holder", []byte("late")))
-	WantError(t, err, conclave.ErrCompareFailed)
+	WantError(t, err, conclave.ErrStaleSequencer)
 }

@@ -38,7 +38,7 @@ func TestAttach_ProcessKilled(t *testing.T) {
 	id := first.ID()
 	earlier := mustHold(t, g.Nodes[0], first)
 	_, err := g.Nodes[1].AttachSession(t.Context(), id)
-	WantError(t, err, conclave.ErrLocked)
+	WantError(t, err, conclave.ErrSessionBound)
 	g.Kill(0)
 	stranger := g.Nodes[2].FencedLock("x")
 	waiting := make(chan error, 1)
@@ -57,7 +57,7 @@ func TestAttach_ProcessKilled(t *testing.T) {
 		t.Fatal("two Sessions with one ID in one node")
 	}
 	_, err = g.Nodes[0].AttachSession(t.Context(), id)
-	WantError(t, err, conclave.ErrLocked)
+	WantError(t, err, conclave.ErrSessionBound)
 	for i, n := range g.Nodes {
 		info, err := n.FencedLock("x").Info(Within(t, 20*time.Second))
 		if err != nil || info.Session != id || info.Fence != earlier.lock {
@@ -236,7 +236,7 @@ func TestAttach_ProcessDisconnected(t *testing.T) {
 	g.Disconnect(away)
 	WantError(t, given.Unlock(Expired()), conclave.ErrUnknown)
 	attached, err := other.AttachSession(Within(t, 20*time.Second), s.ID())
-	for errors.Is(err, conclave.ErrLocked) { // until the registration of its process has expired
+	for errors.Is(err, conclave.ErrSessionBound) { // until the registration of its process has expired
 		attached, err = other.AttachSession(Within(t, 20*time.Second), s.ID())
 	}
 	Must(t, err)

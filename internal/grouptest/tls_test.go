@@ -67,6 +67,16 @@ func sign(t *testing.T, template, by *x509.Certificate, key, with *ecdsa.Private
 	return cert
 }
 
+// withoutClientCertificate presents a certificate as the server only. Open refuses a
+// configuration without any.
+func withoutClientCertificate(server []tls.Certificate, roots *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		RootCAs:              roots,
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &server[0], nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return new(tls.Certificate), nil },
+	}
+}
+
 // A group with TLS works, and refuses connections without a certificate of its
 // authority.
 func TestTLS(t *testing.T) {
@@ -88,7 +98,7 @@ func TestTLS(t *testing.T) {
 		reason string
 	}{
 		"plaintext":                            {nil, "does not look like a TLS handshake"},
-		"no certificate":                       {&tls.Config{RootCAs: ours.pool}, "didn't provide a certificate"},
+		"no certificate":                       {withoutClientCertificate(ours.issue(t), ours.pool), "didn't provide a certificate"},
 		"certificate of another authority":     {&tls.Config{Certificates: theirs.issue(t), RootCAs: ours.pool}, "certificate signed by unknown authority"},
 		"authority not trusted by the dialler": {&tls.Config{Certificates: ours.issue(t), RootCAs: theirs.pool}, "remote error: tls:"},
 	} {

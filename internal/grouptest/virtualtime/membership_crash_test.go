@@ -98,8 +98,8 @@ func TestLeave_PowerLossWithStandby(t *testing.T) {
 	}, voters(3), slow)
 }
 
-// All lose power when the leaving member knows of its removal and has not noted it:
-// the others need it to learn of the removal, too.
+// All lose power when the leaving member knows of its removal and has not marked its
+// directory: the others need its vote to learn of the removal.
 func TestLeave_PowerLossBeforeMemberNotesRemoval(t *testing.T) {
 	t.Parallel()
 	inMembershipBubble(t, 2, func(g *membership) {
@@ -118,7 +118,7 @@ func TestLeave_PowerLossBeforeMemberNotesRemoval(t *testing.T) {
 		}()
 		g.Start(1 - x)
 		g.wantLock()
-		grouptest.WantError(g.T, <-refused, conclave.ErrInvalid)
+		grouptest.WantError(g.T, <-refused, conclave.ErrRemoved)
 	})
 }
 

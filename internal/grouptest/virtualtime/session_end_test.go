@@ -199,12 +199,12 @@ func (c *contention) leadershipTransferred() {
 		}
 		pass(2 * ttl)
 	}
-	c.wantHandedOver(waiter)
+	c.wantGrantedOnRelease(waiter)
 }
 
-// wantHandedOver checks that the waiter still waits and is granted it when the
-// holder releases.
-func (c *contention) wantHandedOver(waiter <-chan attempt) {
+// wantGrantedOnRelease checks that the waiter is still queued, and is granted the lock
+// when the holder releases it.
+func (c *contention) wantGrantedOnRelease(waiter <-chan attempt) {
 	select {
 	case got := <-waiter:
 		c.T.Fatalf("the wait has ended: %+v", got)
@@ -221,7 +221,7 @@ func (c *contention) leaderKilled() {
 	leader := c.third()
 	c.Kill(leader)
 	pass(2 * ttl)
-	c.wantHandedOver(waiter)
+	c.wantGrantedOnRelease(waiter)
 	c.Start(leader)
 	c.Leader()
 }

@@ -1,0 +1,297 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// forwarded are the commands that go to the leader, by their numbers.
+func (r *rig) forwarded() (to, seqs []uint64) {
+	r.t.Helper()
+	return forwarded(r.effects())
+}
+
+func forwarded(out Effects) (to, seqs []uint64) {
+	for _, f := range out.Forwards {
+		to = append(to, f.To)
+		for _, c := range f.Submission.GetCalls() {
+			seqs = append(seqs, c.GetSeq())
+		}
+	}
+	return to, seqs
+}
+
+// registered lets the first command of a process have its outcome.
+func (r *rig) registered() *rig {
+	r.t.Helper()
+	r.Submit([]byte("registration"), new(quietCall), true)
+	r.settle()
+	r.answer(1, false)
+	return r
+}
+
+// answer has the log bring an outcome.
+func (r *rig) answer(seq uint64, more bool) Effects {
+	r.t.Helper()
+	return r.applyResult(wire.Result{Outcomes: []wire.Outcome{{
+		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Reply: &wire.Reply{}, More: more,
+	}}})
+}
+
+// yield has the machine yield something for one more entry, and returns what
+// comes of it.
+func (r *rig) applyResult(result wire.Result) Effects {
+	r.t.Helper()
+	index := r.last + 1
+	whole := r.machine
+	r.machine = scripted{whole, map[uint64]wire.Result{index: result}}
+	r.mustReceive(message(raftpb.MsgApp, 2, r.term, following(r.last, r.term, empty(index, r.term)), commit(index)))
+	out := r.effects()
+	r.machine = whole
+	if r.applied != index {
+		r.t.Fatalf("applied %d of %d", r.applied, index)
+	}
+	return out
+}
+
+// A command goes to the leader as soon as one is known, again when its outcome does not
+// come, and at once to a new leader.
+func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
+	r := newRig(t)
+	r.Submit([]byte{1}, new(quietCall), false)
+	r.Tick()
+	if to, _ := r.forwarded(); len(to) > 0 {
+		t.Fatalf("sent to %d without a leader", to)
+	}
+	r.follow()
+	r.Submit([]byte{2}, new(quietCall), false) // waits behind the registration
+	want := func(when string, leader uint64, want ...uint64) {
+		t.Helper()
+		to, seqs := r.forwarded()
+		if !slices.Equal(seqs, want) || len(to) != min(1, len(want)) || len(to) == 1 && to[0] != leader {
+			t.Errorf("%s: %d are sent to %d, want %d to %d", when, seqs, to, want, leader)
+		}
+	}
+	for tick := 1; tick < firstRetry; tick++ {
+		r.Tick()
+		want(fmt.Sprintf("tick %d", tick), 2)
+	}
+	r.Tick()
+	want("in time", 2, 1)
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	want("another leader", 3, 1)
+	r.PeerDisconnected(3)
+	want("after the leader disconnected", 3)
+	for range electionTicks - 1 {
+		r.Tick()
+		want("no leader", 0)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	want("it is back", 3, 1)
+}
+
+// The pending calls of a process are limited; renewals and releases are taken beyond
+// the limit.
+func TestSubmit_LimitOfCalls(t *testing.T) {
+	r := newRig(t)
+	for i := range r.cfg.MaxCalls {
+		c := new(quietCall)
+		if r.Submit([]byte{1}, c, false); c.fails > 0 {
+			t.Fatalf("call %d: %v", i, c.failed)
+		}
+	}
+	c := new(quietCall)
+	if r.Submit([]byte{1}, c, false); c.failed != ErrBusy || c.fails != 1 {
+		t.Errorf("one too many: %v", c.failed)
+	}
+	c = new(quietCall)
+	if r.Submit([]byte{1}, c, true); c.fails > 0 {
+		t.Errorf("an urgent one: %v", c.failed)
+	}
+}
+
+// A call learns whether it was withdrawn before its command was sent.
+func TestCancel_ReportsWhetherSent(t *testing.T) {
+	r := newRig(t).follow().registered()
+	sent, waits := new(quietCall), new(quietCall)
+	r.Submit([]byte{1}, sent, false)
+	if out := r.effects(); len(out.Forwards) != 1 || out.Forwards[0].Submission.GetFloor() != 1 {
+		t.Errorf("sends %v; what was answered is acknowledged up to 1", out.Forwards)
+	}
+	r.Submit([]byte{2}, waits, false)
+	r.Cancel(sent)
+	r.Cancel(waits)
+	if !slices.Equal(sent.cancelled, []bool{true}) || !slices.Equal(waits.cancelled, []bool{false}) {
+		t.Errorf("sent %v and %v", sent.cancelled, waits.cancelled)
+	}
+	if _, seqs := r.forwarded(); len(seqs) > 0 {
+		t.Errorf("sent %d after it was taken back", seqs)
+	}
+}
+
+// Under a new incarnation the registration comes first, alone, and without the calls of
+// the former one.
+func TestReregister(t *testing.T) {
+	r := newRig(t).follow().registered()
+	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
+	r.Submit([]byte{1}, queued, false)
+	r.Submit([]byte{2}, sent, false)
+	r.settle()
+	r.answer(2, true)
+	r.settle()
+	r.Submit([]byte{3}, waits, false)
+	registration, next := new(quietCall), new(quietCall)
+	r.Reregister(wire.ID{7}, []byte("again"), registration)
+	r.Submit([]byte{4}, next, true)
+	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
+		if c.failed != ErrUnregistered || c.fails != 1 {
+			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
+		}
+	}
+	if r.Incarnation() != (wire.ID{7}) {
+		t.Errorf("goes on as %v", r.Incarnation())
+	}
+	out, err := r.Take(0)
+	if err != nil || len(out.Forwards) != 1 {
+		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
+	}
+	id := wire.ID{7}
+	want := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: []byte("again")}}}
+	if got := out.Forwards[0].Submission; !proto.Equal(got, want) {
+		t.Errorf("sends %v, want %v", got, want)
+	}
+	r.persist(out.Batch.writes)
+	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
+	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
+	if out := r.applyResult(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
+		t.Errorf("an outcome of the former incarnation, and one for no call: %+v", out)
+	}
+	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
+		t.Errorf("sends %d then", seqs)
+	}
+}
+
+// The digest is of the machine's changes: two members whose machines apply one log
+// differently have different digests from there on.
+func TestDigest_OfChanges(t *testing.T) {
+	digest := func(value string) uint64 {
+		r := newRig(t).follow()
+		r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
+		r.settle()
+		r.applyResult(wire.Result{Changes: []wire.Change{change("k", value)}})
+		r.applyResult(wire.Result{})
+		index, digest := r.Digest()
+		if index != r.Status().Applied {
+			t.Fatalf("the digest is of index %d, %d are applied", index, r.Status().Applied)
+		}
+		if on := r.log.Applied(); on.Digest != digest || on.Index != index {
+			t.Errorf("on the disk: %+v; here: %x at %d", on, digest, index)
+		}
+		return digest
+	}
+	if a, b := digest("1"), digest("1"); a != b {
+		t.Errorf("one history has the digests %x and %x", a, b)
+	}
+	if a, b := digest("1"), digest("2"); a == b {
+		t.Error("two histories have one digest")
+	}
+}
+
+// A change of leader, term or role is reported, and nothing else is.
+func TestLeaderChanged_Reported(t *testing.T) {
+	r := newRig(t).follow()
+	for _, test := range []struct {
+		name  string
+		event func()
+		want  bool
+	}{
+		{"a heartbeat", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) }, false},
+		{"entries", func() { r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5)), commit(7))) }, false},
+		{"another leader", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, true},
+		{"the same one in another term", func() { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7)) }, true},
+		{"no leader", func() { r.PeerDisconnected(3) }, true},
+		{"a vote", func() { r.mustReceive(message(raftpb.MsgVote, 2, 8, following(7, 8))) }, true},
+	} {
+		test.event()
+		reported := false
+		for {
+			out, err := r.Take(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reported = reported || out.LeaderChanged
+			if len(out.Batch.writes) == 0 {
+				break
+			}
+			r.persist(out.Batch.writes)
+		}
+		if reported != test.want {
+			t.Errorf("%s: reported %t", test.name, reported)
+		}
+	}
+}
+
+// Status shows the progress, and whether the member proposes.
+func TestStatus(t *testing.T) {
+	r := newRig(t).follow()
+	got := r.Status()
+	if got.Leader != 2 || got.Term != 5 || got.Leads || got.Proposing || got.Commit != 4 || got.Applied != 4 || len(got.Membership.GetVoters()) != 3 {
+		t.Errorf("as a follower: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
+	r.settle()
+	r.elect()
+	r.settle()
+	if got := r.Status(); got.Leader != 1 || got.Term != 6 || got.Proposing || got.Commit != 6 || got.Applied != 6 {
+		t.Errorf("elected: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgAppResp, 2, 6, following(7, 0)))
+	r.settle()
+	if got := r.Status(); !got.Leads || !got.Proposing || got.Commit != 7 || got.Applied != 7 {
+		t.Errorf("proposing: %+v", got)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 7))
+	r.settle()
+	if got := r.Status(); got.Leader != 3 || got.Term != 7 || got.Leads || got.Proposing {
+		t.Errorf("not proposing: %+v", got)
+	}
+	r.PeerDisconnected(3)
+	r.settle()
+	r.mustReceive(message(raftpb.MsgVote, 2, 9, following(r.last, 9)))
+	r.settle()
+	if got := r.Status(); got.Leader != raft.None || got.Term != 9 {
+		t.Errorf("between two leaders: %+v", got)
+	}
+}
+
+// A restarted member continues from its disk.
+func TestNew_ContinuesFromDisk(t *testing.T) {
+	r := newRig(t).follow()
+	r.applyResult(wire.Result{Changes: []wire.Change{change("k", "v")}})
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	r.settle()
+	before, last := r.Status(), r.last
+	index, digest := r.Digest()
+	r.open()
+	r.start()
+	after := r.Status()
+	if after.Term != before.Term || after.Applied != before.Applied || r.last != last || len(after.Membership.GetVoters()) != 3 {
+		t.Errorf("went on at %+v up to %d, was at %+v up to %d", after, r.last, before, last)
+	}
+	if i, d := r.Digest(); i != index || d != digest {
+		t.Errorf("the digest is %x at %d, was %x at %d", d, i, digest, index)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	r.Submit([]byte{1}, new(quietCall), true)
+	r.Submit([]byte{2}, new(quietCall), true)
+	if _, seqs := r.forwarded(); !slices.Equal(seqs, []uint64{1}) {
+		t.Errorf("sends %d before it is registered", seqs)
+	}
+}

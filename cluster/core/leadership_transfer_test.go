@@ -1,0 +1,193 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// A transfer is answered once: at once where nothing can come of it.
+func TestTransfer_Answered(t *testing.T) {
+	pending := errors.New("no answer yet")
+	leads := func(from uint64) func(*rig) {
+		return func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeat, from, r.term+1)) }
+	}
+	for name, test := range map[string]struct {
+		follows bool // and is to step down
+		to      uint64
+		asked   uint64 // the successor that raft is given
+		then    func(*rig)
+		want    error
+	}{
+		"a follower steps down":   {follows: true, want: ErrNotLeader},
+		"to itself":               {to: 1},
+		"to a stranger":           {to: 9, want: ErrNoSuccessor},
+		"under way":               {to: 3, asked: 3, want: pending},
+		"to the most up to date":  {asked: 2, want: pending},
+		"done":                    {to: 3, asked: 3, then: leads(3)},
+		"another was elected":     {to: 3, asked: 3, then: leads(2)},
+		"no leader yet":           {to: 3, asked: 3, then: func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1)); r.settle(); r.pass(2) }, want: pending},
+		"one tick before the end": {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks-1, 2) }, want: pending},
+		"no answer":               {to: 3, asked: 3, then: func(r *rig) { r.pass(electionTicks, 2) }, want: ErrNoSuccessor},
+		"elected again meanwhile": {to: 3, asked: 3, then: func(r *rig) {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1))
+			r.settle()
+			r.lead().pass(1, 2)
+		}, want: ErrNoSuccessor},
+		"the end of the process": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).inRole(!test.follows)
+			done := make(chan error, 2)
+			if test.follows {
+				r.StepDown(done)
+			} else {
+				r.Transfer(test.to, done)
+			}
+			if got := r.node.BasicStatus().LeadTransferee; got != test.asked {
+				t.Errorf("successor %d, want %d", got, test.asked)
+			}
+			r.settle()
+			if test.then != nil {
+				test.then(r)
+				r.settle()
+			}
+			got := pending
+			if len(done) > 0 {
+				got = <-done
+			}
+			if got != test.want || len(done) > 0 {
+				t.Errorf("answered %v, want %v; and %d more", got, test.want, len(done))
+			}
+		})
+	}
+}
+
+// Leadership may be lost since the last Ready. raft would then forward the request to
+// the new leader in the successor's name. (Seed 19909.)
+func TestTransfer_LeadershipJustLost(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.mustReceive(message(raftpb.MsgHeartbeat, 2, r.term+1))
+	done := make(chan error, 1)
+	r.StepDown(done)
+	for _, m := range r.settle() {
+		if m.GetType() == raftpb.MsgTransferLeader {
+			t.Errorf("sends %v", m)
+		}
+	}
+	if err := <-done; !errors.Is(err, ErrNotLeader) {
+		t.Errorf("answered %v", err)
+	}
+}
+
+// transfers returns the requests in what the core has to send.
+func transfers(e Effects) (sent []string) {
+	for _, m := range e.Transfers {
+		sent = append(sent, fmt.Sprintf("to %d: %d in term %d, refused %t", m.To, m.Transfer.GetTo(), m.Transfer.GetTerm(), m.Transfer.GetRefused()))
+	}
+	return sent
+}
+
+// A member that does not lead asks the leader, repeats the request while it may be
+// lost, and is done when another member leads.
+func TestTransfer_RequestedFromLeader(t *testing.T) {
+	request := []string{"to 2: 3 in term 5, refused false"}
+	for name, test := range map[string]struct {
+		then func(*rig)
+		want error
+	}{
+		"another leads":           {func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, nil},
+		"the leader refuses":      {func(r *rig) { r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: 3, Term: 5, Refused: true}) }, ErrNoSuccessor},
+		"the end of the process":  {func(r *rig) { r.Abandon(errUnanswered) }, errUnanswered},
+		"another peer refuses":    {func(r *rig) { r.ReceiveTransfer(3, &wire.LeadershipTransfer{To: 3, Term: 5, Refused: true}) }, errPending},
+		"another term is refused": {func(r *rig) { r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: 3, Term: 4, Refused: true}) }, errPending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).follow()
+			done := make(chan error, 2)
+			r.Transfer(3, done)
+			if sent := transfers(r.effects()); !slices.Equal(sent, request) {
+				t.Fatalf("sends %q, want %q", sent, request)
+			}
+			if sent := transfers(r.effects()); len(sent) > 0 {
+				t.Fatalf("sends %q again at once", sent)
+			}
+			for range electionTicks {
+				r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5))
+				r.Tick()
+			}
+			if sent := transfers(r.effects()); !slices.Equal(sent, request) {
+				t.Fatalf("repeats %q, want %q", sent, request)
+			}
+			test.then(r)
+			r.settle()
+			got := errPending
+			if len(done) > 0 {
+				got = <-done
+			}
+			if got != test.want || len(done) > 0 {
+				t.Errorf("answered %v, want %v; and %d more", got, test.want, len(done))
+			}
+		})
+	}
+}
+
+var errPending = errors.New("no answer yet")
+
+// A request waits until there is a leader. A leader that is asked for already is the
+// answer; one that has been elected again is asked in its new term.
+func TestTransfer_RequestWaitsForLeader(t *testing.T) {
+	r := newRig(t)
+	done := make(chan error, 2)
+	r.Transfer(3, done)
+	if sent := transfers(r.effects()); len(sent) > 0 {
+		t.Fatalf("sends %q without a leader", sent)
+	}
+	r.follow()
+	r.mustReceive(message(raftpb.MsgHeartbeat, 2, 6))
+	if sent, want := transfers(r.effects()), []string{"to 2: 3 in term 6, refused false"}; !slices.Equal(sent, want) {
+		t.Fatalf("sends %q, want %q", sent, want)
+	}
+	r.AbandonTransfer(done)
+	r.Transfer(2, done)
+	r.settle()
+	if len(done) != 1 || <-done != nil {
+		t.Fatal("no answer, and 2 leads")
+	}
+}
+
+// A leader transfers once for each request, however often it is repeated, in its own
+// term only, and answers when it cannot.
+func TestTransfer_ReceivedByLeader(t *testing.T) {
+	r := newRig(t).follow().lead()
+	ask := func(to, term uint64) []string {
+		r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: to, Term: term})
+		return transfers(r.effects())
+	}
+	if sent := ask(3, r.term-1); len(sent) > 0 || r.node.BasicStatus().LeadTransferee != raft.None {
+		t.Fatalf("acts on a request of an earlier term: %q", sent)
+	}
+	if sent, want := ask(9, r.term), []string{fmt.Sprintf("to 2: 9 in term %d, refused true", r.term)}; !slices.Equal(sent, want) {
+		t.Fatalf("answers %q, want %q", sent, want)
+	}
+	for range 3 {
+		if sent := ask(3, r.term); len(sent) > 0 || r.node.BasicStatus().LeadTransferee != 3 || len(r.transfers) != 1 {
+			t.Fatalf("sends %q, transfers to %d, %d transfers", sent, r.node.BasicStatus().LeadTransferee, len(r.transfers))
+		}
+	}
+	var sent []string
+	for range electionTicks {
+		r.Tick()
+		r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term))
+		sent = append(sent, transfers(r.effects())...)
+	}
+	if want := []string{fmt.Sprintf("to 2: 3 in term %d, refused true", r.term)}; !slices.Equal(sent, want) {
+		t.Fatalf("gives up with %q, want %q", sent, want)
+	}
+}

@@ -1,0 +1,106 @@
+package core
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// The leader's part in the removal of members. The whole protocol is described in
+// cluster/member_removal.go.
+//
+// The machine records which members are removed. Every leader makes Raft's configuration
+// agree with that record, one membership change at a time (Raft dissertation §4.1). A
+// leader that is to be removed transfers leadership first, so that its successor removes
+// it: it could be the only member that knows of the commit.
+//
+// A voter is removed by two changes: it is demoted to a standby, then removed. The
+// quorum that commits the demotion may include the removed member and a single remaining
+// voter; with an even number of voters, the others cannot elect a leader without the
+// removed member's vote. It therefore stays a standby until the second change, which the
+// remaining voters commit alone and whose entry follows the first in every log. After
+// that, no member can be elected that still counts the removed one as a voter.
+//
+// One gap remains. A standby does not campaign. If the leader alone has the demotion, is
+// partitioned from the remaining voters but not from the removed member, and is then
+// lost permanently, the others need the vote of a member whose log may be longer than
+// theirs. Not replicating the change to that member would close the gap, but break
+// raft's assumption that a candidate is at most one membership change behind.
+
+// proposeRemoval proposes the next membership change that is due.
+func (c *Core) proposeRemoval() {
+	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.changing {
+		return
+	}
+	for _, id := range c.machine.Removed() {
+		voter := slices.Contains(c.conf.GetVoters(), id)
+		switch {
+		case id == c.id:
+			if c.stepDownForRemoval() {
+				return
+			}
+		case voter && c.quorumWithout(id):
+			c.proposeChange(raftpb.ConfChangeAddLearnerNode, id)
+			return
+		case !voter && slices.Contains(c.conf.GetLearners(), id):
+			c.proposeChange(raftpb.ConfChangeRemoveNode, id)
+			return
+		}
+	}
+}
+
+// stepDownForRemoval transfers leadership to an up-to-date voter that is not to be
+// removed as well, and reports whether a transfer is in progress. Until there is such a
+// voter this member keeps leading: one that is to be removed would transfer leadership
+// again at once, and a lagging one would stall the group.
+func (c *Core) stepDownForRemoval() bool {
+	if c.node.BasicStatus().LeadTransferee != raft.None {
+		return true
+	}
+	removed := func(id uint64) bool { return slices.Contains(c.machine.Removed(), id) }
+	to := c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed))
+	if p := c.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
+		return false
+	}
+	c.node.TransferLeader(to)
+	return true
+}
+
+func (c *Core) proposeChange(kind raftpb.ConfChangeType, id uint64) {
+	err := c.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{
+		Type: kind.Enum(), NodeId: &id,
+	}}})
+	if err != nil {
+		c.ignore(err) // a leadership transfer is in progress
+		return
+	}
+	c.changing = true
+}
+
+// quorumWithout reports whether a quorum of the other voters was recently active, or the
+// member is no voter. raft resets RecentActive once in each election timeout, so false
+// is temporary.
+func (c *Core) quorumWithout(removed uint64) bool {
+	if !slices.Contains(c.conf.GetVoters(), removed) {
+		return true
+	}
+	active, remaining := 0, 0
+	progress := c.node.Status().Progress
+	for _, id := range c.conf.GetVoters() {
+		if id == removed {
+			continue
+		}
+		remaining++
+		if id == c.id || progress[id].RecentActive {
+			active++
+		}
+	}
+	return active > remaining/2
+}
+
+// membershipChanged replaces the configuration.
+func (c *Core) membershipChanged(conf *raftpb.ConfState) {
+	c.conf, c.out.Membership, c.changing = conf, conf, false
+}

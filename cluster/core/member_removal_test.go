@@ -1,0 +1,228 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// changes are those of the membership among the log's new entries.
+func (r *rig) changes(messages []*raftpb.Message) (list []string) {
+	r.t.Helper()
+	for _, m := range messages {
+		if m.GetTo() != 2 {
+			continue
+		}
+		for _, e := range m.GetEntries() {
+			if e.GetType() == raftpb.EntryNormal {
+				continue
+			}
+			change, err := confChange(e)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			for _, c := range change.AsV2().GetChanges() {
+				switch c.GetType() {
+				case raftpb.ConfChangeAddLearnerNode:
+					list = append(list, demotes(c.GetNodeId()))
+				case raftpb.ConfChangeRemoveNode:
+					list = append(list, removes(c.GetNodeId()))
+				default:
+					r.t.Fatalf("a change that removes no member: %v", c)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func demotes(id uint64) string { return fmt.Sprint("demotes ", id) }
+func removes(id uint64) string { return fmt.Sprint("removes ", id) }
+
+// have says which members have the log to its end.
+func (r *rig) acknowledge(ids ...uint64) (messages []*raftpb.Message) {
+	r.t.Helper()
+	for _, id := range ids {
+		r.mustReceive(message(raftpb.MsgAppResp, id, r.term, following(r.last, 0)))
+	}
+	return r.settle()
+}
+
+// Removed members leave the configuration one after the other, a voter by way of a
+// standby, each change once, after the one before is applied.
+func TestRemoval_OneChangeAtATime(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
+	r.acknowledge(2, 3)
+	r.machine = removedMembers{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
+	sent := r.settle()
+	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
+		if got := r.changes(sent); !slices.Equal(got, []string{want}) {
+			t.Fatalf("%q, want %q", got, want)
+		}
+		if more := r.changes(r.pass(2, 2)); len(more) > 0 {
+			t.Fatalf("%q before it %s", more, want)
+		}
+		sent = r.acknowledge(2)
+		if index, _ := r.Digest(); index != r.applied {
+			t.Fatalf("the digest is of index %d, %d are applied", index, r.applied)
+		}
+	}
+	if conf := r.Status().Membership; !slices.Equal(conf.GetVoters(), []uint64{1, 2}) || len(conf.GetLearners()) > 0 {
+		t.Errorf("the members are %v", conf)
+	}
+	if more := r.changes(slices.Concat(sent, r.pass(2, 2))); len(more) > 0 {
+		t.Errorf("%q when none is left to remove", more)
+	}
+}
+
+// The removal, as opposed to the demotion, commits by the remaining voters: the removed
+// member's acknowledgement does not count.
+func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
+	r.ignore(r.node.Campaign())
+	for !r.Status().Proposing {
+		for _, m := range r.settle() {
+			kind := map[raftpb.MessageType]raftpb.MessageType{raftpb.MsgPreVote: raftpb.MsgPreVoteResp, raftpb.MsgVote: raftpb.MsgVoteResp}
+			if answer, asked := kind[m.GetType()]; asked && m.GetTo() != 4 {
+				r.mustReceive(message(answer, m.GetTo(), m.GetTerm()))
+			}
+		}
+		if r.role.RaftState == raft.StateLeader {
+			r.acknowledge(2, 3)
+		}
+	}
+	r.machine = removedMembers{r.machine, []uint64{4}}
+	r.settle()
+	r.acknowledge(2, 4)
+	if got := r.Status().Membership; !slices.Equal(got.GetVoters(), []uint64{1, 2, 3}) || !slices.Equal(got.GetLearners(), []uint64{4}) {
+		t.Fatalf("the members are %v", got)
+	}
+	r.acknowledge(4)
+	if got := r.Status().Membership.GetLearners(); len(got) == 0 {
+		t.Error("removed, and of the remaining voters only the leader has it")
+	}
+	r.acknowledge(3)
+	if got := r.Status().Membership.GetLearners(); len(got) > 0 {
+		t.Error("it is not out")
+	}
+}
+
+// A voter is demoted once most of the remaining voters were heard of lately; otherwise
+// the group would stall without it. A standby is not needed.
+func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
+	all := []uint64{1, 2, 3, 4, 5}
+	for name, test := range map[string]struct {
+		voters, learners []uint64
+		removed          uint64
+		heard            []uint64
+		want             bool
+	}{
+		"of three, the other is there":        {all[:3], nil, 3, []uint64{2}, true},
+		"of three, only the removed is":       {all[:3], nil, 3, []uint64{3}, false},
+		"of four, one other is":               {all[:4], nil, 4, []uint64{2, 4}, true},
+		"of four, no other is":                {all[:4], nil, 4, []uint64{4}, false},
+		"of five, one other is":               {all[:5], nil, 5, []uint64{2, 5}, false},
+		"of five, two others are":             {all[:5], nil, 5, []uint64{2, 3}, true},
+		"a standby, and no other":             {all[:3], []uint64{4}, 4, nil, true},
+		"of two, and none is heard from":      {all[:2], nil, 2, nil, true},
+		"of three, and a standby is no voter": {all[:3], []uint64{4}, 3, []uint64{3, 4}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigIn(t, &raftpb.ConfState{Voters: test.voters, Learners: test.learners}).follow()
+			r.ignore(r.node.Campaign())
+			for !r.Status().Proposing {
+				sent := r.settle()
+				for _, m := range sent {
+					switch m.GetType() {
+					case raftpb.MsgPreVote:
+						r.mustReceive(message(raftpb.MsgPreVoteResp, m.GetTo(), m.GetTerm()))
+					case raftpb.MsgVote:
+						r.mustReceive(message(raftpb.MsgVoteResp, m.GetTo(), m.GetTerm()))
+					case raftpb.MsgApp:
+						r.mustReceive(message(raftpb.MsgAppResp, m.GetTo(), r.term, following(r.last, 0)))
+					}
+				}
+			}
+			active := func() bool {
+				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.node.Status().Progress[id].RecentActive })
+			}
+			for active() { // raft forgets whom it has heard, once in each election timeout
+				r.pass(1)
+			}
+			for _, id := range test.heard {
+				r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
+			}
+			if got := r.quorumWithout(test.removed); got != test.want {
+				t.Fatalf("quorum without %d: %v, want %v", test.removed, got, test.want)
+			}
+			r.machine = removedMembers{r.machine, []uint64{test.removed}}
+			last := r.last
+			r.settle()
+			if proposed := r.last > last; proposed != test.want {
+				t.Errorf("%d is removed: %v, want %v", test.removed, proposed, test.want)
+			}
+		})
+	}
+}
+
+// A leader that is to be removed transfers leadership to a remaining voter, not to one
+// that is to be removed as well. While none is up to date, it goes on leading.
+func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.machine = removedMembers{r.machine, []uint64{1, 2}}
+	r.pass(2*electionTicks, 2)
+	if to := r.node.BasicStatus().LeadTransferee; to != raft.None || r.role.RaftState != raft.StateLeader {
+		t.Fatalf("transfers to %d", to)
+	}
+	r.ReceiveSubmission(command(1))
+	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("proposes %d", got)
+	}
+	r.pass(1, 2, 3) // heard from, and lagging
+	if to := r.node.BasicStatus().LeadTransferee; to != raft.None {
+		t.Errorf("transfers to %d, which lags", to)
+	}
+	r.acknowledge(2, 3)
+	if to := r.node.BasicStatus().LeadTransferee; to != 3 {
+		t.Errorf("transfers to %d", to)
+	}
+}
+
+// Nothing can be proposed during a leadership transfer. A removal that was due is
+// proposed when the transfer has failed.
+func TestRemoval_DuringTransfer(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.acknowledge(2, 3)
+	r.Transfer(3, make(chan error, 1))
+	r.machine = removedMembers{r.machine, []uint64{3}}
+	r.ReceiveSubmission(command(1)) // goes the same way: its owner sends it again
+	for r.node.BasicStatus().LeadTransferee != raft.None {
+		if got := r.changes(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
+			t.Fatalf("%q in the middle of a transfer", got)
+		}
+	}
+	if got := r.Status().Membership.GetVoters(); len(got) != 3 {
+		t.Fatalf("voters %d", got)
+	}
+	if !r.changing {
+		r.pass(1, 2)
+	}
+	r.acknowledge(2)
+	if got := r.Status().Membership.GetVoters(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("voters %d", got)
+	}
+}
+
+// removal is the entry that takes a member out, of term 5.
+func removal(index, id uint64) *raftpb.Entry {
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: &id}}}
+	body, err := proto.Marshal(change)
+	if err != nil {
+		panic(err)
+	}
+	return data(empty(index, 5), raftpb.EntryConfChangeV2, string(body))
+}

@@ -1,0 +1,111 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// raft trusts its input: about thirty kinds of malformed messages make it panic. This
+// check admits only messages that a correct peer can send.
+
+// ErrInadmissible: no correct peer sends such a message.
+var ErrInadmissible = errors.New("inadmissible raft message")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInadmissible, fmt.Sprintf(format, args...))
+}
+
+// maxTermStep bounds how far a peer's term may be ahead. An election takes at least a
+// heartbeat interval, so no correct peer gets there.
+const maxTermStep = 1 << 32
+
+// maxIndex keeps arithmetic on indexes from overflowing. No correct log gets there.
+const maxIndex = 1 << 62
+
+func (c *Core) admissible(from uint64, m *raftpb.Message) error {
+	switch {
+	case m.GetFrom() != from:
+		return refuse("member %v sends in the name of member %v", wire.MemberID(from), wire.MemberID(m.GetFrom()))
+	case m.GetTo() != c.id:
+		return refuse("addressed to member %v", wire.MemberID(m.GetTo()))
+	case m.GetTerm() > c.term+maxTermStep:
+		return refuse("term %d is too far ahead of this member's, %d", m.GetTerm(), c.term)
+	case len(m.GetResponses()) > 0:
+		return refuse("carries responses")
+	case m.GetType() != raftpb.MsgSnap && m.GetSnapshot() != nil && m.GetSnapshot().GetMetadata().GetIndex() != 0:
+		return refuse("%v carries a snapshot", m.GetType())
+	}
+	switch m.GetType() {
+	case raftpb.MsgApp:
+		return admissibleAppend(m)
+	case raftpb.MsgHeartbeat:
+		// A leader sends no commit index beyond the follower's acknowledged index. A
+		// larger one means that this log has lost entries.
+		if last, _ := c.log.LastIndex(); m.GetCommit() > last {
+			return refuse("commit index %d is beyond the log's end, %d", m.GetCommit(), last)
+		}
+	case raftpb.MsgAppResp:
+		if m.GetIndex() > c.last {
+			return refuse("acknowledges index %d, the log ends at %d", m.GetIndex(), c.last)
+		}
+	case raftpb.MsgReadIndex:
+		if m.GetTerm() != 0 || len(m.GetEntries()) != 1 || len(m.GetEntries()[0].GetData()) == 0 {
+			return refuse("read index request with a term or without a context")
+		}
+	case raftpb.MsgReadIndexResp:
+		if len(m.GetEntries()) != 1 {
+			return refuse("read index response without a context")
+		}
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
+		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
+	default:
+		return refuse("a peer may not send %v", m.GetType())
+	}
+	if m.GetType() != raftpb.MsgReadIndex && m.GetTerm() == 0 {
+		return refuse("%v without a term", m.GetType())
+	}
+	return nil
+}
+
+func admissibleAppend(m *raftpb.Message) error {
+	if m.GetTerm() == 0 {
+		return refuse("append without a term")
+	}
+	index, term := m.GetIndex(), m.GetLogTerm()
+	if index > maxIndex {
+		return refuse("append behind index %d", index)
+	}
+	for _, e := range m.GetEntries() {
+		index++
+		if e.GetIndex() != index {
+			return refuse("entry %d, want entry %d", e.GetIndex(), index)
+		}
+		if e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return refuse("entry %d of term %d behind term %d in term %d", index, e.GetTerm(), term, m.GetTerm())
+		}
+		term = e.GetTerm()
+		if e.GetType() != raftpb.EntryNormal {
+			if _, err := confChange(e); err != nil {
+				return refuse("entry %d: %v", index, err)
+			}
+		}
+	}
+	return nil
+}
+
+func confChange(e *raftpb.Entry) (raftpb.ConfChangeI, error) {
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		change := new(raftpb.ConfChange)
+		return change, proto.Unmarshal(e.GetData(), change)
+	case raftpb.EntryConfChangeV2:
+		change := new(raftpb.ConfChangeV2)
+		return change, proto.Unmarshal(e.GetData(), change)
+	}
+	return nil, fmt.Errorf("entry of unknown type %d", e.GetType())
+}

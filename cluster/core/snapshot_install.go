@@ -1,0 +1,98 @@
+package core
+
+import (
+	"errors"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// Staged is a complete snapshot, stored beside the state, that raft has not accepted yet.
+type Staged struct {
+	Generation uint64
+	Digest     uint64
+	Done       func(error) // called once: nil after the installation
+}
+
+// ErrUnwanted: raft does not accept the snapshot, as the log has caught up without it.
+var ErrUnwanted = errors.New("the member is up to date without the snapshot")
+
+// Snapshot returns a copy of raft's message m with the metadata of the state on the
+// disk, which may be newer than the one that m names.
+func Snapshot(m *raftpb.Message, state *raftlog.View) *raftpb.Message {
+	m = proto.CloneOf(m)
+	m.Snapshot.Metadata = &raftpb.SnapshotMetadata{Index: &state.Index, Term: &state.Term, ConfState: state.ConfState}
+	return m
+}
+
+// ReceiveSnapshot passes the message of a staged snapshot to raft.
+func (c *Core) ReceiveSnapshot(from uint64, m *raftpb.Message, s Staged) {
+	if err := c.admissibleSnapshot(from, m); err != nil {
+		c.discard(&s, err)
+		return
+	}
+	c.staged = &s
+	c.step(m)
+}
+
+func (c *Core) admissibleSnapshot(from uint64, m *raftpb.Message) error {
+	if err := c.admissible(from, m); err != nil {
+		return err
+	}
+	meta := m.GetSnapshot().GetMetadata()
+	if m.GetType() != raftpb.MsgSnap || meta.GetConfState() == nil {
+		return refuse("not a snapshot")
+	}
+	// A leader that has just been deposed may send a state of a later term than its
+	// message's. A log must not end in a later term than the member's; the next leader
+	// sends another snapshot.
+	if index, term := meta.GetIndex(), meta.GetTerm(); index > maxIndex || term == 0 || term > m.GetTerm() {
+		return refuse("snapshot of index %d and term %d in term %d", index, term, m.GetTerm())
+	}
+	if c.staged != nil || c.installing != nil {
+		return refuse("another snapshot is being installed")
+	}
+	return nil
+}
+
+// install queues the installation of the staged snapshot.
+func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
+	meta := s.GetMetadata()
+	c.disk.add(write{op: raftlog.Install{
+		Index:      meta.GetIndex(),
+		Term:       meta.GetTerm(),
+		ConfState:  meta.GetConfState(),
+		HardState:  hard,
+		Digest:     c.staged.Digest,
+		Generation: c.staged.Generation,
+	}})
+	c.last = meta.GetIndex()
+	c.staged, c.installing = nil, c.staged
+}
+
+// installed replaces the machine by that of a snapshot that is durable.
+func (c *Core) installed(machine Machine, op raftlog.Install) {
+	c.machine, c.applied = machine, op.Index
+	c.membershipChanged(op.ConfState)
+	c.installing.Done(nil)
+	c.installing = nil
+	c.installs++
+	c.digests.restore(op.Index, op.Digest)
+	c.out.Restored = true
+	c.recheck()
+}
+
+// discardStaged discards a staged snapshot that raft has not accepted.
+func (c *Core) discardStaged() {
+	if c.staged != nil {
+		c.discard(c.staged, ErrUnwanted)
+		c.staged = nil
+	}
+}
+
+func (c *Core) discard(s *Staged, why error) {
+	c.disk.add(write{op: raftlog.Discard{Generation: s.Generation}})
+	s.Done(why)
+}

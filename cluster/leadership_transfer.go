@@ -1,0 +1,31 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
+
+// TransferLeadership transfers leadership of the group to a voter, or to the most
+// up-to-date one when to is 0. A follower forwards the request to the leader. It blocks
+// until another member leads, or to does. It returns ErrNoSuccessor if the leader
+// abandoned the transfer. After ctx's error leadership may still move.
+func (m *Member) TransferLeadership(ctx context.Context, to uint64) error {
+	return m.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
+}
+
+// StepDown transfers leadership away from this member, and returns ErrNotLeader if it
+// does not lead.
+func (m *Member) StepDown(ctx context.Context) error {
+	return m.transfer(ctx, (*core.Core).StepDown)
+}
+
+func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
+	done := make(chan error, 1)
+	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
+	err := m.await(ctx, done)
+	if ctx.Err() != nil {
+		m.mailbox.post(event{run: func(c *core.Core) { c.AbandonTransfer(done) }})
+	}
+	return err
+}

@@ -1,0 +1,269 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The removal of a member:
+//
+//	1. Leave transfers leadership, if this member has it.
+//	2. It submits RemoveMember. The machine records the member as removed, unless no
+//	   other voter would remain.
+//	3. The leader makes Raft's configuration agree with the machine's record
+//	   (core/member_removal.go): it demotes the member to a standby, then removes it.
+//	4. A remaining member that has applied the second change closes its connections to
+//	   the removed member, and refuses new ones.
+//	5. The refusal is the confirmation. The removed member marks its directory as
+//	   removed and stops.
+//
+// The outcome of step 2 is not sufficient to stop: the quorum that commits the demotion
+// may need the member. Nor is its own log sufficient: it may lag, and too few of the
+// remaining voters may have the entries that it shows.
+//
+// A process that stops between steps 2 and 5 continues with step 5 when its directory is
+// opened again. If all members leave at once, the last voter is refused in step 2. It
+// waits in AwaitRemovals, since only it can confirm the removal of the others.
+
+// Sentinel errors of leaving.
+var (
+	// ErrLastVoter: without this member the group would have no voter.
+	ErrLastVoter = errors.New("the group would have no voter without this member")
+	// ErrNoQuorumWithout: too few of the other voters are reachable.
+	ErrNoQuorumWithout = errors.New("the other reachable voters are no quorum")
+	// ErrRemoved: the directory's member has been removed from its group.
+	ErrRemoved = errors.New("the directory of a removed member cannot be used again: " +
+		"this version cannot add a member to an existing group")
+)
+
+// removal is the state of removals in this process: of its own member and of others.
+type removal struct {
+	confirmed context.Context // done once a peer has confirmed this member's removal
+	confirm   context.CancelFunc
+	once      sync.Once
+	requested atomic.Bool // by Leave, which completes the removal
+	changed   signal      // set after a membership change, or a change of unconfirmed
+
+	mu          sync.Mutex
+	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
+}
+
+func (r *removal) init() {
+	r.confirmed, r.confirm = context.WithCancel(context.Background())
+	r.changed = newSignal()
+}
+
+func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
+	r.mu.Lock()
+	r.unconfirmed = change(r.unconfirmed)
+	r.mu.Unlock()
+	r.changed.set()
+}
+
+func (r *removal) allConfirmed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unconfirmed) == 0
+}
+
+// CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
+// now, according to its connections to the other voters. The leader checks again.
+func (m *Member) CheckLeave() error {
+	voters := m.voters()
+	if !slices.Contains(voters, m.identity.member) {
+		return nil
+	}
+	if len(voters) == 1 {
+		return ErrLastVoter
+	}
+	reachable := 0
+	for _, id := range voters {
+		if id != m.identity.member && m.port.PeerError(id) == nil {
+			reachable++
+		}
+	}
+	if reachable <= (len(voters)-1)/2 {
+		return ErrNoQuorumWithout
+	}
+	return nil
+}
+
+// Leave removes this member from the group permanently. It returns nil once a peer has
+// confirmed the removal and the directory is marked as removed. It does not stop the
+// member.
+//
+// Errors: ErrLastVoter; ErrUnregistered if this process's registration has expired;
+// ErrStopped; ctx.Err(). After the last two the member may still be removed.
+func (m *Member) Leave(ctx context.Context) error {
+	m.removal.requested.Store(true)
+	if err := m.stepDownToLeave(ctx); err != nil {
+		return err
+	}
+	// A lagging member may receive the confirmation before the outcome of its own
+	// command, or instead of it.
+	requesting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.removal.confirmed, cancel)()
+	if err := m.RequestRemoval(requesting); err != nil && m.removal.confirmed.Err() == nil {
+		return err
+	}
+	select {
+	case <-m.removal.confirmed.Done():
+		return m.markRemoved()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.done:
+		return m.stopped()
+	}
+}
+
+// stepDownToLeave transfers leadership if this member has it. It retries while no
+// successor is up to date, as long as there is another voter.
+func (m *Member) stepDownToLeave(ctx context.Context) error {
+	for {
+		err := m.StepDown(ctx)
+		if errors.Is(err, ErrNotLeader) || errors.Is(m.CheckLeave(), ErrLastVoter) {
+			return nil
+		}
+		if !errors.Is(err, ErrNoSuccessor) {
+			return err
+		}
+		timer := time.NewTimer(m.cfg.Heartbeat)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// RequestRemoval is step 2 of Leave. It returns nil once the machine has noted the
+// removal.
+func (m *Member) RequestRemoval(ctx context.Context) error {
+	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(m.voters()))
+	if err != nil {
+		return err
+	}
+	switch reply.GetCode() {
+	case wire.Code_OK:
+		return nil
+	case wire.Code_UNKNOWN_INCARNATION:
+		return m.checkRemoved(ctx)
+	case wire.Code_INVALID: // all other voters leave too, which needs this one's vote
+		if err := m.AwaitRemovals(ctx); err != nil {
+			return err
+		}
+		return ErrLastVoter
+	}
+	return fmt.Errorf("the group refuses the removal with code %v: %s", reply.GetCode(), reply.GetDetail())
+}
+
+// checkRemoved returns nil if this member is removed, which also removes its process's
+// registration, and ErrUnregistered if the registration has expired.
+func (m *Member) checkRemoved(ctx context.Context) error {
+	var removed []uint64
+	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
+		return err
+	}
+	if !slices.Contains(removed, m.identity.member) {
+		return ErrUnregistered
+	}
+	return nil
+}
+
+// confirmationElections is for how many election timeouts the last voter waits for
+// removed members to connect and receive their confirmation.
+const confirmationElections = 5
+
+// AwaitRemovals blocks until departed members are out of the Raft configuration, or
+// ctx is done. It then waits, for a limited time, until this member has confirmed each
+// removal: if all others leave, no other member can.
+func (m *Member) AwaitRemovals(ctx context.Context) error {
+	err := m.awaitRemoval(ctx, func() bool { return !slices.ContainsFunc(m.status.Load().removed, m.isMember) })
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, confirmationElections*m.cfg.Election)
+	defer cancel()
+	_ = m.awaitRemoval(bounded, m.removal.allConfirmed) // one may have crashed, or another member confirmed it
+	return nil
+}
+
+func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
+	for !done() {
+		select {
+		case <-m.removal.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.done:
+			return m.stopped()
+		}
+	}
+	return nil
+}
+
+func (m *Member) markRemoved() error {
+	return m.identity.save(func(r *wire.Identity) { r.Removed = true })
+}
+
+// removalConfirmed runs when a peer refuses this member as removed. If Leave does not
+// wait for it, a former process requested the removal and stopped before step 5.
+func (m *Member) removalConfirmed() {
+	m.removal.once.Do(func() {
+		m.removal.confirm()
+		if !m.removal.requested.Load() {
+			m.routine("removal", func() {
+				if err := m.markRemoved(); err != nil {
+					m.fail(err)
+				}
+				m.fail(ErrRemoved)
+			})
+		}
+	})
+}
+
+// isRemoved reports whether the transport must refuse id, which is no member, as
+// removed. The refusal is the confirmation of step 5.
+func (m *Member) isRemoved(id uint64) bool {
+	s := m.status.Load()
+	if s == nil || !slices.Contains(s.removed, id) {
+		return false
+	}
+	m.removal.update(func(unconfirmed []uint64) []uint64 {
+		return slices.DeleteFunc(unconfirmed, func(other uint64) bool { return other == id })
+	})
+	return true
+}
+
+// membershipChanged applies a membership change to the roster and the connections, on
+// the loop's goroutine. It closes the connections of a removed member, which receives
+// the confirmation when it connects again.
+func (m *Member) membershipChanged(conf *raftpb.ConfState) {
+	var removed []uint64
+	for _, p := range m.roster.snapshot().members {
+		if !slices.Contains(conf.GetVoters(), p.id) && !slices.Contains(conf.GetLearners(), p.id) {
+			removed = append(removed, p.id)
+		}
+	}
+	// Before the roster changes: AwaitRemovals reads both.
+	m.removal.update(func(unconfirmed []uint64) []uint64 {
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member })
+	})
+	m.setMembership(conf)
+	for _, id := range removed {
+		m.port.RemovePeer(id)
+	}
+	m.removal.changed.set()
+}
+
+func (m *Member) voters() []uint64 { return m.status.Load().conf.GetVoters() }

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"log/slog"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// quorumLog logs when the quorum is lost and regained, according to gossip. A quorum
+// that has not been reached since the start is not lost.
+type quorumLog struct{ seen, lost bool }
+
+func (q *quorumLog) note(to *slog.Logger, roster *rosterSnapshot) {
+	switch quorum := roster.hasQuorum(); {
+	case quorum && q.lost:
+		to.Info("quorum regained")
+	case !quorum && q.seen && !q.lost:
+		to.Warn("quorum lost")
+	default:
+		q.seen = q.seen || quorum
+		return
+	}
+	q.lost = !q.lost
+}
+
+// leaderLog logs changes of the leader. It is used on the loop only.
+type leaderLog struct{ last uint64 }
+
+func (l *leaderLog) note(to *slog.Logger, leader, term uint64) {
+	if leader == 0 || leader == l.last {
+		return // the next leader is logged
+	}
+	l.last = leader
+	to.Info("leader changed", "leader", wire.MemberID(leader), "term", term)
+}

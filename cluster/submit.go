@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Submit submits a command. It never blocks: call receives the outcome, or the failure,
+// possibly before Submit returns. Urgent commands are sent first and do not count
+// against Config.MaxCalls.
+func (m *Member) Submit(command []byte, call Call, urgent bool) {
+	m.mailbox.post(event{
+		run:  func(c *core.Core) { c.Submit(command, call, urgent) },
+		lost: func() { call.Fail(m.stopped()) },
+	})
+}
+
+// Cancel withdraws a call whose command has not been sent. The call's Cancelled method
+// reports whether it was, unless the member stops first: then only Fail is called.
+func (m *Member) Cancel(call Call) {
+	m.mailbox.post(event{run: func(c *core.Core) { c.Cancel(call) }})
+}
+
+// Read is a linearizable read: it calls run on the loop's goroutine with a state that
+// includes every command acknowledged before, and blocks until run has returned. After
+// an error run may still be running, so the caller must not read what it writes.
+func (m *Member) Read(ctx context.Context, run func(Machine)) error {
+	return m.read(ctx, run, (*core.Core).Read)
+}
+
+// ReadStale is Read from this member's own state, which may be stale. It needs no quorum.
+func (m *Member) ReadStale(ctx context.Context, run func(Machine)) error {
+	return m.read(ctx, run, (*core.Core).ReadStale)
+}
+
+func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
+	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
+	m.mailbox.post(event{run: func(c *core.Core) {
+		if err := read(c, r); err != nil {
+			r.done <- err
+		}
+	}})
+	return m.await(ctx, r.done)
+}
+
+// await waits for an answer of the loop.
+func (m *Member) await(ctx context.Context, answer <-chan error) error {
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.done:
+		return m.stopped()
+	}
+}
+
+type pendingRead struct {
+	ctx  context.Context
+	run  func(Machine)
+	done chan error
+}
+
+// Ended implements core.Read.
+func (r *pendingRead) Ended() bool { return r.ctx.Err() != nil }
+
+// Run implements core.Read.
+func (r *pendingRead) Run(machine Machine) {
+	r.run(machine)
+	r.done <- nil
+}
+
+// Reregister replaces the incarnation old, whose registration has expired, by a new one:
+// every pending call fails, and later ones run under the new incarnation. register
+// returns the command that registers it; it runs on the loop's goroutine, unless old
+// has been replaced already.
+func (m *Member) Reregister(old wire.ID, register func() ([]byte, Call)) {
+	m.mailbox.post(event{run: func(c *core.Core) {
+		if c.Incarnation() != old {
+			return // another call has reregistered
+		}
+		command, call := register()
+		c.Reregister(randomID(), command, call)
+	}})
+}

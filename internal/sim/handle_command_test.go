@@ -1,0 +1,72 @@
+package sim
+
+import "github.com/conclave-go/conclave/internal/wire"
+
+// resizable is the semaphore whose limit changes.
+const resizable = "sem-1"
+
+func semaphoreLimits() map[string]uint32 {
+	return map[string]uint32{"sem-0": 3, resizable: 5, "sem-kept": 2}
+}
+
+// command acquires what the handle is for.
+func (h *handle) command(wait bool) *wire.Command {
+	switch h.space {
+	case wire.Space_SEMAPHORE:
+		return acquireCommand(h.lock, h.session, h.limit, h.permits, wait)
+	case wire.Space_ELECTION:
+		return campaignCommand(h.lock, h.session, h.n, wait, h.value())
+	}
+	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence,
+	}}}
+}
+
+// unlock releases one hold.
+func (h *handle) unlock() *wire.Command {
+	if h.space == wire.Space_SEMAPHORE {
+		return releaseCommand(h.lock, h.session, h.fence)
+	}
+	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Election: h.space == wire.Space_ELECTION,
+	}}}
+}
+
+// wantHolds is the number of holds in the reply to a grant.
+func (h *handle) wantHolds() uint32 {
+	if h.space == wire.Space_SEMAPHORE {
+		return h.permits
+	}
+	return 1
+}
+
+func (h *handle) value() string {
+	return string([]byte{byte('a' + h.session.program.sim.rng.IntN(26))})
+}
+
+// proclaim changes the leader's value.
+func (h *handle) proclaim() {
+	h.state = inFlight
+	h.session.program.submit(&wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Value: []byte(h.value()),
+	}}}, false, func(r *wire.Reply) {
+		h.state = held
+		switch {
+		case r == nil:
+		case r.GetCode() != wire.Code_OK:
+			h.checkRefusal(r)
+			h.state = idle
+		case r.GetFence() != h.fence || r.GetHolds() != h.holds:
+			h.session.program.sim.fail("member %d leads %s with fence %d, but the reply is %v", h.session.program.n, h.lock, h.fence, r)
+		}
+	})
+}
+
+// learnLimit takes over the limit that is in force.
+func (h *handle) learnLimit(r *wire.Reply) {
+	sim := h.session.program.sim
+	if h.lock != resizable || r.GetLimit() == h.limit {
+		sim.fail("member %d: %s with the limit %d: %v", h.session.program.n, h.lock, h.limit, r)
+	}
+	sim.limits[h.lock] = r.GetLimit()
+}
