@@ -281,14 +281,16 @@ func (n *Node) leave(ctx context.Context) error {
 // TransferLeadership transfers the leadership of the group to a voter, or to the most
 // up-to-date one if to is 0. Any member can be asked; it passes the request on to the
 // leader. It blocks until another leader is known, the attempt has failed, or ctx is
-// done; in the last case leadership may still move (ErrUnknown). ErrInvalid: to is not
-// another voter that is up to date. ErrNotLeader: leadership moved meanwhile.
-// ErrUnavailable: no leader is known.
+// done; in the last case leadership may still move (ErrUnknown), unless no leader was
+// known until then (ErrUnavailable). ErrInvalid: to is not another voter that is up to
+// date.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = n.member.TransferLeadership(ctx, uint64(to))
 		switch {
+		case errors.Is(err, cluster.ErrNoLeader):
+			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
 		case err != nil && ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 		case errors.Is(err, cluster.ErrNoSuccessor):

@@ -90,7 +90,8 @@ func (m *Member) Reincarnate(old wire.ID, register func() ([]byte, Call)) {
 // TransferLeadership transfers leadership of the group to a voter, or to the most
 // up-to-date one when to is 0. A member that does not lead asks the leader. It blocks
 // until another member leads, or to does; ErrNoSuccessor: the leader gave up. After
-// ctx's error leadership may still move.
+// ctx's error leadership may still move; ErrNoLeader: ctx was done before a leader was
+// known, so it does not.
 func (m *Member) TransferLeadership(ctx context.Context, to uint64) error {
 	return m.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
 }
@@ -105,8 +106,17 @@ func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- err
 	done := make(chan error, 1)
 	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
 	err := m.await(ctx, done)
-	if ctx.Err() != nil {
-		m.mailbox.post(event{run: func(c *core.Core) { c.AbandonTransfer(done) }})
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	asked := make(chan bool, 1)
+	m.mailbox.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
+	select {
+	case asked := <-asked:
+		if !asked {
+			return ErrNoLeader
+		}
+	case <-m.done:
 	}
 	return err
 }
