@@ -131,10 +131,10 @@ func (n *Node) register(ctx context.Context) error {
 			return cmp.Or(n.member.Err(), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w; this member has left, and its group still needs its vote to remove it: open it again",
-				ErrUnavailable, context.Cause(ctx))
+				ErrUnavailable, contextError(ctx))
 		}
 	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 		if last := n.member.JoinError(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
 		}
