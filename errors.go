@@ -244,6 +244,14 @@ func describeWait(r *wire.Reply) string {
 	return text
 }
 
+// same is an error of the member whose text has the sentinel's words already.
+type same struct {
+	error
+	sentinel error
+}
+
+func (e same) Unwrap() []error { return []error{e.sentinel, e.error} }
+
 // convertMember turns the errors of the member in this process into those that are
 // documented here.
 func convertMember(err error) error {
@@ -252,9 +260,9 @@ func convertMember(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, cluster.ErrRemoved):
-		return mark(ErrRemoved)
+		return same{err, ErrRemoved}
 	case errors.Is(err, cluster.ErrLastVoter):
-		return mark(ErrLastVoter)
+		return same{err, ErrLastVoter}
 	case errors.Is(err, cluster.ErrNoQuorumWithout):
 		return mark(ErrUnavailable)
 	case errors.Is(err, cluster.ErrNotLeader):

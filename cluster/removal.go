@@ -37,11 +37,11 @@ import (
 // Sentinel errors of leaving.
 var (
 	// ErrLastVoter: without this member the group would have no voter.
-	ErrLastVoter = errors.New("this member is the last voter of the group")
+	ErrLastVoter = errors.New("last voter of the group")
 	// ErrNoQuorumWithout: too few of the other voters are reachable.
 	ErrNoQuorumWithout = errors.New("the other voters that are reachable are no quorum")
 	// ErrRemoved: the directory's member has been removed from its group.
-	ErrRemoved = errors.New("the member has been removed from its group")
+	ErrRemoved = errors.New("member has been removed from the group")
 )
 
 // errRemoved is ErrRemoved for a directory that is opened or in use.
