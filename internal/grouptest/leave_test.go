@@ -57,7 +57,7 @@ func TestLeave(t *testing.T) {
 	// Both of two voters have to commit the removal of one.
 	g.leave(t, (leader+2)%3)
 	g.AwaitMembers(1)
-	WantError(t, other.Leave(ctx), conclave.ErrInvalid)
+	WantError(t, other.Leave(ctx), conclave.ErrLastVoter)
 	MustLock(t, other.FencedLock("alone"))
 	last := (leader + 1) % 3
 	g.Kill(last)
@@ -95,7 +95,7 @@ func TestLeave_KilledBeforeMemberLearnsOfRemoval(t *testing.T) {
 		c := g.Configs[x]
 		for range 2 {
 			_, err := conclave.Open(cluster.WithSeams(Within(t, 20*time.Second), g.Seams[x]), &c)
-			WantError(t, err, conclave.ErrInvalid)
+			WantError(t, err, conclave.ErrRemoved)
 		}
 		g.AwaitMembers(members - 1)
 		MustLock(t, g.Nodes[g.Leader()].FencedLock("x"))
@@ -182,5 +182,5 @@ func (g *Group) leave(t *testing.T, i int) {
 	WantError(t, n.Err(), conclave.ErrClosed)
 	c := g.Configs[i]
 	_, err := conclave.Open(cluster.WithSeams(Within(t, 10*time.Second), g.Seams[i]), &c)
-	WantError(t, err, conclave.ErrInvalid)
+	WantError(t, err, conclave.ErrRemoved)
 }

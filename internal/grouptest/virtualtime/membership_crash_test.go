@@ -118,7 +118,7 @@ func TestLeave_PowerLossBeforeMemberNotesRemoval(t *testing.T) {
 		}()
 		g.Start(1 - x)
 		g.wantLock()
-		grouptest.WantError(g.T, <-refused, conclave.ErrInvalid)
+		grouptest.WantError(g.T, <-refused, conclave.ErrRemoved)
 	})
 }
 

@@ -108,7 +108,7 @@ func TestLeave_AllAtOnce(t *testing.T) {
 				outcomes := g.leaveAtOnce(g.All()...)
 				var closed []int // and not removed
 				for i, err := range outcomes {
-					runs := errors.Is(err, conclave.ErrInvalid) || errors.Is(err, conclave.ErrUnavailable)
+					runs := errors.Is(err, conclave.ErrLastVoter) || errors.Is(err, conclave.ErrUnavailable)
 					switch {
 					case runs != (g.Nodes[i] != nil):
 						t.Errorf("member %d runs: %t; Leave returned %v", i, !runs, err)
