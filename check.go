@@ -55,7 +55,7 @@ func (s CheckState) String() string {
 // to 512 bytes of UTF-8 without NUL, and not "gossip", which is built in. With a ttl of
 // 1 s to 24 h it becomes critical if neither Pass nor Warn was called for that long;
 // with 0 it keeps its state. A check of that name, perhaps of an earlier process of
-// this member, is taken over with the new ttl.
+// this member, continues with the new ttl, as passing.
 //
 // It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the name
 // or the ttl; ErrBusy with more than 256 checks; ErrClosed; and ctx's with

@@ -16,7 +16,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Node is this process's member of the group. It is safe for concurrent use.
+// Node is this process's member of the group. All methods are safe for concurrent use.
 type Node struct {
 	cfg    Config
 	log    *slog.Logger
@@ -31,22 +31,23 @@ type Node struct {
 	cancelLeave context.CancelFunc
 
 	closeOnce sync.Once
-	graceful  bool // set before the member stops, by the goroutine that stops it
 	routines  sync.WaitGroup
 	done      chan struct{}
 	err       error // set before done is closed
 }
 
-// Open opens the member's directory and finds its group or forms a new one. It
-// returns once a leader is known and the log up to its commit index is applied here,
-// for which a quorum has to be up; ctx bounds that wait. While Open waits, it logs
-// what it waits for every 10 seconds. A nil cfg is a group of one in memory. The Node
-// lives until Close or Leave, or until its disk fails, whatever becomes of ctx.
+// Open opens the member's directory and finds its group or forms a new one. It blocks
+// until a leader is known and the log up to its commit index is applied here, for
+// which a quorum has to be up, or ctx is done. While Open waits for the founders of
+// the group, it logs what is missing every 10 seconds. A nil cfg is a group of one in
+// memory. The Node lives until Close or Leave, or until its disk fails; ctx bounds
+// Open only.
 //
 // Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt if the directory is
 // damaged, copied or rolled back; ErrRemoved if the member has left its group;
-// ErrUnavailable with ctx's error if no quorum was found in time; those of the
-// network and the file system. After an error nothing is left open.
+// ErrUnavailable with ctx's error if no quorum was found in time; ErrBusy with 1,024
+// processes registered in the group; those of the network and the file system. After
+// an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	checked, err := cfg.withDefaults()
 	if err == nil {
@@ -148,7 +149,7 @@ func (n *Node) watch() {
 	n.routines.Go(func() { n.events.run(n.done) })
 	<-n.member.Done()
 	why := n.member.Err()
-	n.client.Stopped(why, n.graceful)
+	n.client.Stopped(why, why == nil) // else it stopped by itself
 	n.err = fault("run", n.cfg.Dir, cmp.Or(why, ErrClosed))
 	close(n.done)
 }
@@ -160,20 +161,21 @@ func (n *Node) watch() {
 // them: the gossip check, which they have unless NoChecks was set, becomes critical
 // soon after.
 //
-// ctx bounds the graceful part. If ctx is done already, Close still attempts it for
-// one election timeout, so a deferred Close works with a context that a signal has
-// cancelled. Without a quorum the attempt ends after three election timeouts. A Leave
-// that is under way goes on for as long.
+// ctx bounds the graceful part, which takes three election timeouts at most. If ctx is
+// done already, Close still attempts it for one election timeout, so a deferred Close
+// works with a context that a signal has cancelled. A Leave that is under way goes on
+// for as long.
 //
 // When Close returns, no goroutine, port or file of the node is left. If its disk has
 // failed, the database ends in the background, on files that it can no longer reach.
 // Close may be called at any time, more than once, and concurrently. It returns nil,
-// or ctx's error if the graceful part was cut short; the group then finds out as if
-// the process had crashed.
+// or, if ctx was done and the group had not answered in time, an error that wraps
+// ErrUnknown and ctx's error; the group may then find out as if the process had
+// crashed.
 func (n *Node) Close(ctx context.Context) error {
-	ctx, cancel := n.shutdownContext(ctx)
+	bounded, cancel := n.shutdownContext(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, n.cancelLeave)()
+	defer context.AfterFunc(bounded, n.cancelLeave)()
 	var err error
 	n.stop(func() {
 		if !cluster.IsCrash(ctx) {
@@ -197,7 +199,6 @@ func (n *Node) stop(shutdown func()) {
 	n.closeOnce.Do(func() {
 		n.client.BeginShutdown()
 		shutdown()
-		n.graceful = true
 		n.member.Stop()
 	})
 	<-n.done
@@ -205,15 +206,19 @@ func (n *Node) stop(shutdown func()) {
 }
 
 // shutDown first ends the sessions in this process, and then in the group: no holder
-// here may trust a lock that the group is granting to another owner.
+// here may trust a lock that the group is granting to another owner. It returns an
+// error if ctx was done before the group had answered.
 func (n *Node) shutDown(ctx context.Context) error {
 	n.client.StopRenewing()
 	n.client.EndLeases()
+	bounded, cancel := n.shutdownContext(ctx)
+	defer cancel()
 	if n.member.HasQuorum() {
-		if err := n.client.Deregister(ctx); err != nil && ctx.Err() != nil {
-			return err
+		err := n.client.Deregister(bounded)
+		if err != nil && bounded.Err() != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 		}
-		if err := n.member.StepDown(ctx); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		if err := n.member.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
 		}
 	}
@@ -221,7 +226,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 	return nil
 }
 
-// Leave removes this member from the group for good and closes the node. The
+// Leave removes this member from the group permanently and closes the node. The
 // remaining members then decide by a majority of their own. All sessions of the
 // member end, those with NoTTL included; what they held is released after their
 // lock-delay, and the member's checks are dropped. Open refuses the directory from
@@ -271,19 +276,19 @@ func (n *Node) leave(ctx context.Context) error {
 			// By itself the error would mean that the node runs on.
 			err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
 		}
-		bounded, cancel := n.shutdownContext(ctx)
-		defer cancel()
-		_ = n.shutDown(bounded) // releases what can be released
+		_ = n.shutDown(ctx) // releases what can be released
 	})
 	return err
 }
 
 // TransferLeadership transfers the leadership of the group to a voter, or to the most
-// up-to-date one if to is 0. Any member can be asked; it passes the request on to the
-// leader. It blocks until another leader is known, the attempt has failed, or ctx is
-// done; in the last case leadership may still move (ErrUnknown). ErrInvalid: to is not
-// another voter that is up to date. ErrNotLeader: leadership moved meanwhile.
-// ErrUnavailable: no leader is known.
+// up-to-date one if to is 0. Any member can be asked; one that does not lead asks the
+// leader, once it knows one. TransferLeadership blocks until another member leads, even
+// if that is not to; the leader has given up after an election timeout; or ctx is done.
+// It returns nil at once if to leads already.
+//
+// ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
+// with ctx's error: leadership may still move. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
@@ -298,7 +303,8 @@ func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	return fault("transfer leadership", "", err)
 }
 
-// Done is closed when the node has stopped for any reason; Err returns the reason.
+// Done returns a channel that is closed when the node has stopped for any reason. Err
+// returns the reason.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Err returns why the node has stopped: an error that wraps ErrClosed after Close or

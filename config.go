@@ -44,14 +44,17 @@ type Config struct {
 	Group string
 
 	// TLS is used for all traffic, in both directions: each member presents a
-	// certificate and verifies that of its peer. Default nil: plaintext, which is
-	// refused unless all addresses are loopback or Insecure is set.
+	// certificate and verifies that of its peer, by RootCAs unless ClientCAs is set
+	// as well. Every holder of a certificate that these authorities have issued can
+	// act as a member. Default nil: plaintext, which is refused unless all addresses
+	// are loopback or Insecure is set.
 	TLS *tls.Config
-	// Insecure permits plaintext beyond loopback. Every host that reaches the port
-	// can then acquire any lock.
+	// Insecure permits plaintext beyond loopback. Every process that reaches the port
+	// can then act as a member and acquire any lock.
 	Insecure bool
 
-	// Listener is used instead of listening on Bind. The node closes it.
+	// Listener is used instead of listening on Bind. The node closes it, and Open does
+	// if it fails.
 	Listener net.Listener
 	// Dial opens connections. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)

@@ -48,10 +48,10 @@
 //
 // A call has one of three outcomes. It returned nil: it took effect, at one point between
 // call and return. It returned an error: it had no effect. Or it returned an error that
-// wraps [ErrUnknown]: the context was done while the request was under way, and it may
-// take effect. Calls that acquire, like [FencedLock.Lock], [Semaphore.Acquire] or a first
-// [Election.Campaign], have only the first two: a request that may have been queued is
-// withdrawn in the background.
+// wraps [ErrUnknown]: the wait ended, as a rule with the context, while the request was
+// under way, and it may take effect. Calls that acquire, like [FencedLock.Lock],
+// [Semaphore.Acquire] or a first [Election.Campaign], have only the first two: a request
+// that may have been queued is withdrawn in the background.
 //
 // Every error is an [*Error]. Test for its cause with [errors.Is]. If a context was the
 // reason, errors.Is finds its error as well. [ErrBusy] and [ErrUnavailable] are worth a

@@ -114,7 +114,7 @@ func (e *Election) Proclaim(ctx context.Context, value []byte) error {
 	return fault("proclaim", e.lock.name, err)
 }
 
-// Resign gives up leadership, which the candidate at the head of the queue gets. It
+// Resign gives up leadership. The candidate at the head of the queue leads next. It
 // blocks until the group has agreed or ctx is done.
 //
 // Leadership counts as given up from the call on, whatever Resign returns. If ctx is
@@ -154,7 +154,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			lost, err = e.term(ctx, f, lead)
 		}
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-			err = errors.Join(contextError(ctx), err)
+			err = errors.Join(contextError(ctx), convert(err)) // fault converts one cause only
 		}
 		if !lost || ctx.Err() != nil {
 			return fault("run", e.lock.name, err)
@@ -271,13 +271,24 @@ func (l Leader) same(other Leader) bool {
 }
 
 // Elections lists the elections of the group whose names begin with prefix and that
-// have a leader, by name. It reads pages, as [Node.Locks] does.
+// have a leader or, with Fence 0, are in the lock-delay of the last one, by name. It
+// reads pages, as [Node.Locks] does.
 func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
-	return pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
+	all := pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
 		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}
 		if last != nil {
 			q.After = last.Name
 		}
 		return q
 	}, func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
+	return func(yield func(Leader, error) bool) {
+		for l, err := range all {
+			if err == nil && l.Fence == 0 {
+				continue // in the lock-delay of its last leader
+			}
+			if !yield(l, err) {
+				return
+			}
+		}
+	}
 }

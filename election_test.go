@@ -221,3 +221,15 @@ func TestObserve_Ends(t *testing.T) {
 	n.Close(t.Context())
 	grouptest.WantError(t, <-ended, conclave.ErrClosed)
 }
+
+func TestElectionRun_ContextDoneWhileResignOwed(t *testing.T) {
+	n := grouptest.Alone(t)
+	s := grouptest.MustSession(t, n, nil)
+	e := s.Election("x")
+	grouptest.MustCampaign(t, e, "lost")
+	grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
+	<-e.Lost()
+	err := e.Run(grouptest.Expired(), nil, func(context.Context, conclave.Fence) error { return nil })
+	grouptest.WantError(t, err, context.Canceled)
+	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+}

@@ -62,7 +62,7 @@ var (
 	// ErrNoLeader: the election has no leader.
 	ErrNoLeader = errors.New("no leader")
 	// ErrUnavailable: no quorum of the group could be reached, and nothing was
-	// queued: no effect. Worth a retry.
+	// submitted: no effect. Worth a retry.
 	ErrUnavailable = errors.New("no quorum of the group is reachable")
 	// ErrUnknown: the request was under way when the wait for it ended. It may take
 	// effect.
@@ -78,12 +78,11 @@ var (
 	ErrBusy = errors.New("busy")
 	// ErrInvalid: an argument or a setting is invalid. No effect.
 	ErrInvalid = errors.New("invalid")
-	// ErrNotLeader: the member that was asked to transfer leadership does not lead
-	// the group. Worth a retry.
+	// ErrNotLeader: the member does not lead the group. Worth a retry.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrLastVoter: the only voter of a group cannot leave it.
 	ErrLastVoter = errors.New("last voter of the group")
-	// ErrRemoved: the member has been removed from its group for good.
+	// ErrRemoved: the member has been removed from its group, permanently.
 	ErrRemoved = errors.New("member has been removed from the group")
 )
 

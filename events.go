@@ -13,7 +13,8 @@ import (
 type Events struct {
 	// LeaderChanged reports the leader of the group's Raft term, 0 if none is known.
 	LeaderChanged func(leader MemberID, term uint64)
-	// SessionEnded reports that a session of this node has ended, and why.
+	// SessionEnded reports that a session of this node has ended, and why, also by
+	// Session.Close, Close or Leave.
 	SessionEnded func(id SessionID, why error)
 	// LockLost reports a lost hold of this node: of a lock, an election or permits.
 	// It is not called for a hold that the node releases: by Unlock, Session.Close,

@@ -191,9 +191,9 @@ func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Ent
 }
 
 // Keys is List without the values. With a separator it cuts each key after the first
-// separator behind the prefix, and lists equal results once: with "/" it lists the files
-// and folders of a folder. The empty separator lists whole keys. It blocks like Get and
-// has its errors but ErrKeyNotFound.
+// separator that follows the prefix, and lists equal results once: with "/" it lists the
+// files and folders of a folder. The empty separator lists whole keys. It blocks like Get
+// and has its errors but ErrKeyNotFound.
 func (k *KV) Keys(ctx context.Context, prefix, separator string, opts ...ReadOption) ([]string, error) {
 	keys, err := read[[]string](ctx, k, machine.KeyNamesQuery{Prefix: prefix, Separator: separator}, opts)
 	return keys, fault("list keys", prefix, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,30 @@ func TestListings_Pages(t *testing.T) {
 	}
 }
 
+// The machine ends a page of semaphores early after one that has many holders.
+func TestListings_ShortPage(t *testing.T) {
+	const holders = 8200
+	n := grouptest.Alone(t)
+	var acquiring sync.WaitGroup
+	for range 41 {
+		acquiring.Go(func() {
+			for range holders / 41 {
+				if _, err := n.Semaphore("a", holders).Acquire(t.Context(), 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	acquiring.Wait()
+	grouptest.MustAcquire(t, n.Semaphore("b", 1), 1)
+	semaphores, err := grouptest.Collect(n.Semaphores(t.Context(), ""))
+	grouptest.Must(t, err)
+	if len(semaphores) != 2 || len(semaphores[0].Holders) != holders {
+		t.Errorf("%d semaphores, want a with %d holders, and b", len(semaphores), holders)
+	}
+}
+
 func TestSessions_Pages(t *testing.T) {
 	n := grouptest.Alone(t)
 	want := make(map[conclave.SessionID]bool)
@@ -118,5 +143,20 @@ func TestListings_EndEarly(t *testing.T) {
 	grouptest.Kill(n)
 	for _, err := range n.Sessions(t.Context()) {
 		grouptest.WantError(t, err, conclave.ErrClosed)
+	}
+}
+
+// An election in the lock-delay of its last leader has no leader and is not listed;
+// what follows it is.
+func TestElections_LockDelay(t *testing.T) {
+	n := grouptest.Alone(t)
+	ended := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+	grouptest.MustCampaign(t, ended.Election("a"), "ended")
+	grouptest.MustCampaign(t, n.Election("b"), "leads")
+	grouptest.Must(t, n.CloseSession(t.Context(), ended.ID()))
+	list, err := grouptest.Collect(n.Elections(t.Context(), ""))
+	grouptest.Must(t, err)
+	if len(list) != 1 || list[0].Name != "b" || list[0].Fence == 0 {
+		t.Errorf("listed %+v, want the election that has a leader", list)
 	}
 }

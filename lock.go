@@ -90,11 +90,11 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 //
 // A non-nil error means that this call holds nothing: a place in the queue is
 // withdrawn in the background, and a grant that won that race is released. Errors:
-// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired for a
-// handle of a session that has ended; ErrLockOwnershipLost if the handle held the
-// lock and lost it, until each Unlock owed was called; ErrAcquireLimitReached;
-// ErrBusy with too many waiters or calls under way; ErrTooLarge and ErrInvalid for
-// the name or an option; ErrClosed.
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired if the
+// session has ended, or ends while the call waits for a lock that its own handle
+// holds; ErrLockOwnershipLost if the handle held the lock and lost it, until each
+// Unlock owed was called; ErrAcquireLimitReached; ErrBusy with too many waiters or
+// calls under way; ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
 //
 // A hold is a lease. Its holder can be paused at any moment, even right after Lock
 // returned, and act when another owner has the lock already. Lost and Fence report
@@ -172,7 +172,7 @@ func (l *FencedLock) current() (Fence, error) {
 }
 
 // Holds returns the number of holds of this handle that have not been released, lost
-// ones included. It is local.
+// ones included. It does not block and does not ask the group.
 func (l *FencedLock) Holds() int { return l.handle.Holds() }
 
 // Lost returns a channel that is closed when the current hold is lost: if the session
@@ -266,7 +266,7 @@ func lockInfo(v machine.LockView) LockInfo {
 // Locks lists the locks of the group whose names begin with prefix and that are held,
 // waited for or in a lock-delay, by name. It reads pages, each linearizable and each
 // blocking as Info does; locks that change between two pages may be missing or out of
-// date. It ends with the first error, which has Info's causes.
+// date. The sequence ends after the first error, whose causes are those of Info.
 func (n *Node) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return pages(ctx, n, "list locks", prefix, func(last *machine.LockView) machine.Query {
 		q := machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, Limit: pageSize}

@@ -15,8 +15,8 @@ import (
 
 // Semaphore is a handle to a semaphore of the group: a limited number of permits. All
 // its users have to agree on the limit, for as long as a permit is held or waited for,
-// and for good once Resize has set it. The group keeps nothing of a semaphore that is
-// not in use and was never resized; its next user names the limit.
+// and permanently once Resize has set it. The group keeps nothing of a semaphore that
+// is not in use and was never resized; its next user names the limit.
 //
 // A handle is not an owner: each Acquire stands by itself. A handle costs nothing and
 // need not be closed. All methods are safe for concurrent use.
@@ -93,7 +93,7 @@ func validLimit(limit int) error {
 // ctx's, with ErrUnavailable if no quorum was reachable; ErrLimitMismatch;
 // ErrSessionExpired for a handle of a session that has ended; ErrBusy with too many
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
-// for less than one; ErrClosed.
+// for fewer than one, the name or the limit; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 	p, err := s.acquire(ctx, n, true)
 	return p, fault("acquire", s.name, err)

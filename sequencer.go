@@ -77,8 +77,8 @@ func (s Sequencer) validate() error {
 
 // CheckSequencer returns nil if the session still holds the key by the acquisition that
 // s names, and an error that wraps ErrStaleSequencer otherwise. It is linearizable and
-// blocks like KV.Get. ErrInvalid and ErrTooLarge: s cannot be valid. ErrUnavailable,
-// ErrBusy, ErrClosed.
+// blocks like KV.Get. ErrInvalid and ErrTooLarge: s cannot be valid. Further errors:
+// ErrUnavailable with ctx's; ErrBusy with too many reads under way; ErrClosed.
 //
 // The holder may change between the check and what is done about it; OpCheckSequencer
 // makes the check part of a write to the group's keys.

@@ -95,7 +95,7 @@ const (
 	// outlives its process with all that it holds: Node.Close, a crash and a restart.
 	// It ends with Session.Close, Node.CloseSession, Node.Leave, or one of its
 	// checks; the default check, gossip, becomes critical soon after its process has
-	// ended. Another process takes it over with Node.AttachSession. A partitioned
+	// ended. Another process attaches it with Node.AttachSession. A partitioned
 	// process trusts such a session for as long as the partition lasts.
 	NoTTL time.Duration = client.NoTTL
 	// NoLockDelay releases what a session held at once.
@@ -198,11 +198,6 @@ func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, er
 	return n.session(lease), nil
 }
 
-// session returns the one Session of a lease.
-func (n *Node) session(lease *client.Lease) *Session {
-	return lease.Handle(func() any { return &Session{node: n, lease: lease} }).(*Session)
-}
-
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.
 // The earlier process may have been one of this member or of another. If the session
 // is bound to this process already, AttachSession returns it. It blocks until the
@@ -219,12 +214,11 @@ func (n *Node) session(lease *client.Lease) *Session {
 // fence, so that the resource refuses the earlier process from the first request on.
 // The session's checks are from then on those of this member.
 //
-// Errors: ErrSessionNotFound; ErrSessionBound if its process is alive as far as the
-// group knows, which drops the registration of a process at once if that shuts down
-// gracefully or restarts, and otherwise after a minute of silence, if no session of it
-// with a TTL is left by then; ErrInvalid if the session has a TTL, or this member lacks
-// one of its checks; ErrCheckCritical; ErrBusy; ErrClosed; and ctx's with
-// ErrUnavailable or ErrUnknown.
+// Errors: ErrSessionNotFound; ErrSessionBound while the group counts its process as
+// alive; ErrInvalid if the session has a TTL, or this member lacks one of its checks;
+// ErrCheckCritical; ErrBusy; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown. A
+// process that shuts down gracefully or restarts no longer counts at once; any other
+// after a minute of silence, and not before its sessions with a TTL have expired.
 func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
 	lease, err := n.client.Attach(ctx, wire.ID(id))
 	if err != nil {
@@ -233,9 +227,14 @@ func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error
 	return n.session(lease), nil
 }
 
+// session returns the one Session of a lease, which may be attached more than once.
+func (n *Node) session(l *client.Lease) *Session {
+	return l.Wrapper(func() any { return &Session{node: n, lease: l} }).(*Session)
+}
+
 // CloseSession ends any session of the group by force, for operators. What the session
 // holds is released at once, or after its lock-delay if it has one, and its process is
-// told. A partitioned process learns of it only at its own deadline, and may trust
+// notified. A partitioned process learns of it only at its own deadline, and may trust
 // until then that it holds what others have been granted: lock-delay and fences are
 // for that.
 //
@@ -259,9 +258,9 @@ func notFound(err error) error {
 // ID returns the session's ID.
 func (s *Session) ID() SessionID { return SessionID(s.lease.ID()) }
 
-// Done is closed when the session is lost: at its deadline by this process's own
-// clock, whatever the network does; when the group has ended it; or when it was
-// closed. Err returns which. A session with NoTTL has no deadline.
+// Done returns a channel that is closed when the session has ended: at its deadline by
+// this process's own clock, whatever the network does; by the group; or by a close.
+// Err returns which. A session with NoTTL has no deadline.
 //
 // CloseSession, a critical check and a restart of the process end a session in the
 // group at once. A process that is partitioned at that moment learns of it only at its

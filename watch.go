@@ -27,7 +27,7 @@ type Event struct {
 // before its start, or before a snapshot that it received because it lagged too far.
 // ErrCompacted: changes that would have to be yielded are no longer buffered, because
 // after is too old, or because the loop's body is slower than the changes. Then read the
-// current state; [KV.Index] says how. An index from the future is waited for.
+// current state; [KV.Index] says how. Watch waits for an index that is not reached yet.
 func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := k.node.client.KeyChanges(ctx, after, func(c wire.KeyChange) bool {

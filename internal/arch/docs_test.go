@@ -76,9 +76,17 @@ func TestDocs_NameExistingFiles(t *testing.T) {
 			if strings.HasSuffix(file, ".go") && !strings.ContainsAny(file, " *") && !slices.ContainsFunc(files, is) {
 				t.Errorf("%s: there is no file %s", name, file)
 			}
+			if place.MatchString(file) && !strings.Contains(file, "NAME") {
+				if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+					t.Errorf("%s: there is no file or folder %s", name, file)
+				}
+			}
 		}
 	}
 }
+
+// place matches the path of a file or folder of this repository.
+var place = regexp.MustCompile(`^(?:cluster|conclavetest|docs|examples|internal|raftlog|storage|tools)(?:/[\w.-]+)*$`)
 
 // testName matches a test named in a document, without its subtests.
 var testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Za-z0-9_]*)")

@@ -149,6 +149,11 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 			a.release(a.lease, result.fence)
 			result = acquired{err: err}
 		}
+	case isCode(result.err, wire.Code_WITHDRAWN):
+		// The caller still waits, so this is no withdrawal of ours: the registration
+		// has expired, and with it the place of a session without TTL.
+		a.lease.end(unbound(), lost)
+		result.err = errLeaseEnded
 	case isCode(result.err, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION):
 		result.err = errLeaseEnded
 		if first {

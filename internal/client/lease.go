@@ -28,20 +28,14 @@ type Lease struct {
 	ttl         time.Duration
 	done        chan struct{}
 	closing     closing
-	handle      sync.Once
-	public      any // set by handle
+	wrap        sync.Once
+	wrapper     any // set by wrap
 
 	mu       sync.Mutex
 	deadline instant            // guarded by mu; no other owner is granted anything before it
 	timer    *time.Timer        // guarded by mu; nil without TTL
 	holds    map[*Hold]struct{} // guarded by mu
 	err      error              // guarded by mu; why it ended; nil while live
-}
-
-// Handle returns the public handle of the lease. The first call makes it.
-func (l *Lease) Handle(makeHandle func() any) any {
-	l.handle.Do(func() { l.public = makeHandle() })
-	return l.public
 }
 
 // ending says what the end of a lease means for its holds.
@@ -78,6 +72,13 @@ func trusted(ttl time.Duration) time.Duration { return ttl - ttl/100 }
 
 // ID is the session's ID.
 func (l *Lease) ID() wire.ID { return l.id }
+
+// Wrapper returns what make makes when it is first called: the one object that stands
+// for the lease outside of this package.
+func (l *Lease) Wrapper(make func() any) any {
+	l.wrap.Do(func() { l.wrapper = make() })
+	return l.wrapper
+}
 
 // Done is closed when the lease has ended.
 func (l *Lease) Done() <-chan struct{} { return l.done }

@@ -66,26 +66,14 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 			// queued.
 			lease.end(endedByGroup(), lost)
 		case errors.Is(err, errLeaseEnded):
-			if l.lease != nil || l.Holds() > 0 {
-				return 0, waitFault(lease)
-			}
+			// acquireUnder finds what that means: a hold that was lost, the end of a
+			// fixed lease, or the next lease of the client's own.
 		case isCode(err, wire.Code_OWNERSHIP_LOST):
 			return 0, &Fault{Kind: Lost}
 		default:
 			return got, err
 		}
 	}
-}
-
-// waitFault is why a wait has ended with its lease.
-func waitFault(l *Lease) error {
-	if err := l.client.Usable(); err != nil {
-		return err
-	}
-	if why := l.Err(); why != nil {
-		return why
-	}
-	return endedByGroup()
 }
 
 // acquireUnder returns the lease to acquire under, and the hold that is re-entered.

@@ -50,10 +50,7 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 			return p, nil
 		case errors.Is(err, errUnknownSession):
 			lease.end(endedByGroup(), lost)
-		case errors.Is(err, errLeaseEnded):
-			if r.Lease != nil {
-				return nil, waitFault(lease)
-			}
+		case errors.Is(err, errLeaseEnded): // leaseFor returns why, or the next lease
 		default:
 			return nil, err
 		}

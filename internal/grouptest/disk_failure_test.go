@@ -147,3 +147,22 @@ func TestDiskFailure_DuringSessionOpening(t *testing.T) {
 		n.Close(context.Background())
 	}
 }
+
+// Close is called while the node stops because of its disk. The race detector sees
+// whether both ends agree on which of them it was.
+func TestDiskFailure_DuringClose(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		disk := &faultyDisk{kind: errorfs.OpFileSyncData, reason: syscall.EIO}
+		g := Start(t, 1, Edit(func(_ int, c *conclave.Config, h *cluster.Seams) {
+			c.Dir = "data"
+			h.FS = errorfs.Wrap(vfs.NewMem(), disk)
+		}))
+		n := g.Nodes[0]
+		MustLock(t, n.FencedLock("x"))
+		disk.broken.Store(true)
+		_, _ = n.FencedLock("y").Lock(t.Context()) // fails when the disk does
+		n.Close(t.Context())
+		WantError(t, n.Err(), syscall.EIO)
+	}
+}

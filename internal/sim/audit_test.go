@@ -11,77 +11,77 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// audit holds every single command against the promises, whatever the programs
-// meant by it. It replays the log on a machine of its own, one command at a
-// time, and looks at the state before and after each. That the commands have
-// the same effects so as in the batches that they came in is one of the checks.
+// audit checks each single command against the promises, whatever the program
+// intended. It replays the log on a machine of its own, one command at a time, and
+// compares the state before and after. It also checks that commands have the same
+// effects one by one as in their batches.
 type audit struct {
-	w        *world
-	m        *machine.Machine
-	fence    uint64 // the largest given out
-	sessions map[wire.ID]machine.SessionView
-	grants   map[uint64]grant // that are in force, by fence
-	delays   map[thing]int64  // group time until when nobody may get it
-	slots    []slot
-	taken    map[string]int64 // permits of each semaphore
-	queues   map[thing][]place
-	awaited  map[wire.Ticket]thing
-	answered map[wire.Ticket]bool
-	members  map[wire.ID]uint64 // by incarnation
-	change   uint64             // index of the last change of a key
-	changes  []wire.KeyChange
-	entries  map[string]*wire.Entry
-	tenures  map[tenure]bool // of keys, ever
-	leaders  map[string]*wire.Leader
-	led      map[uint64]wire.ID // by fence
+	sim          *simulation
+	m            *machine.Machine
+	fence        uint64 // the largest granted
+	sessions     map[wire.ID]machine.SessionView
+	grants       map[uint64]grant   // in force, by fence
+	delayedUntil map[resource]int64 // group time before which no session may be granted it
+	delayedSlots []delayedSlot
+	taken        map[string]int64 // permits held or under a lock-delay, by semaphore
+	queues       map[resource][]waiter
+	waiting      map[wire.Ticket]resource
+	answered     map[wire.Ticket]bool
+	memberOf     map[wire.ID]uint64 // by incarnation
+	lastChange   uint64             // index of the last change of a key
+	changes      []wire.KeyChange
+	entries      map[string]*wire.Entry
+	sequencers   map[sequencer]bool // all there have ever been
+	leaders      map[string]*wire.Leader
+	leaderOf     map[uint64]wire.ID // session, by fence
 }
 
-// thing is what a session may have.
-type thing struct {
+// resource is what a session can hold.
+type resource struct {
 	kind string // lock, election, semaphore or key
 	name string
 }
 
 // grant is a hold of a lock, a leadership or an acquisition of permits.
 type grant struct {
-	thing
+	resource
 	session wire.ID
 	permits int64
 }
 
-// slot is an acquisition that a lock-delay holds back.
-type slot struct {
+// delayedSlot is an acquisition whose permits a lock-delay withholds.
+type delayedSlot struct {
 	semaphore string
 	permits   int64
 	until     int64
 }
 
-// tenure is what a sequencer names.
-type tenure struct {
+// sequencer identifies one tenure of a key's lock.
+type sequencer struct {
 	key       string
 	lockIndex uint64
 	session   wire.ID
 }
 
-func newAudit(w *world) *audit {
+func newAudit(sim *simulation) *audit {
 	return &audit{
-		w: w, m: machine.New(),
-		sessions: make(map[wire.ID]machine.SessionView),
-		grants:   make(map[uint64]grant),
-		delays:   make(map[thing]int64),
-		taken:    make(map[string]int64),
-		queues:   make(map[thing][]place),
-		awaited:  make(map[wire.Ticket]thing),
-		answered: make(map[wire.Ticket]bool),
-		members:  make(map[wire.ID]uint64),
-		entries:  make(map[string]*wire.Entry),
-		tenures:  make(map[tenure]bool),
-		leaders:  make(map[string]*wire.Leader),
-		led:      make(map[uint64]wire.ID),
+		sim: sim, m: machine.New(),
+		sessions:     make(map[wire.ID]machine.SessionView),
+		grants:       make(map[uint64]grant),
+		delayedUntil: make(map[resource]int64),
+		taken:        make(map[string]int64),
+		queues:       make(map[resource][]waiter),
+		waiting:      make(map[wire.Ticket]resource),
+		answered:     make(map[wire.Ticket]bool),
+		memberOf:     make(map[wire.ID]uint64),
+		entries:      make(map[string]*wire.Entry),
+		sequencers:   make(map[sequencer]bool),
+		leaders:      make(map[string]*wire.Leader),
+		leaderOf:     make(map[uint64]wire.ID),
 	}
 }
 
-// entry audits one entry. whole is what it yielded in one piece.
+// entry audits one entry; whole is its result when it is applied in one piece.
 func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 	var sum wire.Result
 	for _, part := range a.split(data) {
@@ -95,31 +95,32 @@ func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 	same := slices.EqualFunc(sum.Outcomes, whole.Outcomes, func(a, b wire.Outcome) bool {
 		return a.Ticket == b.Ticket && a.More == b.More && proto.Equal(a.Reply, b.Reply)
 	})
-	if !same || told(sum) != told(whole) {
-		a.w.fail("entry %d yields %v in one piece, and %v one command at a time", index, whole, sum)
+	if !same || notificationSum(sum) != notificationSum(whole) {
+		a.sim.fail("entry %d: result %v in one piece, %v one command at a time", index, whole, sum)
 	}
 	a.compareKeys()
 }
 
-// part is an entry with one command at most.
+// part is an entry with at most one command.
 type part struct {
 	data    []byte
 	ticket  wire.Ticket
-	command *wire.Command // nil: only time passes
+	command *wire.Command // nil: only group time advances
 }
 
+// split separates an entry into the passing of group time and its commands.
 func (a *audit) split(data []byte) []part {
 	if len(data) == 0 {
 		return []part{{}}
 	}
 	var batch wire.Batch
 	if err := proto.Unmarshal(data, &batch); err != nil {
-		a.w.fail("an entry that cannot be decoded: %v", err)
+		a.sim.fail("decode an entry: %v", err)
 	}
 	encode := func(s ...*wire.Submission) []byte {
 		b, err := proto.Marshal(&wire.Batch{Version: batch.Version, Time: batch.Time, Submissions: s})
 		if err != nil {
-			a.w.fail("encoding a batch: %v", err)
+			a.sim.fail("encode a batch: %v", err)
 		}
 		return b
 	}
@@ -130,7 +131,7 @@ func (a *audit) split(data []byte) []part {
 			p.ticket.Incarnation, _ = wire.IDFrom(s.Incarnation)
 			p.ticket.Seq = c.Seq
 			if err := proto.Unmarshal(c.Command, p.command); err != nil {
-				a.w.fail("a command that cannot be decoded: %v", err)
+				a.sim.fail("decode a command: %v", err)
 			}
 			parts = append(parts, p)
 		}
@@ -138,39 +139,39 @@ func (a *audit) split(data []byte) []part {
 	return parts
 }
 
-// command audits the state after a command, or after time alone has passed.
+// command audits the state after a command, or after group time alone has advanced.
 func (a *audit) command(p part, r wire.Result) {
 	for _, e := range r.Ended {
 		if e.Unbound {
-			a.unbound(e.Session)
+			a.sessionUnbound(e.Session)
 		} else {
-			a.ended(p.command, e.Session)
+			a.sessionEnded(p.command, e.Session)
 		}
 	}
-	a.keys(r.Keys)
-	a.leadership(r.Leaders)
-	a.granted()
-	a.permits()
-	a.health(p, r)
-	a.departed()
-	a.queued(p.ticket, p.command, r.Outcomes)
+	a.checkKeys(r.Keys)
+	a.checkLeaders(r.Leaders)
+	a.checkGrants()
+	a.checkPermits()
+	a.checkHealth(p, r)
+	a.checkRemoved()
+	a.checkQueues(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
 	for _, s := range a.m.Sessions() {
 		a.sessions[s.ID] = s
 	}
 }
 
-// ended: a session without TTL ends because somebody closed it. What is under a
-// lock-delay from now on is noted.
-func (a *audit) ended(c *wire.Command, id wire.ID) {
+// sessionEnded: a session without a TTL ends only by a close or a removal. It
+// records which resources are under a lock-delay from now on.
+func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 	s, known := a.sessions[id]
 	if !known {
-		a.w.fail("session %s ends, and there was none", id)
+		a.sim.fail("session %s ends, but did not exist", id)
 	}
 	closing := c.GetCloseSession()
 	closed := closing != nil && bytes.Equal(closing.Id, id[:])
 	if s.TTL == 0 && !closed && c.GetRemoveMember() == nil {
-		a.w.fail("session %s has no TTL and ends though nobody closed it", id)
+		a.sim.fail("session %s has no TTL and ends without a close or a removal", id)
 	}
 	if s.LockDelay == 0 || closed && closing.Graceful {
 		return
@@ -180,83 +181,83 @@ func (a *audit) ended(c *wire.Command, id wire.ID) {
 		switch g := a.grants[fence]; {
 		case g.session != id:
 		case g.kind == "semaphore":
-			a.slots = append(a.slots, slot{g.name, g.permits, until})
+			a.delayedSlots = append(a.delayedSlots, delayedSlot{g.name, g.permits, until})
 		default:
-			a.delays[g.thing] = until
+			a.delayedUntil[g.resource] = until
 		}
 	}
-	for _, e := range a.entries { // order: each is noted
+	for _, e := range a.entries { // order: each is recorded
 		if e.Session == id {
-			a.delays[thing{"key", e.Key}] = until
+			a.delayedUntil[resource{"key", e.Key}] = until
 		}
 	}
 }
 
-// unbound: only a session without TTL lives on without a process.
-func (a *audit) unbound(id wire.ID) {
+// sessionUnbound: only a session without a TTL outlives its process.
+func (a *audit) sessionUnbound(id wire.ID) {
 	if s, alive := a.m.Session(id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
-		a.w.fail("session %s is said to be left by its process, and is %+v", id, s)
+		a.sim.fail("session %s is reported unbound, but is %+v", id, s)
 	}
 }
 
-// granted: each fence is larger than all before, and nothing is granted during
-// its lock-delay.
-func (a *audit) granted() {
+// checkGrants: each fence is larger than all before it, and no grant falls into a
+// lock-delay.
+func (a *audit) checkGrants() {
 	before := a.fence
 	now := make(map[uint64]grant)
-	for fence, g := range a.inForce {
+	for fence, g := range a.holds {
 		if other, twice := now[fence]; twice {
-			a.w.fail("%v and %v have the same fence %d", g, other, fence)
+			a.sim.fail("%v and %v have the same fence %d", g, other, fence)
 		}
 		now[fence] = g
 		known, old := a.grants[fence]
 		switch {
 		case old && known != g:
-			a.w.fail("fence %d was for %v and is for %v", fence, known, g)
+			a.sim.fail("fence %d belonged to %v and now belongs to %v", fence, known, g)
 		case old:
 			continue
 		case fence <= before:
-			a.w.fail("%v is granted with fence %d, after %d was given out", g, fence, before)
+			a.sim.fail("%v is granted with fence %d, not above the previous largest fence %d", g, fence, before)
 		}
-		a.free(g.thing)
+		a.checkDelay(g.resource)
 		a.fence = max(a.fence, fence)
 	}
 	a.grants = now
 }
 
-// free: there is no lock-delay.
-func (a *audit) free(t thing) {
-	if until := a.delays[t]; until > a.m.Now() {
-		a.w.fail("%v is granted at %d, and under a lock-delay until %d", t, a.m.Now(), until)
+// checkDelay: the resource is not under a lock-delay.
+func (a *audit) checkDelay(t resource) {
+	if until := a.delayedUntil[t]; until > a.m.Now() {
+		a.sim.fail("%v is granted at %d, under a lock-delay until %d", t, a.m.Now(), until)
 	}
 }
 
-// inForce iterates over what the machine holds granted.
-func (a *audit) inForce(yield func(uint64, grant) bool) {
+// holds iterates over all holds of the machine.
+func (a *audit) holds(yield func(uint64, grant) bool) {
 	for _, v := range a.m.Locks("", 100) {
-		if v.Held && !yield(v.Fence, grant{thing{"lock", v.Name}, v.Session, 0}) {
+		if v.Held && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := a.m.Leader(name); l != nil && !yield(l.Fence, grant{thing{"election", name}, l.Session, 0}) {
+		if l := a.m.Leader(name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
 		v, _ := a.m.Semaphore(name)
 		for _, p := range v.Holders {
-			if !yield(p.Fence, grant{thing{"semaphore", name}, p.Session, int64(p.Permits)}) {
+			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits)}) {
 				return
 			}
 		}
 	}
 }
 
-// permits: those out and those held back are never more than the limit, unless
-// that was made smaller; then they only become fewer.
-func (a *audit) permits() {
-	a.slots = slices.DeleteFunc(a.slots, func(s slot) bool { return s.until <= a.m.Now() })
+// checkPermits: permits held or under a lock-delay never exceed the limit. After
+// the limit was lowered their number may exceed it, but only decreases.
+func (a *audit) checkPermits() {
+	a.delayedSlots = slices.DeleteFunc(a.delayedSlots, func(s delayedSlot) bool { return s.until <= a.m.Now() })
 	for _, name := range semaphores {
 		v, exists := a.m.Semaphore(name)
 		if !exists {
@@ -266,20 +267,20 @@ func (a *audit) permits() {
 		for _, p := range v.Holders {
 			taken += int64(p.Permits)
 		}
-		for _, s := range a.slots {
+		for _, s := range a.delayedSlots {
 			if s.semaphore == name {
 				taken += s.permits
 			}
 		}
 		if v.Available != int64(v.Limit)-taken {
-			a.w.fail("%s has %d permits available; its limit is %d, and %d are out or held back", name, v.Available, v.Limit, taken)
+			a.sim.fail("%s has %d permits available, with limit %d and %d held or under a lock-delay", name, v.Available, v.Limit, taken)
 		}
 		if v.Available < 0 && taken > a.taken[name] {
-			a.w.fail("%s: permits are granted beyond the limit: %+v", name, v)
+			a.sim.fail("%s: permits granted beyond the limit: %+v", name, v)
 		}
 		a.taken[name] = taken
 		if v.Waiters > 0 && v.Available == int64(v.Limit) {
-			a.w.fail("%s: all permits are free, and %d wait", name, v.Waiters)
+			a.sim.fail("%s: all permits are free while %d callers wait", name, v.Waiters)
 		}
 	}
 }

@@ -8,114 +8,114 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// simCall is one call, and how it has to be answered: at most two outcomes, or
-// one failure.
+// simCall is one call. It must receive at most two outcomes, or one failure.
 type simCall struct {
-	program *program
-	on      func(wire.Ticket, *wire.Reply, bool)
-	queued  bool
-	over    bool
-	found   *wire.Reply                              // by Recheck
-	recheck func(*observed, wire.Ticket) *wire.Reply // nil: there is one outcome only
-	unsent  func()
-	op      *operation // nil: nobody asks what came of it
+	program   *program
+	onOutcome func(wire.Ticket, *wire.Reply, bool)
+	queued    bool
+	finished  bool
+	rechecked *wire.Reply                              // the reply that Recheck returned
+	recheck   func(*observed, wire.Ticket) *wire.Reply // nil: the call has one outcome only
+	onUnsent  func()
+	op        *operation // nil: not part of the client history
 }
 
 func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	p := c.program
 	switch {
-	case p.over:
-		p.w.fail("member %d: an outcome for a process that has died", p.n)
-	case c.over || c.queued && more:
-		p.w.fail("member %d: ticket %d has one outcome too many: %v", p.n, t.Seq, r)
-	case r == c.found:
-		p.w.history.rechecked(p.life, t, r)
+	case p.terminated:
+		p.sim.fail("member %d: an outcome for a terminated process", p.n)
+	case c.finished || c.queued && more:
+		p.sim.fail("member %d: ticket %d has one outcome too many: %v", p.n, t.Seq, r)
+	case r == c.rechecked:
+		p.sim.history.checkRecheck(p.process, t, r)
 	default:
-		p.w.history.vouch(p.life, t, r)
+		p.sim.history.checkOutcome(p.process, t, r)
 	}
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
-		p.forgotten(t.Incarnation)
+		p.registrationExpired(t.Incarnation)
 	}
 	if c.op != nil {
-		p.w.outside.replied(c.op, t, r, more, r == c.found)
+		p.sim.clients.replied(c.op, t, r, more, r == c.rechecked)
 	}
 	c.queued = more
 	if !more {
-		c.ends()
+		c.finish()
 	}
-	c.on(t, r, more)
+	c.onOutcome(t, r, more)
 }
 
-func (c *simCall) ends() {
-	c.over = true
-	c.program.waiting--
+func (c *simCall) finish() {
+	c.finished = true
+	c.program.inFlight--
 }
 
 func (c *simCall) Fail(err error) {
-	if c.over {
-		c.program.w.fail("member %d: a call fails that is over: %v", c.program.n, err)
+	if c.finished {
+		c.program.sim.fail("member %d: a finished call fails: %v", c.program.n, err)
 	}
 	if !errors.Is(err, core.ErrUnregistered) && !errors.Is(err, core.ErrBusy) {
-		c.program.w.fail("member %d: a call fails: %v", c.program.n, err)
+		c.program.sim.fail("member %d: a call fails: %v", c.program.n, err)
 	}
 	if c.op != nil {
-		c.op.undone = errors.Is(err, core.ErrBusy)
+		c.op.noEffect = errors.Is(err, core.ErrBusy)
 	}
-	c.ends()
-	c.on(wire.Ticket{}, nil, false)
+	c.finish()
+	c.onOutcome(wire.Ticket{}, nil, false)
 }
 
 func (c *simCall) Cancelled(sent bool) {
-	if sent || c.over {
+	if sent || c.finished {
 		return
 	}
 	if c.op != nil {
-		c.op.undone = true
+		c.op.noEffect = true
 	}
-	c.ends()
-	c.unsent()
+	c.finish()
+	c.onUnsent()
 }
 
 func (c *simCall) Recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	if c.recheck == nil {
-		c.program.w.fail("member %d: a call that awaits nothing is asked to look for it", c.program.n)
+		c.program.sim.fail("member %d: Recheck of a call that cannot wait", c.program.n)
 	}
-	c.found = c.recheck(m.(*observed), t)
-	return c.found
+	c.rechecked = c.recheck(m.(*observed), t)
+	return c.rechecked
 }
 
-// read asks for a linearizable read: it has to see all that anybody has been
-// told before.
-func (p *program) read() {
-	if p.w.chance(0.1) {
-		p.linearizable(func(*machine.Machine) {})
+// maybeRead sometimes issues a linearizable read, which must see all outcomes that
+// any program received before.
+func (p *program) maybeRead() {
+	if p.sim.chance(0.1) {
+		p.linearizableRead(func(*machine.Machine) {})
 	}
 }
 
-func (p *program) linearizable(look func(*machine.Machine)) {
-	p.waiting++
-	r := &simRead{p, p.w.history.answered, look}
-	p.at(0, func() {
-		p.event(func(c *core.Core) {
+func (p *program) linearizableRead(read func(*machine.Machine)) {
+	p.inFlight++
+	r := &simRead{p, p.sim.history.acknowledged, read}
+	p.after(0, func() {
+		p.post(func(c *core.Core) {
 			if err := c.Read(r); err != nil {
-				p.w.fail("member %d: a read: %v", p.n, err)
+				p.sim.fail("member %d: read: %v", p.n, err)
 			}
 		})
 	})
 }
 
+// simRead is a linearizable read. The state that it sees must include entry atLeast.
 type simRead struct {
 	program *program
 	atLeast uint64
-	look    func(*machine.Machine)
+	read    func(*machine.Machine)
 }
 
-func (r *simRead) Ended() bool { return r.program.over }
+func (r *simRead) Ended() bool { return r.program.terminated }
 
 func (r *simRead) Run(m core.Machine) {
-	r.program.waiting--
+	r.program.inFlight--
 	if at := r.program.core.Status().Applied; at < r.atLeast {
-		r.program.w.fail("member %d reads the state of entry %d, and %d was acknowledged before", r.program.n, at, r.atLeast)
+		r.program.sim.fail("member %d reads the state of entry %d, but entry %d was acknowledged before", r.program.n, at, r.atLeast)
 	}
-	r.look(m.(*observed).Machine)
+	r.read(m.(*observed).Machine)
 }

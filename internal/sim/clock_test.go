@@ -2,52 +2,53 @@ package sim
 
 import "time"
 
-// rate is by how many millionths a member's monotonic clock runs faster than
-// the world's time.
+// rate is the deviation of a member's monotonic clock from simulated time, in
+// millionths.
 type rate int64
 
 const million = 1_000_000
 
-// apart is how far the clocks of two members may be from each other: 1 %, which
-// is what a holder takes off his own deadline for it.
-const apart rate = million / 100
+// maxSkew is how far the clocks of two members may drift apart: 1 %, which a holder
+// subtracts from its own deadline.
+const maxSkew rate = million / 100
 
-// The slowest and the fastest of coarse clocks run at half speed and at double. In
-// worlds with them nothing holds that depends on how clocks agree: what a holder
-// counts on, and how long a lock-delay is. What the log says holds.
+// Coarse clocks run at between half and double speed. With them, nothing is checked
+// that depends on the agreement of clocks: the holder's deadline and the length of
+// a lock-delay. All else is.
 const slowest, fastest rate = -million / 2, million
 
-// setClocks gives each member a clock of its own: between 0.99 and 1.01, and no
-// two further apart than the promise allows; or coarse ones.
-func (w *world) setClocks() {
-	low, high := rate(0), apart
+// setClocks gives each member's clock a rate: at most maxSkew apart, or coarse.
+func (sim *simulation) setClocks() {
+	low, high := rate(0), maxSkew
 	switch {
-	case w.faults.coarse:
+	case sim.faults.coarseClocks:
 		low, high = slowest, fastest-slowest
-	case w.faults.clocks:
-		low = -rate(w.rng.Int64N(int64(apart) + 1))
+	case sim.faults.clockSkew:
+		low = -rate(sim.rng.Int64N(int64(maxSkew) + 1))
 	default:
 		return
 	}
-	for _, m := range w.members {
-		m.rate = low + rate(w.rng.Int64N(int64(high)+1))
-		w.say("%d's clock: %+d millionths", m.n, m.rate)
+	for _, m := range sim.members {
+		m.rate = low + rate(sim.rng.Int64N(int64(high)+1))
+		sim.trace("clock of member %d: %+d millionths", m.n, m.rate)
 	}
 }
 
-// clock is the process's monotonic clock: its core and its program see no other.
-func (l *life) clock() time.Duration {
-	return l.read + (l.w.now-l.readAt)*time.Duration(million+l.rate)/million
+// clock is the process's monotonic clock, the only one that its core and its
+// program see.
+func (proc *process) clock() time.Duration {
+	return proc.clockBase + (proc.sim.now-proc.clockSetAt)*time.Duration(million+proc.rate)/million
 }
 
-// setRate lets the clock go on at another rate.
-func (l *life) setRate(r rate) {
-	l.read, l.readAt = l.clock(), l.w.now
-	l.rate = r
+// setRate changes the clock's rate from now on.
+func (proc *process) setRate(r rate) {
+	proc.clockBase, proc.clockSetAt = proc.clock(), proc.sim.now
+	proc.rate = r
 }
 
-// lasts is how long the world waits until the member's clock has moved by d.
-func (l *life) lasts(d time.Duration) time.Duration {
-	speed := time.Duration(million + l.rate)
+// simulatedTime returns the simulated time in which the member's clock advances by
+// d.
+func (proc *process) simulatedTime(d time.Duration) time.Duration {
+	speed := time.Duration(million + proc.rate)
 	return (d*million + speed - 1) / speed
 }

@@ -1,7 +1,38 @@
-// Package sim runs whole groups from seeds, in its tests: the production core,
-// machine, raftlog and Pebble of some members on one goroutine, with a network, a
-// disk, clocks and programs of which one seed decides everything, and checkers that
-// know nothing of each other. docs/TESTING.md describes it.
+// Package sim is a deterministic simulator of whole groups. It has tests only.
 //
-//	go test ./internal/sim -run TestSeeds -seeds 300
+// A simulation runs the production core, machine, raftlog and Pebble of 1 to 5
+// members on one goroutine, with a simulated network, disks, clocks and programs.
+// One seed decides everything, so every failure can be repeated:
+//
+//	go test ./internal/sim -run TestSeeds -seeds 300 -first 1
+//	go test ./internal/sim -run TestSeeds -seed 7 -v      one run, with its trace
+//
+// The parts:
+//
+//   - Simulator: simulation_test.go and schedule_test.go, the queue of events.
+//   - Members: member_test.go and driver_test.go run a core as the loop and the
+//     writer do in production; snapshot_test.go streams a state to a peer.
+//   - Environment: network_test.go, clock_test.go, and the disk of member_test.go.
+//   - Nemesis: fault_test.go chooses and schedules the faults; network_fault_test.go,
+//     disk_fault_test.go and removal_test.go carry them out.
+//   - Workload: program_test.go, with sessions (session_test.go, and
+//     session_nottl_test.go for those that outlive processes), handles of locks,
+//     elections and semaphores (handle_test.go), transactions on keys
+//     (key_write_test.go) and health checks (health_check_test.go).
+//
+// Three checkers are independent of each other:
+//
+//   - The log: history_test.go and reference_test.go compare every result and every
+//     outcome with the committed log, replayed by a machine and by the reference
+//     model. durable_test.go checks that no message promises what is not durable.
+//   - The promises: audit_test.go, audit_keys_test.go and audit_queue_test.go check
+//     each command of the log against the documented promises.
+//   - The clients: client_history_test.go records calls and replies, without the log;
+//     linearizability_test.go searches an order that lock_model_test.go,
+//     permit_model_test.go or key_model_test.go accepts.
+//
+// Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go,
+// session_ttl_test.go, release_wakeup_test.go, regression_test.go.
+//
+// docs/SIMULATOR.md describes workload, faults and checkers in full.
 package sim

@@ -10,63 +10,63 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// driver does for a process what its core wants done, as the driver of a member
-// does in production: over the world's network, and with the world's disk.
-type driver struct{ *life }
+// driver carries out the effects of a core, as a member's driver does in
+// production, over the simulated network and disk.
+type driver struct{ *process }
 
 func (d driver) Write(b core.Batch) {
-	l := d.life
-	l.busy = true
-	l.at(l.w.diskDelay(), func() {
+	proc := d.process
+	proc.diskBusy = true
+	proc.after(proc.sim.diskDelay(), func() {
 		var installed core.Machine
-		breaks := l.sick.breaks()
-		err := l.log.Write(b.Ops())
+		failed := proc.diskFault.failsNow()
+		err := proc.log.Write(b.Ops())
 		switch {
-		case breaks: // as Store.Go: not even a success is passed on
-			l.crash("of its disk")
-			l.w.faults.restartLater(l.simMember)
+		case failed: // as Store.Go: not even a success is reported
+			proc.crash("disk fault")
+			proc.sim.faults.restartLater(proc.simMember)
 			return
 		case err != nil:
-			l.w.fail("member %d: writing: %v", l.n, err)
+			proc.sim.fail("member %d: write: %v", proc.n, err)
 		}
-		l.durable.wrote(b)
+		proc.durable.wrote(b)
 		if b.Installs() {
-			installed = l.load()
+			installed = proc.load()
 		}
-		if l.doomed(doomStored, "after the write") {
+		if proc.crashesAt(crashAfterWrite, "after the write") {
 			return
 		}
-		l.at(l.w.between(0, time.Millisecond), func() {
-			l.busy = false
-			l.core.Stored(installed)
-			l.step()
+		proc.after(proc.sim.between(0, time.Millisecond), func() {
+			proc.diskBusy = false
+			proc.core.Stored(installed)
+			proc.step()
 		})
 	})
 }
 
 func (d driver) Send(m *raftpb.Message) {
-	d.covers(m)
+	d.checkDurable(m)
 	body, err := proto.Marshal(m)
 	if err != nil {
-		d.w.fail("encoding a message: %v", err)
+		d.sim.fail("encode a message: %v", err)
 	}
-	d.w.traffic.messages[m.GetType()]++
+	d.sim.traffic.messages[m.GetType()]++
 	from := d.id()
-	carried := d.w.carry(d.n, int(m.GetTo()-1), func(to *life) {
+	carried := d.sim.deliver(d.n, int(m.GetTo()-1), func(to *process) {
 		message := new(raftpb.Message)
 		if err := proto.Unmarshal(body, message); err != nil {
-			d.w.fail("decoding a message: %v", err)
+			d.sim.fail("decode a message: %v", err)
 		}
-		to.event(func(c *core.Core) {
-			// A leader that died before its own write was durable may be told
-			// afterwards what others have of it; it does not lead any more.
+		to.post(func(c *core.Core) {
+			// A leader that crashed before its own write was durable may receive an
+			// acknowledgement beyond its log afterwards; it is no longer the leader.
 			late := message.GetType() == raftpb.MsgAppResp && !c.Status().Leads
 			if err := c.Receive(from, message); err != nil && !late {
-				d.w.fail("member %d refuses what a correct member sent: %v: %v", to.n, err, message)
+				d.sim.fail("member %d refuses a message of a correct member: %v: %v", to.n, err, message)
 			}
 		})
 	})
-	if !carried && d.w.chance(0.5) {
+	if !carried && d.sim.chance(0.5) {
 		d.core.Unreachable(m.GetTo())
 	}
 }
@@ -74,40 +74,41 @@ func (d driver) Send(m *raftpb.Message) {
 func (d driver) Forward(to uint64, s *wire.Submission) {
 	body, err := proto.Marshal(s)
 	if err != nil {
-		d.w.fail("encoding a submission: %v", err)
+		d.sim.fail("encode a submission: %v", err)
 	}
-	d.w.traffic.forwards++
-	d.w.carry(d.n, int(to-1), func(to *life) {
+	d.sim.traffic.forwards++
+	d.sim.deliver(d.n, int(to-1), func(to *process) {
 		submission := new(wire.Submission)
 		if err := proto.Unmarshal(body, submission); err != nil {
-			d.w.fail("decoding a submission: %v", err)
+			d.sim.fail("decode a submission: %v", err)
 		}
-		to.event(func(c *core.Core) { c.ReceiveSubmission(submission) })
+		to.post(func(c *core.Core) { c.ReceiveSubmission(submission) })
 	})
 }
 
 func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
 	from := d.id()
-	d.w.carry(d.n, int(to-1), func(to *life) {
-		to.event(func(c *core.Core) { c.ReceiveTransfer(from, t) })
+	d.sim.deliver(d.n, int(to-1), func(to *process) {
+		to.post(func(c *core.Core) { c.ReceiveTransfer(from, t) })
 	})
 }
 
 func (d driver) Progressed() {}
 
 func (d driver) Restored(m core.Machine) {
-	d.w.say("%d is restored at %d", d.n, d.core.Status().Applied)
-	d.feed.begins(m)
+	d.sim.trace("member %d restored a snapshot at %d", d.n, d.core.Status().Applied)
+	d.feed.reset(m)
 	d.program.restored(m)
 }
 
 func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
-	d.w.history.audit.fed(d.life, keys)
+	d.sim.history.audit.checkFeed(d.process, keys)
 }
 
-func (d driver) Ended(e wire.Ended) { d.program.ended(e) }
+func (d driver) Ended(e wire.Ended) { d.program.sessionEnded(e) }
 
-// MembershipChanged closes no connections: this world has none, see dial.
+// MembershipChanged closes no connections: the simulated network has none, see
+// connect.
 func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.conf = conf }
 
 func (d driver) LeaderChanged() {}

@@ -7,164 +7,185 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 )
 
-// faults are the classes of trouble of one world. Each seed has some of them:
-// with all of them all the time a group hardly ever gets to do anything.
+// faults are the classes of faults of one simulation. Each seed has some of them:
+// with all of them all the time a group makes hardly any progress.
 type faults struct {
-	w                                                *world
-	cuts, crashes, pauses, transfers, mutes          bool
-	loss, doubles, reorders, slowDisk, broken, drops bool
-	clocks, force, checks                            bool
-	shapes, clogs, ill, leaves                       bool
-	coarse, busy, keeps                              bool
-	keep                                             uint64
+	sim                                                             *simulation
+	partitions, crashes, pauses, transfers, missedRenewals          bool
+	loss, duplicates, reorders, slowDisk, disconnects, lostOutcomes bool
+	clockSkew, forcedCloses, checks                                 bool
+	topologies, stalls, diskFaults, removals                        bool
+	coarseClocks, slowApply, keepsUnsynced                          bool
+	keepEntries                                                     uint64
 }
 
 func (f faults) String() string {
-	return fmt.Sprintf("cuts=%t crashes=%t pauses=%t transfers=%t mutes=%t loss=%t doubles=%t reorders=%t slowDisk=%t broken=%t drops=%t clocks=%t force=%t checks=%t shapes=%t clogs=%t ill=%t leaves=%t coarse=%t busy=%t keeps=%t keep=%d",
-		f.cuts, f.crashes, f.pauses, f.transfers, f.mutes, f.loss, f.doubles, f.reorders, f.slowDisk, f.broken, f.drops, f.clocks, f.force, f.checks, f.shapes, f.clogs, f.ill, f.leaves, f.coarse, f.busy, f.keeps, f.keep)
+	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
+		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t keepEntries=%d",
+		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
+		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.keepEntries)
 }
 
-func chooseFaults(w *world) faults {
-	f := faults{w: w, keep: []uint64{3, 10, 10_000}[w.rng.IntN(3)]}
+// chooseFaults draws the classes of faults for a seed.
+func chooseFaults(sim *simulation) faults {
+	f := faults{sim: sim, keepEntries: []uint64{3, 10, 10_000}[sim.rng.IntN(3)]}
 	for _, class := range []*bool{
-		&f.cuts, &f.crashes, &f.pauses, &f.transfers, &f.mutes, &f.loss, &f.doubles, &f.reorders, &f.slowDisk, &f.broken, &f.drops, &f.force,
+		&f.partitions, &f.crashes, &f.pauses, &f.transfers, &f.missedRenewals,
+		&f.loss, &f.duplicates, &f.reorders, &f.slowDisk, &f.disconnects, &f.lostOutcomes, &f.forcedCloses,
 	} {
-		*class = w.chance(0.6)
+		*class = sim.chance(0.6)
 	}
-	f.clocks = w.chance(0.3)
-	f.checks = w.seed%3 == 0 // by no dice, so that what seeds have found before stays found
-	f.shapes = w.seed%2 == 0
-	f.clogs = w.seed%3 == 1
-	f.ill = w.seed%5 == 2
-	f.leaves = w.seed%7 == 3
-	f.coarse = w.seed%6 == 5
-	f.busy = w.seed%4 == 2
-	f.keeps = w.seed%2 == 1
+	f.clockSkew = sim.chance(0.3)
+	f.checks = sim.seed%3 == 0 // not random, so that the runs of older seeds stay the same
+	f.topologies = sim.seed%2 == 0
+	f.stalls = sim.seed%3 == 1
+	f.diskFaults = sim.seed%5 == 2
+	f.removals = sim.seed%7 == 3
+	f.coarseClocks = sim.seed%6 == 5
+	f.slowApply = sim.seed%4 == 2
+	f.keepsUnsynced = sim.seed%2 == 1
 	return f
 }
 
+// network returns a network with the chosen faults.
 func (f faults) network(n int) network {
-	net := wholeNetwork(n)
+	net := healthyNetwork(n)
 	if f.loss {
-		net.loss = 0.3 * f.w.rng.Float64() * f.w.rng.Float64()
+		net.loss = 0.3 * f.sim.rng.Float64() * f.sim.rng.Float64()
 	}
-	if f.doubles {
-		net.double = 0.2 * f.w.rng.Float64()
+	if f.duplicates {
+		net.duplicate = 0.2 * f.sim.rng.Float64()
 	}
 	if f.reorders {
-		net.slowest = f.w.between(5*time.Millisecond, 200*time.Millisecond)
+		net.maxDelay = f.sim.between(5*time.Millisecond, 200*time.Millisecond)
 	}
 	return net
 }
 
-// drop lets a first outcome go unnoticed, as if the process had missed it.
-func (f *faults) drop() bool { return f.drops && !f.w.calm && f.w.chance(0.1) }
+// dropOutcome reports whether a first outcome is to be lost on its way to the
+// caller.
+func (f *faults) dropOutcome() bool { return f.lostOutcomes && !f.sim.draining && f.sim.chance(0.1) }
 
-// trouble strikes again and again.
-func (w *world) trouble() {
-	w.after(w.between(0, time.Second), func() {
-		if w.now >= troubled {
+// scheduleFaults injects faults at random intervals until faultPeriod.
+func (sim *simulation) scheduleFaults() {
+	sim.schedule(sim.between(0, time.Second), func() {
+		if sim.now >= faultPeriod {
 			return
 		}
-		w.strike()
-		w.trouble()
+		sim.injectFault()
+		sim.scheduleFaults()
 	})
 }
 
-func (w *world) strike() {
-	m := w.members[w.rng.IntN(len(w.members))]
-	f := &w.faults
-	switch w.rng.IntN(10) {
+// injectFault injects one random fault, if its class is chosen.
+func (sim *simulation) injectFault() {
+	m := sim.members[sim.rng.IntN(len(sim.members))]
+	f := &sim.faults
+	switch sim.rng.IntN(10) {
 	case 0:
-		if f.shapes && w.later.IntN(2) == 0 {
-			w.reshape()
-		} else if f.cuts {
-			w.partition()
-		}
-		if f.clogs {
-			w.clog()
-		}
+		sim.injectNetworkFault()
 	case 1:
-		w.network.reset()
-		w.say("the network is whole")
+		sim.network.heal()
+		sim.trace("all partitions heal")
 	case 2:
-		if f.crashes && m.life != nil {
-			m.crash("struck")
+		if f.crashes && m.process != nil {
+			m.crash("injected")
 			f.restartLater(m)
 		}
 	case 3:
-		if f.ill && m.life != nil {
-			m.sick.after = 1 + w.later.IntN(20)
-			w.say("%d's disk is going to fail", m.n)
+		if f.diskFaults && m.process != nil {
+			m.diskFault.writesLeft = 1 + sim.extraRNG.IntN(20)
+			sim.trace("the disk of member %d is going to fail", m.n)
 		}
-		if f.crashes && m.life != nil {
-			m.life.doom = 1 + doom(w.rng.IntN(int(doomStaging)))
+		if f.crashes && m.process != nil {
+			m.process.crashPoint = 1 + crashPoint(sim.rng.IntN(int(crashWhileStaging)))
 		}
 	case 4:
-		if f.pauses && m.life != nil {
-			m.life.pause(w.between(50*time.Millisecond, 8*time.Second))
+		if f.pauses && m.process != nil {
+			m.process.pause(sim.between(50*time.Millisecond, 8*time.Second))
 		}
 	case 5:
-		if f.transfers && m.life != nil {
-			to := uint64(w.rng.IntN(len(w.members) + 1))
-			m.life.event(func(c *core.Core) {
+		if f.transfers && m.process != nil {
+			to := uint64(sim.rng.IntN(len(sim.members) + 1))
+			m.process.post(func(c *core.Core) {
 				if c.Status().Leads {
 					c.Transfer(to, make(chan error, 1))
 				}
 			})
 		}
 	case 6:
-		w.disks.slow = f.slowDisk && !w.disks.slow
+		sim.disks.slow = f.slowDisk && !sim.disks.slow
 	case 7:
-		if f.mutes && m.life != nil {
-			m.life.program.muted = w.now + w.between(time.Second, 5*time.Second)
-			w.say("%d does not renew for a while", m.n)
+		if f.missedRenewals && m.process != nil {
+			m.process.program.mutedUntil = sim.now + sim.between(time.Second, 5*time.Second)
+			sim.trace("member %d pauses its renewals", m.n)
 		}
 	case 8:
-		if f.force && m.life != nil {
-			w.closeByForce(m.life.program)
+		if f.forcedCloses && m.process != nil {
+			sim.forceCloseAny(m.process.program)
 		}
 	case 9:
-		if m.life != nil {
-			w.resize(m.life.program)
-			if f.leaves && w.later.IntN(3) == 0 {
-				w.leave(m.life.program)
+		if m.process != nil {
+			sim.resize(m.process.program)
+			if f.removals && sim.extraRNG.IntN(3) == 0 {
+				sim.requestLeave(m.process.program)
 			}
-			w.gossip(m.life.program)
+			sim.reportRandomLiveness(m.process.program)
 		}
 	}
 }
 
-// restartLater also lets the others notice the broken connections, at times.
+// injectNetworkFault changes the topology or partitions the group, and stalls a link.
+func (sim *simulation) injectNetworkFault() {
+	f := &sim.faults
+	if f.topologies && sim.extraRNG.IntN(2) == 0 {
+		sim.limitTopology()
+	} else if f.partitions {
+		sim.partition()
+	}
+	if f.stalls {
+		sim.stallLink()
+	}
+}
+
+// restartLater schedules a restart. In some simulations the peers notice the broken
+// connections.
 func (f *faults) restartLater(m *simMember) {
-	if f.broken {
-		for _, other := range f.w.members {
-			if other.life != nil {
-				other.life.at(time.Millisecond, func() { other.life.event(func(c *core.Core) { c.PeerDisconnected(m.id()) }) })
+	if f.disconnects {
+		for _, other := range f.sim.members {
+			if other.process != nil {
+				other.process.after(time.Millisecond, func() { other.process.post(func(c *core.Core) { c.PeerDisconnected(m.id()) }) })
 			}
 		}
 	}
-	f.w.after(f.w.between(0, 3*time.Second), func() {
-		if m.life == nil && !m.gone && !m.dead {
+	f.sim.schedule(f.sim.between(0, 3*time.Second), func() {
+		if m.process == nil && !m.removed && !m.destroyed {
 			m.start()
 		}
 	})
 }
 
-// heal ends all trouble.
-func (w *world) heal() {
-	w.say("all is healed")
-	w.network = wholeNetwork(len(w.members))
-	w.disks.slow = false
-	w.calm = true
-	for _, m := range w.present() {
-		if m.life == nil {
+// heal ends all faults.
+func (sim *simulation) heal() {
+	sim.trace("all faults end")
+	sim.network = healthyNetwork(len(sim.members))
+	sim.disks.slow = false
+	sim.draining = true
+	for _, m := range sim.remaining() {
+		if m.process == nil {
 			m.start()
 		}
-		m.life.wakes, m.life.doom, m.sick.after = w.now, doomNone, 0
-		if w.faults.coarse {
-			m.life.setRate(0)
+		m.process.pausedUntil, m.process.crashPoint, m.diskFault.writesLeft = sim.now, crashNowhere, 0
+		if sim.faults.coarseClocks {
+			m.process.setRate(0)
 		}
-		m.life.program.muted = 0
+		m.process.program.mutedUntil = 0
 	}
+}
+
+// applyDelay is how long a process blocks while it applies n entries.
+func (sim *simulation) applyDelay(n uint64) time.Duration {
+	return time.Duration(sim.extraRNG.Int64N(int64(min(n, 20) * uint64(10*time.Millisecond))))
 }

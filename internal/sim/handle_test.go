@@ -7,70 +7,69 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// handle is one owner of locks, a candidate in elections, or a user of
-// semaphores. It keeps its own account of what it holds, and every reply has to
-// agree with it.
+// handle is one owner of locks, candidate in elections, or user of semaphores. It
+// tracks what it holds, and every reply must agree with that.
 type handle struct {
 	session   *simSession
 	n         uint64
 	space     wire.Space
 	names     []string // to choose from
 	reentrant bool
-	recover   bool // an earlier process may have left something: take it over, and give it back
+	reclaim   bool // an earlier process may have left holds: claim and release them
 
-	state   handleState
-	lock    string      // or election, or semaphore
-	ticket  wire.Ticket // of the Lock that is queued
-	limit   uint32
-	permits uint32
-	fence   uint64
-	holds   uint32 // an acquisition of permits is one
-	call    *simCall
-	since   time.Duration
+	state    handleState
+	lock     string      // or election, or semaphore
+	ticket   wire.Ticket // of the queued Lock
+	limit    uint32
+	permits  uint32
+	fence    uint64
+	holds    uint32 // an acquisition of permits counts as one
+	call     *simCall
+	calledAt time.Duration
 }
 
 type handleState int
 
 const (
 	idle      handleState = iota
-	locking               // sent
+	acquiring             // sent
 	queued                // the grant is to follow
-	held                  //
-	busy                  // an Unlock or another Lock of the same is under way
-	leaving               // withdrawn, unless the grant is faster
-	abandoned             // went before the first outcome: what comes will be undone
+	held
+	inFlight    // an Unlock or another Lock is in flight
+	withdrawing // withdrawn, unless the grant came first
+	abandoned   // abandoned before the first outcome: a grant is released
 )
 
-// The names that handles choose from; none of them is of two kinds.
+// The names that handles choose from. No two kinds share a name.
 var (
 	locks      = []string{"lock-0", "lock-1", "lock-2"}
 	elections  = []string{"election-0", "election-1", "election-kept"}
 	semaphores = []string{"sem-0", "sem-1", "sem-kept"}
 )
 
-const limit = 3 // of a re-entrant handle's holds
+const limit = 3 // holds of a re-entrant handle
 
-// act does one of the things that can be done now.
+// act does one of the things that the current state permits.
 func (h *handle) act() {
 	p := h.session.program
-	rng := p.w.rng
+	rng := p.sim.rng
 	switch h.state {
 	case idle:
-		if !p.w.calm || p.cycles < 2 || h.recover {
-			h.acquire(h.names[rng.IntN(len(h.names))], p.w.calm || rng.IntN(4) > 0)
+		if !p.sim.draining || p.cycles < 2 || h.reclaim {
+			h.acquire(h.names[rng.IntN(len(h.names))], p.sim.draining || rng.IntN(4) > 0)
 		}
-	case locking:
-		if rng.IntN(8) == 0 && !p.w.calm {
+	case acquiring:
+		if rng.IntN(8) == 0 && !p.sim.draining {
 			h.cancel()
 		}
 	case queued:
-		if rng.IntN(8) == 0 && !p.w.calm || p.w.now > h.since+5*time.Second {
+		if rng.IntN(8) == 0 && !p.sim.draining || p.sim.now > h.calledAt+5*time.Second {
 			h.withdraw()
 		}
 	case held:
-		if h.reentrant && rng.IntN(2) == 0 && !p.w.calm {
+		if h.reentrant && rng.IntN(2) == 0 && !p.sim.draining {
 			h.reenter()
-		} else if h.space == wire.Space_ELECTION && rng.IntN(2) == 0 && !p.w.calm {
+		} else if h.space == wire.Space_ELECTION && rng.IntN(2) == 0 && !p.sim.draining {
 			h.proclaim()
 		} else if rng.IntN(2) == 0 {
 			h.release()
@@ -79,22 +78,22 @@ func (h *handle) act() {
 }
 
 func (h *handle) acquire(name string, wait bool) {
-	w := h.session.program.w
-	h.state, h.lock, h.fence, h.holds = locking, name, 0, 0
-	h.since = w.now
+	sim := h.session.program.sim
+	h.state, h.lock, h.fence, h.holds = acquiring, name, 0, 0
+	h.calledAt = sim.now
 	if h.space == wire.Space_SEMAPHORE {
-		h.limit = w.limits[name]
+		h.limit = sim.limits[name]
 		h.permits = 1
-		if !h.recover && h.session.ttl != 0 { // what was left is taken over as it was
-			h.permits = 1 + w.rng.Uint32N(min(3, h.limit))
+		if !h.reclaim && h.session.ttl != 0 { // an unclaimed acquisition is claimed with its own size
+			h.permits = 1 + sim.rng.Uint32N(min(3, h.limit))
 		}
 	}
 	h.call = h.session.program.call(h.command(wait), false, h.acquired)
 	h.call.recheck = h.recheck
-	h.call.unsent = func() { h.state = idle }
+	h.call.onUnsent = func() { h.state = idle }
 }
 
-// recheck is what the root finds in the state that a snapshot has brought.
+// recheck looks the call up in the state of a snapshot, as the client engine does.
 func (h *handle) recheck(m *observed, t wire.Ticket) *wire.Reply {
 	semaphore := ""
 	if h.space == wire.Space_SEMAPHORE {
@@ -104,7 +103,7 @@ func (h *handle) recheck(m *observed, t wire.Ticket) *wire.Reply {
 }
 
 func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
-	w := h.session.program.w
+	sim := h.session.program.sim
 	switch {
 	case r == nil:
 		h.state = idle
@@ -115,89 +114,89 @@ func (h *handle) acquired(t wire.Ticket, r *wire.Reply, more bool) {
 		} else {
 			h.state = queued
 		}
-	case h.state == leaving: // the grant may have been faster; the withdrawal takes it back
+	case h.state == withdrawing: // the grant may have come first; the withdrawal releases it
 	case r.GetCode() == wire.Code_OK && h.state == abandoned:
 		h.fence, h.holds, h.state = r.GetFence(), 1, held
 		h.release()
 	case r.GetCode() == wire.Code_OK:
 		h.fence, h.holds, h.state = r.GetFence(), 1, held
-		if want := h.weight(); r.GetHolds() != want {
-			w.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
+		if want := h.wantHolds(); r.GetHolds() != want {
+			sim.fail("member %d: a new hold counts %d, want %d", h.session.program.n, r.GetHolds(), want)
 		}
-		w.believes(h)
+		sim.checkExclusive(h)
 	default:
 		h.state = idle
 		switch r.GetCode() {
 		case wire.Code_LOCKED, wire.Code_LOCK_DELAY:
 		case wire.Code_LIMIT_MISMATCH:
-			h.disagrees(r)
+			h.learnLimit(r)
 		default:
-			h.refused(r)
+			h.checkRefusal(r)
 		}
 	}
 }
 
-// refused is for outcomes that only a session's end explains, or that the group
-// has forgotten this process.
-func (h *handle) refused(r *wire.Reply) {
+// checkRefusal accepts an outcome only if the session has ended or the registration
+// has expired.
+func (h *handle) checkRefusal(r *wire.Reply) {
 	s, p := h.session, h.session.program
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD, wire.Code_WITHDRAWN:
-		if _, alive := p.w.history.oracle.Session(s.id); !alive || !p.w.history.oracle.Incarnation(s.incarnation) {
+		if _, alive := p.sim.history.oracle.Session(s.id); !alive || !p.sim.history.oracle.Incarnation(s.incarnation) {
 			return
 		}
 	}
-	p.w.fail("member %d: handle %d, lock %s, state %d: %v", p.n, h.n, h.lock, h.state, r)
+	p.sim.fail("member %d: handle %d, lock %s, state %d: %v", p.n, h.n, h.lock, h.state, r)
 }
 
-// believes is called when a handle begins to hold: nobody else may believe
-// that he does, by his own clock, unless that is a coarse one.
-func (w *world) believes(h *handle) {
-	if !h.holding() {
+// checkExclusive runs when a handle begins to hold: no other handle may trust a
+// hold of the same lock, by its own clock, unless clocks are coarse.
+func (sim *simulation) checkExclusive(h *handle) {
+	if !h.trustsHold() {
 		return
 	}
-	w.say("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
+	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
-	for _, m := range w.members {
+	for _, m := range sim.members {
 		for _, other := range m.handles() {
-			if other.lock != h.lock || !other.holding() {
+			if other.lock != h.lock || !other.trustsHold() {
 				continue
 			}
 			permits += other.permits
 			if other != h && h.space != wire.Space_SEMAPHORE {
-				w.fail("%d.%d and %d.%d both hold %s, with fences %d and %d", h.session.program.n, h.n, m.n, other.n, h.lock, h.fence, other.fence)
+				sim.fail("%d.%d and %d.%d both hold %s, with fences %d and %d", h.session.program.n, h.n, m.n, other.n, h.lock, h.fence, other.fence)
 			}
 		}
 	}
 	if h.space == wire.Space_SEMAPHORE {
-		if h.lock != resizable && permits > w.limits[h.lock] {
-			w.fail("%d.%d gets %d permits of %s, which makes %d", h.session.program.n, h.n, h.permits, h.lock, permits)
+		if h.lock != resizable && permits > sim.limits[h.lock] {
+			sim.fail("%d.%d gets %d permits of %s, for a total of %d", h.session.program.n, h.n, h.permits, h.lock, permits)
 		}
-		return // they are granted to several, who hear of it in any order
+		return // permits have several holders, which may learn of their grants in any order
 	}
-	if h.fence <= w.fences[h.lock] {
-		w.fail("%d.%d holds %s with fence %d, after %d", h.session.program.n, h.n, h.lock, h.fence, w.fences[h.lock])
+	if h.fence <= sim.lastFence[h.lock] {
+		sim.fail("%d.%d holds %s with fence %d, not above %d", h.session.program.n, h.n, h.lock, h.fence, sim.lastFence[h.lock])
 	}
-	w.fences[h.lock] = h.fence
+	sim.lastFence[h.lock] = h.fence
 }
 
 func (m *simMember) handles() []*handle {
-	if m.life == nil {
+	if m.process == nil {
 		return nil
 	}
-	return m.life.program.handles()
+	return m.process.program.handles()
 }
 
-func (h *handle) holding() bool {
+func (h *handle) trustsHold() bool {
 	s := h.session
-	if s.program.w.faults.coarse || s.closing || s.program.quitting || len(s.checks) > 0 || s.lost || s.program.over || s.ttl != 0 && s.program.clock() >= s.deadline {
-		return false // by force, or by a check, it ends before the holder knows
+	if s.program.sim.faults.coarseClocks || s.closing || s.program.leaving || len(s.checks) > 0 || s.lost || s.program.terminated || s.ttl != 0 && s.program.clock() >= s.deadline {
+		return false // a forced close or a check ends it before the holder learns of it
 	}
-	return h.state == held || h.state == busy && h.holds > 1
+	return h.state == held || h.state == inFlight && h.holds > 1
 }
 
 func (h *handle) reenter() {
-	h.state = busy
+	h.state = inFlight
 	h.session.program.submit(h.command(true), false, func(r *wire.Reply) {
 		h.state = held
 		want, code := h.holds+1, wire.Code_OK
@@ -209,14 +208,14 @@ func (h *handle) reenter() {
 		case r.GetCode() == code && r.GetHolds() == want:
 			h.holds = max(want, h.holds)
 		default:
-			h.refused(r)
+			h.checkRefusal(r)
 			h.state = idle
 		}
 	})
 }
 
 func (h *handle) release() {
-	h.state = busy
+	h.state = inFlight
 	p := h.session.program
 	p.submit(h.unlock(), true, func(r *wire.Reply) {
 		h.holds--
@@ -224,28 +223,28 @@ func (h *handle) release() {
 		case r == nil:
 			h.state = idle
 		case r.GetCode() != wire.Code_OK:
-			h.refused(r)
+			h.checkRefusal(r)
 			h.state = idle
 		case r.GetHolds() != h.holds:
-			p.w.fail("member %d: %d holds are left of %s, and the log says %d", p.n, h.holds, h.lock, r.GetHolds())
+			p.sim.fail("member %d: %d holds of %s remain, but the reply says %d", p.n, h.holds, h.lock, r.GetHolds())
 		case h.holds == 0:
-			h.finished()
+			h.cycleDone()
 		default:
 			h.state = held
 		}
 	})
 }
 
-func (h *handle) finished() {
-	h.state, h.recover = idle, false
-	if p := h.session.program; p.w.calm {
+func (h *handle) cycleDone() {
+	h.state, h.reclaim = idle, false
+	if p := h.session.program; p.sim.draining {
 		p.cycles++
 	}
 }
 
-// withdraw takes a queued Lock back, or the grant that was faster.
+// withdraw withdraws a queued Lock, or releases its grant if that came first.
 func (h *handle) withdraw() {
-	h.state = leaving
+	h.state = withdrawing
 	call := h.call
 	p := h.session.program
 	p.submit(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
@@ -254,17 +253,17 @@ func (h *handle) withdraw() {
 		h.state = idle
 		switch {
 		case r == nil:
-		case !call.over:
-			p.w.fail("member %d: withdrawn, and the lock's last outcome has not come", p.n)
+		case !call.finished:
+			p.sim.fail("member %d: withdrawn before the last outcome of the Lock", p.n)
 		case r.GetCode() != wire.Code_OK:
-			h.refused(r)
+			h.checkRefusal(r)
 		}
 	})
 }
 
-// cancel goes before there is any outcome.
+// cancel abandons the call before its first outcome.
 func (h *handle) cancel() {
 	call := h.call
 	h.state = abandoned
-	h.session.program.at(0, func() { h.session.program.event(func(c *core.Core) { c.Cancel(call) }) })
+	h.session.program.after(0, func() { h.session.program.post(func(c *core.Core) { c.Cancel(call) }) })
 }

@@ -12,42 +12,43 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// history is what the group has agreed on, as whoever applied an entry first
-// saw it, replayed by a machine that has never crashed and never taken a
-// snapshot. Everybody else is held against it.
+// history is the committed log, as the first member to apply each entry saw it,
+// replayed by a machine that never crashes and never takes a snapshot. Every other
+// member is compared with it.
 type history struct {
-	w        *world
-	oracle   *machine.Machine
-	entries  []applied // from index 2 on: a new log is truncated at 1
-	outcomes map[wire.Ticket][]*wire.Reply
-	state    map[string][]byte // what a disk has to hold
-	sessions map[wire.ID]*simSession
-	fence    uint64
-	answered uint64 // largest index of an outcome that a program has seen
-	leaders  map[uint64]int
-	office   time.Duration // when the last of them was first seen to lead
-	names    []string
-	each     func() // runs after each entry that is new
-	audit    *audit
-	twin     *twin
+	sim          *simulation
+	oracle       *machine.Machine
+	entries      []entryRecord // from index 2 on: a new log is truncated at 1
+	outcomes     map[wire.Ticket][]*wire.Reply
+	durableState map[string][]byte // what every disk must hold
+	sessions     map[wire.ID]*simSession
+	fence        uint64
+	acknowledged uint64 // largest index of an outcome that a program has received
+	leaderOf     map[uint64]int
+	ledSince     time.Duration // when the last of them was first seen to lead
+	holds        []string
+	onEntry      func() // runs after each new entry
+	audit        *audit
+	reference    *referenceChecker
 }
 
-type applied struct {
-	term    uint64
-	data    uint32
-	changes uint32
-	told    uint64
-	digest  uint64
-	known   bool // the digest
+// entryRecord is an entry and checksums of its effects.
+type entryRecord struct {
+	term          uint64
+	data          uint32
+	changes       uint32
+	notifications uint64
+	digest        uint64
+	hasDigest     bool // whether digest is set
 }
 
-func newHistory(w *world) *history {
+func newHistory(sim *simulation) *history {
 	return &history{
-		w: w, oracle: machine.New(), audit: newAudit(w), twin: newTwin(w),
-		outcomes: make(map[wire.Ticket][]*wire.Reply),
-		state:    make(map[string][]byte),
-		sessions: make(map[wire.ID]*simSession),
-		leaders:  make(map[uint64]int),
+		sim: sim, oracle: machine.New(), audit: newAudit(sim), reference: newReferenceChecker(sim),
+		outcomes:     make(map[wire.Ticket][]*wire.Reply),
+		durableState: make(map[string][]byte),
+		sessions:     make(map[wire.ID]*simSession),
+		leaderOf:     make(map[uint64]int),
 	}
 }
 
@@ -56,215 +57,217 @@ func (h *history) last() uint64 { return uint64(len(h.entries)) + 1 }
 // observed is a member's machine under observation.
 type observed struct {
 	*machine.Machine
-	life *life
+	process *process
 }
 
 func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 	r := o.Machine.Apply(index, term, data)
-	o.life.w.history.applied(o.life, index, term, data, r)
-	r.Outcomes = o.life.missSome(r.Outcomes)
+	o.process.sim.history.applied(o.process, index, term, data, r)
+	r.Outcomes = o.process.dropOutcomes(r.Outcomes)
 	return r
 }
 
-// missSome drops first outcomes of this process at random, as if they had been lost:
-// the process repeats the command, and gets the same outcome.
-func (l *life) missSome(outcomes []wire.Outcome) (seen []wire.Outcome) {
+// dropOutcomes drops first outcomes of this process at random, as if they had been
+// lost: the process retries the command and receives the same outcome.
+func (proc *process) dropOutcomes(outcomes []wire.Outcome) (seen []wire.Outcome) {
 	for _, o := range outcomes {
-		if o.Ticket.Incarnation != l.core.Incarnation() {
+		if o.Ticket.Incarnation != proc.core.Incarnation() {
 			continue
 		}
-		if !l.answered[o.Ticket] && l.w.faults.drop() {
+		if !proc.delivered[o.Ticket] && proc.sim.faults.dropOutcome() {
 			continue
 		}
-		l.answered[o.Ticket] = true
+		proc.delivered[o.Ticket] = true
 		seen = append(seen, o)
 	}
 	return seen
 }
 
-func (h *history) applied(l *life, index, term uint64, data []byte, r wire.Result) {
-	got := applied{term: term, data: checksum(data), changes: sum(r.Changes), told: told(r)}
+// applied records a new entry, or compares the member's result with the first one.
+func (h *history) applied(proc *process, index, term uint64, data []byte, r wire.Result) {
+	got := entryRecord{term: term, data: checksum(data), changes: changesSum(r.Changes), notifications: notificationSum(r)}
 	if index <= h.last() {
 		want := h.entries[index-2]
 		if want.term != got.term || want.data != got.data {
-			h.w.fail("member %d applies another entry %d than others did", l.n, index)
+			h.sim.fail("member %d applies a different entry %d than others did", proc.n, index)
 		}
-		if want.changes != got.changes || want.told != got.told {
-			h.w.fail("member %d: entry %d has another effect than elsewhere", l.n, index)
+		if want.changes != got.changes || want.notifications != got.notifications {
+			h.sim.fail("member %d: entry %d has a different effect than on other members", proc.n, index)
 		}
-		h.twin.yielded(l, index, r)
+		h.reference.checkResult(proc, index, r)
 		return
 	}
-	h.membership(index - 1)
+	h.skipMembership(index - 1)
 	if index != h.last()+1 {
-		h.w.fail("member %d applies entry %d, and nobody has applied %d", l.n, index, h.last()+1)
+		h.sim.fail("member %d applies entry %d, but none has applied %d", proc.n, index, h.last()+1)
 	}
 	h.entries = append(h.entries, got)
-	h.twin.entry(index, term, data)
-	h.twin.yielded(l, index, r)
-	h.replay(l, index, term, data, got.changes)
+	h.reference.entry(index, term, data)
+	h.reference.checkResult(proc, index, r)
+	h.replay(proc, index, term, data, got.changes)
 }
 
-// membership notes the entries up to index that nobody's machine has seen: they
-// are about the membership, and there are some only where members leave.
-func (h *history) membership(index uint64) {
-	for h.w.faults.leaves && h.last() < index {
-		h.entries = append(h.entries, applied{})
-		h.twin.results = append(h.twin.results, 0)
+// skipMembership records the entries up to index that no machine has seen:
+// membership changes, which exist only in simulations with removals.
+func (h *history) skipMembership(index uint64) {
+	for h.sim.faults.removals && h.last() < index {
+		h.entries = append(h.entries, entryRecord{})
+		h.reference.results = append(h.reference.results, 0)
 	}
 }
 
-func (h *history) replay(l *life, index, term uint64, data []byte, changes uint32) {
+// replay applies a new entry to the oracle and runs the checks of the log.
+func (h *history) replay(proc *process, index, term uint64, data []byte, changes uint32) {
 	r := h.oracle.Apply(index, term, data)
-	if sum(r.Changes) != changes {
-		h.w.fail("member %d: entry %d has another effect than on a machine that replayed the whole log", l.n, index)
+	if changesSum(r.Changes) != changes {
+		h.sim.fail("member %d: entry %d has a different effect than on a machine that replayed the whole log", proc.n, index)
 	}
 	for _, c := range r.Changes {
 		if c.Value == nil {
-			delete(h.state, string(c.Key))
+			delete(h.durableState, string(c.Key))
 		} else {
-			h.state[string(c.Key)] = c.Value
+			h.durableState[string(c.Key)] = c.Value
 		}
 	}
 	for _, o := range r.Outcomes {
-		if known := h.outcomes[o.Ticket]; len(known) == 0 || !proto.Equal(known[len(known)-1], o.Reply) {
-			h.outcomes[o.Ticket] = append(known, o.Reply)
+		if committed := h.outcomes[o.Ticket]; len(committed) == 0 || !proto.Equal(committed[len(committed)-1], o.Reply) {
+			h.outcomes[o.Ticket] = append(committed, o.Reply)
 		}
 	}
 	for _, e := range r.Ended {
 		if !e.Unbound {
-			h.ended(e, index)
+			h.sessionEnded(e, index)
 		}
 	}
-	h.grants()
+	h.checkGrants()
 	h.audit.entry(index, term, data, r)
-	if h.each != nil {
-		h.each()
+	if h.onEntry != nil {
+		h.onEntry()
 	}
 }
 
-// ended checks that time has not run faster than a holder may count on.
-func (h *history) ended(e wire.Ended, index uint64) {
+// sessionEnded checks that group time has not run ahead of the holder's deadline.
+func (h *history) sessionEnded(e wire.Ended, index uint64) {
 	s := h.sessions[e.Session]
-	if s == nil || s.program.over || s.closing || len(s.checks) > 0 || s.program.quitting || s.incarnation != s.program.incarnation {
-		return // ended by intent: closed, by a check, or its process replaced
+	if s == nil || s.program.terminated || s.closing || len(s.checks) > 0 || s.program.leaving || s.incarnation != s.program.incarnation {
+		return // ended by intent: a close, a check, or a replaced process
 	}
-	h.w.say("session %s of %d ends at entry %d", s.id, s.program.n, index)
-	s.ended = h.w.now
-	if clock := s.program.clock(); clock < s.deadline && !h.w.faults.coarse {
-		h.w.fail("session %s of member %d ends at %v of its clock, and its holder may count on it until %v", s.id, s.program.n, clock, s.deadline)
+	h.sim.trace("session %s of member %d ends at entry %d", s.id, s.program.n, index)
+	s.endedAt = h.sim.now
+	if clock := s.program.clock(); clock < s.deadline && !h.sim.faults.coarseClocks {
+		h.sim.fail("session %s of member %d ends at %v of its clock, before the holder's deadline %v", s.id, s.program.n, clock, s.deadline)
 	}
 }
 
-// grants checks that each new hold has a larger fence than all before. At most
-// one can be new per lock.
-func (h *history) grants() {
+// checkGrants checks that each new hold has a larger fence than all before. At most
+// one per lock can be new.
+func (h *history) checkGrants() {
 	largest := h.fence
 	for _, v := range h.oracle.Locks("", 100) {
-		if v.Fence <= h.fence && v.Held && !slices.Contains(h.names, fenced(v)) {
-			h.w.fail("lock %s is granted with fence %d, after %d was given out", v.Name, v.Fence, h.fence)
+		if v.Fence <= h.fence && v.Held && !slices.Contains(h.holds, holdKey(v)) {
+			h.sim.fail("lock %s is granted with fence %d, not above the previous largest fence %d", v.Name, v.Fence, h.fence)
 		}
 		if !v.Held && v.Delay <= 0 {
-			h.w.fail("lock %s is free and has %d waiting", v.Name, v.Waiters)
+			h.sim.fail("lock %s is free while %d callers wait", v.Name, v.Waiters)
 		}
 		largest = max(largest, v.Fence)
 	}
 	h.fence = largest
-	h.names = h.names[:0]
+	h.holds = h.holds[:0]
 	for _, v := range h.oracle.Locks("", 100) {
 		if v.Held {
-			h.names = append(h.names, fenced(v))
+			h.holds = append(h.holds, holdKey(v))
 		}
 	}
 }
 
-func fenced(v machine.LockView) string {
+func holdKey(v machine.LockView) string {
 	return fmt.Sprintf("%s/%s/%d/%d", v.Name, v.Session, v.Handle, v.Fence)
 }
 
-// vouch checks that an outcome is what the log says.
-func (h *history) vouch(l *life, t wire.Ticket, r *wire.Reply) {
-	h.answered = max(h.answered, r.GetIndex())
-	h.twin.vouch(l, t, r)
-	for _, known := range h.outcomes[t] {
-		if proto.Equal(known, r) {
+// checkOutcome checks that an outcome is the committed one.
+func (h *history) checkOutcome(proc *process, t wire.Ticket, r *wire.Reply) {
+	h.acknowledged = max(h.acknowledged, r.GetIndex())
+	h.reference.checkOutcome(proc, t, r)
+	for _, committed := range h.outcomes[t] {
+		if proto.Equal(committed, r) {
 			return
 		}
 	}
-	h.w.fail("member %d: ticket %v: outcome %v; the log says %v", l.n, t.Seq, r, h.outcomes[t])
+	h.sim.fail("member %d: ticket %v: outcome %v; the log has %v", proc.n, t.Seq, r, h.outcomes[t])
 }
 
-// rechecked checks what a call found in the state after a snapshot.
-func (h *history) rechecked(l *life, t wire.Ticket, r *wire.Reply) {
-	known := h.outcomes[t]
-	if len(known) == 0 || known[len(known)-1].GetCode() == wire.Code_QUEUED {
-		h.w.fail("member %d: ticket %v: found %v in the state; the log has not decided yet", l.n, t.Seq, r)
+// checkRecheck checks a call's reply from the state of a snapshot.
+func (h *history) checkRecheck(proc *process, t wire.Ticket, r *wire.Reply) {
+	committed := h.outcomes[t]
+	if len(committed) == 0 || committed[len(committed)-1].GetCode() == wire.Code_QUEUED {
+		h.sim.fail("member %d: ticket %v: found %v in the state, but the log has no final outcome yet", proc.n, t.Seq, r)
 	}
-	said := func(k *wire.Reply) bool { return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() }
-	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(known, said) { // the state may be older than the log's last word
-		h.w.fail("member %d: ticket %v: found %v in the state; the log says %v", l.n, t.Seq, r, known)
+	sameGrant := func(k *wire.Reply) bool { return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() }
+	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(committed, sameGrant) { // the state may be older than the last outcome in the log
+		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, committed)
 	}
 }
 
-// leads checks that a term has one leader.
-func (h *history) leads(term uint64, n int) {
-	if other, ok := h.leaders[term]; ok && other != n {
-		h.w.fail("members %d and %d lead in term %d", other, n, term)
+// checkLeader checks that a term has one leader.
+func (h *history) checkLeader(term uint64, n int) {
+	if other, ok := h.leaderOf[term]; ok && other != n {
+		h.sim.fail("members %d and %d lead in term %d", other, n, term)
 	}
-	if _, ok := h.leaders[term]; !ok {
-		h.office = h.w.now
-		h.w.say("%d leads in term %d", n, term)
+	if _, ok := h.leaderOf[term]; !ok {
+		h.ledSince = h.sim.now
+		h.sim.trace("member %d leads in term %d", n, term)
 	}
-	h.leaders[term] = n
+	h.leaderOf[term] = n
 }
 
-// digest checks that the state's digests are equal at equal indexes.
-func (h *history) digest(l *life) {
-	index, digest := l.core.Digest()
+// checkDigest checks that digests are equal at equal indexes.
+func (h *history) checkDigest(proc *process) {
+	index, digest := proc.core.Digest()
 	if index < 2 {
 		return
 	}
-	h.membership(index)
+	h.skipMembership(index)
 	e := &h.entries[index-2]
-	if e.known && e.digest != digest {
-		h.w.fail("member %d: digest %x at entry %d, others have %x", l.n, digest, index, e.digest)
+	if e.hasDigest && e.digest != digest {
+		h.sim.fail("member %d: digest %x at entry %d, others have %x", proc.n, digest, index, e.digest)
 	}
-	e.digest, e.known = digest, true
+	e.digest, e.hasDigest = digest, true
 }
 
-// compareDisks checks, at the end, that every disk holds the agreed state and
-// that it comes back from there.
-func (w *world) compareDisks() {
-	for _, m := range w.present() {
+// compareDisks checks at the end that every disk holds the committed state and that
+// a restart recovers it.
+func (sim *simulation) compareDisks() {
+	for _, m := range sim.remaining() {
 		m.stop()
 		m.start()
 		found := 0
-		err := m.life.log.State(func(key, value []byte) error {
+		err := m.process.log.State(func(key, value []byte) error {
 			found++
-			if want, ok := w.history.state[string(key)]; !ok || string(want) != string(value) {
-				w.fail("member %d: the disk has %x at %q", m.n, value, key)
+			if want, ok := sim.history.durableState[string(key)]; !ok || string(want) != string(value) {
+				sim.fail("member %d: the disk has %x at %q", m.n, value, key)
 			}
 			return nil
 		})
 		if err != nil {
-			w.fail("member %d: %v", m.n, err)
+			sim.fail("member %d: %v", m.n, err)
 		}
-		if at := m.life.core.Status().Applied; at != w.history.last() || found != len(w.history.state) {
-			w.fail("member %d: %d pairs of entry %d on disk, want %d of %d", m.n, found, at, len(w.history.state), w.history.last())
+		if at := m.process.core.Status().Applied; at != sim.history.last() || found != len(sim.history.durableState) {
+			sim.fail("member %d: %d pairs of entry %d on disk, want %d of %d", m.n, found, at, len(sim.history.durableState), sim.history.last())
 		}
 	}
 }
 
-var table = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(b []byte) uint32 { return crc32.Checksum(b, table) }
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-func sum(changes []wire.Change) uint32 {
+func changesSum(changes []wire.Change) uint32 {
 	var s uint32
 	for _, c := range changes {
-		s = crc32.Update(s, table, c.Key)
-		s = crc32.Update(s, table, []byte{byte(len(c.Key)), byte(len(c.Value))})
-		s = crc32.Update(s, table, c.Value)
+		s = crc32.Update(s, castagnoli, c.Key)
+		s = crc32.Update(s, castagnoli, []byte{byte(len(c.Key)), byte(len(c.Value))})
+		s = crc32.Update(s, castagnoli, c.Value)
 	}
 	return s
 }

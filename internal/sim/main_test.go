@@ -9,11 +9,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // a world makes much garbage, and is small
+	debug.SetGCPercent(400) // a simulation allocates much garbage and keeps little
 	goleak.VerifyTestMain(m)
 }
 
 // group is the number of the only group.
 const group = 0
 
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)

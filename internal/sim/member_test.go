@@ -17,239 +17,244 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// simMember is a member: a disk, and at times a process that runs on it.
+// simMember is a member: a disk, and at times a process that uses it.
 type simMember struct {
-	w     *world
-	n     int // in the world; its ID is n+1
-	rate  rate
-	disk  *vfs.MemFS
-	sick  *sickness
-	asked bool // to leave
-	gone  bool // it has left
-	dead  bool // it will not come back
-	boot  uint64
-	kept  wire.ID // the session that outlives the process; zero: none was asked for
-	life  *life   // nil: down
+	sim            *simulation
+	n              int // position in the simulation; its ID is n+1
+	rate           rate
+	disk           *vfs.MemFS
+	diskFault      *diskFault
+	leaveRequested bool // its removal is requested
+	removed        bool // it has learned of its removal and stopped
+	destroyed      bool // it is lost permanently
+	boot           uint64
+	noTTLID        wire.ID  // the session that outlives the process; zero: none was opened
+	process        *process // nil: down
 }
 
-// life is one run of a member's process. It drives the core as the loop and the
-// writer do in production.
-type life struct {
+// process is one run of a member. It drives the core as the loop and the writer do
+// in production.
+type process struct {
 	*simMember
-	store    *storage.Store
-	log      *raftlog.Log
-	core     *core.Core
-	conf     *raftpb.ConfState // on the disk
-	began    time.Duration
-	read     time.Duration // its clock
-	readAt   time.Duration // when it was set to that
-	wakes    time.Duration // paused until then
-	busy     bool          // a batch is on its way to the disk
-	staging  bool
-	pending  bool                 // events are in the core whose effects were not taken yet
-	answered map[wire.Ticket]bool // first outcomes that this process has seen
-	doom     doom
-	program  *program
-	durable  durable
-	seen     marks
-	feed     feed
+	store          *storage.Store
+	log            *raftlog.Log
+	core           *core.Core
+	conf           *raftpb.ConfState // on the disk
+	startedAt      time.Duration
+	clockBase      time.Duration // reading of its clock at clockSetAt
+	clockSetAt     time.Duration
+	pausedUntil    time.Duration
+	diskBusy       bool // a batch is being written
+	staging        bool
+	effectsPending bool                 // the core has effects that were not taken yet
+	delivered      map[wire.Ticket]bool // first outcomes that were delivered to this process
+	crashPoint     crashPoint
+	program        *program
+	durable        durable
+	progress       progress
+	feed           feed
 }
 
-// doom is a place in the loop at which the process will die.
-type doom int
+// crashPoint is a place in the loop at which the process is to crash.
+type crashPoint int
 
 const (
-	doomNone    doom = iota
-	doomTake         // effects were taken, nothing of them was done
-	doomWrite        // the messages are out, the write was not begun
-	doomStored       // the write is durable, nobody knows yet
-	doomStaging      // a snapshot lies half staged
+	crashNowhere      crashPoint = iota
+	crashAfterTake               // effects were taken and none carried out
+	crashBeforeWrite             // messages are sent and the write has not begun
+	crashAfterWrite              // the write is durable and not reported
+	crashWhileStaging            // a snapshot is half staged
 )
 
-func newSimMember(w *world, n int) *simMember {
-	return &simMember{w: w, n: n, disk: vfs.NewCrashableMem(), sick: new(sickness)}
+func newSimMember(sim *simulation, n int) *simMember {
+	return &simMember{sim: sim, n: n, disk: vfs.NewCrashableMem(), diskFault: new(diskFault)}
 }
 
+// id is the Raft ID.
 func (m *simMember) id() uint64 { return uint64(m.n + 1) }
 
-func (m *simMember) open() (*storage.Store, *raftlog.Log) {
-	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, m.sick), Inline: true, MemTableSize: 64 << 10})
+func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
+	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(m.disk, m.diskFault), Inline: true, MemTableSize: 64 << 10})
 	if err != nil {
-		m.w.fail("member %d: opening the disk: %v", m.n, err)
+		m.sim.fail("member %d: open the disk: %v", m.n, err)
 	}
 	log, err := raftlog.Open(store, group)
 	if err != nil {
-		m.w.fail("member %d: opening the log: %v", m.n, err)
+		m.sim.fail("member %d: open the log: %v", m.n, err)
 	}
 	return store, log
 }
 
+// bootstrap formats the disk for a new group of n voters.
 func (m *simMember) bootstrap(n int) {
-	store, log := m.open()
+	store, log := m.openDisk()
 	conf := &raftpb.ConfState{}
 	for i := range n {
 		conf.Voters = append(conf.Voters, uint64(i+1))
 	}
 	if err := errors.Join(log.Bootstrap(conf), store.Close()); err != nil {
-		m.w.fail("bootstrap: %v", err)
+		m.sim.fail("bootstrap: %v", err)
 	}
 }
 
+// start starts a process on the disk as it is.
 func (m *simMember) start() {
 	m.boot++
-	l := &life{simMember: m, began: m.w.now, readAt: m.w.now, answered: make(map[wire.Ticket]bool)}
-	l.store, l.log = m.open()
-	l.durable = l.found()
-	incarnation := m.w.id()
+	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, delivered: make(map[wire.Ticket]bool)}
+	proc.store, proc.log = m.openDisk()
+	proc.durable = proc.readDurable()
+	incarnation := m.sim.newID()
 	var err error
-	l.core, err = core.New(core.Config{
-		ID: m.id(), Incarnation: incarnation, Log: l.log, Machine: l.load(),
+	proc.core, err = core.New(core.Config{
+		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: proc.load(),
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
-		Logger: quiet, Keep: m.w.faults.keep, KeepBytes: 8 << 20, MaxCalls: 100,
+		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, MaxCalls: 100,
 	})
 	if err != nil {
-		m.w.fail("member %d: %v", m.n, err)
+		m.sim.fail("member %d: %v", m.n, err)
 	}
-	m.life = l
-	l.conf = l.core.Status().Membership
-	l.seen = marks{term: l.core.Status().Term, applied: l.core.Status().Applied}
-	m.w.say("%d starts, boot %d, applied %d", m.n, m.boot, l.core.Status().Applied)
-	l.core.CampaignFirst(m.boot == 1 && m.n == 0)
-	l.feed.begins(l.core.Machine())
-	l.program = newProgram(l)
-	l.at(m.w.between(0, tick), l.tick)
-	l.step()
+	m.process = proc
+	proc.conf = proc.core.Status().Membership
+	proc.progress = progress{term: proc.core.Status().Term, applied: proc.core.Status().Applied}
+	m.sim.trace("member %d starts, boot %d, applied %d", m.n, m.boot, proc.core.Status().Applied)
+	proc.core.CampaignFirst(m.boot == 1 && m.n == 0)
+	proc.feed.reset(proc.core.Machine())
+	proc.program = newProgram(proc)
+	proc.after(m.sim.between(0, tick), proc.tick)
+	proc.step()
 }
 
-// crash ends the process; what it had not synced is gone, or part of it.
+// crash ends the process. Its unsynced data is lost, or part of it.
 func (m *simMember) crash(why string) {
-	l := m.life
-	if l == nil {
+	proc := m.process
+	if proc == nil {
 		return
 	}
-	m.w.say("%d crashes: %s", m.n, why)
-	m.w.crashes++
-	m.life = nil
+	m.sim.trace("member %d crashes: %s", m.n, why)
+	m.sim.crashes++
+	m.process = nil
 	old := m.disk
-	m.disk = m.survives(old)
-	m.sick = &sickness{} // a new life has a disk that is well
-	_ = l.store.Close()  // on the old disk, which nobody looks at any more
-	l.program.dies()
+	m.disk = m.diskAfterCrash(old)
+	m.diskFault = &diskFault{} // the next process has a disk without faults
+	_ = proc.store.Close()     // the old disk, which is not used any more
+	proc.program.terminate()
 }
 
-// stop ends the process in good order.
+// stop shuts the process down.
 func (m *simMember) stop() {
-	l := m.life
-	m.life = nil
-	l.program.dies()
-	if err := l.store.Close(); err != nil {
-		m.w.fail("member %d: closing the disk: %v", m.n, err)
+	proc := m.process
+	m.process = nil
+	proc.program.terminate()
+	if err := proc.store.Close(); err != nil {
+		m.sim.fail("member %d: close the disk: %v", m.n, err)
 	}
 }
 
-func (l *life) load() core.Machine {
-	loaded, err := raftlog.Load(l.log, machine.Load)
+func (proc *process) load() core.Machine {
+	loaded, err := raftlog.Load(proc.log, machine.Load)
 	if err != nil {
-		l.w.fail("member %d: loading the machine: %v", l.n, err)
+		proc.sim.fail("member %d: load the machine: %v", proc.n, err)
 	}
-	return &observed{loaded, l}
+	return &observed{loaded, proc}
 }
 
-// at plans something of this process: it does not happen when the process has
-// died, and later when it is paused.
-func (l *life) at(d time.Duration, run func()) {
-	l.w.after(d, func() { l.happen(run) })
+// after schedules an event of this process: it is dropped if the process has
+// terminated, and postponed while it is paused.
+func (proc *process) after(d time.Duration, run func()) {
+	proc.sim.schedule(d, func() { proc.runIfAlive(run) })
 }
 
-func (l *life) happen(run func()) {
+func (proc *process) runIfAlive(run func()) {
 	switch {
-	case l.life != l: // died
-	case l.w.now < l.wakes:
-		l.at(l.wakes-l.w.now, run)
+	case proc.process != proc: // terminated
+	case proc.sim.now < proc.pausedUntil:
+		proc.after(proc.pausedUntil-proc.sim.now, run)
 	default:
 		run()
 	}
 }
 
-// event has the core do something. Like the loop, which drains what peers have
-// sent, it sometimes takes the effects of several events together.
-func (l *life) event(run func(*core.Core)) {
-	l.happen(func() {
-		run(l.core)
-		if l.w.chance(0.8) {
-			l.step()
-		} else if !l.pending {
-			l.pending = true
-			l.at(l.w.between(0, 2*time.Millisecond), l.step)
+// post runs an event of the core. Like the loop, which drains the messages of
+// peers, it sometimes takes the effects of several events together.
+func (proc *process) post(run func(*core.Core)) {
+	proc.runIfAlive(func() {
+		run(proc.core)
+		if proc.sim.chance(0.8) {
+			proc.step()
+		} else if !proc.effectsPending {
+			proc.effectsPending = true
+			proc.after(proc.sim.between(0, 2*time.Millisecond), proc.step)
 		}
 	})
 }
 
-func (l *life) tick() {
-	l.core.Tick()
-	l.step()
-	l.dial()
-	if l.life == l {
-		l.at(l.lasts(tick), l.tick)
+func (proc *process) tick() {
+	proc.core.Tick()
+	proc.step()
+	proc.connect()
+	if proc.process == proc {
+		proc.after(proc.simulatedTime(tick), proc.tick)
 	}
 }
 
-func (l *life) pause(d time.Duration) {
-	l.w.say("%d pauses for %v", l.n, d)
-	l.wakes = l.w.now + d
+// pause stops the process for d, as a stopped virtual machine or a long garbage
+// collection does: its clock continues.
+func (proc *process) pause(d time.Duration) {
+	proc.sim.trace("member %d pauses for %v", proc.n, d)
+	proc.pausedUntil = proc.sim.now + d
 }
 
-// doomed lets the process die if this is the place.
-func (l *life) doomed(here doom, why string) bool {
-	if l.doom != here {
+// crashesAt crashes the process if this is its crash point.
+func (proc *process) crashesAt(here crashPoint, why string) bool {
+	if proc.crashPoint != here {
 		return false
 	}
-	l.crash(why)
-	l.w.faults.restartLater(l.simMember)
+	proc.crash(why)
+	proc.sim.faults.restartLater(proc.simMember)
 	return true
 }
 
-// step carries out what the events since the last step have led to.
-func (l *life) step() {
-	if l.life != l {
+// step carries out the effects of the events since the last step.
+func (proc *process) step() {
+	if proc.process != proc {
 		return
 	}
-	l.pending = false
-	out, err := l.core.Take(l.clock())
+	proc.effectsPending = false
+	out, err := proc.core.Take(proc.clock())
 	if err != nil {
-		l.w.fail("member %d: %v", l.n, err)
+		proc.sim.fail("member %d: %v", proc.n, err)
 	}
-	if l.doomed(doomTake, "before anything was carried out") {
+	if proc.crashesAt(crashAfterTake, "before any effect") {
 		return
 	}
-	before := l.seen.applied
-	out.Deliver(driver{l})
-	if n := l.core.Status().Applied - before; n > 0 && l.w.faults.busy && !l.w.calm {
-		l.wakes = max(l.wakes, l.w.now+l.w.slowApply(n))
+	before := proc.progress.applied
+	out.Deliver(driver{proc})
+	if n := proc.core.Status().Applied - before; n > 0 && proc.sim.faults.slowApply && !proc.sim.draining {
+		proc.pausedUntil = max(proc.pausedUntil, proc.sim.now+proc.sim.applyDelay(n))
 	}
-	if l.doom == doomWrite && l.busy {
-		l.doomed(doomWrite, "before the write")
+	if proc.crashPoint == crashBeforeWrite && proc.diskBusy {
+		proc.crashesAt(crashBeforeWrite, "before the write")
 	}
 }
 
-// marks are what only ever grows.
-type marks struct{ term, applied, commit uint64 }
+// progress is a member's position; none of its parts may decrease in one process.
+type progress struct{ term, applied, commit uint64 }
 
-// watch runs after each event.
-func (m *simMember) watch() {
-	l := m.life
-	if l == nil {
+// checkProgress runs after each event.
+func (m *simMember) checkProgress() {
+	proc := m.process
+	if proc == nil {
 		return
 	}
-	status := l.core.Status()
-	now := marks{status.Term, status.Applied, status.Commit}
-	if now.term < l.seen.term || now.applied < l.seen.applied || now.commit < l.seen.commit || now.commit < now.applied {
-		m.w.fail("member %d went from %+v to %+v", m.n, l.seen, now)
+	status := proc.core.Status()
+	now := progress{status.Term, status.Applied, status.Commit}
+	if now.term < proc.progress.term || now.applied < proc.progress.applied || now.commit < proc.progress.commit || now.commit < now.applied {
+		m.sim.fail("member %d: progress goes from %+v to %+v", m.n, proc.progress, now)
 	}
-	l.seen = now
-	m.w.history.digest(l)
+	proc.progress = now
+	m.sim.history.checkDigest(proc)
 	if status.Leads {
-		m.w.history.leads(status.Term, m.n)
+		m.sim.history.checkLeader(status.Term, m.n)
 	}
 }

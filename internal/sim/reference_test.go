@@ -10,61 +10,63 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// twin replays the log through the reference, which was written from the same
-// rules by another hand. What any member or program is told of an entry, refusals
-// included, is held against what the reference says at that index.
-type twin struct {
-	w        *world
+// referenceChecker replays the log through the reference model, an independent
+// implementation of the same rules. Every result of an entry on any member, and
+// every outcome, refusals included, must be the reference's at that index.
+type referenceChecker struct {
+	sim      *simulation
 	model    reference.Model
 	results  []uint64 // checksums, from index 2 on
 	outcomes map[wire.Ticket][]*wire.Reply
-	compared int // outcomes that programs got
+	compared int // outcomes that programs received
 }
 
-func newTwin(w *world) *twin { return &twin{w: w, outcomes: make(map[wire.Ticket][]*wire.Reply)} }
+func newReferenceChecker(sim *simulation) *referenceChecker {
+	return &referenceChecker{sim: sim, outcomes: make(map[wire.Ticket][]*wire.Reply)}
+}
 
-// entry gives the reference the next entry.
-func (t *twin) entry(index, term uint64, data []byte) {
+// entry applies the next entry to the reference model.
+func (c *referenceChecker) entry(index, term uint64, data []byte) {
 	var batch *wire.Batch
 	if len(data) > 0 {
 		batch = new(wire.Batch)
 		if err := proto.Unmarshal(data, batch); err != nil {
-			t.w.fail("an entry that cannot be decoded: %v", err)
+			c.sim.fail("decode an entry: %v", err)
 		}
 	}
-	r := t.model.Apply(index, term, batch)
-	t.results = append(t.results, resultSum(r))
+	r := c.model.Apply(index, term, batch)
+	c.results = append(c.results, resultSum(r))
 	for _, o := range r.Outcomes {
-		known := t.outcomes[o.Ticket]
-		if len(known) == 0 || !proto.Equal(known[len(known)-1], o.Reply) {
-			t.outcomes[o.Ticket] = append(known, o.Reply)
+		expected := c.outcomes[o.Ticket]
+		if len(expected) == 0 || !proto.Equal(expected[len(expected)-1], o.Reply) {
+			c.outcomes[o.Ticket] = append(expected, o.Reply)
 		}
 	}
 }
 
-// yielded compares what a member's machine made of an entry.
-func (t *twin) yielded(l *life, index uint64, r wire.Result) {
-	if resultSum(r) != t.results[index-2] {
-		t.w.fail("member %d: entry %d yields %v, ended %v, keys %v, leaders %v, and the reference says otherwise", l.n, index, r.Outcomes, r.Ended, r.Keys, r.Leaders)
+// checkResult compares a member's result of an entry.
+func (c *referenceChecker) checkResult(proc *process, index uint64, r wire.Result) {
+	if resultSum(r) != c.results[index-2] {
+		c.sim.fail("member %d: entry %d yields %v, ended %v, keys %v, leaders %v; the reference model differs", proc.n, index, r.Outcomes, r.Ended, r.Keys, r.Leaders)
 	}
 }
 
-// vouch compares an outcome that a program gets with what the reference said to
-// that ticket at the reply's index.
-func (t *twin) vouch(l *life, ticket wire.Ticket, r *wire.Reply) {
-	t.compared++
-	plain := wordless(r)
-	for _, known := range t.outcomes[ticket] {
-		if proto.Equal(known, plain) {
+// checkOutcome compares an outcome that a program receives with that of the
+// reference model at the reply's index.
+func (c *referenceChecker) checkOutcome(proc *process, ticket wire.Ticket, r *wire.Reply) {
+	c.compared++
+	plain := withoutDetail(r)
+	for _, expected := range c.outcomes[ticket] {
+		if proto.Equal(expected, plain) {
 			return
 		}
 	}
-	t.w.fail("member %d: ticket %d: outcome %v; the reference says %v", l.n, ticket.Seq, r, t.outcomes[ticket])
+	c.sim.fail("member %d: ticket %d: outcome %v; the reference model has %v", proc.n, ticket.Seq, r, c.outcomes[ticket])
 }
 
-// wordless is the reply without its words for people, which the reference does
-// not know.
-func wordless(r *wire.Reply) *wire.Reply {
+// withoutDetail returns the reply without its text for people, which the reference
+// model does not produce.
+func withoutDetail(r *wire.Reply) *wire.Reply {
 	switch {
 	case r.GetDetail() == "", r.Code == wire.Code_CHECK_UNKNOWN, r.Code == wire.Code_CHECK_CRITICAL:
 		return r
@@ -74,14 +76,13 @@ func wordless(r *wire.Reply) *wire.Reply {
 	return plain
 }
 
-// resultSum is a checksum of all that an entry yields but for the changes of the
-// durable state.
+// resultSum is a checksum of a result, without the changes of the durable state.
 func resultSum(r wire.Result) uint64 {
 	h := fnv.New64a()
 	for _, o := range r.Outcomes {
-		reply, err := proto.MarshalOptions{Deterministic: true}.Marshal(wordless(o.Reply))
+		reply, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutDetail(o.Reply))
 		fmt.Fprintf(h, "%x %d %t %x %v\n", o.Ticket.Incarnation[:], o.Ticket.Seq, o.More, reply, err)
 	}
-	fmt.Fprintf(h, "%x", told(r))
+	fmt.Fprintf(h, "%x", notificationSum(r))
 	return h.Sum64()
 }

@@ -1,19 +1,15 @@
 package sim
 
-import (
-	"github.com/conclave-go/conclave/internal/wire"
-)
+import "github.com/conclave-go/conclave/internal/wire"
 
-// What differs between a lock, an election and a semaphore for their handles.
-
-// resizable is the semaphore whose limit is changed now and then.
+// resizable is the semaphore whose limit changes.
 const resizable = "sem-1"
 
 func semaphoreLimits() map[string]uint32 {
 	return map[string]uint32{"sem-0": 3, resizable: 5, "sem-kept": 2}
 }
 
-// command takes what the handle is after.
+// command acquires what the handle is for.
 func (h *handle) command(wait bool) *wire.Command {
 	switch h.space {
 	case wire.Space_SEMAPHORE:
@@ -26,7 +22,7 @@ func (h *handle) command(wait bool) *wire.Command {
 	}}}
 }
 
-// unlock gives one hold back.
+// unlock releases one hold.
 func (h *handle) unlock() *wire.Command {
 	if h.space == wire.Space_SEMAPHORE {
 		return releaseCommand(h.lock, h.session, h.fence)
@@ -36,19 +32,21 @@ func (h *handle) unlock() *wire.Command {
 	}}}
 }
 
-// weight is what the reply to a grant counts.
-func (h *handle) weight() uint32 {
+// wantHolds is the number of holds in the reply to a grant.
+func (h *handle) wantHolds() uint32 {
 	if h.space == wire.Space_SEMAPHORE {
 		return h.permits
 	}
 	return 1
 }
 
-func (h *handle) value() string { return string([]byte{byte('a' + h.session.program.w.rng.IntN(26))}) }
+func (h *handle) value() string {
+	return string([]byte{byte('a' + h.session.program.sim.rng.IntN(26))})
+}
 
-// proclaim says something else as the leader.
+// proclaim changes the leader's value.
 func (h *handle) proclaim() {
-	h.state = busy
+	h.state = inFlight
 	h.session.program.submit(&wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
 		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Value: []byte(h.value()),
 	}}}, false, func(r *wire.Reply) {
@@ -56,19 +54,19 @@ func (h *handle) proclaim() {
 		switch {
 		case r == nil:
 		case r.GetCode() != wire.Code_OK:
-			h.refused(r)
+			h.checkRefusal(r)
 			h.state = idle
 		case r.GetFence() != h.fence || r.GetHolds() != h.holds:
-			h.session.program.w.fail("member %d leads %s with fence %d, and the log says %v", h.session.program.n, h.lock, h.fence, r)
+			h.session.program.sim.fail("member %d leads %s with fence %d, but the reply is %v", h.session.program.n, h.lock, h.fence, r)
 		}
 	})
 }
 
-// disagrees learns the limit that is in force.
-func (h *handle) disagrees(r *wire.Reply) {
-	w := h.session.program.w
+// learnLimit takes over the limit that is in force.
+func (h *handle) learnLimit(r *wire.Reply) {
+	sim := h.session.program.sim
 	if h.lock != resizable || r.GetLimit() == h.limit {
-		w.fail("member %d: %s with the limit %d: %v", h.session.program.n, h.lock, h.limit, r)
+		sim.fail("member %d: %s with the limit %d: %v", h.session.program.n, h.lock, h.limit, r)
 	}
-	w.limits[h.lock] = r.GetLimit()
+	sim.limits[h.lock] = r.GetLimit()
 }

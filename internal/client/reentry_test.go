@@ -1,0 +1,45 @@
+package client
+
+import (
+	"context"
+	"testing"
+)
+
+// A handle that holds the lock loses it while another Acquire of it is under way, by
+// re-entry or in the queue: its hold is lost, and its release is owed.
+func TestLock_LeaseEndsWhileHandleHolds(t *testing.T) {
+	for name, reentrant := range map[string]bool{"re-entry": true, "queue": false} {
+		t.Run(name, func(t *testing.T) {
+			c, g := newFake(t)
+			l := new(Lock)
+			l.Init(c, LockConfig{Name: "x", Reentrant: reentrant})
+			mustAcquire(t, l)
+			own, err := c.ownLease(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.hold()
+			failed := make(chan error, 1)
+			go func() {
+				_, err := l.Acquire(context.Background(), true, nil)
+				failed <- err
+			}()
+			g.awaitQueued()
+			own.expire()
+			err = <-failed
+			g.release()
+			wantKind(t, err, Lost)
+			wantKind(t, l.Release(t.Context()), Lost)
+			mustAcquire(t, l)
+		})
+	}
+}
+
+// awaitQueued blocks until a command is held back.
+func (g *fakeGroup) awaitQueued() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.queue) == 0 {
+		g.changed.Wait()
+	}
+}

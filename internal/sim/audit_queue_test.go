@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// waiter is a place in a queue.
+type waiter struct {
+	ticket  wire.Ticket
+	permits int64
+}
+
+// checkQueues: waiters are granted in log order, as soon as the resource is free,
+// and no caller overtakes a waiter.
+func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []wire.Outcome) {
+	for _, o := range outcomes {
+		switch r, waits := a.waiting[o.Ticket]; {
+		case o.More && !waits:
+			a.enqueue(o.Ticket, c)
+		case o.More: // a repeated outcome
+		case waits:
+			a.dequeue(r, o)
+		case o.Ticket == own && o.Reply.GetCode() == wire.Code_OK && !a.answered[own]:
+			a.checkBarging(c)
+		}
+		a.answered[o.Ticket] = true
+	}
+	for r, queue := range a.queues { // order: each is checked
+		if len(queue) > 0 && a.isFree(r, queue[0]) {
+			a.sim.fail("%v is free while %d callers wait for it", r, len(queue))
+		}
+	}
+}
+
+func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
+	r, w := resource{"lock", c.GetLock().GetName()}, waiter{ticket, 0}
+	switch {
+	case c.GetAcquire() != nil:
+		r, w.permits = resource{"semaphore", c.GetAcquire().GetName()}, int64(c.GetAcquire().GetPermits())
+	case c.GetLock().GetElection():
+		r.kind = "election"
+	}
+	a.queues[r] = append(a.queues[r], w)
+	a.waiting[ticket] = r
+}
+
+// dequeue handles a waiter's last outcome.
+func (a *audit) dequeue(r resource, o wire.Outcome) {
+	i := slices.IndexFunc(a.queues[r], func(w waiter) bool { return w.ticket == o.Ticket })
+	if o.Reply.GetCode() == wire.Code_OK && i != 0 {
+		a.sim.fail("%v is granted to the waiter at position %d of the queue", r, i+1)
+	}
+	a.queues[r] = slices.Delete(a.queues[r], i, i+1)
+	delete(a.waiting, o.Ticket)
+}
+
+// checkBarging: only a session that claims its earlier process's acquisition may
+// overtake waiters, and such a session has no TTL.
+func (a *audit) checkBarging(c *wire.Command) {
+	acquire := c.GetAcquire()
+	if acquire == nil || len(a.queues[resource{"semaphore", acquire.GetName()}]) == 0 {
+		return
+	}
+	if id, _ := wire.IDFrom(acquire.GetSession()); a.sessions[id].TTL != 0 {
+		a.sim.fail("%v is granted ahead of the waiters", acquire)
+	}
+}
+
+// isFree reports whether the head of the queue could be granted the resource.
+func (a *audit) isFree(r resource, head waiter) bool {
+	switch r.kind {
+	case "semaphore":
+		v, _ := a.m.Semaphore(r.name)
+		return v.Available >= head.permits
+	case "election":
+		return a.m.Leader(r.name) == nil && a.delayedUntil[r] <= a.m.Now()
+	}
+	v, _ := a.m.Lock(r.name)
+	return !v.Held && a.delayedUntil[r] <= a.m.Now()
+}

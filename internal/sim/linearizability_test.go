@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// checkAll checks all partitions of the history.
+func (h *clientHistory) checkAll() {
+	h.markContention()
+	for _, name := range locks {
+		h.check(name, lockModel(), h.operationsOn(wire.Space_LOCK, name))
+	}
+	h.check("kept", lockModel(), h.operationsOn(wire.Space_LOCK, "kept"))
+	for _, name := range elections {
+		h.check(name, lockModel(), h.operationsOn(wire.Space_ELECTION, name))
+	}
+	for _, name := range semaphores {
+		h.check(name, permitModel(semaphoreLimits()[name]), h.operationsOn(wire.Space_SEMAPHORE, name))
+	}
+	h.check("keys", keyModel(), h.keyOperations())
+}
+
+const searchLimit = 10 * time.Second // of real time, for one search
+
+func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, ops []porcupine.Operation) {
+	h.partitions++
+	h.checked += len(ops)
+	for _, op := range ops {
+		if op.Return == never {
+			h.pending++
+		}
+	}
+	model := m.ToModel()
+	switch porcupine.CheckOperationsTimeout(model, ops, searchLimit) {
+	case porcupine.Unknown:
+		h.unknown++
+		h.sim.t.Logf("seed %d: %s: search over %d operations given up", h.sim.seed, name, len(ops))
+	case porcupine.Illegal:
+		h.explain(name, model, ops)
+	}
+}
+
+// explain logs the longest partial linearization and what does not fit.
+func (h *clientHistory) explain(name string, model porcupine.Model, ops []porcupine.Operation) {
+	_, info := porcupine.CheckOperationsVerbose(model, ops, searchLimit)
+	var longest []porcupine.Operation
+	for _, partial := range info.PartialLinearizationsOperations()[0] {
+		if len(partial) > len(longest) {
+			longest = partial
+		}
+	}
+	in := make(map[*operation]bool)
+	state := model.Init()
+	for i, p := range longest {
+		op := p.Input.(*operation)
+		in[op] = true
+		if i >= len(longest)-8 {
+			h.sim.t.Logf("%v, then %v", state, op)
+		}
+		_, state = model.Step(state, op, nil)
+	}
+	h.sim.t.Logf("%v, and none of these:", state)
+	rest := slices.DeleteFunc(slices.Clone(ops), func(p porcupine.Operation) bool { return in[p.Input.(*operation)] })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	for _, p := range rest[:min(8, len(rest))] {
+		h.sim.t.Logf("    %v", p.Input)
+	}
+	h.sim.fail("%s: not linearizable: after %d of %d operations none can follow", name, len(longest), len(ops))
+}
+
+// keyOperations returns the reads and writes of keys.
+func (h *clientHistory) keyOperations() (ops []porcupine.Operation) {
+	for _, op := range h.operations {
+		read := keyIndex(op.readKey) >= 0 && op.returnedAt != never // programs also look up prefixes, which are no keys
+		if read || op.command.GetWrite() != nil && !op.ineffective() {
+			ops = append(ops, op.forPorcupine())
+		}
+	}
+	return ops
+}
+
+// operationsOn returns the operations on one lock, election or semaphore. It omits
+// those without an effect: withdrawn, or refused because the session had ended,
+// which its sessionSpan records.
+func (h *clientHistory) operationsOn(space wire.Space, name string) (ops []porcupine.Operation) {
+	for _, op := range h.operations {
+		if in, of := op.names(); of != name || in != space || op.ineffective() {
+			continue
+		}
+		ops = append(ops, op.forPorcupine())
+	}
+	return ops
+}
+
+// forPorcupine converts the operation. All of it is input, since the models judge
+// the reply themselves.
+func (op *operation) forPorcupine() porcupine.Operation {
+	return porcupine.Operation{Input: op, Call: op.invokedAt, Return: op.returnedAt}
+}
+
+// names returns the lock, election or semaphore that the operation is about.
+func (op *operation) names() (wire.Space, string) {
+	space := map[bool]wire.Space{true: wire.Space_ELECTION}
+	switch c := op.command.GetOp().(type) {
+	case *wire.Command_Lock:
+		return space[c.Lock.Election], c.Lock.Name
+	case *wire.Command_Unlock:
+		return space[c.Unlock.Election], c.Unlock.Name
+	case *wire.Command_Proclaim:
+		return wire.Space_ELECTION, c.Proclaim.Name
+	case *wire.Command_Withdraw:
+		if op.withdraws != nil {
+			return op.withdraws.names()
+		}
+	case *wire.Command_Acquire:
+		return wire.Space_SEMAPHORE, c.Acquire.Name
+	case *wire.Command_Release:
+		return wire.Space_SEMAPHORE, c.Release.Name
+	case *wire.Command_Resize:
+		return wire.Space_SEMAPHORE, c.Resize.Name
+	}
+	return 0, ""
+}
+
+// ineffective reports whether the operation certainly had no effect.
+func (op *operation) ineffective() bool {
+	switch op.reply.GetCode() {
+	case wire.Code_SESSION_EXPIRED, wire.Code_WITHDRAWN:
+		return true
+	}
+	return op.noEffect
+}

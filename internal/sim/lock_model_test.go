@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// lockState is the model of all locks, as clients see them: mutex, re-entrant mutex
+// with a limit, both with fences, and elections, which are locks with a value. It
+// is nondeterministic in what clients cannot know: when a session ends, and the
+// effect of operations without an outcome.
+type lockState struct {
+	owner        *sessionSpan // nil: not held
+	handle       uint64
+	process      wire.ID    // incarnation of the process that acquired it
+	grant        *operation // the Lock by which the hold began
+	holds        uint32
+	fence        uint64        // 0: unknown
+	maxFence     uint64        // the largest fence that is known
+	delayedUntil time.Duration // not granted before; 0: no lock-delay
+}
+
+func lockModel() porcupine.NondeterministicModel {
+	return porcupine.NondeterministicModel{
+		Init: func() []any { return []any{lockState{}} },
+		Step: func(state, input, _ any) (next []any) {
+			op := input.(*operation)
+			for _, st := range state.(lockState).possibleStates(op) {
+				for _, after := range st.step(op) {
+					next = append(next, after)
+				}
+			}
+			return next
+		},
+	}
+}
+
+// possibleStates are the states in which the operation may find the lock: the
+// owner's session may have ended, with a lock-delay or gracefully.
+func (s lockState) possibleStates(op *operation) []lockState {
+	if s.owner == nil {
+		return []lockState{s}
+	}
+	return withPossibleEnds([]lockState{s}, s.owner, op, func(s lockState, _ *sessionSpan, until time.Duration) lockState { return s.free(until) })
+}
+
+func (s lockState) free(until time.Duration) lockState {
+	return lockState{maxFence: s.maxFence, delayedUntil: until}
+}
+
+func (s lockState) step(op *operation) []lockState {
+	switch c := op.command.Op.(type) {
+	case *wire.Command_Lock:
+		return s.lock(op, c.Lock)
+	case *wire.Command_Unlock:
+		return s.unlock(op, c.Unlock)
+	case *wire.Command_Withdraw:
+		return s.withdraw(op)
+	case *wire.Command_Proclaim:
+		return s.proclaim(op, c.Proclaim)
+	}
+	return nil
+}
+
+// onlyIf returns the state if the condition holds.
+func (s lockState) onlyIf(holds bool) []lockState {
+	if holds {
+		return []lockState{s}
+	}
+	return nil
+}
+
+func (s lockState) ownedBy(op *operation, handle uint64) bool {
+	return s.owner != nil && s.owner == op.session && s.handle == handle && s.process == op.incarnation
+}
+
+// unclaimed: the hold is that of the session's earlier process.
+func (s lockState) unclaimed(op *operation) bool {
+	return s.owner != nil && s.owner == op.session && s.process != op.incarnation
+}
+
+func (s lockState) fenceMatches(fence uint64) bool { return s.fence == 0 || s.fence == fence }
+
+func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
+	reentrant := s.ownedBy(op, c.Handle) && c.Reentrant
+	full := c.Limit > 0 && s.holds >= c.Limit
+	var granted []lockState
+	switch {
+	case c.Fence == 0 && (s.owner == nil && s.delayedUntil <= op.returnedTime || s.unclaimed(op)):
+		granted = lockState{owner: op.session, handle: c.Handle, process: op.incarnation, grant: op, holds: 1, maxFence: s.maxFence}.onlyIf(true)
+	case reentrant && !full && (c.Fence == 0 || s.fenceMatches(c.Fence)):
+		s := s
+		s.holds++
+		granted = s.onlyIf(true)
+	}
+	if op.reply == nil {
+		return append(granted, s)
+	}
+	switch r := op.reply; r.GetCode() {
+	case wire.Code_OK:
+		for _, g := range granted {
+			return g.learn(r)
+		}
+		return nil
+	case wire.Code_LOCKED:
+		return s.onlyIf(s.owner != nil && !reentrant && !s.unclaimed(op))
+	case wire.Code_LOCK_DELAY:
+		return s.onlyIf(s.owner == nil && s.delayedUntil > 0)
+	case wire.Code_LIMIT_REACHED:
+		return s.onlyIf(reentrant && full)
+	case wire.Code_OWNERSHIP_LOST:
+		return s.onlyIf(!s.ownedBy(op, c.Handle) || s.fence != c.Fence)
+	}
+	return nil
+}
+
+// learn takes what the reply says about the hold.
+func (s lockState) learn(r *wire.Reply) []lockState {
+	fresh := s.fence == 0
+	if r.GetHolds() != s.holds || fresh && r.GetFence() <= s.maxFence || !s.fenceMatches(r.GetFence()) {
+		return nil
+	}
+	s.fence = r.GetFence()
+	s.maxFence = max(s.maxFence, s.fence)
+	return s.onlyIf(true)
+}
+
+func (s lockState) unlock(op *operation, c *wire.Unlock) []lockState {
+	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence)
+	if op.reply == nil {
+		if match {
+			return append(s.release(), s)
+		}
+		return s.onlyIf(true)
+	}
+	switch op.reply.GetCode() {
+	case wire.Code_OK:
+		if match && op.reply.GetHolds() == s.holds-1 && op.reply.GetFence() == c.Fence {
+			return s.release()
+		}
+		return nil
+	case wire.Code_NOT_HELD:
+		return s.onlyIf(!s.ownedBy(op, c.Handle))
+	case wire.Code_OWNERSHIP_LOST:
+		return s.onlyIf(s.ownedBy(op, c.Handle) && s.fence != c.Fence)
+	}
+	return nil
+}
+
+func (s lockState) release() []lockState {
+	if s.holds--; s.holds == 0 {
+		return s.free(0).onlyIf(true)
+	}
+	return s.onlyIf(true)
+}
+
+// withdraw withdraws a place in the queue, which this model does not contain, or
+// releases a hold that was granted by that Lock.
+func (s lockState) withdraw(op *operation) []lockState {
+	granted := s.owner != nil && op.withdraws != nil && s.grant == op.withdraws
+	r := op.reply
+	switch {
+	case r == nil && granted:
+		return append(s.release(), s)
+	case r == nil:
+		return s.onlyIf(true)
+	case r.GetCode() == wire.Code_NOT_HELD || r.GetFence() == 0:
+		return s.onlyIf(!granted)
+	case r.GetCode() == wire.Code_OK && granted && s.fenceMatches(r.GetFence()):
+		return s.release()
+	}
+	return nil
+}
+
+func (s lockState) proclaim(op *operation, c *wire.Proclaim) []lockState {
+	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence)
+	switch {
+	case op.reply == nil:
+		return s.onlyIf(true)
+	case op.reply.GetCode() == wire.Code_OK:
+		return s.onlyIf(match && op.reply.GetHolds() == s.holds)
+	case op.reply.GetCode() == wire.Code_NOT_HELD:
+		return s.onlyIf(!s.ownedBy(op, c.Handle))
+	}
+	return s.onlyIf(s.fence != c.Fence)
+}

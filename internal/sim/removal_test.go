@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// requestLeave has a member request its removal, if enough members remain to lose
+// one more.
+func (sim *simulation) requestLeave(p *program) {
+	remaining := 0
+	for _, m := range sim.remaining() {
+		if m.process == nil || !m.process.program.leaving {
+			remaining++
+		}
+	}
+	if remaining < 2 || !p.registered || p.leaving || sim.anyDestroyed() {
+		return
+	}
+	p.leaveRequested = true
+	sim.trace("member %d requests its removal", p.n)
+	p.leaving = true
+	p.submit(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: p.core.Status().Membership.GetVoters()}}}, true, func(r *wire.Reply) {
+		switch r.GetCode() {
+		case wire.Code_OK:
+			p.sim.trace("the removal of member %d is committed", p.n)
+		case wire.Code_INVALID: // the other members are not connected yet
+			p.leaving, p.leaveRequested = false, false
+		case wire.Code_UNKNOWN_INCARNATION, wire.Code_CODE_UNSPECIFIED: // the outcome of its next registration shows it
+		default:
+			p.sim.fail("member %d: request removal: %v", p.n, r)
+		}
+	})
+}
+
+// isMember reports whether member n is in the configuration on this member's disk.
+func (proc *process) isMember(n int) bool {
+	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners()), proc.sim.members[n].id())
+}
+
+// connect stands for the transport, which connects to all peers: one of them may
+// report this member's removal, and the member stops.
+func (proc *process) connect() {
+	for _, other := range proc.sim.members {
+		if to := other.process; to != nil && !to.isMember(proc.n) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
+			proc.after(0, func() { proc.learnRemoval(to.simMember) })
+			return
+		}
+	}
+}
+
+// learnRemoval stops a removed member. At times the informing member is lost
+// permanently at the same moment: the remaining ones must continue without both.
+func (proc *process) learnRemoval(informer *simMember) {
+	proc.sim.trace("member %d learns of its removal", proc.n)
+	proc.removed = true
+	proc.stop()
+	remaining := proc.sim.remaining()
+	undecided := slices.ContainsFunc(remaining, func(m *simMember) bool { return m.leaveRequested })
+	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.extraRNG.IntN(2) == 0 {
+		informer.crash("permanently")
+		informer.destroyed = true
+	}
+}
+
+// anyDestroyed reports whether a member is permanently lost. No further member may
+// leave then: the vote of each may be needed.
+func (sim *simulation) anyDestroyed() bool {
+	return slices.ContainsFunc(sim.members, func(m *simMember) bool { return m.destroyed })
+}
+
+// checkRemoved: nothing of a removed member remains or returns.
+func (a *audit) checkRemoved() {
+	if len(a.m.Removed()) == 0 {
+		return
+	}
+	for _, s := range a.m.Sessions() {
+		if slices.Contains(a.m.Removed(), s.Member) {
+			a.sim.fail("member %d is removed, and its session %s is alive", s.Member, s.ID)
+		}
+	}
+	for id, member := range a.memberOf { // order: each is checked
+		if slices.Contains(a.m.Removed(), member) && a.m.Incarnation(id) {
+			a.sim.fail("member %d is removed, and its incarnation %s is alive", member, id)
+		}
+	}
+}
+
+// A removal is committed, and of the remaining members only one knows it. That one
+// informs the removed member and is lost permanently; the others must continue
+// without both. (In seed 227 the group lost its quorum.)
+func TestRemoval_OnlyInformedMemberLost(t *testing.T) {
+	sim := newScriptedSimulation(t, 1, 4, faults{removals: true})
+	informer := sim.leader()
+	leaving := sim.members[(informer.n+1)%4]
+	sim.register(leaving.n)
+	sim.requestLeave(leaving.process.program)
+	others := slices.DeleteFunc(sim.remaining(), func(m *simMember) bool { return m == leaving || m == informer.simMember })
+	sim.await(longestElection, "second membership change in another log", func() bool {
+		return slices.ContainsFunc(others, func(m *simMember) bool { return m.process.membershipChanges() == 2 })
+	})
+	for _, m := range others {
+		sim.network.cut[informer.n][m.n] = true
+	}
+	sim.await(longestElection, "removed member informed", func() bool { return leaving.removed })
+	informer.crash("permanently")
+	informer.destroyed = true
+	sim.network.heal()
+	sim.awaitLeader()
+}
+
+// membershipChanges counts those in the member's log, committed or not.
+func (proc *process) membershipChanges() (n int) {
+	first, _ := proc.log.FirstIndex() // in memory: never fails
+	last, _ := proc.log.LastIndex()
+	entries, err := proc.log.Entries(first, last+1, math.MaxUint64)
+	if err != nil {
+		proc.sim.fail("member %d: read the log: %v", proc.n, err)
+	}
+	for _, e := range entries {
+		if e.GetType() != raftpb.EntryNormal {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+const (
+	tick          = 100 * time.Millisecond
+	electionTicks = 10
+	faultPeriod   = 25 * time.Second
+	recoveryLimit = 60 * time.Second // until the group must have converged
+)
+
+// simulation is one run of a group: its members, the environment that a seed decides,
+// and the checkers.
+type simulation struct {
+	t               *testing.T
+	seed            uint64
+	rng             *rand.Rand
+	extraRNG        *rand.Rand // for what was added later, so that the runs of older seeds stay the same
+	now             time.Duration
+	events          eventQueue
+	sequence        uint64
+	executed        int
+	members         []*simMember
+	network         network
+	disks           struct{ slow bool }
+	faults          faults
+	history         *history
+	clients         *clientHistory
+	lastFence       map[string]uint64 // by lock: the last that a holder trusted
+	draining        bool              // programs finish what they hold
+	programsStopped bool              // and then renew nothing
+	limits          map[string]uint32 // of semaphores, as programs believe them agreed
+	swapped         map[string]bool   // key@index: a compare-and-swap against this index has succeeded
+	writes          int
+	crashes         int
+	traffic         traffic
+	script          func(*program)      // replaces what programs do
+	onAdvance       func(time.Duration) // observes each advance of time
+	traceHash       interface {
+		Write([]byte) (int, error)
+		Sum64() uint64
+	}
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	sim := &simulation{
+		t: t, seed: seed,
+		rng:       rand.New(rand.NewPCG(seed, 0)),
+		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
+		traceHash: fnv.New64a(),
+		lastFence: make(map[string]uint64),
+		limits:    semaphoreLimits(),
+		swapped:   make(map[string]bool),
+	}
+	sim.traffic.messages = make(map[raftpb.MessageType]int)
+	sim.history, sim.clients = newHistory(sim), newClientHistory(sim)
+	return sim
+}
+
+// formGroup starts a new group of n members.
+func (sim *simulation) formGroup(n int, f faults) {
+	for i := range n {
+		sim.members = append(sim.members, newSimMember(sim, i))
+	}
+	sim.faults = f
+	sim.setClocks()
+	sim.bootGroup(f)
+}
+
+// bootGroup formats the disks of all members and starts them.
+func (sim *simulation) bootGroup(f faults) {
+	n := len(sim.members)
+	sim.faults, sim.network = f, f.network(n)
+	sim.trace("%d members, faults %+v", n, f)
+	for _, m := range sim.members {
+		m.bootstrap(n)
+		m.start()
+	}
+}
+
+// shutDown ends all processes.
+func (sim *simulation) shutDown() {
+	for _, m := range sim.members {
+		m.crash("end of the run")
+	}
+}
+
+// runUntil executes events until the condition holds. After each one it checks the
+// progress of every member. phase is for failure messages.
+func (sim *simulation) runUntil(phase string, until func() bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			sim.fail("panic in %s: %v\n%s", phase, p, debug.Stack())
+		}
+	}()
+	for !until() {
+		e := heap.Pop(&sim.events).(simEvent)
+		if sim.onAdvance != nil {
+			sim.onAdvance(e.at - sim.now)
+		}
+		sim.now = e.at
+		sim.executed++
+		e.run()
+		for _, m := range sim.members {
+			m.checkProgress()
+		}
+	}
+}
+
+// await is runUntil with a limit of simulated time.
+func (sim *simulation) await(limit time.Duration, what string, until func() bool) {
+	sim.t.Helper()
+	limit += sim.now
+	sim.runUntil(what, func() bool {
+		if sim.now > limit {
+			for _, m := range sim.members {
+				if m.process != nil {
+					sim.t.Log(m.process.program.unfinished())
+				}
+			}
+			sim.fail("no %s by %v", what, limit)
+		}
+		return until()
+	})
+}
+
+// trace adds a line to the run's trace.
+func (sim *simulation) trace(format string, args ...any) {
+	line := fmt.Sprintf("%9.4f ", sim.now.Seconds()) + fmt.Sprintf(format, args...)
+	fmt.Fprintln(sim.traceHash, line)
+	if *only != 0 {
+		sim.t.Log(line)
+	}
+}
+
+// fail ends the test with the command that repeats the run.
+func (sim *simulation) fail(format string, args ...any) {
+	sim.t.Helper()
+	sim.t.Fatalf("seed %d at %v: %s\nrepeat it with: go test ./internal/sim -run TestSeeds -seed %d -v",
+		sim.seed, sim.now, fmt.Sprintf(format, args...), sim.seed)
+}
+
+// chance returns true with probability p.
+func (sim *simulation) chance(p float64) bool { return sim.rng.Float64() < p }
+
+// between returns a random duration in [low, high].
+func (sim *simulation) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(sim.rng.Int64N(int64(high-low)+1))
+}
+
+func (sim *simulation) newID() (id wire.ID) {
+	for i := range id {
+		id[i] = byte(sim.rng.Uint32())
+	}
+	return id
+}
+
+// converged reports whether all members are at the same index with nothing in
+// progress, and every program has acquired and released once more.
+func (sim *simulation) converged() bool {
+	for _, m := range sim.remaining() {
+		proc := m.process
+		if proc == nil || proc.diskBusy || proc.core.Status().Applied != sim.history.last() || !proc.program.atRest() {
+			return false
+		}
+	}
+	return true
+}
+
+// remaining returns the members that are neither removed nor permanently lost.
+func (sim *simulation) remaining() []*simMember {
+	return slices.DeleteFunc(slices.Clone(sim.members), func(m *simMember) bool { return m.removed || m.destroyed })
+}

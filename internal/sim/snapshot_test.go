@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
+
+// keyValue is a pair of the streamed state.
+type keyValue struct{ key, value []byte }
+
+// SendSnapshot streams the durable state to the peer and reports the result to
+// raft.
+func (d driver) SendSnapshot(m *raftpb.Message) {
+	proc := d.process
+	reported := false
+	report := func(ok bool) {
+		proc.post(func(c *core.Core) {
+			if !reported {
+				reported = true
+				c.SnapshotSent(m.GetTo(), ok)
+			}
+		})
+	}
+	proc.after(time.Second, func() { report(false) }) // the connection would fail
+	view, err := proc.log.View()
+	if err != nil {
+		proc.sim.fail("member %d: open a view: %v", proc.n, err)
+	}
+	body, err := proto.Marshal(core.Snapshot(m, view))
+	if err != nil {
+		proc.sim.fail("encode a snapshot: %v", err)
+	}
+	var state []keyValue
+	err = view.Each(func(key, value []byte) error {
+		state = append(state, keyValue{append([]byte{}, key...), append([]byte{}, value...)})
+		return nil
+	})
+	if err != nil || view.Close() != nil {
+		proc.sim.fail("member %d: read a view: %v", proc.n, err)
+	}
+	digest := view.Digest
+	proc.sim.trace("member %d sends member %d a snapshot of %d", proc.n, m.GetTo()-1, view.Index)
+	proc.sim.deliver(proc.n, int(m.GetTo()-1), func(to *process) {
+		to.runIfAlive(func() {
+			to.receiveSnapshot(proc, body, digest, state, func(err error) {
+				proc.sim.deliver(to.n, proc.n, func(back *process) {
+					if back == proc {
+						report(err == nil)
+					}
+				})
+			})
+		})
+	})
+}
+
+// receiveSnapshot does what Member.Snapshot does.
+func (proc *process) receiveSnapshot(from *process, body []byte, digest uint64, state []keyValue, done func(error)) {
+	if proc.staging {
+		done(core.ErrInadmissible)
+		return
+	}
+	stage, err := proc.log.Stage()
+	if err != nil {
+		proc.sim.fail("member %d: stage: %v", proc.n, err)
+	}
+	for i, p := range state {
+		if i == len(state)/2 && proc.crashesAt(crashWhileStaging, "while staging") {
+			return
+		}
+		if err := stage.Put(p.key, p.value); err != nil {
+			proc.sim.fail("member %d: stage: %v", proc.n, err)
+		}
+	}
+	generation, err := stage.Finish()
+	if err != nil {
+		proc.sim.fail("member %d: stage: %v", proc.n, err)
+	}
+	message := new(raftpb.Message)
+	if err := proto.Unmarshal(body, message); err != nil {
+		proc.sim.fail("decode a snapshot: %v", err)
+	}
+	proc.staging = true
+	proc.post(func(c *core.Core) {
+		c.ReceiveSnapshot(from.id(), message, core.Staged{Generation: generation, Digest: digest, Done: func(err error) {
+			proc.staging = false
+			proc.sim.trace("member %d: snapshot: %v", proc.n, err)
+			done(err)
+		}})
+	})
+}

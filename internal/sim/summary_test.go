@@ -1,0 +1,37 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// summary is what runs of the simulator have checked.
+type summary struct {
+	time                time.Duration // simulated
+	messages, crashes   int
+	entries, outcomes   int // compared with the reference model
+	operations, pending int // searched in client histories; of these: without an outcome
+	partitions, unknown int
+}
+
+func (s *summary) add(sim *simulation) *summary {
+	h, reference := sim.clients, sim.history.reference
+	s.time += sim.now
+	for _, n := range sim.traffic.messages { // order: a sum
+		s.messages += n
+	}
+	s.crashes += sim.crashes
+	s.entries += len(reference.results)
+	s.outcomes += reference.compared
+	s.operations += h.checked
+	s.pending += h.pending
+	s.partitions += h.partitions
+	s.unknown += h.unknown
+	return s
+}
+
+func (s summary) String() string {
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes; %d entries and %d outcomes equal to the reference model; "+
+		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
+		s.time.Minutes(), s.messages, s.crashes, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+}
