@@ -271,8 +271,7 @@ func (l Leader) same(other Leader) bool {
 }
 
 // Elections lists the elections of the group whose names begin with prefix and that
-// have a leader or, with Fence 0, are in the lock-delay of the last one, by name. It
-// reads pages, as [Node.Locks] does.
+// have a leader, by name. It reads pages, as [Node.Locks] does.
 func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
 	all := pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
 		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}

@@ -90,11 +90,11 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 //
 // A non-nil error means that this call holds nothing: a place in the queue is
 // withdrawn in the background, and a grant that won that race is released. Errors:
-// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired if the
-// session has ended, or ends while the call waits for a lock that its own handle
-// holds; ErrLockOwnershipLost if the handle held the lock and lost it, until each
-// Unlock owed was called; ErrAcquireLimitReached; ErrBusy with too many waiters or
-// calls under way; ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired for a
+// handle of a session that has ended; ErrLockOwnershipLost if the handle held the
+// lock and lost it, even during the call, until each Unlock owed was called;
+// ErrAcquireLimitReached; ErrBusy with too many waiters or calls under way;
+// ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
 //
 // A hold is a lease. Its holder can be paused at any moment, even right after Lock
 // returned, and act when another owner has the lock already. Lost and Fence report
