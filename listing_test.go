@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +62,30 @@ func TestListings_Pages(t *testing.T) {
 	}
 	if p := semaphores[7]; p.Limit != 3 || p.Available != 1 || len(p.Holders) != 1 {
 		t.Errorf("a semaphore is listed as %+v", p)
+	}
+}
+
+// The machine ends a page of semaphores early after one that has many holders.
+func TestListings_ShortPage(t *testing.T) {
+	const holders = 8200
+	n := grouptest.Alone(t)
+	var acquiring sync.WaitGroup
+	for range 41 {
+		acquiring.Go(func() {
+			for range holders / 41 {
+				if _, err := n.Semaphore("a", holders).Acquire(t.Context(), 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	acquiring.Wait()
+	grouptest.MustAcquire(t, n.Semaphore("b", 1), 1)
+	semaphores, err := grouptest.Collect(n.Semaphores(t.Context(), ""))
+	grouptest.Must(t, err)
+	if len(semaphores) != 2 || len(semaphores[0].Holders) != holders {
+		t.Errorf("%d semaphores, want a with %d holders, and b", len(semaphores), holders)
 	}
 }
 

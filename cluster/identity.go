@@ -43,7 +43,7 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	switch r := record; {
 	case r.GetVersion() > wire.IdentityVersion:
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
-	case r.GetLeft():
+	case r.GetRemoved():
 		return nil, ErrRemoved
 	case r.GetGroup() != group:
 		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)

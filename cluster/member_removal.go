@@ -213,7 +213,7 @@ func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
 }
 
 func (m *Member) markRemoved() error {
-	return m.identity.save(func(r *wire.Identity) { r.Left = true })
+	return m.identity.save(func(r *wire.Identity) { r.Removed = true })
 }
 
 // removalConfirmed runs when a peer refuses this member as removed. If Leave does not

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -150,11 +152,13 @@ func TestKeyChanges_Compacted(t *testing.T) {
 	for range 20 {
 		put()
 	}
-	wantKind(t, c.KeyChanges(t.Context(), 0, all), Compacted)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // a watcher that misses a snapshot blocks
+	defer cancel()
+	wantKind(t, c.KeyChanges(ctx, 0, all), Compacted)
 	before := c.feeds.keys.end()
 	put()
 	g.replaceState()
-	wantKind(t, c.KeyChanges(t.Context(), before, all), Compacted)
+	wantKind(t, c.KeyChanges(ctx, before, all), Compacted)
 }
 
 // A watcher that takes what is buffered before it looks again falls behind when the

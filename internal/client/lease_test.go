@@ -108,6 +108,48 @@ func TestRenew_AllLeases(t *testing.T) {
 	}
 }
 
+// However late the acknowledgement comes, the group's TTL may have begun when Renew sent
+// its request.
+func TestRenew_DeadlineCountsFromSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		c.StopRenewing()
+		l := mustOpen(t, c, time.Hour)
+		sent := c.clock.now()
+		g.hold()
+		renewed := make(chan error, 1)
+		go func() { renewed <- c.Renew(t.Context()) }()
+		time.Sleep(time.Minute)
+		g.release()
+		if err := <-renewed; err != nil {
+			t.Fatal(err)
+		}
+		if got, want := l.currentDeadline(), sent+instant(trusted(time.Hour)); got != want {
+			t.Errorf("trusted for %v after the request was sent, want %v", time.Duration(got-sent), trusted(time.Hour))
+		}
+	})
+}
+
+// A process that was stopped for longer than the TTL opens a new session of its own
+// before any timer has run.
+func TestLease_OwnReplacedAfterDeadline(t *testing.T) {
+	c, _ := newFake(t)
+	first, err := c.ownLease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.mu.Lock()
+	first.deadline = c.clock.now()
+	first.mu.Unlock()
+	next, err := c.ownLease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next == first {
+		t.Error("the lease that has ended was not replaced")
+	}
+}
+
 func TestAttach_StateReplaced(t *testing.T) {
 	c, g := newFake(t)
 	l := mustOpen(t, c, NoTTL)

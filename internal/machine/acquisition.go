@@ -32,8 +32,8 @@ func (a *acquisitions) taken(seq uint64) bool {
 	return a.waiters[seq] != nil || a.holds[seq] != nil || a.permits[seq] != nil
 }
 
-// withdraw undoes what a ticket of the submitter has obtained. Of a re-entered
-// lock that is one hold.
+// withdraw undoes what a ticket of the submitter has obtained: a queue place, a
+// permit, or the first hold of a lock. Re-entries remain.
 func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	id, ok := wire.IDFrom(c.Incarnation)
 	switch {
@@ -47,7 +47,7 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 		return m.reply(wire.Code_OK)
 	}
 	if l := inc.holds[c.Seq]; l != nil {
-		m.voidTicket(l, ticket{inc, c.Seq})
+		l.voidTicket()
 		return m.releaseHold(l)
 	}
 	if p := inc.permits[c.Seq]; p != nil {
@@ -61,7 +61,7 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 func (m *Machine) endTickets(inc *incarnation) {
 	for _, seq := range slices.Sorted(maps.Keys(inc.holds)) {
 		l := inc.holds[seq]
-		m.voidTicket(l, ticket{inc, seq})
+		l.voidTicket()
 		m.dirty.put(l.key, l)
 	}
 	for _, seq := range slices.Sorted(maps.Keys(inc.permits)) {

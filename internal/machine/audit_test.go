@@ -25,7 +25,7 @@ func audit(m *Machine) error {
 	a.members()
 	a.incarnations()
 	a.sessions()
-	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 || a.reentries != 0 {
+	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
@@ -42,7 +42,7 @@ type auditor struct {
 	errs   []error
 
 	holds, permits, waiters, waiting, bound, locked int
-	delayed, resized, tickets, reentries            int
+	delayed, resized, tickets                       int
 }
 
 func (a *auditor) fail(format string, args ...any) {
@@ -64,10 +64,15 @@ func (a *auditor) lock(name string, l *lock) {
 		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
-	case l.unclaimed && (l.owner == nil || l.ticket != ticket{} || len(l.reentries()) > 0):
+	case l.unclaimed && (l.owner == nil || l.ticket != ticket{}):
 		a.fail("lock %q is unclaimed and cannot be claimed", name)
 	}
-	a.holdTickets(l)
+	if t := l.ticket; t != (ticket{}) {
+		if l.owner == nil || t.by.holds[t.seq] != l || a.m.incarnation(t.by.id) != t.by {
+			a.fail("lock %q is not found by its ticket %d", name, t.seq)
+		}
+		a.tickets++
+	}
 	if l.owner != nil {
 		a.fence(l.fence)
 		a.holds++
@@ -75,31 +80,6 @@ func (a *auditor) lock(name string, l *lock) {
 		a.delayed++
 	}
 	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
-}
-
-// holdTickets checks the tickets of a hold: no more than holds, and all found.
-func (a *auditor) holdTickets(l *lock) {
-	tickets := make([]ticket, 0, 1)
-	if l.ticket != (ticket{}) {
-		tickets = append(tickets, l.ticket)
-	}
-	last := uint32(0)
-	for _, e := range l.reentries() {
-		if e.lock != l || e.order <= last || l.owner == nil {
-			a.fail("lock %q: re-entry %d is out of place", l.name(), e.order)
-		}
-		tickets, last = append(tickets, e.ticket), e.order
-		a.reentries++
-	}
-	for _, t := range tickets {
-		if t.by.holds[t.seq] != l || a.m.incarnation(t.by.id) != t.by {
-			a.fail("lock %q is not found by its ticket %d", l.name(), t.seq)
-		}
-		a.tickets++
-	}
-	if len(tickets) > int(l.holds) {
-		a.fail("lock %q has %d holds under %d tickets", l.name(), l.holds, len(tickets))
-	}
 }
 
 // auditIndex checks that the index lists exactly the objects found by name. It
@@ -253,7 +233,6 @@ func (a *auditor) sessions() {
 			a.fail("session %s is not listed", s.id)
 		}
 		a.holds -= s.holds.len
-		a.reentries -= int(s.reentries)
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len
 		a.waiting -= s.waiters.len

@@ -71,9 +71,6 @@ func dump(m *Machine) disk {
 		for _, l := range space.byName {
 			put(l.key, l)
 			queue(l.head())
-			for _, e := range l.reentries() {
-				put(e.key(), e)
-			}
 		}
 	}
 	for _, s := range m.semaphores.byName {

@@ -20,7 +20,6 @@ const (
 	sessionKind     = 's' // + session                         SessionState
 	lockKind        = 'l' // + name                            LockState
 	electionKind    = 'e' // + name                            LockState
-	reentryKind     = 'r' // + incarnation + sequence number   ReentryState
 	semaphoreKind   = 'S' // + name                            SemaphoreState
 	permitKind      = 'p' // + name + NUL + fence              PermitState
 	waiterKind      = 'w' // + key of lock, election or semaphore + NUL + position  WaiterState
@@ -39,12 +38,9 @@ func lockKey(election bool, name string) string {
 func semaphoreKey(name string) string { return string(semaphoreKind) + name }
 func entryKey(key string) string      { return string(entryKind) + key }
 
-func ticketKey(t wire.Ticket) string  { return ticketed(ticketKind, t) }
-func reentryKey(t wire.Ticket) string { return ticketed(reentryKind, t) }
-
-func ticketed(kind byte, t wire.Ticket) string {
+func ticketKey(t wire.Ticket) string {
 	b := make([]byte, 0, 1+len(t.Incarnation)+8)
-	b = append(append(b, kind), t.Incarnation[:]...)
+	b = append(append(b, ticketKind), t.Incarnation[:]...)
 	return string(binary.BigEndian.AppendUint64(b, t.Seq))
 }
 

@@ -20,7 +20,7 @@ const (
 	MaxIncarnations = 1024      // registered at once
 	MaxSessions     = 131_072   // of one member, unbound ones included
 	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
-	MaxPlaces       = 1_048_576 // holds, re-entries and queue places of one session
+	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor

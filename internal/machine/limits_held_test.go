@@ -74,6 +74,7 @@ func TestLimit_Places(t *testing.T) {
 		d.line(wire.Code_BUSY, "%s", line)
 	}
 	d.line(wire.Code_OK, "write acquire x w session=s") // has it already
+	d.line(wire.Code_OK, "lock x s/1 reentrant")        // counts as the same hold
 	d.line(wire.Code_OK, "lock y t/1")
 	d.line(wire.Code_OK, "write release x v session=s")
 	d.line(wire.Code_QUEUED, "lock y s/1 wait")

@@ -56,43 +56,6 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	return nil
 }
 
-// linkReentries gives each lock the tickets of its re-entries in their order.
-func (ld *loader) linkReentries() error {
-	slices.SortFunc(ld.reentries, func(a, b pending[wire.Ticket, *wire.ReentryState]) int {
-		return cmp.Or(cmp.Compare(a.state.Key, b.state.Key), cmp.Compare(a.state.Order, b.state.Order))
-	})
-	for _, p := range ld.reentries {
-		if err := ld.linkReentry(p.of, p.state); err != nil {
-			return fmt.Errorf("re-entry of %q: %w", p.state.Key, err)
-		}
-	}
-	return nil
-}
-
-func (ld *loader) linkReentry(t *wire.Ticket, st *wire.ReentryState) error {
-	l := ld.lockOf(st.Key)
-	if l == nil {
-		return errLoose
-	}
-	by, err := ld.ticket(t.Incarnation[:], t.Seq)
-	if err != nil {
-		return err
-	}
-	past := l.reentries()
-	tickets := int64(len(past)) + 1
-	if l.ticket != (ticket{}) {
-		tickets++
-	}
-	switch {
-	case l.owner == nil, l.unclaimed, tickets > int64(l.holds), by == ticket{}:
-		return errRange
-	case st.Order == 0, len(past) > 0 && past[len(past)-1].order == st.Order:
-		return errTwice
-	}
-	l.addReentry(reentry{ticket: by, order: st.Order, lock: l})
-	return nil
-}
-
 // lockOf finds a lock or election by its durable key.
 func (ld *loader) lockOf(key string) *lock {
 	if key == "" {

@@ -42,17 +42,16 @@ func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
 
 // loader collects records that refer to others; they are linked when all are read.
 type loader struct {
-	m         *Machine
-	version   uint32 // 0: none read
-	pairs     int
-	err       error
-	checks    []pending[check, uint64] // with the member
-	sessions  []pending[session, *wire.SessionState]
-	locks     []pending[lock, *wire.LockState]
-	reentries []pending[wire.Ticket, *wire.ReentryState]
-	permits   []pending[permit, *wire.PermitState]
-	waiters   []pending[waiter, *wire.WaiterState]
-	tickets   []pending[wire.Ticket, *wire.Reply]
+	m        *Machine
+	version  uint32 // 0: none read
+	pairs    int
+	err      error
+	checks   []pending[check, uint64] // with the member
+	sessions []pending[session, *wire.SessionState]
+	locks    []pending[lock, *wire.LockState]
+	permits  []pending[permit, *wire.PermitState]
+	waiters  []pending[waiter, *wire.WaiterState]
+	tickets  []pending[wire.Ticket, *wire.Reply]
 }
 
 // pending is an object read, and the record from which it is linked.
@@ -90,8 +89,6 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.incarnation(rest, value)
 	case sessionKind:
 		return ld.session(rest, value)
-	case reentryKind:
-		return ld.reentry(rest, value)
 	case ticketKind:
 		return ld.outcome(rest, value)
 	}
@@ -223,25 +220,10 @@ func (ld *loader) outcome(rest string, value []byte) error {
 	if err := proto.Unmarshal(value, st); err != nil {
 		return err
 	}
-	t, err := ticketOf(rest)
-	ld.tickets = append(ld.tickets, pending[wire.Ticket, *wire.Reply]{of: t, state: st})
-	return err
-}
-
-func (ld *loader) reentry(rest string, value []byte) error {
-	st := new(wire.ReentryState)
-	if err := proto.Unmarshal(value, st); err != nil {
-		return err
-	}
-	t, err := ticketOf(rest)
-	ld.reentries = append(ld.reentries, pending[wire.Ticket, *wire.ReentryState]{of: t, state: st})
-	return err
-}
-
-// ticketOf is the inverse of ticketed.
-func ticketOf(rest string) (*wire.Ticket, error) {
 	if len(rest) != 16+8 {
-		return nil, errShape
+		return errShape
 	}
-	return &wire.Ticket{Incarnation: wire.ID([]byte(rest[:16])), Seq: binary.BigEndian.Uint64([]byte(rest[16:]))}, nil
+	t := &wire.Ticket{Incarnation: wire.ID([]byte(rest[:16])), Seq: binary.BigEndian.Uint64([]byte(rest[16:]))}
+	ld.tickets = append(ld.tickets, pending[wire.Ticket, *wire.Reply]{of: t, state: st})
+	return nil
 }

@@ -26,7 +26,6 @@ func roomyDisk() disk {
 	inc, session := []byte(soundInc), []byte(soundSession)
 	d["lx"] = marshalled(&wire.LockState{Session: session, Holds: 1, Fence: 1, Incarnation: inc, Seq: 8})
 	d["ex"] = marshalled(&wire.LockState{Session: session, Holds: 4, Fence: 2, Value: []byte("v"), Incarnation: inc, Seq: 6})
-	d["r"+soundInc+be(7)] = marshalled(&wire.ReentryState{Key: "ex", Order: 2})
 	d["ky"] = marshalled(&wire.KeyState{CreateIndex: 5, ModifyIndex: 5})
 	return d
 }
@@ -110,16 +109,6 @@ var violations = []stateRow{
 
 	{"a lock with the ticket of another", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(soundInc), Seq: 4})},
 	{"a lock with a ticket of an unknown process", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(unknown), Seq: 5})},
-	{"a re-entry under a shorter key", "r" + soundInc, marshalled(&wire.ReentryState{Key: "lx", Order: 1})},
-	{"a re-entry of no lock", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "lz", Order: 1})},
-	{"a re-entry of no name", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Order: 1})},
-	{"a re-entry of a semaphore", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "Sx", Order: 1})},
-	{"a re-entry of a delayed lock", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ly", Order: 1})},
-	{"more tickets than holds", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "lx", Order: 3})},
-	{"a re-entry without an order", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex"})},
-	{"a re-entry by an unknown process", "r" + unknown + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 3})},
-	{"a re-entry with the ticket of another", "r" + soundInc + be(4), marshalled(&wire.ReentryState{Key: "ex", Order: 3})},
-	{"a re-entry in the place of another", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 2})},
 
 	{"a semaphore without a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true})},
 	{"a semaphore with too large a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true, Limit: MaxPermits + 1})},
@@ -204,8 +193,6 @@ var bounds = []stateRow{
 	{"a session with the longest TTL", "s" + unknown, marshalled(&wire.SessionState{Incarnation: []byte(soundInc), Member: 1, Ttl: MaxTTL})},
 	{"an unbound session", "s" + unknown, marshalled(&wire.SessionState{Member: 1, LockDelay: MaxLockDelay, Checks: make([]string, MaxSessionChecks)})},
 	{"the last fence granted, of a lock", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: MaxHolds, Fence: 6, Incarnation: []byte(soundInc), Seq: 5})},
-	{"the last re-entry", "r" + soundInc + be(5), marshalled(&wire.ReentryState{Key: "ex", Order: 1<<32 - 1})},
-	{"a re-entry by another process", "r" + roomyOther + be(6), marshalled(&wire.ReentryState{Key: "ex", Order: 1})},
 	{"a lock whose delay ends at once", "lz", marshalled(&wire.LockState{DelayUntil: 1})},
 	{"the last fence granted, of permits", "py\x00" + be(6), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 1, Unclaimed: true})},
 	{"more permits than a limit that was made smaller", "py\x00" + be(6), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 4})},

@@ -17,18 +17,17 @@ type lock struct {
 	slot       slot
 	unclaimed  bool // of an attached session: no handle of it has locked yet
 	fence      uint64
-	ticket     ticket // of the first hold; zero once withdrawn, or its incarnation ended
+	ticket     ticket // of the Lock that was granted; zero once withdrawn, or its incarnation ended
 	delayUntil int64  // 0: no delay
 	extra      *extra
 	inSession  link[lock]
 }
 
-// extra is what a lock without contention and re-entries does not need. A million
-// of those are held at once.
+// extra is what a lock without contention does not need. A million of those are
+// held at once.
 type extra struct {
-	queue     list[waiter, waitersInQueue]
-	reentries []reentry
-	leader    *wire.Leader // of an election that is held
+	queue  list[waiter, waitersInQueue]
+	leader *wire.Leader // of an election that is held
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -110,7 +109,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
 	case mine && c.Reentrant:
-		return m.reenter(l, w.ticket, c.Limit)
+		return m.reenter(l, c.Limit)
 	case l != nil && l.owner == s && l.unclaimed:
 		return m.claim(l, w)
 	case l == nil || c.Wait:
@@ -167,6 +166,17 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	return m.grant(l, w)
 }
 
+// reenter adds a hold. Only the first hold has a ticket: a re-entry is never queued,
+// so its caller releases it by the fence.
+func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
+	if l.holds >= MaxHolds || limit != 0 && l.holds >= limit {
+		return m.reply(wire.Code_LIMIT_REACHED)
+	}
+	l.holds++
+	m.dirty.put(l.key, l)
+	return m.holding(l)
+}
+
 func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if r := m.checkName(c.Name); r != nil {
 		return r
@@ -203,7 +213,6 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 	if l.holds == 0 {
 		m.release(l, 0)
 	} else {
-		m.trimTickets(l)
 		m.dirty.put(l.key, l)
 	}
 	return r
@@ -213,7 +222,7 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // once or after the delay.
 func (m *Machine) release(l *lock, delay int64) {
 	l.owner.holds.remove(l)
-	m.voidTickets(l)
+	l.voidTicket()
 	m.candidates -= l.leader().Bytes()
 	l.owner, l.handle, l.holds, l.unclaimed, l.fence = nil, 0, 0, false, 0
 	if l.extra != nil {
@@ -267,6 +276,14 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 		m.leads(l)
 	}
 	return m.holding(l)
+}
+
+// voidTicket makes the hold independent of its ticket.
+func (l *lock) voidTicket() {
+	if l.ticket != (ticket{}) {
+		delete(l.ticket.by.holds, l.ticket.seq)
+		l.ticket = ticket{}
+	}
 }
 
 // nextFence must not be called once all fences are used.

@@ -157,8 +157,8 @@ func printKey(k string) string {
 	switch k[0] {
 	case memberKind:
 		return fmt.Sprintf("M %d", k[len(k)-1])
-	case ticketKind, reentryKind:
-		return fmt.Sprintf("%c %s.%d", k[0], strings.TrimRight(k[1:17], "\x00"), binary.BigEndian.Uint64([]byte(k[17:])))
+	case ticketKind:
+		return fmt.Sprintf("t %s.%d", strings.TrimRight(k[1:17], "\x00"), binary.BigEndian.Uint64([]byte(k[17:])))
 	case waiterKind: // of a lock, or after e of an election, after S of a semaphore
 		of, election := strings.CutPrefix(k[1:len(k)-9], string(electionKind))
 		if of = strings.TrimPrefix(of, string(lockKind)); election {

@@ -27,7 +27,6 @@ type session struct {
 	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
 	permits   list[permit, permitsOfSession] // by fence
 	unclaimed int32                          // of the permits
-	reentries int32                          // of all holds
 	waiters   list[waiter, waitersOfSession] // by position
 	keys      map[string]struct{}            // locked by the session; nil: none
 }
@@ -54,7 +53,7 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+int(s.reentries)+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+	if s.holds.len+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
@@ -140,7 +139,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	inc.bind(s)
 	m.dirty.put(s.key(), s)
 	for l := s.holds.first; l != nil; l = l.inSession.next {
-		m.voidTickets(l)
+		l.voidTicket()
 		l.unclaimed = true
 		if l.isElection() {
 			m.elect(l, l.leader().Value)

@@ -25,7 +25,7 @@ func (r *Model) grantHead(l *Lock) {
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	r.Granted++
-	l.Owner, l.Unclaimed, l.reentries, l.holds, l.Fence = &p, false, nil, 1, r.Granted
+	l.Owner, l.Unclaimed, l.holds, l.Fence = &p, false, 1, r.Granted
 	r.lead(l)
 	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
 }
@@ -73,7 +73,6 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 			return answer(wire.Code_LIMIT_REACHED)
 		}
 		l.holds++
-		l.reentries = append(slices.Clone(l.reentries), t)
 		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
 	case c.Wait && len(l.Queue) >= MaxWaiters:
 		return answer(wire.Code_BUSY)
@@ -119,18 +118,10 @@ func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
 	return r.releaseHold(l)
 }
 
-// releaseHold releases one hold. A hold has no more tickets than its count: the
-// newest re-entry's ticket goes first.
+// releaseHold releases one hold.
 func (r *Model) releaseHold(l *Lock) *wire.Reply {
-	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds - 1}
 	l.holds--
-	tickets := len(l.reentries)
-	if l.Owner.Ticket != (wire.Ticket{}) {
-		tickets++
-	}
-	if n := len(l.reentries); n > 0 && tickets > int(l.holds) {
-		l.reentries = l.reentries[:n-1]
-	}
+	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
 	if l.holds == 0 {
 		r.free(l, 0)
 	}
@@ -139,7 +130,7 @@ func (r *Model) releaseHold(l *Lock) *wire.Reply {
 
 // free releases a lock of its owner.
 func (r *Model) free(l *Lock, delay int64) {
-	l.Owner, l.Unclaimed, l.reentries, l.holds, l.Fence = nil, false, nil, 0, 0
+	l.Owner, l.Unclaimed, l.holds, l.Fence = nil, false, 0, 0
 	if delay > 0 {
 		l.until = later(r.Now, delay)
 	} else {
@@ -202,7 +193,8 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 		return answer(wire.Code_OK)
 	}
 	for _, l := range r.Locks {
-		if l.Owner != nil && r.voidTickets(l, func(o wire.Ticket) bool { return o == t }) {
+		if l.Owner != nil && l.Owner.Ticket == t {
+			l.Owner.Ticket = wire.Ticket{}
 			return r.releaseHold(l)
 		}
 	}
@@ -223,7 +215,7 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 		tickets = append(tickets, p.Ticket)
 	}
 	for _, l := range r.Locks {
-		if tickets = append(tickets, l.reentries...); l.Owner != nil {
+		if l.Owner != nil {
 			tickets = append(tickets, l.Owner.Ticket)
 		}
 	}
@@ -235,22 +227,11 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 	return slices.DeleteFunc(tickets, func(t wire.Ticket) bool { return t.Incarnation != inc })
 }
 
-// voidTickets makes a hold independent of its tickets that are meant, and reports
-// whether there are any.
-func (r *Model) voidTickets(l *Lock, meant func(wire.Ticket) bool) (found bool) {
-	if found = meant(l.Owner.Ticket); found {
-		l.Owner.Ticket = wire.Ticket{}
-	}
-	before := len(l.reentries)
-	l.reentries = slices.DeleteFunc(slices.Clone(l.reentries), meant)
-	return found || len(l.reentries) < before
-}
-
 // endTickets voids the tickets of an incarnation that ends.
 func (r *Model) endTickets(inc wire.ID) {
 	for _, l := range r.Locks {
-		if l.Owner != nil {
-			r.voidTickets(l, func(t wire.Ticket) bool { return t.Incarnation == inc })
+		if l.Owner != nil && l.Owner.Ticket.Incarnation == inc {
+			l.Owner.Ticket = wire.Ticket{}
 		}
 	}
 	for _, s := range r.Semaphores {

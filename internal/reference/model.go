@@ -85,7 +85,6 @@ type Lock struct {
 	Unclaimed bool   // since its session was attached
 	Fence     uint64
 	Queue     []Place
-	reentries []wire.Ticket // of the holds beyond the first
 	holds     uint32
 	until     int64
 }

@@ -181,7 +181,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	var held []*Lock
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == s.ID {
-			l.Unclaimed, l.Owner.Ticket, l.reentries = true, wire.Ticket{}, nil
+			l.Unclaimed, l.Owner.Ticket = true, wire.Ticket{}
 			held = append(held, l)
 		}
 	}

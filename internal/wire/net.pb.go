@@ -728,8 +728,8 @@ type Identity struct {
 	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
 	Group         string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	Accepted      *Proposal              `protobuf:"bytes,6,opt,name=accepted,proto3" json:"accepted,omitempty"` // while the group is not formed yet
-	Refused       [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused for good
-	Left          bool                   `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`        // the member has been removed; the directory cannot be used again
+	Refused       [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused permanently
+	Removed       bool                   `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`  // the member has been removed; the directory cannot be used again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,9 +813,9 @@ func (x *Identity) GetRefused() [][]byte {
 	return nil
 }
 
-func (x *Identity) GetLeft() bool {
+func (x *Identity) GetRemoved() bool {
 	if x != nil {
-		return x.Left
+		return x.Removed
 	}
 	return false
 }
@@ -943,7 +943,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"pairsTotal\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xea\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xf0\x01\n" +
 	"\bIdentity\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
@@ -951,8 +951,8 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x12:\n" +
 	"\baccepted\x18\x06 \x01(\v2\x1e.conclave.internal.v1.ProposalR\baccepted\x12\x18\n" +
-	"\arefused\x18\a \x03(\fR\arefused\x12\x12\n" +
-	"\x04left\x18\b \x01(\bR\x04left\"d\n" +
+	"\arefused\x18\a \x03(\fR\arefused\x12\x18\n" +
+	"\aremoved\x18\b \x01(\bR\aremoved\"d\n" +
 	"\x04Peer\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +

@@ -2921,7 +2921,7 @@ type LockState struct {
 	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
 	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the first hold
+	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the Lock that was granted
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
 	Unclaimed     bool                   `protobuf:"varint,8,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`                     // of an attached session: its next Lock claims the hold
@@ -3023,58 +3023,6 @@ func (x *LockState) GetValue() []byte {
 	return nil
 }
 
-type ReentryState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`      // the lock's durable key
-	Order         uint32                 `protobuf:"varint,2,opt,name=order,proto3" json:"order,omitempty"` // ascending among the re-entries of one lock
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReentryState) Reset() {
-	*x = ReentryState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReentryState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReentryState) ProtoMessage() {}
-
-func (x *ReentryState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReentryState.ProtoReflect.Descriptor instead.
-func (*ReentryState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *ReentryState) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *ReentryState) GetOrder() uint32 {
-	if x != nil {
-		return x.Order
-	}
-	return 0
-}
-
 type SemaphoreState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -3085,7 +3033,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3045,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3058,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3141,7 +3089,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3101,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3114,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3225,7 +3173,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3185,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3198,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3310,7 +3258,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3270,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3283,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3396,7 +3344,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3356,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3369,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -3653,10 +3601,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vdelay_until\x18\a \x01(\x03R\n" +
 	"delayUntil\x12\x1c\n" +
 	"\tunclaimed\x18\b \x01(\bR\tunclaimed\x12\x14\n" +
-	"\x05value\x18\t \x01(\fR\x05value\"6\n" +
-	"\fReentryState\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05order\x18\x02 \x01(\rR\x05order\"@\n" +
+	"\x05value\x18\t \x01(\fR\x05value\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
 	"\aresized\x18\x02 \x01(\bR\aresized\"\xb4\x01\n" +
@@ -3742,7 +3687,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
@@ -3783,12 +3728,11 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*IncarnationState)(nil),   // 36: conclave.internal.v1.IncarnationState
 	(*SessionState)(nil),       // 37: conclave.internal.v1.SessionState
 	(*LockState)(nil),          // 38: conclave.internal.v1.LockState
-	(*ReentryState)(nil),       // 39: conclave.internal.v1.ReentryState
-	(*SemaphoreState)(nil),     // 40: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 41: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 42: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 43: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 44: conclave.internal.v1.KeyDelayState
+	(*SemaphoreState)(nil),     // 39: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 40: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 41: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 42: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 43: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -3865,7 +3809,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   40,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
