@@ -50,7 +50,7 @@ func parseSessionID(s string) (id SessionID, err error) {
 
 // Session is a lease: what locks, permits, leaderships and keys are held under, after
 // Chubby's and Consul's sessions. The node renews it for as long as the process runs.
-// It outlives its last renewal by its TTL; with NoTTL it lives until it is closed.
+// It outlives its last renewal by its TTL at least; with NoTTL it does not end by time.
 // When it ends, everything that it holds is released, after its lock-delay unless it
 // was closed by Close.
 //
