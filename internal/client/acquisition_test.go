@@ -154,6 +154,41 @@ func TestLock_OwnLeaseEndsWhileQueued(t *testing.T) {
 	}
 }
 
+// A re-entry that is applied after the release of what it would re-enter acquires the
+// lock for the first time.
+func TestLock_ReleasedDuringReentry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		c.StopRenewing()
+		l := newLock(c, mustOpen(t, c, NoTTL), "x")
+		l.reentrant = true
+		first := mustAcquire(t, l)
+		g.hold()
+		released, reentered := make(chan error, 1), make(chan error, 1)
+		held := l.hold
+		go func() {
+			released <- held.release(t.Context(), l.releaseCommand(held.lease, first))
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := l.Acquire(t.Context(), true, nil)
+			reentered <- err
+		}()
+		synctest.Wait()
+		l.takeBack()
+		g.release()
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if err := <-reentered; err != nil {
+			t.Fatal(err)
+		}
+		if f, err := l.Fence(); err != nil || f == first {
+			t.Errorf("fence %d, %v after the re-entry; want another than %d", f, err, first)
+		}
+	})
+}
+
 func TestLock_FixedLeaseEndsWhileQueued(t *testing.T) {
 	c, g := newFake(t)
 	holder, lease := mustOpen(t, c, fakeTTL), mustOpen(t, c, fakeTTL)
