@@ -133,10 +133,10 @@ func (n *Node) register(ctx context.Context) error {
 			return cmp.Or(n.member.Err(), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w; this member has left, and its group still needs its vote to remove it: open it again",
-				ErrUnavailable, context.Cause(ctx))
+				ErrUnavailable, contextError(ctx))
 		}
 	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 		if last := n.member.JoinError(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
 		}
@@ -288,12 +288,15 @@ func (n *Node) leave(ctx context.Context) error {
 // It returns nil at once if to leads already.
 //
 // ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
-// with ctx's error: leadership may still move. ErrClosed.
+// with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
+// was known, and nothing has changed. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = n.member.TransferLeadership(ctx, uint64(to))
 		switch {
+		case errors.Is(err, cluster.ErrNoLeader):
+			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
 		case err != nil && ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 		case errors.Is(err, cluster.ErrNoSuccessor):

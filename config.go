@@ -30,7 +30,7 @@ type Config struct {
 	// required if Bind is a wildcard.
 	Advertise string
 	// Join lists addresses, host:port, of any members, also of this one. Names are
-	// resolved again and again. Default: none.
+	// resolved repeatedly. Default: none.
 	Join []string
 	// Expect makes new members form a new group once that many have found each other.
 	// It must be the same for all of them, and has no effect on a member that belongs
@@ -72,7 +72,7 @@ type Config struct {
 	// Default: 1 s.
 	ElectionTimeout time.Duration
 
-	// Logger gets what operators need to know. Default: no log.
+	// Logger logs what operators need to know. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens in the node. Default: none.
 	Events *Events

@@ -21,9 +21,9 @@
 //	defer lock.Unlock(ctx)
 //
 // A [FencedLock] is held by one handle at a time in the whole group. Each grant comes
-// with a fencing token, a [Fence] that is larger than every fence before. A lock cannot
-// stop a paused holder from acting late, so the resource that the lock protects has to
-// check the fence; [Guard] is what it embeds.
+// with a fencing token, a [Fence] that is larger than every fence before. A lock
+// cannot stop a paused holder from acting late, so the resource that the lock protects
+// must check the fence, for example with a [Guard].
 //
 // # Types
 //
@@ -46,12 +46,12 @@
 //
 // # Outcomes
 //
-// A call has one of three outcomes. It returned nil: it took effect, at one point between
-// call and return. It returned an error: it had no effect. Or it returned an error that
-// wraps [ErrUnknown]: the wait ended, as a rule with the context, while the request was
-// under way, and it may take effect. Calls that acquire, like [FencedLock.Lock],
-// [Semaphore.Acquire] or a first [Election.Campaign], have only the first two: a request
-// that may have been queued is withdrawn in the background.
+// A call has one of three outcomes. It returned nil: it took effect, at one point
+// between call and return. It returned an error: it had no effect. Or it returned an
+// error that wraps [ErrUnknown]: the wait ended, as a rule with the context, while the
+// request was under way, and it may take effect. Calls that acquire, like
+// [FencedLock.Lock], [Semaphore.Acquire] or a first [Election.Campaign], have only the
+// first two: a request that may have been queued is withdrawn in the background.
 //
 // Every error is an [*Error]. Test for its cause with [errors.Is]. If a context was the
 // reason, errors.Is finds its error as well. [ErrBusy] and [ErrUnavailable] are worth a

@@ -133,7 +133,7 @@ func (e *Election) Resign(ctx context.Context) error {
 func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 
 // Run campaigns with the value, calls lead once it leads, and resigns when lead has
-// returned. The context that lead gets carries the fence ([FenceFromContext]). It is
+// returned. The context passed to lead carries the fence ([FenceFromContext]). It is
 // done when ctx is, and, with the cause ErrLockOwnershipLost, when leadership is lost;
 // lead should then return. After a loss Run campaigns again. It blocks until
 //
@@ -202,9 +202,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // Observe yields the current leader, with Fence 0 if there is none, and then each
 // change: another leader, another value of the same one, or none.
 //
-// The changes come in their order. An observer that is slower than the changes, or
-// whose node received a snapshot because it lagged too far, misses some, but always
-// gets the latest.
+// Changes are yielded in order. An observer that is slower than the changes, or whose
+// node received a snapshot because it lagged too far, misses some, but always sees the
+// latest.
 //
 // The sequence ends with an error: ctx's, with ErrUnavailable if no quorum was
 // reachable before it was done; ErrClosed; or ErrInvalid or ErrTooLarge as with Leader.
@@ -271,8 +271,7 @@ func (l Leader) same(other Leader) bool {
 }
 
 // Elections lists the elections of the group whose names begin with prefix and that
-// have a leader or, with Fence 0, are in the lock-delay of the last one, by name. It
-// reads pages, as [Node.Locks] does.
+// have a leader, by name. It reads pages, as [Node.Locks] does.
 func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
 	all := pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
 		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}

@@ -3,6 +3,7 @@ package conclave
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 )
 
 // Events is a set of functions that a node calls when something happens. Each may
@@ -26,9 +27,10 @@ const maxEvents = 1024
 
 // events calls an application's functions.
 type events struct {
-	on    Events
-	log   *slog.Logger
-	queue chan func()
+	on       Events
+	log      *slog.Logger
+	queue    chan func()
+	dropping atomic.Bool // since the last call
 }
 
 func newEvents(on *Events, log *slog.Logger) *events {
@@ -61,6 +63,7 @@ func (e *events) run(done <-chan struct{}) {
 
 // call shields the node from a panic of the application.
 func (e *events) call(f func()) {
+	e.dropping.Store(false)
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.Error("an event function panicked", "panic", fmt.Sprint(r))
@@ -73,7 +76,9 @@ func (e *events) put(f func()) {
 	select {
 	case e.queue <- f:
 	default:
-		e.log.Warn("event dropped: an event function blocks")
+		if e.dropping.CompareAndSwap(false, true) {
+			e.log.Warn("events dropped: an event function blocks")
+		}
 	}
 }
 

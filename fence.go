@@ -82,9 +82,9 @@ func FenceFromContext(ctx context.Context) (f Fence, ok bool) {
 	return f, ok
 }
 
-// Guard is what a resource that locks protect embeds. It remembers the largest fence
-// for each name and refuses smaller ones, so that a holder that has lost its lock
-// without noticing can do no harm. The zero Guard is ready for use, and safe for
+// Guard checks fences for a resource that locks protect. It remembers the largest
+// fence for each name and refuses smaller ones, so that a holder that has lost its
+// lock without noticing can do no harm. The zero Guard is ready for use, and safe for
 // concurrent use.
 //
 // A Guard remembers in memory. A resource that outlives its process must store the

@@ -113,8 +113,9 @@ func (k *KV) DeletePrefix(ctx context.Context, prefix string) error {
 // the group may be named. Acquire never waits for the key: use [KV.Watch] for that, or a
 // FencedLock, which is granted in order.
 //
-// When the session ends, the key is released or deleted, as the session's Behavior
-// says. Entry.Sequencer proves to others under which acquisition a request is made.
+// When the session ends, the key is released or deleted, depending on the session's
+// Behavior. Entry.Sequencer proves to others under which acquisition a request is
+// made.
 //
 // ErrLocked: another session holds the key, and the error names it. ErrLockDelay: the
 // session that held the key was invalidated, and its lock-delay has not passed.
@@ -191,9 +192,9 @@ func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Ent
 }
 
 // Keys is List without the values. With a separator it cuts each key after the first
-// separator that follows the prefix, and lists equal results once: with "/" it lists the
-// files and folders of a folder. The empty separator lists whole keys. It blocks like Get
-// and has its errors but ErrKeyNotFound.
+// separator that follows the prefix, and lists equal results once: with "/" it lists
+// the files and folders of a folder. The empty separator lists whole keys. It blocks
+// like Get and has its errors but ErrKeyNotFound.
 func (k *KV) Keys(ctx context.Context, prefix, separator string, opts ...ReadOption) ([]string, error) {
 	keys, err := read[[]string](ctx, k, machine.KeyNamesQuery{Prefix: prefix, Separator: separator}, opts)
 	return keys, fault("list keys", prefix, err)

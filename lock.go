@@ -90,11 +90,11 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 //
 // A non-nil error means that this call holds nothing: a place in the queue is
 // withdrawn in the background, and a grant that won that race is released. Errors:
-// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired if the
-// session has ended, or ends while the call waits for a lock that its own handle
-// holds; ErrLockOwnershipLost if the handle held the lock and lost it, until each
-// Unlock owed was called; ErrAcquireLimitReached; ErrBusy with too many waiters or
-// calls under way; ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrSessionExpired for a
+// handle of a session that has ended; ErrLockOwnershipLost if the handle held the
+// lock and lost it, even during the call, until each Unlock owed was called;
+// ErrAcquireLimitReached; ErrBusy with too many waiters or calls under way;
+// ErrTooLarge and ErrInvalid for the name or an option; ErrClosed.
 //
 // A hold is a lease. Its holder can be paused at any moment, even right after Lock
 // returned, and act when another owner has the lock already. Lost and Fence report
@@ -154,10 +154,10 @@ func (l *FencedLock) unlock(ctx context.Context) error {
 	return l.handle.Release(ctx)
 }
 
-// Fence returns the fence of the current hold. It does not block, needs no network
-// and reads the clock itself: a holder that was paused for longer than its session
-// allows gets ErrLockOwnershipLost here even before Lost is closed. ErrNotHeld: the
-// handle holds nothing.
+// Fence returns the fence of the current hold. It does not block, needs no network and
+// reads the clock itself: a holder that was paused for longer than its session allows
+// is refused here, with ErrLockOwnershipLost, even before Lost is closed. ErrNotHeld:
+// the handle holds nothing.
 func (l *FencedLock) Fence() (Fence, error) {
 	f, err := l.current()
 	return f, fault("fence", l.name, err)
@@ -181,7 +181,7 @@ func (l *FencedLock) Holds() int { return l.handle.Holds() }
 // not close it. It is nil when nothing is held.
 func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
-// Do runs f while it holds the lock. The context that f gets carries the fence
+// Do runs f while it holds the lock. The context passed to f carries the fence
 // ([FenceFromContext]). It is done when ctx is, and, with the cause
 // ErrLockOwnershipLost, when the lock is lost; f should then stop and must not touch
 // what the lock protects.

@@ -60,14 +60,14 @@ func benchmarkScale(b *testing.B, n int, hold func(context.Context, *conclave.No
 		leader := g.Leader()
 		node, away := g.Nodes[leader], (leader+1)%3
 		warmUp(b, node)
-		heap, disk := heapInUse(), diskInUse(b, g.Configs[away].Dir)
+		heap, disk := grouptest.HeapInUse(), grouptest.DiskInUse(b, g.Configs[away].Dir)
 
 		start := time.Now()
 		held := holdMany(b, node, n, hold)
 		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "acquired/s")
 		g.AwaitApplied(away)
-		b.ReportMetric(float64(heapInUse()-heap)/float64(n), "heap-B/each")
-		b.ReportMetric(float64(diskInUse(b, g.Configs[away].Dir)-disk)/float64(n), "disk-B/each")
+		b.ReportMetric(float64(grouptest.HeapInUse()-heap)/float64(n), "heap-B/each")
+		b.ReportMetric(float64(grouptest.DiskInUse(b, g.Configs[away].Dir)-disk)/float64(n), "disk-B/each")
 
 		idle(b, node)
 		b.ReportMetric(catchUp(b, g, away, 0, 0), "restart-s")

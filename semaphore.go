@@ -14,7 +14,7 @@ import (
 )
 
 // Semaphore is a handle to a semaphore of the group: a limited number of permits. All
-// its users have to agree on the limit, for as long as a permit is held or waited for,
+// its users must agree on the limit, for as long as a permit is held or waited for,
 // and permanently once Resize has set it. The group keeps nothing of a semaphore that
 // is not in use and was never resized; its next user names the limit.
 //
@@ -130,7 +130,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 	return nil, err
 }
 
-// Do runs f while it holds n permits. The context that f gets carries the fence
+// Do runs f while it holds n permits. The context passed to f carries the fence
 // ([FenceFromContext]). It is done when ctx is, and, with the cause
 // ErrLockOwnershipLost, when the permits are lost; f should then stop.
 //
@@ -153,10 +153,11 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context) e
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other
-// handles have to be made with the new limit; until then they get ErrLimitMismatch.
-// Permits that are held stay held: after shrinking, none is granted until the sum fits
-// again, and waiters for more than the new limit get ErrLimitMismatch. The group keeps
-// the limit even while the semaphore is not in use, for at most 65,536 semaphores.
+// handles must be made again, with the new limit; until then they fail with
+// ErrLimitMismatch. Permits that are held stay held: after shrinking, none is granted
+// until the sum fits again, and waiters for more than the new limit get
+// ErrLimitMismatch. The group keeps the limit even while the semaphore is not in use,
+// for at most 65,536 semaphores.
 //
 // It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the
 // name or the limit, ErrBusy, ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
@@ -239,8 +240,8 @@ func (p *Permit) Release(ctx context.Context) error {
 
 // Fence returns the fence of this acquisition. It does not block, needs no network and
 // reads the clock itself: a holder that was paused for longer than its session allows
-// gets ErrLockOwnershipLost here even before Lost is closed. ErrNotHeld: Release was
-// called.
+// is refused here, with ErrLockOwnershipLost, even before Lost is closed. ErrNotHeld:
+// Release was called.
 func (p *Permit) Fence() (Fence, error) {
 	f, err := p.permit.Fence()
 	return Fence(f), fault("fence", p.name, err)

@@ -50,7 +50,7 @@ func parseSessionID(s string) (id SessionID, err error) {
 
 // Session is a lease: what locks, permits, leaderships and keys are held under, after
 // Chubby's and Consul's sessions. The node renews it for as long as the process runs.
-// It outlives its last renewal by its TTL; with NoTTL it lives until it is closed.
+// It outlives its last renewal by its TTL at least; with NoTTL it does not end by time.
 // When it ends, everything that it holds is released, after its lock-delay unless it
 // was closed by Close.
 //
@@ -76,7 +76,7 @@ type SessionConfig struct {
 	// NoLockDelay. It gives a holder that does not know yet time to stop. Default:
 	// 15 s.
 	LockDelay time.Duration
-	// Behavior says what happens to the keys that the session holds when it ends.
+	// Behavior is what happens to the keys that the session holds when it ends.
 	// Default: ReleaseKeys.
 	Behavior Behavior
 	// Checks names checks of this member, up to 16. The session ends at once when one
@@ -105,7 +105,7 @@ const (
 // gossipCheck is the built-in check.
 const gossipCheck = "gossip"
 
-// Behavior says what happens to the keys that a session holds when it ends.
+// Behavior is what happens to the keys that a session holds when it ends.
 type Behavior int
 
 const (
@@ -272,7 +272,7 @@ func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 func (s *Session) Err() error { return fault("session", s.ID().String(), s.lease.Err()) }
 
 // Renew renews this session, and with it every session of the process, now. The node
-// renews them by itself; Renew is for a program that has to know that the session was
+// renews them by itself; Renew is for a program that must know that the session was
 // alive at some time after the call began. It blocks until the group has acknowledged
 // the renewal, and moves the deadline of Done. Errors: ErrSessionExpired, ErrClosed,
 // ErrBusy with too many calls under way, and ctx's with ErrUnavailable or ErrUnknown.

@@ -100,7 +100,7 @@ func OpCheckSequencer(s Sequencer) Op {
 // operation left it, and a zero Entry where there is no single key. The entry's value is
 // the one that was written; for OpExpect and OpCheckSequencer it is not set.
 //
-// If an operation is refused, none takes effect, and the error says which one was
+// If an operation is refused, none takes effect, and the error states which one was
 // refused and why: ErrCompareFailed, ErrStaleSequencer, or an error of the method that
 // the operation is named after. ErrInvalid: there are no operations. ErrTooLarge: there
 // are too many, or they have more than 768 KiB together. It blocks like Put.

@@ -17,17 +17,18 @@ type Event struct {
 
 // Watch yields each change with an index larger than after of the keys that begin with
 // prefix, by any writer of the group and by sessions that end: in order, none merged and
-// none left out. It blocks for changes to come. The index of an event is all that is
+// none left out. It blocks until there are more. The index of an event is all that is
 // needed to continue with another Watch, on any node. The empty prefix is all keys.
 //
 // The sequence ends with an error: ctx's, ErrCompacted, or ErrClosed when the node was
 // closed or has stopped. Watch has no goroutine and does not poll.
 //
-// A node buffers the last 65,536 changes, up to 32 MiB of keys and values, and none from
-// before its start, or before a snapshot that it received because it lagged too far.
-// ErrCompacted: changes that would have to be yielded are no longer buffered, because
-// after is too old, or because the loop's body is slower than the changes. Then read the
-// current state; [KV.Index] says how. Watch waits for an index that is not reached yet.
+// A node buffers the last 65,536 changes, up to 32 MiB of keys and values, and none
+// from before its start, or before a snapshot that it received because it lagged too
+// far. ErrCompacted: changes that would have to be yielded are no longer buffered,
+// because after is too old, or because the loop's body is slower than the changes.
+// Then read the current state, as [KV.Index] describes. Watch waits for an index that
+// is not reached yet.
 func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := k.node.client.KeyChanges(ctx, after, func(c wire.KeyChange) bool {

@@ -37,8 +37,12 @@ type Commands interface {
 	ReportLiveness(r wire.LivenessReport) []byte
 }
 
-// ErrStopped: the member has stopped.
-var ErrStopped = errors.New("the member has stopped")
+var (
+	// ErrStopped: the member has stopped.
+	ErrStopped = errors.New("the member has stopped")
+	// ErrNoLeader: no leader was known in time.
+	ErrNoLeader = errors.New("no leader is known")
+)
 
 // Sentinel errors of the core.
 var (

@@ -9,8 +9,8 @@ import (
 
 func inRoster(m rosterMember) *rosterSnapshot { return &rosterSnapshot{members: []rosterMember{m}} }
 
-// What the leader reports, for each liveness that its roster may show and the group may
-// hold of a member whose third process is the last one registered.
+// The reports of the leader, by the liveness in its roster and the liveness recorded by
+// the machine, of a member whose third process is registered.
 func TestDetector_Reports(t *testing.T) {
 	up := func(boot uint64) rosterMember { return rosterMember{id: 7, boot: boot, liveness: alive} }
 	down := func(boot uint64) rosterMember { return rosterMember{id: 7, boot: boot, liveness: dead} }
@@ -73,8 +73,8 @@ func TestDetector_PatiencePerProcess(t *testing.T) {
 	}
 }
 
-// An isolated leader does not believe in deaths, nor does it soon after: its gossip
-// needs time to find the others again.
+// A leader reports no death while it is isolated, and until its gossip has had time to
+// rejoin.
 func TestDetector_DistrustAfterIsolation(t *testing.T) {
 	began := time.Now()
 	const election = time.Second
@@ -97,7 +97,7 @@ func TestDetector_DistrustAfterIsolation(t *testing.T) {
 		now := began.Add(step.at)
 		d = d.observe(step.quorum, step.confirmed, election, now)
 		if got := d.holdOff(now); got != step.want {
-			t.Errorf("%s: distrust for %v, want %v", step.name, got, step.want)
+			t.Errorf("%s: holds off for %v, want %v", step.name, got, step.want)
 		}
 		due, again, _ := d.evaluate([]wire.MemberLiveness{{Member: 7, Boot: 3}}, inRoster(rosterMember{id: 7, boot: 3, liveness: dead}), now)
 		if believed := len(due) == 1; believed != (step.want == 0) || !believed && again != step.want {

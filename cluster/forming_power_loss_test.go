@@ -58,7 +58,7 @@ func (v *founders) formRounds(c *powerLosses) {
 	}
 }
 
-// crashState is what a power loss of all founders leaves, and what was seen before.
+// crashState is the state after a power loss of all founders, with the history before.
 type crashState struct {
 	disks     []*vfs.MemFS
 	clusters  map[uint64][]byte
@@ -94,7 +94,7 @@ func (c *powerLosses) touched(op errorfs.Op) error {
 	return nil
 }
 
-// note records what has been seen so far.
+// note records the history so far.
 func (c *powerLosses) note(v *founders) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -69,7 +69,7 @@ func newFounders(t *testing.T, seed uint64, n, expect int) *founders {
 
 func (f *founder) addr() string { return fmt.Sprint("founder-", f.n) }
 
-// died injects the failure of the disk after a save.
+// inject fails the disk after a save.
 func (f *founder) inject(op errorfs.Op) error {
 	if f.founders.touched != nil {
 		return f.founders.touched(op)
@@ -114,7 +114,7 @@ func (f *founder) start() {
 	f.founders.check()
 }
 
-// crash powerLosses the power.
+// crash is a power loss of the founder.
 func (f *founder) crash() {
 	f.up, f.saves = false, 0
 	old := f.disk
@@ -124,7 +124,7 @@ func (f *founder) crash() {
 
 var errLost = errors.New("lost")
 
-// put sends a proposal to a founder, unless it is lost. Meanwhile the others go on.
+// send sends a proposal to a founder, unless it is lost. Other founders run meanwhile.
 func (f *founder) send(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.founders
 	v.sent = append(v.sent, r)
@@ -163,7 +163,7 @@ func (f *founder) gossips(all bool) {
 	}
 }
 
-// seek is one round of findGroup.
+// attempt is one round of findGroup.
 func (f *founder) attempt() {
 	if !f.identity.cluster().IsZero() || f.attempting {
 		return // it has a group, or is forming one

@@ -62,8 +62,8 @@ func gossipEvent(tb testing.TB, mark byte, meta *wire.GossipMeta) []byte {
 	return append([]byte{mark, byte(len(body))}, body...)
 }
 
-// FuzzGossip: whatever gossip shows, the roster of a member of a group has the group's
-// members only, keeps no other address, and the member forms no other group.
+// FuzzGossip: with any events of gossip, the roster of a member of a group has the
+// group's members and addresses only, and the member forms no other group.
 func FuzzGossip(f *testing.F) {
 	for _, seed := range [][]byte{
 		gossipEvent(f, ofThisCluster, &wire.GossipMeta{Version: 1, Member: 7, Boot: 3, Name: "seven", Advertise: "127.0.0.1:7"}),
@@ -119,8 +119,9 @@ func startUnconnected(t *testing.T) *Member {
 	return m
 }
 
-// FuzzForm: whatever gossip shows, a new member proposes only what it would accept; and
-// whatever it is asked, its answer holds for a repeated request and after a power loss.
+// FuzzForm: with any events of gossip, a new member proposes only what it would accept;
+// and its answer to any request is the same when the request is repeated, and after a
+// power loss.
 func FuzzForm(f *testing.F) {
 	meta := func(process byte, member uint64, expect uint32) []byte {
 		return gossipEvent(f, process*otherProcess, &wire.GossipMeta{Version: 1, Member: member, Boot: 1, Advertise: "a:1", Expect: expect})

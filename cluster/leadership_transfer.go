@@ -24,8 +24,17 @@ func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- err
 	done := make(chan error, 1)
 	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
 	err := m.await(ctx, done)
-	if ctx.Err() != nil {
-		m.mailbox.post(event{run: func(c *core.Core) { c.AbandonTransfer(done) }})
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	asked := make(chan bool, 1)
+	m.mailbox.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
+	select {
+	case asked := <-asked:
+		if !asked {
+			return ErrNoLeader
+		}
+	case <-m.done:
 	}
 	return err
 }

@@ -84,7 +84,7 @@ func transferToEach(t *testing.T, members []*Member) {
 	}
 }
 
-// transferRefused asks for what no member can do.
+// transferRefused requests impossible transfers.
 func transferRefused(t *testing.T, members []*Member) {
 	leader := leaderOf(t, members[0])
 	for _, m := range members {

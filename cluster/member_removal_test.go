@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
-// A member may be removed while its connection, or gossip of it, is on the way between
-// being admitted and being noted. It is not dialled for ever after.
+// A member may be removed while the transport or gossip is about to report it. It is not
+// dialled afterwards.
 func TestRemoval_RemovedMemberIsNotDialled(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()

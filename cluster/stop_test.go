@@ -78,7 +78,7 @@ var renewal = func() []byte {
 	return b
 }()
 
-// Stop, in every order and from every goroutine.
+// Stop returns when the member has stopped, in any state and from many goroutines.
 func TestStop(t *testing.T) {
 	for name, stop := range map[string]func(*Member){
 		"once":  func(m *Member) { m.Stop() },
@@ -215,6 +215,6 @@ func TestStop_PanicOnLoop(t *testing.T) {
 	}
 	m.Stop()
 	if m.Err() == nil {
-		t.Error("Stop took the reason away")
+		t.Error("Err is nil after Stop")
 	}
 }

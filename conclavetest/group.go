@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// patience bounds what the group does by itself, such as an election.
+// patience bounds waits for the group, for example for an election.
 const patience = 30 * time.Second
 
 // Group is a group of members in this process.
@@ -95,7 +95,7 @@ func (g *Group) Leader() int {
 
 // Partition partitions the network: members of different groups do not reach each
 // other. Members that are not listed form one more group. It replaces an earlier
-// Partition. Across a partition nothing is refused or reset: what is sent is lost, and
+// Partition. Across a partition nothing is refused or reset: packets are lost, and
 // dialling blocks.
 //
 //	Partition([]int{0})                 // isolates member 0
@@ -117,7 +117,7 @@ func (g *Group) Partition(groups ...[]int) {
 }
 
 // Heal lets all members reach each other again. Connections across the partition break,
-// as what was sent on them is lost.
+// as they have lost data.
 func (g *Group) Heal() {
 	g.net.arrange(make([]int, len(g.members)))
 	g.leaders.reconsider()

@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/conclavetest"
 )
 
-// bounded returns a context for calls that have to return soon.
+// bounded returns a context for calls that must return soon.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -145,7 +145,7 @@ func TestRestart(t *testing.T) {
 }
 
 // The holder is isolated, as leader and as follower. It knows of its loss before another
-// owner is granted. After Heal it works again, and knows what it lost.
+// owner is granted. After Heal it works again, and reports the loss.
 func TestPartition_Holder(t *testing.T) {
 	t.Parallel()
 	for name, behind := range map[string]int{"leader": 0, "follower": 1} {

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// leaders knows which member follows which, from the nodes' events.
+// leaders records from the nodes' events which member follows which.
 type leaders struct {
 	mu      sync.Mutex
 	views   []view        // guarded by mu; by member
@@ -27,17 +27,17 @@ func newLeaders(n int) *leaders {
 	return &leaders{views: make([]view, n), changed: make(chan struct{})}
 }
 
-// listen adds itself to the events of the test.
+// listen returns the events of the test with a LeaderChanged that also updates l.
 func (l *leaders) listen(i int, on *conclave.Events) *conclave.Events {
 	var events conclave.Events
 	if on != nil {
 		events = *on
 	}
-	theirs := events.LeaderChanged
+	wrapped := events.LeaderChanged
 	events.LeaderChanged = func(leader conclave.MemberID, term uint64) {
 		l.update(func() { l.views[i].leader, l.views[i].term = leader, term })
-		if theirs != nil {
-			theirs(leader, term)
+		if wrapped != nil {
+			wrapped(leader, term)
 		}
 	}
 	return &events

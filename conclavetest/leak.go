@@ -17,8 +17,8 @@ func goroutines() map[string]bool {
 }
 
 // leaked waits for the goroutines of a closed group to end, and returns the stacks of
-// those that do not. It counts goroutines that a package of a node started, so not
-// those of the test inside a call, nor those that existed before.
+// those that do not. It counts goroutines that a package of a node started, except those
+// that existed before.
 //
 // While another node runs in this process, of a parallel test or of the test itself,
 // the owner of a goroutine is unknown and nothing is reported. The group that is closed

@@ -27,8 +27,8 @@ type start struct {
 	err   error
 }
 
-// Kill stops members at the same time without a graceful shutdown, as crashes of their
-// processes would. What was acknowledged is on their disks.
+// Kill stops members at the same time without a graceful shutdown, like crashes of their
+// processes. Their disks keep all acknowledged writes.
 func (g *Group) Kill(members ...int) {
 	g.t.Helper()
 	var nodes []*conclave.Node
@@ -54,8 +54,8 @@ func (g *Group) markStopped(i int) *conclave.Node {
 	return m.node
 }
 
-// Kill ends a node without a graceful shutdown, so that its group finds out as if the
-// process had crashed. It returns when nothing of the node is left.
+// Kill stops a node without a graceful shutdown, so that its group has to detect the
+// stop as it detects a crash. It returns when the node has stopped.
 func Kill(node *conclave.Node) {
 	_ = node.Close(cluster.WithCrash(context.Background())) // reports only the lack of a graceful shutdown
 }
@@ -70,8 +70,8 @@ func kill(nodes []*conclave.Node) {
 }
 
 // Restart starts killed members at the same time, with their directories, on other
-// ports. It returns when they have joined their group and caught up, for which a
-// majority has to run.
+// ports. It returns when they have joined their group and caught up, which requires a
+// running majority.
 func (g *Group) Restart(members ...int) {
 	g.t.Helper()
 	for _, i := range members {

@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// network carries every connection between members through a relay, which can be
-// severed. It knows the dialling member; the other one it knows by the address.
+// network passes every connection between members through a relay, which can be severed.
 //
-// It stands on real connections, unlike internal/memnet: a test may let a node of its
-// own join at a member's address, set a Dial of its own, and use a real port.
+// Unlike internal/memnet it uses real connections: a test may open another node that
+// joins at a member's address, set its own Dial, and use a real port.
 type network struct {
 	mu      sync.Mutex
 	owner   map[string]int      // guarded by mu; the member of each address, old ones included
@@ -30,8 +29,8 @@ func newNetwork(n int) *network {
 	}
 }
 
-// owns notes that an address is a member's. Old ones stay: a dial across a partition
-// must not show that the member is dead.
+// owns records a member's address. Former addresses remain: a dial across a partition
+// must block, also to a dead process.
 func (n *network) owns(member int, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

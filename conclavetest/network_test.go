@@ -86,7 +86,7 @@ func TestRelay_Carries(t *testing.T) {
 	wantEnd(t, w.far)
 }
 
-// What is sent across a partition is lost. After it the connection breaks.
+// Data sent across a partition is lost. When it heals the connection breaks.
 func TestRelay_SeveredDiscards(t *testing.T) {
 	w := newWire(t)
 	w.partition()

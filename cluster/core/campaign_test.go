@@ -21,8 +21,8 @@ func kinds(messages []*raftpb.Message, kind raftpb.MessageType) (to []uint64) {
 	return to
 }
 
-// The successor is the most up-to-date voter among those heard of lately, or among all
-// if there is none.
+// The successor is the most up-to-date of the recently active voters, or of all voters
+// if none is active.
 func TestSuccessor(t *testing.T) {
 	type peer struct {
 		behind uint64
@@ -32,14 +32,14 @@ func TestSuccessor(t *testing.T) {
 		second, third peer
 		want          uint64
 	}{
-		"alike":                       {peer{0, true}, peer{0, true}, 2},
-		"the second is further":       {peer{0, true}, peer{1, true}, 2},
-		"the third is further":        {peer{1, true}, peer{0, true}, 3},
-		"the second, but silent":      {peer{0, false}, peer{1, true}, 3},
-		"the third, but silent":       {peer{1, true}, peer{0, false}, 2},
-		"alike, the second is silent": {peer{0, false}, peer{0, true}, 3},
-		"alike, the third is silent":  {peer{0, true}, peer{0, false}, 2},
-		"none is heard from":          {peer{1, false}, peer{0, false}, 3},
+		"equal":                     {peer{0, true}, peer{0, true}, 2},
+		"second ahead":              {peer{0, true}, peer{1, true}, 2},
+		"third ahead":               {peer{1, true}, peer{0, true}, 3},
+		"second ahead and inactive": {peer{0, false}, peer{1, true}, 3},
+		"third ahead and inactive":  {peer{1, true}, peer{0, false}, 2},
+		"equal, second inactive":    {peer{0, false}, peer{0, true}, 3},
+		"equal, third inactive":     {peer{0, true}, peer{0, false}, 2},
+		"none active":               {peer{1, false}, peer{0, false}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const learner = 4
@@ -49,7 +49,7 @@ func TestSuccessor(t *testing.T) {
 			r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last-test.second.behind, 0)))
 			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last-test.third.behind, 0)))
 			r.mustReceive(message(raftpb.MsgAppResp, learner, r.term, following(r.last, 0)))
-			// raft forgets whom it has heard, once in each election timeout.
+			// raft resets RecentActive once in each election timeout.
 			for r.node.Status().Progress[3].RecentActive {
 				r.pass(1)
 			}
@@ -60,7 +60,7 @@ func TestSuccessor(t *testing.T) {
 				}
 			}
 			if got := r.successor(r.conf.GetVoters()); got != test.want {
-				t.Errorf("%d is to lead, want %d", got, test.want)
+				t.Errorf("successor %d, want %d", got, test.want)
 			}
 		})
 	}
@@ -123,9 +123,9 @@ func TestPeerDisconnected_FollowerCampaigns(t *testing.T) {
 		t.Errorf("all campaign at once: after %v ticks", delays)
 	}
 	for name, event := range map[string]func(*rig){
-		"another's":        func(r *rig) { r.PeerDisconnected(3) },
-		"but it lives":     func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
-		"and another came": func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
+		"another follower's":   func(r *rig) { r.PeerDisconnected(3) },
+		"the leader is alive":  func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 2, 5)) },
+		"another member leads": func(r *rig) { r.PeerDisconnected(2); r.settle(); r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).follow()
@@ -179,7 +179,7 @@ func TestCampaignFirst(t *testing.T) {
 		}
 	}
 	if asks != 1 {
-		t.Errorf("goes on campaigning with a leader: %d times", asks)
+		t.Errorf("campaigns %d times after a leader was known, want 1", asks)
 	}
 
 	alone := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1}, Learners: []uint64{2}})

@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// forwarded are the commands that go to the leader, by their numbers.
+// forwarded returns the receivers of forwarded submissions, and their tickets.
 func (r *rig) forwarded() (to, seqs []uint64) {
 	r.t.Helper()
 	return forwarded(r.effects())
@@ -28,7 +28,7 @@ func forwarded(out Effects) (to, seqs []uint64) {
 	return to, seqs
 }
 
-// registered lets the first command of a process have its outcome.
+// registered submits the registration and delivers its outcome.
 func (r *rig) registered() *rig {
 	r.t.Helper()
 	r.Submit([]byte("registration"), new(quietCall), true)
@@ -37,7 +37,7 @@ func (r *rig) registered() *rig {
 	return r
 }
 
-// answer has the log bring an outcome.
+// answer applies an entry with an outcome.
 func (r *rig) answer(seq uint64, more bool) Effects {
 	r.t.Helper()
 	return r.applyResult(wire.Result{Outcomes: []wire.Outcome{{
@@ -45,8 +45,7 @@ func (r *rig) answer(seq uint64, more bool) Effects {
 	}}})
 }
 
-// yield has the machine yield something for one more entry, and returns what
-// comes of it.
+// applyResult applies one more entry, for which the machine returns result.
 func (r *rig) applyResult(result wire.Result) Effects {
 	r.t.Helper()
 	index := r.last + 1
@@ -61,8 +60,8 @@ func (r *rig) applyResult(result wire.Result) Effects {
 	return out
 }
 
-// A command goes to the leader as soon as one is known, again when its outcome does not
-// come, and at once to a new leader.
+// A command is sent when a leader is known, retried while it has no outcome, and sent at
+// once to a new leader.
 func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r := newRig(t)
 	r.Submit([]byte{1}, new(quietCall), false)
@@ -84,7 +83,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 		want(fmt.Sprintf("tick %d", tick), 2)
 	}
 	r.Tick()
-	want("in time", 2, 1)
+	want("retry", 2, 1)
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	want("another leader", 3, 1)
 	r.PeerDisconnected(3)
@@ -94,7 +93,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 		want("no leader", 0)
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
-	want("it is back", 3, 1)
+	want("the same leader again", 3, 1)
 }
 
 // The pending calls of a process are limited; renewals and releases are taken beyond
@@ -123,7 +122,7 @@ func TestCancel_ReportsWhetherSent(t *testing.T) {
 	sent, waits := new(quietCall), new(quietCall)
 	r.Submit([]byte{1}, sent, false)
 	if out := r.effects(); len(out.Forwards) != 1 || out.Forwards[0].Submission.GetFloor() != 1 {
-		t.Errorf("sends %v; what was answered is acknowledged up to 1", out.Forwards)
+		t.Errorf("sends %v, want floor 1", out.Forwards)
 	}
 	r.Submit([]byte{2}, waits, false)
 	r.Cancel(sent)
@@ -132,12 +131,12 @@ func TestCancel_ReportsWhetherSent(t *testing.T) {
 		t.Errorf("sent %v and %v", sent.cancelled, waits.cancelled)
 	}
 	if _, seqs := r.forwarded(); len(seqs) > 0 {
-		t.Errorf("sent %d after it was taken back", seqs)
+		t.Errorf("sent %d after it was cancelled", seqs)
 	}
 }
 
-// Under a new incarnation the registration comes first, alone, and without the calls of
-// the former one.
+// Under a new incarnation the registration is sent first and alone. The calls of the
+// former one have failed.
 func TestReregister(t *testing.T) {
 	r := newRig(t).follow().registered()
 	sent, queued, waits := new(quietCall), new(quietCall), new(quietCall)
@@ -156,7 +155,7 @@ func TestReregister(t *testing.T) {
 		}
 	}
 	if r.Incarnation() != (wire.ID{7}) {
-		t.Errorf("goes on as %v", r.Incarnation())
+		t.Errorf("incarnation %v", r.Incarnation())
 	}
 	out, err := r.Take(0)
 	if err != nil || len(out.Forwards) != 1 {
@@ -178,8 +177,7 @@ func TestReregister(t *testing.T) {
 	}
 }
 
-// The digest is of the machine's changes: two members whose machines apply one log
-// differently have different digests from there on.
+// Members whose machines apply one log differently have different digests from then on.
 func TestDigest_OfChanges(t *testing.T) {
 	digest := func(value string) uint64 {
 		r := newRig(t).follow()
@@ -283,7 +281,7 @@ func TestNew_ContinuesFromDisk(t *testing.T) {
 	r.start()
 	after := r.Status()
 	if after.Term != before.Term || after.Applied != before.Applied || r.last != last || len(after.Membership.GetVoters()) != 3 {
-		t.Errorf("went on at %+v up to %d, was at %+v up to %d", after, r.last, before, last)
+		t.Errorf("restarted with %+v and last index %d, want %+v and %d", after, r.last, before, last)
 	}
 	if i, d := r.Digest(); i != index || d != digest {
 		t.Errorf("the digest is %x at %d, was %x at %d", d, i, digest, index)

@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What a member promises to others leaves once it is durable, and not before.
+// An acknowledgement or a vote is sent when it is durable, and not before.
 func TestDurable_BeforeAcknowledged(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin   func(*rig)
@@ -132,7 +132,7 @@ func TestRead_LeaderNeedsQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(out.Reads) > 0 {
-		t.Fatal("read without a word from the others")
+		t.Fatal("read without a confirmation by the others")
 	}
 	asked := slices.IndexFunc(out.Messages, func(m *raftpb.Message) bool {
 		return m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 && len(m.GetContext()) > 0

@@ -68,8 +68,8 @@ func TestReadStale_WithoutQuorum(t *testing.T) {
 	}
 }
 
-// When the loop ends, each waiting call fails exactly once, wherever its outcome had
-// got to; a call that has its last outcome does not.
+// When the loop stops, each pending call fails exactly once, wherever its outcome is. A
+// call that has its last outcome does not fail.
 func TestAbandon_EachWaitingCallFailsOnce(t *testing.T) {
 	r := newRig(t).follow().registered()
 	names := []string{"answered", "queued", "granted", "answer in delivery", "queueing in delivery", "answer not taken", "sent", "not sent"}

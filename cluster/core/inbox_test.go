@@ -21,7 +21,7 @@ func submission(rng *rand.Rand, size int) *wire.Submission {
 	return s
 }
 
-// What the inbox encodes piece by piece is what protobuf makes of the whole.
+// The inbox encodes a batch like protobuf.
 func TestInbox_Encoding(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

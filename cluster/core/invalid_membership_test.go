@@ -16,11 +16,11 @@ import (
 // and its host goes on.
 func TestNew_InvalidConfiguration(t *testing.T) {
 	for name, conf := range map[string]*raftpb.ConfState{
-		"a voter with ID 0":               {Voters: []uint64{1, 0}},
-		"a voter that is a learner":       {Voters: []uint64{1, 2}, Learners: []uint64{2}},
-		"a voter twice":                   {Voters: []uint64{1, 2, 2}},
-		"a former voter twice":            {Voters: []uint64{1}, VotersOutgoing: []uint64{2, 2}},
-		"on its way, and nowhere to come": {Voters: []uint64{1}, LearnersNext: []uint64{1}},
+		"a voter with ID 0":             {Voters: []uint64{1, 0}},
+		"a voter that is a learner":     {Voters: []uint64{1, 2}, Learners: []uint64{2}},
+		"a voter twice":                 {Voters: []uint64{1, 2, 2}},
+		"a former voter twice":          {Voters: []uint64{1}, VotersOutgoing: []uint64{2, 2}},
+		"LearnersNext without a change": {Voters: []uint64{1}, LearnersNext: []uint64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := storage.Open(storage.Options{Inline: true, MemTableSize: 64 << 10})

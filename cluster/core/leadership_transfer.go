@@ -57,10 +57,16 @@ func (c *Core) StepDown(done chan<- error) {
 	c.transfer(&transfer{done: done})
 }
 
-// AbandonTransfer abandons a Transfer or StepDown, which may still take effect.
-func (c *Core) AbandonTransfer(done chan<- error) {
-	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool { return r.done == done })
+// AbandonTransfer abandons a Transfer or StepDown. It reports whether that may
+// still take effect: not while no leader has been asked.
+func (c *Core) AbandonTransfer(done chan<- error) (asked bool) {
+	asked = true
+	c.requests = slices.DeleteFunc(c.requests, func(r *transferRequest) bool {
+		asked = asked && !(r.done == done && r.leader == raft.None)
+		return r.done == done
+	})
 	c.transfers = slices.DeleteFunc(c.transfers, func(t *transfer) bool { return t.done == done })
+	return asked
 }
 
 // isLeader reads raft's own role, which may have changed since the last Ready: a follower

@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// A transfer is answered once: at once where nothing can come of it.
+// A transfer is answered once, and at once if it is impossible.
 func TestTransfer_Answered(t *testing.T) {
 	pending := errors.New("no answer yet")
 	leads := func(from uint64) func(*rig) {
@@ -27,7 +27,7 @@ func TestTransfer_Answered(t *testing.T) {
 	}{
 		"a follower steps down":   {follows: true, want: ErrNotLeader},
 		"to itself":               {to: 1},
-		"to a stranger":           {to: 9, want: ErrNoSuccessor},
+		"to an unknown member":    {to: 9, want: ErrNoSuccessor},
 		"under way":               {to: 3, asked: 3, want: pending},
 		"to the most up to date":  {asked: 2, want: pending},
 		"done":                    {to: 3, asked: 3, then: leads(3)},
@@ -40,7 +40,7 @@ func TestTransfer_Answered(t *testing.T) {
 			r.settle()
 			r.lead().pass(1, 2)
 		}, want: ErrNoSuccessor},
-		"the end of the process": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
+		"member stops": {to: 3, asked: 3, then: func(r *rig) { r.Abandon(errUnanswered) }, want: errUnanswered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).inRole(!test.follows)
@@ -86,7 +86,7 @@ func TestTransfer_LeadershipJustLost(t *testing.T) {
 	}
 }
 
-// transfers returns the requests in what the core has to send.
+// transfers describes the transfer messages in effects.
 func transfers(e Effects) (sent []string) {
 	for _, m := range e.Transfers {
 		sent = append(sent, fmt.Sprintf("to %d: %d in term %d, refused %t", m.To, m.Transfer.GetTo(), m.Transfer.GetTerm(), m.Transfer.GetRefused()))
@@ -94,8 +94,8 @@ func transfers(e Effects) (sent []string) {
 	return sent
 }
 
-// A member that does not lead asks the leader, repeats the request while it may be
-// lost, and is done when another member leads.
+// A member that does not lead sends the leader a request, retries it, and is done when
+// another member leads.
 func TestTransfer_RequestedFromLeader(t *testing.T) {
 	request := []string{"to 2: 3 in term 5, refused false"}
 	for name, test := range map[string]struct {
@@ -104,7 +104,7 @@ func TestTransfer_RequestedFromLeader(t *testing.T) {
 	}{
 		"another leads":           {func(r *rig) { r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6)) }, nil},
 		"the leader refuses":      {func(r *rig) { r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: 3, Term: 5, Refused: true}) }, ErrNoSuccessor},
-		"the end of the process":  {func(r *rig) { r.Abandon(errUnanswered) }, errUnanswered},
+		"member stops":            {func(r *rig) { r.Abandon(errUnanswered) }, errUnanswered},
 		"another peer refuses":    {func(r *rig) { r.ReceiveTransfer(3, &wire.LeadershipTransfer{To: 3, Term: 5, Refused: true}) }, errPending},
 		"another term is refused": {func(r *rig) { r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: 3, Term: 4, Refused: true}) }, errPending},
 	} {
@@ -140,8 +140,8 @@ func TestTransfer_RequestedFromLeader(t *testing.T) {
 
 var errPending = errors.New("no answer yet")
 
-// A request waits until there is a leader. A leader that is asked for already is the
-// answer; one that has been elected again is asked in its new term.
+// A request waits for a leader. It is done if that is the requested one, and sent again
+// to a leader that is elected in another term.
 func TestTransfer_RequestWaitsForLeader(t *testing.T) {
 	r := newRig(t)
 	done := make(chan error, 2)

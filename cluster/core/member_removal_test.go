@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// changes are those of the membership among the log's new entries.
+// changes describes the membership changes in messages.
 func (r *rig) changes(messages []*raftpb.Message) (list []string) {
 	r.t.Helper()
 	for _, m := range messages {
@@ -43,7 +43,7 @@ func (r *rig) changes(messages []*raftpb.Message) (list []string) {
 func demotes(id uint64) string { return fmt.Sprint("demotes ", id) }
 func removes(id uint64) string { return fmt.Sprint("removes ", id) }
 
-// have says which members have the log to its end.
+// acknowledge acknowledges the whole log in the name of members.
 func (r *rig) acknowledge(ids ...uint64) (messages []*raftpb.Message) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -107,7 +107,7 @@ func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 	}
 	r.acknowledge(3)
 	if got := r.Status().Membership.GetLearners(); len(got) > 0 {
-		t.Error("it is not out")
+		t.Error("the member is not removed")
 	}
 }
 
@@ -121,15 +121,15 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 		heard            []uint64
 		want             bool
 	}{
-		"of three, the other is there":        {all[:3], nil, 3, []uint64{2}, true},
-		"of three, only the removed is":       {all[:3], nil, 3, []uint64{3}, false},
-		"of four, one other is":               {all[:4], nil, 4, []uint64{2, 4}, true},
-		"of four, no other is":                {all[:4], nil, 4, []uint64{4}, false},
-		"of five, one other is":               {all[:5], nil, 5, []uint64{2, 5}, false},
-		"of five, two others are":             {all[:5], nil, 5, []uint64{2, 3}, true},
-		"a standby, and no other":             {all[:3], []uint64{4}, 4, nil, true},
-		"of two, and none is heard from":      {all[:2], nil, 2, nil, true},
-		"of three, and a standby is no voter": {all[:3], []uint64{4}, 3, []uint64{3, 4}, false},
+		"of three, the other active":                 {all[:3], nil, 3, []uint64{2}, true},
+		"of three, only the removed one active":      {all[:3], nil, 3, []uint64{3}, false},
+		"of four, one other active":                  {all[:4], nil, 4, []uint64{2, 4}, true},
+		"of four, no other active":                   {all[:4], nil, 4, []uint64{4}, false},
+		"of five, one other active":                  {all[:5], nil, 5, []uint64{2, 5}, false},
+		"of five, two others active":                 {all[:5], nil, 5, []uint64{2, 3}, true},
+		"a standby, no other active":                 {all[:3], []uint64{4}, 4, nil, true},
+		"of two, none active":                        {all[:2], nil, 2, nil, true},
+		"of three, a standby and the removed active": {all[:3], []uint64{4}, 3, []uint64{3, 4}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigIn(t, &raftpb.ConfState{Voters: test.voters, Learners: test.learners}).follow()
@@ -150,7 +150,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 			active := func() bool {
 				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.node.Status().Progress[id].RecentActive })
 			}
-			for active() { // raft forgets whom it has heard, once in each election timeout
+			for active() { // raft resets RecentActive once in each election timeout
 				r.pass(1)
 			}
 			for _, id := range test.heard {
@@ -199,7 +199,7 @@ func TestRemoval_DuringTransfer(t *testing.T) {
 	r.acknowledge(2, 3)
 	r.Transfer(3, make(chan error, 1))
 	r.machine = removedMembers{r.machine, []uint64{3}}
-	r.ReceiveSubmission(command(1)) // goes the same way: its owner sends it again
+	r.ReceiveSubmission(command(1)) // dropped as well: its member retries
 	for r.node.BasicStatus().LeadTransferee != raft.None {
 		if got := r.changes(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
 			t.Fatalf("%q in the middle of a transfer", got)
@@ -217,7 +217,7 @@ func TestRemoval_DuringTransfer(t *testing.T) {
 	}
 }
 
-// removal is the entry that takes a member out, of term 5.
+// removal returns an entry of term 5 that removes a member.
 func removal(index, id uint64) *raftpb.Entry {
 	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: &id}}}
 	body, err := proto.Marshal(change)

@@ -17,8 +17,8 @@ func data(e *raftpb.Entry, kind raftpb.EntryType, data string) *raftpb.Entry {
 	return e
 }
 
-// hostile are messages that no correct member sends. panics: raft does not
-// survive them, so that without the check one peer could stop the others.
+// hostile are messages that no correct member sends. panics: raft panics at the message,
+// so that without the check one peer could stop the others.
 var hostile = []struct {
 	name   string
 	leads  bool // the receiver
@@ -28,11 +28,11 @@ var hostile = []struct {
 	{"a proposal", true, false, func() *raftpb.Message {
 		return message(raftpb.MsgProp, 2, 0, entries(data(empty(0, 0), raftpb.EntryNormal, "x")))
 	}},
-	{"a proposal of nothing", true, true, func() *raftpb.Message { return message(raftpb.MsgProp, 2, 0) }},
-	{"a proposal of a malformed change", true, true, func() *raftpb.Message {
+	{"an empty proposal", true, true, func() *raftpb.Message { return message(raftpb.MsgProp, 2, 0) }},
+	{"a proposal of a malformed membership change", true, true, func() *raftpb.Message {
 		return message(raftpb.MsgProp, 2, 0, entries(data(empty(0, 0), raftpb.EntryConfChange, "\xff\xff")))
 	}},
-	{"a malformed change of the membership", false, false, func() *raftpb.Message {
+	{"a malformed membership change", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 5, following(6, 5, data(empty(7, 5), raftpb.EntryConfChangeV2, "\xff\xff")), commit(7))
 	}},
 	{"an entry of an unknown type", false, false, func() *raftpb.Message {
@@ -44,41 +44,41 @@ var hostile = []struct {
 	{"an append with a gap", false, true, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5), empty(9, 5)), commit(9))
 	}},
-	{"an append of what lies before it", false, true, func() *raftpb.Message {
+	{"an append of an earlier index", false, true, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(2, 6)))
 	}},
-	{"an append whose terms sink", false, false, func() *raftpb.Message {
+	{"an append with decreasing terms", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 7, following(6, 5, empty(7, 7), empty(8, 6)))
 	}},
-	{"an append from the future", false, false, func() *raftpb.Message {
+	{"an append with an entry of a later term", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 6)))
 	}},
-	{"an append at the end of all indexes", false, false, func() *raftpb.Message {
+	{"an append behind the largest index", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 5, following(math.MaxUint64, 5, empty(0, 5)))
 	}},
 	{"an append without a term", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgApp, 2, 0, following(6, 5))
 	}},
-	{"the last term of all", false, false, func() *raftpb.Message {
+	{"the largest term", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgHeartbeat, 2, math.MaxUint64)
 	}},
-	{"a term out of reach", false, false, func() *raftpb.Message {
+	{"a term too far ahead", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgHeartbeat, 2, 5+maxTermStep+1)
 	}},
-	{"a vote for the last term of all", false, false, func() *raftpb.Message {
+	{"a vote in the largest term", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgVote, 2, math.MaxUint64, following(100, 100))
 	}},
 	{"a vote without a term", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgVote, 2, 0, following(100, 100))
 	}},
-	{"in another's name", false, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeat, 3, 5) }},
-	{"in our own name", true, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeatResp, 1, 6) }},
+	{"in another member's name", false, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeat, 3, 5) }},
+	{"in the receiver's name", true, false, func() *raftpb.Message { return message(raftpb.MsgHeartbeatResp, 1, 6) }},
 	{"to another member", false, false, func() *raftpb.Message {
 		m := message(raftpb.MsgHeartbeat, 2, 5)
 		m.To = new(uint64(3))
 		return m
 	}},
-	{"an acknowledgement of what does not exist", true, false, func() *raftpb.Message {
+	{"an acknowledgement beyond the log", true, false, func() *raftpb.Message {
 		return message(raftpb.MsgAppResp, 2, 6, following(100, 0))
 	}},
 	{"a read without entries", true, false, func() *raftpb.Message { return message(raftpb.MsgReadIndex, 2, 0) }},
@@ -101,15 +101,15 @@ var hostile = []struct {
 	{"an order to forget the leader", false, false, func() *raftpb.Message { return message(raftpb.MsgForgetLeader, 2, 5) }},
 	{"a report on a third member", true, false, func() *raftpb.Message { return message(raftpb.MsgUnreachable, 2, 6) }},
 	{"a report on a snapshot", true, false, func() *raftpb.Message { return message(raftpb.MsgSnapStatus, 2, 6) }},
-	{"a transfer of leadership", true, false, func() *raftpb.Message { return message(raftpb.MsgTransferLeader, 2, 6) }},
-	{"a type of message that does not exist", false, false, func() *raftpb.Message { return message(99, 2, 5) }},
-	{"a snapshot among the frames", false, false, func() *raftpb.Message { return snapshotMessage(50) }},
+	{"a leadership transfer", true, false, func() *raftpb.Message { return message(raftpb.MsgTransferLeader, 2, 6) }},
+	{"an unknown type", false, false, func() *raftpb.Message { return message(99, 2, 5) }},
+	{"a snapshot outside of a snapshot stream", false, false, func() *raftpb.Message { return snapshotMessage(50) }},
 	{"a snapshot in a heartbeat", false, false, func() *raftpb.Message {
 		m := snapshotMessage(50)
 		m.Type = raftpb.MsgHeartbeat.Enum()
 		return m
 	}},
-	{"responses of a write on top", false, false, func() *raftpb.Message {
+	{"a heartbeat with responses", false, false, func() *raftpb.Message {
 		m := message(raftpb.MsgHeartbeat, 2, 5)
 		m.Responses = []*raftpb.Message{message(raftpb.MsgVoteResp, 1, 5)}
 		return m
@@ -151,7 +151,7 @@ func TestReceive_HostileMessageRefused(t *testing.T) {
 	}
 }
 
-// The reason for the check: raft panics at these.
+// The check is needed: raft panics at these messages.
 func TestReceive_RaftPanicsWithoutCheck(t *testing.T) {
 	for _, test := range hostile {
 		if !test.panics {
@@ -161,7 +161,7 @@ func TestReceive_RaftPanicsWithoutCheck(t *testing.T) {
 			r := newRig(t).inRole(test.leads)
 			defer func() {
 				if recover() == nil {
-					t.Error("raft has survived it: is the check still needed?")
+					t.Error("raft did not panic: is the check still needed?")
 				}
 			}()
 			r.step(test.m())
@@ -180,7 +180,7 @@ func TestReceive_OrdinaryMessageAdmitted(t *testing.T) {
 		{"an append", false, message(raftpb.MsgApp, 2, 5, following(6, 5, empty(7, 5)), commit(7))},
 		{"an append that replaces", false, message(raftpb.MsgApp, 3, 7, following(4, 5, empty(5, 7)), commit(4))},
 		{"an append far ahead", false, message(raftpb.MsgApp, 2, 5, following(100, 5, empty(101, 5)), commit(100))},
-		{"an append of a change of the membership", false, message(raftpb.MsgApp, 2, 5, following(6, 5, removal(7, 3)), commit(7))},
+		{"an append of a membership change", false, message(raftpb.MsgApp, 2, 5, following(6, 5, removal(7, 3)), commit(7))},
 		{"a heartbeat", false, message(raftpb.MsgHeartbeat, 2, 5, commit(6))},
 		{"a late heartbeat", false, message(raftpb.MsgHeartbeat, 3, 4, commit(2))},
 		{"a pre-vote", false, message(raftpb.MsgPreVote, 3, 6, following(6, 5))},

@@ -12,7 +12,7 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// batches are those that a leader proposes in messages.
+// batches returns the batches that a leader replicates in messages.
 func (r *rig) batches(messages []*raftpb.Message) (list []*wire.Batch) {
 	r.t.Helper()
 	for _, m := range messages {
@@ -37,7 +37,7 @@ func (r *rig) batches(messages []*raftpb.Message) (list []*wire.Batch) {
 	return list
 }
 
-// takeAt carries out what there is to do at a time.
+// takeAt is settle at a given time.
 func (r *rig) takeAt(now time.Duration) (messages []*raftpb.Message) {
 	r.t.Helper()
 	r.at = now
@@ -78,7 +78,7 @@ func TestPropose_OneBatchAtATime(t *testing.T) {
 	}
 }
 
-// A leader's own commands wait with those of the others.
+// A leader proposes its own commands in batches with those of other members.
 func TestPropose_OwnCommands(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.Submit([]byte("registration"), new(quietCall), true)
@@ -88,8 +88,8 @@ func TestPropose_OwnCommands(t *testing.T) {
 	}
 }
 
-// A member that steps down drops the commands of others, which repeat them to the next
-// leader; no limit would count what is kept here.
+// A member that steps down drops the commands of other members, which retry them with
+// the next leader.
 func TestPropose_DroppedOnStepDown(t *testing.T) {
 	r := newRig(t).follow().lead()
 	for seq := range uint64(3) {
@@ -187,7 +187,7 @@ func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 	}
 }
 
-// Nor for a membership change.
+// A leader does not wait for a membership change that it proposed in an earlier term.
 func TestRemoval_ChangeOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.machine = removedMembers{r.machine, []uint64{3}}
@@ -252,8 +252,8 @@ func TestReceiveSubmission_TooLarge(t *testing.T) {
 	}
 }
 
-// A lagging member is sent the state, again if it did not arrive, and not while it is on
-// its way.
+// A lagging member is sent a snapshot, again after a failure, and not while one is being
+// sent.
 func TestSnapshot_SentUntilReceived(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Keep = 1 }).follow()
 	r.grow(10, 0)
@@ -277,11 +277,11 @@ func TestSnapshot_SentUntilReceived(t *testing.T) {
 		event func()
 		want  []uint64
 	}{
-		{"it has next to nothing", lost, []uint64{3}},
-		{"on its way", func() { r.Tick() }, nil},
-		{"not arrived", func() { r.SnapshotSent(3, false) }, []uint64{3}},
-		{"on its way again", func() { r.Tick() }, nil},
-		{"arrived", func() { r.SnapshotSent(3, true) }, nil},
+		{"the log is compacted", lost, []uint64{3}},
+		{"being sent", func() { r.Tick() }, nil},
+		{"failed", func() { r.SnapshotSent(3, false) }, []uint64{3}},
+		{"being sent again", func() { r.Tick() }, nil},
+		{"received", func() { r.SnapshotSent(3, true) }, nil},
 	} {
 		if got := sent(test.event); !slices.Equal(got, test.want) {
 			t.Fatalf("%s: sent to %d, want %d", test.name, got, test.want)

@@ -14,14 +14,13 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// rig is one core, member 1, with its disk: the test is the rest
-// of the group.
+// rig is the core of member 1 with its disk. The test plays the other members.
 type rig struct {
 	t *testing.T
 	*Core
 	log   *raftlog.Log
 	store *storage.Store
-	at    time.Duration // the reading of its clock
+	at    time.Duration // monotonic time, passed to Take
 }
 
 func newRig(t *testing.T, change ...func(*Config)) *rig {
@@ -55,7 +54,7 @@ func (r *rig) open() {
 	}
 }
 
-// start makes a core of what the log has.
+// start creates a core from the log.
 func (r *rig) start(change ...func(*Config)) {
 	r.t.Helper()
 	cfg := Config{
@@ -72,7 +71,7 @@ func (r *rig) start(change ...func(*Config)) {
 	}
 }
 
-// effects takes effects and carries writes out until there are none; it returns them all.
+// effects takes effects and completes writes until there are none. It returns them all.
 func (r *rig) effects() (all Effects) {
 	r.t.Helper()
 	for {
@@ -92,14 +91,14 @@ func (r *rig) effects() (all Effects) {
 	}
 }
 
-// settle is effects for the messages only.
+// settle is effects that returns the messages only.
 func (r *rig) settle() []*raftpb.Message {
 	r.t.Helper()
 	return r.effects().Messages
 }
 
-// pass passes ticks, with an answer of the given members in each, and returns the
-// messages to them.
+// pass passes ticks, in each of which the given members answer the heartbeat. It returns
+// the messages sent.
 func (r *rig) pass(ticks int, heard ...uint64) (messages []*raftpb.Message) {
 	r.t.Helper()
 	for range ticks {
@@ -113,7 +112,7 @@ func (r *rig) pass(ticks int, heard ...uint64) (messages []*raftpb.Message) {
 	return messages
 }
 
-// carry does what the disk's writer does.
+// persist completes writes, like the disk's writer.
 func (r *rig) persist(writes []write) {
 	r.t.Helper()
 	for _, w := range writes {

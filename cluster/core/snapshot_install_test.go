@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// stage takes in a snapshot of an empty state, as Member.Snapshot does.
+// stage stages a snapshot of an empty state, like Member.Snapshot.
 func (r *rig) stage(answer *error) Staged {
 	r.t.Helper()
 	s, err := r.log.Stage()
@@ -27,8 +27,7 @@ func (r *rig) stage(answer *error) Staged {
 
 var errUnanswered = errors.New("not answered")
 
-// discards reports whether a stage is discarded: by the effects, or as soon as the
-// disk has done what it is at.
+// discards reports whether a stage is discarded, by the effects or by a queued write.
 func (r *rig) discards(out Effects, generation uint64) bool {
 	for _, w := range slices.Concat(out.Batch.writes, r.disk.queue) {
 		if d, ok := w.op.(raftlog.Discard); ok && d.Generation == generation {
@@ -47,7 +46,7 @@ func TestSnapshot_NotInstalled(t *testing.T) {
 		want error
 	}{
 		{"behind what is committed", 2, snapshotMessage(3), ErrUnwanted},
-		{"of what is in the log", 2, snapshotMessage(6), ErrUnwanted},
+		{"of an index in the log", 2, snapshotMessage(6), ErrUnwanted},
 		{"of an earlier term", 2, func() *raftpb.Message {
 			m := snapshotMessage(50)
 			m.Term, m.Snapshot.Metadata.Term = new(uint64(4)), new(uint64(4))
@@ -118,9 +117,9 @@ func TestSnapshot_TermIsDurable(t *testing.T) {
 func TestSnapshot_SecondRefusedDuringInstallation(t *testing.T) {
 	r := newRig(t).follow()
 	first, second := errUnanswered, errUnanswered
-	regrouped := snapshotMessage(50)
-	regrouped.Snapshot.Metadata.ConfState.Voters = []uint64{1, 2, 4}
-	r.ReceiveSnapshot(2, regrouped, r.stage(&first))
+	changed := snapshotMessage(50)
+	changed.Snapshot.Metadata.ConfState.Voters = []uint64{1, 2, 4}
+	r.ReceiveSnapshot(2, changed, r.stage(&first))
 	out, err := r.Take(0)
 	if err != nil {
 		t.Fatal(err)

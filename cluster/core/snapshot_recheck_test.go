@@ -22,8 +22,8 @@ func (c *findingCall) Recheck(_ wire.Rechecker, t wire.Ticket) *wire.Reply {
 	return c.reply
 }
 
-// The entries that a snapshot stands for are never applied here. Calls that await a
-// grant look for it in the new state, and pending commands are repeated.
+// Entries compacted into a snapshot are never applied here. Calls that await a grant look
+// it up in the installed state, and pending commands are retried.
 func TestRecheck_AfterSnapshot(t *testing.T) {
 	r := newRig(t).follow()
 	granted, waiting := &findingCall{reply: &wire.Reply{Fence: 7}}, new(findingCall)

@@ -73,18 +73,18 @@ func TestTickets_OutcomeOnce(t *testing.T) {
 		more bool
 		want Call
 	}{
-		{"a ticket never given out", 5, false, nil},
+		{"a ticket that was not issued", 5, false, nil},
 		{"queued", 1, true, calls[0]},
-		{"queued, once more", 1, true, nil},
+		{"queued, duplicate", 1, true, nil},
 		{"granted", 1, false, calls[0]},
-		{"granted, once more", 1, false, nil},
-		{"a grant that overtook its first outcome", 2, false, calls[1]},
-		{"the first outcome behind it", 2, true, nil},
+		{"granted, duplicate", 1, false, nil},
+		{"a grant before the first outcome", 2, false, calls[1]},
+		{"the first outcome after the grant", 2, true, nil},
 		{"zero", 0, false, nil},
-		{"ahead of its turn", 4, false, calls[3]},
-		{"ahead of its turn, once more", 4, false, nil},
-		{"ahead of its turn, as if queued", 4, true, nil},
-		{"in its turn", 3, false, calls[2]},
+		{"out of order", 4, false, calls[3]},
+		{"out of order, duplicate", 4, false, nil},
+		{"out of order, as if queued", 4, true, nil},
+		{"in order", 3, false, calls[2]},
 	} {
 		if got := k.outcome(step.seq, step.more); got != step.want {
 			t.Errorf("%s: %v, want %v", step.name, got, step.want)
@@ -117,7 +117,7 @@ func TestTickets_Cancel(t *testing.T) {
 		t.Error("a queued call could not be cancelled")
 	}
 	if k.cancel(later[1]) {
-		t.Error("a command was taken back twice")
+		t.Error("a command was cancelled twice")
 	}
 	wantSeqs(t, "what is left", k.issueTickets(0), 3, 4)
 	for seq := range uint64(4) {
@@ -128,14 +128,14 @@ func TestTickets_Cancel(t *testing.T) {
 	}
 }
 
-// Urgent commands overtake queued ones, and have places of their own.
+// Urgent commands are sent before queued ones, and have reserved places in the window.
 func TestTickets_UrgentFirst(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+1)
 	k.issueTickets(0)
 	renewal := new(quietCall)
 	k.add([]byte("renewal"), renewal, true)
-	wantSeqs(t, "a full house", k.issueTickets(0), ordinaryWindow+1)
+	wantSeqs(t, "a full window", k.issueTickets(0), ordinaryWindow+1)
 	if k.outcome(ordinaryWindow+1, false) != Call(renewal) {
 		t.Error("the ticket is not the renewal's")
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// grow appends and commits entries of a size, and returns to where the log was
-// told to truncate.
+// grow appends and commits entries of a size, and returns the indexes up to which the
+// log was truncated.
 func (r *rig) grow(n, size int) (truncated []uint64) {
 	r.t.Helper()
 	for range n {
@@ -38,8 +38,8 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 	return truncated
 }
 
-// The log is truncated behind what is applied once that is worth a write, and keeps what
-// a member needs that was away for a while.
+// The log is truncated once that is worth a write, and keeps some applied entries for
+// lagging members.
 func TestTruncate(t *testing.T) {
 	const keep = 5
 	t.Run("by number", func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Identity is what a member's hello states about it.
+// Identity is the content of a member's hello.
 type Identity struct {
 	Group       string
 	Cluster     wire.ID // zero: no cluster yet

@@ -40,7 +40,7 @@ var (
 // ConnectError reports that no connection to a peer was established, for
 // another reason than a refusal (see RefusedError).
 type ConnectError struct {
-	Member    uint64 // zero: whichever member is at Addr
+	Member    uint64 // zero: unknown
 	Addr      string
 	Inbound   bool // the peer connected to this member
 	Handshake bool // the connection was established, its handshake failed
@@ -104,7 +104,7 @@ func handshakeAdvice(err error) string {
 	return ""
 }
 
-// peerAt names a peer by what is known of it.
+// peerAt names a peer by its address, and by its ID if that is known.
 func peerAt(member uint64, addr string) string {
 	if member == 0 {
 		return addr

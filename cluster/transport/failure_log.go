@@ -53,7 +53,7 @@ func (l *failureLog) inbound(remote net.Addr, err error) {
 	l.write(message, host, member, err, "addr", remote.String())
 }
 
-// outbound logs why a connection was not established, unless its dialer gave up.
+// outbound logs why a connection was not established, unless its dialer abandoned it.
 func (l *failureLog) outbound(ctx context.Context, to uint64, addr string, err error) {
 	if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -65,7 +65,7 @@ func (l *failureLog) outbound(ctx context.Context, to uint64, addr string, err e
 	l.write(message, addr, member, err, "addr", addr)
 }
 
-// write logs at Warn what an operator has to act on, and the rest at Debug.
+// write logs failures that need an operator at Warn, and others at Debug.
 // Failures of one subject count together.
 func (l *failureLog) write(message, subject string, member uint64, err error, attrs ...any) {
 	reason := reasonOf(err)
@@ -80,7 +80,7 @@ func (l *failureLog) write(message, subject string, member uint64, err error, at
 	l.log.Log(context.Background(), level, message, attrs...)
 }
 
-// due records a failure and reports whether it is to be logged now.
+// due records a failure and reports whether it must be logged now.
 func (l *failureLog) due(f failure) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +159,9 @@ func reasonOf(err error) string {
 	return reasonUnreachable
 }
 
-// needsOperator reports whether a failure is more than a member that is down: a
-// connection that broke is logged with the peer's state (see peer.setState). A member finds its own address in Config.Join as a matter of course.
+// needsOperator reports whether a failure needs an operator. One of a member that is down
+// does not: the broken connection is logged with the peer's state (see peer.setState).
+// Nor does a member's own address in Config.Join.
 func needsOperator(reason string) bool {
 	switch reason {
 	case reasonConnected, reasonUnreachable, string(ReasonSelf):

@@ -12,7 +12,7 @@ import (
 
 const maxForm = 64 << 10
 
-// Form sends a proposal to whichever member is at addr and returns its answer.
+// Form sends a proposal to the member at addr and returns its answer.
 // It blocks for at most Timing.Form.
 func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest) (*wire.FormReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Form)

@@ -18,9 +18,9 @@ const (
 	BubbleTTL       = 10 * time.Second
 )
 
-// heartbeatOf differs between members. In virtual time members with equal clocks
-// would tick in the same instant for ever, and campaign against each other as often
-// as they draw the same delay.
+// heartbeatOf differs between members. In virtual time, members with equal intervals
+// would always tick at the same instant, and split the vote whenever they draw the same
+// delay.
 func heartbeatOf(i int) time.Duration { return time.Duration(100+2*i) * time.Millisecond }
 
 // InBubble runs a test with a group of n members in virtual time, on a network and

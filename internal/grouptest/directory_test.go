@@ -100,7 +100,7 @@ func foreignDirectory(t *testing.T) string {
 func TestDirectory_Damaged(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]struct {
-		files string // a pattern, which has to match
+		files string // a pattern, which must match
 		how   func(data []byte) []byte
 	}{
 		"write-ahead log, a byte":    {"*.log", flipped},

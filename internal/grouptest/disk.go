@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// PoweredDisk is a disk in memory whose power can fail. From then on nothing
-// reaches it: operations block, as their process is about to end.
+// PoweredDisk is a disk in memory that can lose power. Operations block from then on, as
+// their process is about to be killed.
 type PoweredDisk struct {
 	vfs.FS
 	memory *vfs.MemFS
@@ -35,9 +35,9 @@ func (d *PoweredDisk) cut() (next *PoweredDisk, release func()) {
 	return newPoweredDisk(d.memory.CrashClone(vfs.CrashCloneCfg{})), release
 }
 
-// Crash is a power loss of members' machines at one moment. The others hear nothing
-// of it, not even the end of connections; what was not synced is lost. The members
-// remain isolated: see Restart. The group needs disks in memory and MemoryNetwork.
+// Crash is a simultaneous power loss of members' machines. Unsynced data is lost, and
+// the other members do not even see connections end. The crashed members stay isolated
+// until Restart. The group needs disks in memory and MemoryNetwork.
 func (g *Group) Crash(members ...int) {
 	g.T.Helper()
 	var release []func()
@@ -58,7 +58,7 @@ func (g *Group) Crash(members ...int) {
 	var closing sync.WaitGroup
 	closing.Go(func() { g.Kill(members...) })
 	if len(release) > 0 {
-		// Their processes must not come to know of a write that is released here.
+		// The processes must not observe the writes that are released here.
 		for _, i := range members {
 			Must(g.T, g.Net.AwaitClosed(g.T.Context(), g.Configs[i].Bind))
 		}

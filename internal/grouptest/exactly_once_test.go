@@ -67,7 +67,7 @@ func TestExactlyOnce_Locks(t *testing.T) {
 	g.wantIdle("")
 }
 
-// resource is what a lock protects.
+// resource is protected by a lock.
 type resource struct {
 	inside atomic.Int32
 	last   conclave.Fence // guarded by the lock that is being tested
@@ -96,7 +96,7 @@ func moveLeadership(ctx context.Context, g *Group, every time.Duration) {
 		case <-ticker.C:
 			for _, n := range g.Nodes {
 				if s := n.Status(); s.Leader == s.ID {
-					_ = n.TransferLeadership(ctx, 0) // fails when it leads no more
+					_ = n.TransferLeadership(ctx, 0) // fails if no other member is up to date
 				}
 			}
 		case <-ctx.Done():

@@ -98,7 +98,7 @@ func TestForeignMember_OtherCluster(t *testing.T) {
 	apart.WantWorking()
 }
 
-// A peer without a common protocol version is told to upgrade.
+// A peer without a common protocol version is refused with the advice to upgrade.
 func TestForeignMember_NoCommonProtocol(t *testing.T) {
 	t.Parallel()
 	g, j := journaled(t, nil)

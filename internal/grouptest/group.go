@@ -1,7 +1,7 @@
 // Package grouptest runs groups of whole nodes in one process, for the tests of
-// this module. It opens nodes as a program does and adds what the public API does
-// not let a program replace: disks in memory that lose power, a network with
-// faults, virtual time, and short limits ([cluster.Seams]).
+// this module. It opens nodes with the public API and replaces the rest by
+// [cluster.Seams]: disks in memory that lose power, a network with faults, virtual time,
+// and short limits.
 //
 // The tests of whole groups stand beside it: here in real time, in virtualtime
 // inside bubbles of testing/synctest, in crash with a power loss at every operation
@@ -34,8 +34,8 @@ type Group struct {
 	Seams   []cluster.Seams
 	Nodes   []*conclave.Node // nil: not running
 
-	patience time.Duration // for what the group does by itself
-	interval time.Duration // between two looks at a snapshot
+	patience time.Duration // bounds waits for the group, for example for an election
+	interval time.Duration // between two polls of a snapshot
 	edits    []func(i int, c *conclave.Config, s *cluster.Seams)
 
 	mu      sync.Mutex
@@ -53,12 +53,12 @@ func Edit(edit func(i int, c *conclave.Config, s *cluster.Seams)) Option {
 // MemoryNetwork connects the members by a network in memory, which has faults.
 func MemoryNetwork(g *Group) { g.Net = memnet.New(len(g.Nodes)) }
 
-// ShortLog keeps so few entries that a member falls behind the log soon.
+// ShortLog keeps so few entries that a lagging member soon needs a snapshot.
 func ShortLog(g *Group) {
 	Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.KeepEntries = 20 })(g)
 }
 
-// LongSessions keeps sessions from expiring while a test holds members up.
+// LongSessions sets a session TTL that does not pass during a test.
 func LongSessions(g *Group) {
 	Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.SessionTTL = time.Minute })(g)
 }
@@ -111,8 +111,8 @@ func listenOnLoopback(t testing.TB) net.Listener {
 	return l
 }
 
-// form completes the configurations with what concerns all members, and starts
-// them.
+// form completes the configurations with the settings that all members share, and starts
+// the members.
 func (g *Group) form() {
 	g.T.Helper()
 	n := len(g.Nodes)

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// leaving is a group in which sessions end because members leave, and not by their TTL.
+// leaving starts a group in which sessions end when members leave, not by their TTL.
 func leaving(t *testing.T, members int) *Group {
 	t.Helper()
 	return Start(t, members, LongSessions)
@@ -54,7 +54,7 @@ func TestLeave(t *testing.T) {
 	}
 	g.AwaitMembers(2)
 
-	// Both of two voters have to commit the removal of one.
+	// The removal of one of two voters needs both to commit.
 	g.leave(t, (leader+2)%3)
 	g.AwaitMembers(1)
 	WantError(t, other.Leave(ctx), conclave.ErrLastVoter)

@@ -15,7 +15,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// What a test needs of a member beyond the public API stands in this file only.
+// This file is the only one that uses a member beyond the public API.
 
 // Member returns the member behind a node, of its latest start.
 func (g *Group) Member(i int) *cluster.Member {
@@ -33,8 +33,7 @@ func (g *Group) ProcessName(i int) string { return fmt.Sprintf("%v.%d", g.ID(i),
 // Installed returns how many snapshots a member has installed since its start.
 func (g *Group) Installed(i int) uint64 { return g.Member(i).Status().Installed }
 
-// WantInstalled checks that a member has installed so many snapshots since its
-// start, as otherwise the test would show something else.
+// WantInstalled checks that a member has installed at least n snapshots since its start.
 func (g *Group) WantInstalled(i int, n uint64) {
 	g.T.Helper()
 	if got := g.Installed(i); got < n {
@@ -42,8 +41,8 @@ func (g *Group) WantInstalled(i int, n uint64) {
 	}
 }
 
-// Deregister makes the group forget a member's process, as when its registration
-// has expired. The process itself does not know.
+// Deregister removes the registration of a member's process, as if it had expired,
+// without notifying the process.
 func (g *Group) Deregister(i int) error {
 	g.T.Helper()
 	err := g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
@@ -60,8 +59,8 @@ func (g *Group) CloseSessionAsOwner(i int, id conclave.SessionID) error {
 	return g.exec(i, &wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: id[:], Graceful: true}}}, wire.Code_OK)
 }
 
-// RequestRemoval is the first half of Leave: it commits that a member is to be
-// removed. The member may learn of its removal, and stop, before it gets the answer.
+// RequestRemoval is the first part of Leave: it commits the command that removes a
+// member. The member may learn of its removal, and stop, before it gets the outcome.
 func (g *Group) RequestRemoval(i int) {
 	g.T.Helper()
 	m := g.Member(i)
@@ -71,8 +70,8 @@ func (g *Group) RequestRemoval(i int) {
 	}
 }
 
-// AwaitLeaveRefused blocks until a member finds that it must not leave, because no
-// majority of voters would remain: nothing signals that a connection has broken.
+// AwaitLeaveRefused blocks until a member is refused to leave because the other voters
+// have no quorum: nothing signals that a connection has broken.
 func (g *Group) AwaitLeaveRefused(i int) {
 	m := g.Member(i)
 	if !g.poll(g.patience, func() bool { return m.CheckLeave() != nil }) {
@@ -80,8 +79,7 @@ func (g *Group) AwaitLeaveRefused(i int) {
 	}
 }
 
-// AnnounceShutdown is the part of a graceful shutdown that other members' failure
-// detectors get.
+// AnnounceShutdown is the part of a graceful shutdown that reaches the failure detector.
 func (g *Group) AnnounceShutdown(i int) { g.Member(i).AnnounceShutdown() }
 
 // ReadOnLoop runs f on a member's loop, which does nothing else meanwhile.
@@ -89,8 +87,8 @@ func (g *Group) ReadOnLoop(i int, f func()) error {
 	return g.Member(i).Read(g.T.Context(), func(cluster.Machine) { f() })
 }
 
-// exec submits a command and waits for its outcome, which has to be one of the
-// accepted codes.
+// exec submits a command and waits for its outcome, which must have one of the accepted
+// codes.
 func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error {
 	g.T.Helper()
 	data, err := proto.Marshal(command)

@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-// holds are the fences of what a session holds in these tests, one of each kind.
+// holds are the fences of a session's holds, one of each kind.
 type holds struct {
 	lock, lead, permits conclave.Fence
 }
@@ -29,8 +29,8 @@ func mustHold(t *testing.T, n *conclave.Node, s *conclave.Session) holds {
 	return b
 }
 
-// A process is killed and its session continues in another one: no other owner gets
-// what it holds, which the new process holds under new fences.
+// A process is killed and its session continues in another one: no other owner is
+// granted its holds, which the new process claims with new fences.
 func TestAttach_ProcessKilled(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3, LongSessions)
@@ -253,7 +253,7 @@ func TestAttach_ProcessDisconnected(t *testing.T) {
 	<-s.Done()
 	WantError(t, s.Err(), conclave.ErrSessionExpired)
 	WantError(t, kept.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
-	MustLock(t, cut.FencedLock("after what it had sent"))
+	MustLock(t, cut.FencedLock("after the pending release"))
 	for _, name := range []string{"kept", "given"} {
 		info, err := other.FencedLock(name).Info(Within(t, 20*time.Second))
 		if err != nil || info.Session != s.ID() || info.Node != other.Status().ID {

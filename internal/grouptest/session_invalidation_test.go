@@ -41,7 +41,7 @@ func invalidations() []invalidation {
 	}
 }
 
-// What a program sees on every member after each kind of invalidation.
+// The state on every member after each kind of invalidation.
 func TestInvalidation(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3)

@@ -15,8 +15,9 @@ type ticket struct {
 
 func (t ticket) wire() wire.Ticket { return wire.Ticket{Incarnation: t.by.id, Seq: t.seq} }
 
-// acquisitions is what the tickets of one incarnation have obtained, by sequence
-// number. A ticket is in one of the maps at most.
+// acquisitions is the queue places of one incarnation, and what was granted to
+// them, by the sequence numbers of their tickets. A ticket is in one of the maps at
+// most. What is granted at once is in none, and costs none.
 type acquisitions struct {
 	waiters map[uint64]*waiter
 	holds   map[uint64]*lock
@@ -32,8 +33,8 @@ func (a *acquisitions) taken(seq uint64) bool {
 	return a.waiters[seq] != nil || a.holds[seq] != nil || a.permits[seq] != nil
 }
 
-// withdraw undoes what a ticket of the submitter has obtained: a queue place, a
-// permit, or the first hold of a lock. Re-entries remain.
+// withdraw undoes what a request of the submitter that was queued has obtained: its
+// place, its permits, or the first hold of a lock. Re-entries remain.
 func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	id, ok := wire.IDFrom(c.Incarnation)
 	switch {
@@ -71,15 +72,15 @@ func (m *Machine) endTickets(inc *incarnation) {
 	}
 }
 
-// Acquired is what a ticket has obtained. Neither Waiting nor Held: nothing, or
-// it has been released.
+// Acquired is what a request that was queued has obtained. Neither Waiting nor Held:
+// nothing, or it has been released.
 type Acquired struct {
 	Waiting, Held bool
 	Fence         uint64 // if Held
 	Holds         uint32 // if Held: of a lock, the holds of its owner; of a semaphore, the permits
 }
 
-// Acquisition returns what the ticket of a Lock or Acquire has obtained.
+// Acquisition returns what the ticket of a queued Lock or Acquire has obtained.
 func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 	inc := m.incarnation(t.Incarnation)
 	if inc == nil {

@@ -50,7 +50,7 @@ ended d of A
 ended s of A
 ended n of A`},
 
-	{"it is closed when its process says farewell, unless it has no TTL", `A open n ttl=none
+	{"it is closed by a graceful shutdown of its process, unless it has no TTL", `A open n ttl=none
 A deregister
 ----
 A.5: OK

@@ -95,7 +95,7 @@ ended s of A
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1`},
 
-	{"locks are advisory: anyone writes and deletes", `A write acquire k v session=s
+	{"locks are advisory: any caller writes and deletes", `A write acquire k v session=s
 B write put k w
 B write swap k x index=3
 B write delete k

@@ -44,7 +44,7 @@ func TestFence_LastOfEpoch(t *testing.T) {
 			for _, o := range outcomes {
 				d.want(wire.Code_OK, []wire.Outcome{o})
 			}
-			// Who gives something back is told its own fence, after the others.
+			// A release is answered with the releaser's fence, after the others.
 			if last := outcomes[0].Reply.Fence; last != maxFences || d.m.fences != maxFences {
 				t.Errorf("the fence %x was given out, and %x are counted", last, d.m.fences)
 			}
@@ -121,7 +121,7 @@ func TestName_NULRefused(t *testing.T) {
 	}
 }
 
-// A submission that does not say whose it is is answered to nobody and changes
+// A submission without a valid incarnation has no ticket to answer and changes
 // nothing.
 func TestSubmission_MalformedIncarnation(t *testing.T) {
 	d := newDriver(t)
@@ -140,7 +140,7 @@ func TestSubmission_MalformedIncarnation(t *testing.T) {
 	}
 }
 
-// Who reads takes along what there is at that moment, and the machine goes on.
+// The keys that a query began with do not change while the machine goes on.
 func TestViews_Immutable(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "write put a 1 ; put b 1")

@@ -19,7 +19,7 @@ func FuzzApply(f *testing.F) {
 		g, r := newGenerator(seed+1), newRig()
 		var log []byte
 		for len(log) < 2_000 {
-			if data := g.entry(&r.twin); len(data) < 256 {
+			if data := g.entry(&r.model); len(data) < 256 {
 				log = append(append(log, byte(len(data))), data...)
 				if err := r.apply(data); err != nil {
 					f.Fatal(err)

@@ -36,8 +36,8 @@ func TestIdle_NothingKept(t *testing.T) {
 	}
 }
 
-// A queue is limited, its places are given back, and leaving from the middle
-// keeps the order of the others.
+// A queue is limited, places that become free can be taken again, and a withdrawal
+// from the middle keeps the order of the others.
 func TestLimit_Waiters(t *testing.T) {
 	d := newDriver(t)
 	s := wire.ID{1}

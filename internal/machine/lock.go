@@ -17,7 +17,7 @@ type lock struct {
 	slot       slot
 	unclaimed  bool // of an attached session: no handle of it has locked yet
 	fence      uint64
-	ticket     ticket // of the Lock that was granted; zero once withdrawn, or its incarnation ended
+	ticket     ticket // of the waiter that the lock was granted to; see granted
 	delayUntil int64  // 0: no delay
 	extra      *extra
 	inSession  link[lock]
@@ -166,8 +166,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	return m.grant(l, w)
 }
 
-// reenter adds a hold. Only the first hold has a ticket: a re-entry is never queued,
-// so its caller releases it by the fence.
+// reenter adds a hold. It has no ticket of its own: it was never queued.
 func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
 	if l.holds >= MaxHolds || limit != 0 && l.holds >= limit {
 		return m.reply(wire.Code_LIMIT_REACHED)
@@ -267,8 +266,9 @@ func (m *Machine) grantHead(l *lock) {
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	l.owner, l.handle, l.holds, l.unclaimed = w.session, w.handle, 1, false
 	l.fence = m.nextFence()
-	l.ticket = w.ticket
-	l.ticket.by.holds[l.ticket.seq] = l
+	if l.ticket = w.granted(); l.ticket != (ticket{}) {
+		l.ticket.by.holds[l.ticket.seq] = l
+	}
 	w.session.holds.push(l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {

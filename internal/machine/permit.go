@@ -15,7 +15,7 @@ type permit struct {
 	n          uint32
 	unclaimed  bool // of an attached session: not acquired by its new process yet
 	fence      uint64
-	ticket     ticket // of the acquisition; zero: none
+	ticket     ticket // of the waiter that the permits were granted to; see granted
 	delayUntil int64
 
 	inSession link[permit]
@@ -45,7 +45,7 @@ func (m *Machine) claimPermits(p *permit, w *waiter) *wire.Reply {
 }
 
 func (m *Machine) grantPermits(w *waiter) *wire.Reply {
-	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFence(), ticket: w.ticket}
+	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFence(), ticket: w.granted()}
 	p.add()
 	m.dirty.put(p.key(), p)
 	r := m.reply(wire.Code_OK)

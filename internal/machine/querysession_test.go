@@ -120,19 +120,24 @@ func TestKeyQueries(t *testing.T) {
 func TestRecheck(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
-	d.line(wire.Code_OK, "lock x s/1")
+	d.line(wire.Code_OK, "lock x s/9")
+	atOnce := d.seq
+	d.line(wire.Code_QUEUED, "lock x s/1 wait")
 	held := d.seq
 	d.line(wire.Code_QUEUED, "lock x s/2 wait")
 	waiting := d.seq
-	d.line(wire.Code_OK, "acquire p s limit=3 permits=2")
+	d.line(wire.Code_OK, "unlock x s/9 fence=1")
+	d.line(wire.Code_OK, "acquire p s limit=3 permits=3")
+	d.line(wire.Code_QUEUED, "acquire p s limit=3 permits=2 wait")
 	permits := d.seq
+	d.line(wire.Code_OK, "release p s fence=3")
 	d.line(wire.Code_QUEUED, "acquire p s limit=3 permits=2 wait")
 	refused := d.seq
 	d.line(wire.Code_OK, "resize p limit=1")
 	for seq, want := range map[uint64]*wire.Reply{
-		held:    {Code: wire.Code_OK, Fence: 1, Holds: 1},
+		held:    {Code: wire.Code_OK, Fence: 2, Holds: 1},
 		waiting: nil,
-		permits: {Code: wire.Code_OK, Fence: 2, Holds: 2},
+		permits: {Code: wire.Code_OK, Fence: 4, Holds: 2},
 		refused: {Code: wire.Code_LIMIT_MISMATCH, Limit: 1},
 		99:      {Code: wire.Code_LIMIT_MISMATCH, Limit: 1},
 	} {
@@ -140,6 +145,9 @@ func TestRecheck(t *testing.T) {
 		if !proto.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("ticket %d: %v, want %v", seq, got, want)
 		}
+	}
+	if got := d.m.Acquisition(wire.Ticket{Incarnation: d.inc, Seq: atOnce}); got != (Acquired{}) {
+		t.Errorf("a request that was not queued: %+v", got)
 	}
 	for _, row := range []struct {
 		session   wire.ID

@@ -18,10 +18,20 @@ type waiter struct {
 	permits   uint32 // of a semaphore
 	value     []byte // of a candidate
 	ticket    ticket // that the grant answers
-	position  uint64
+	position  uint64 // 0: not queued
 
 	inQueue   link[waiter]
 	inSession link[waiter]
+}
+
+// granted is the ticket by which a grant to w is found: that of a request that was
+// queued. One that is granted at once has the fence in its first outcome, and is
+// released by that.
+func (w *waiter) granted() ticket {
+	if w.position == 0 {
+		return ticket{}
+	}
+	return w.ticket
 }
 
 // of is the durable key of the lock, election or semaphore.

@@ -48,7 +48,7 @@ func runRandom(t *testing.T, seed uint64, n int) {
 	g := newGenerator(seed)
 	r := newRig()
 	for g.made < n {
-		data := g.entry(&r.twin)
+		data := g.entry(&r.model)
 		if g.rand.IntN(20) == 0 {
 			if err := r.reload(); err != nil {
 				t.Fatalf("seed %d, index %d: reload: %v", seed, r.index, err)
@@ -67,7 +67,7 @@ type rig struct {
 	straight *Machine
 	loaded   *Machine
 	disk     disk
-	twin     reference.Model
+	model    reference.Model
 	fence    uint64          // the largest seen
 	held     map[uint64]bool // fences
 	last     wire.Result
@@ -142,15 +142,15 @@ func fired(r wire.Result) bool {
 }
 
 func (r *rig) compare(batch *wire.Batch) error {
-	want := r.twin.Apply(r.index, term, batch)
+	want := r.model.Apply(r.index, term, batch)
 	if err := differ(r.last, want); err != nil {
 		return fmt.Errorf("%s\n%w", printBatch(batch), err)
 	}
-	if got, want := r.straight.Removed(), r.twin.Removed(); !slices.Equal(got, want) {
+	if got, want := r.straight.Removed(), r.model.Removed(); !slices.Equal(got, want) {
 		return fmt.Errorf("%v have left, want %v", got, want)
 	}
-	if r.twin.Now != r.straight.Now() {
-		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.twin.Now)
+	if r.model.Now != r.straight.Now() {
+		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.model.Now)
 	}
 	return nil
 }
@@ -245,14 +245,14 @@ func (r *rig) checkFences() error {
 }
 
 // follow keeps the view of a pure listener of elections and
-// keys, which must be what there is.
+// keys, which must equal the state.
 func (r *rig) follow() error {
 	for _, c := range r.last.Leaders {
 		r.leaders[c.Election] = c.Leader
 	}
 	for name, told := range r.leaders {
 		if is := r.straight.Leader(name); (is == nil) != (told == nil) || is != nil && (is.Fence != told.Fence || !bytes.Equal(is.Value, told.Value)) {
-			return fmt.Errorf("election %q is led by %s, and %s was told", name, printLeader(is), printLeader(told))
+			return fmt.Errorf("election %q is led by %s, and %s was emitted", name, printLeader(is), printLeader(told))
 		}
 	}
 	for _, c := range r.last.Keys {
@@ -263,12 +263,12 @@ func (r *rig) follow() error {
 	n := 0
 	for e := range r.straight.Keys().Prefix("") {
 		if told := r.entries[e.Key]; told != e && !reflect.DeepEqual(told, e) {
-			return fmt.Errorf("%s, and %v was told", printEntry(e), told)
+			return fmt.Errorf("%s, and %v was emitted", printEntry(e), told)
 		}
 		n++
 	}
 	if n != len(r.entries) || r.changes != r.straight.Changes() {
-		return fmt.Errorf("%d keys at %d, and %d at %d were told", n, r.straight.Changes(), len(r.entries), r.changes)
+		return fmt.Errorf("%d keys at %d, and %d at %d were emitted", n, r.straight.Changes(), len(r.entries), r.changes)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func randomLog(t *testing.T, seed uint64, n int) (log [][]byte) {
 	t.Helper()
 	g, r := newGenerator(seed), newRig()
 	for g.made < n {
-		data := g.entry(&r.twin)
+		data := g.entry(&r.model)
 		if err := r.apply(data); err != nil {
 			t.Fatal(err)
 		}

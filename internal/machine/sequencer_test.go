@@ -30,7 +30,7 @@ func TestSequencer_StaysStale(t *testing.T) {
 				Key:     "ab"[g.rand.IntN(2):][:1],
 				Session: s[:],
 			}
-			if e, there := r.twin.Key(op.Key); there && op.Kind == wire.KeyOp_RELEASE {
+			if e, there := r.model.Key(op.Key); there && op.Kind == wire.KeyOp_RELEASE {
 				op.Session = e.Session[:]
 			}
 			r.mustApply(t, &wire.Command{Op: &wire.Command_Write{Write: &wire.Write{Ops: []*wire.KeyOp{op}}}})

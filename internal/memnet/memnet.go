@@ -131,7 +131,7 @@ func (n *Network) edit(change func(*fault), links ...direction) {
 	}
 }
 
-// announce wakes those who wait for a change. n.mu is held.
+// announce wakes the calls that wait for a change. It is called with mu held.
 func (n *Network) announce() {
 	close(n.changed)
 	n.changed = make(chan struct{})

@@ -25,9 +25,19 @@ func (r *Model) grantHead(l *Lock) {
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
 	r.Granted++
+	p.Ticket = p.granted()
 	l.Owner, l.Unclaimed, l.holds, l.Fence = &p, false, 1, r.Granted
 	r.lead(l)
 	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
+}
+
+// granted is the ticket by which a grant can be withdrawn: only a request that was
+// queued has one.
+func (p Place) granted() wire.Ticket {
+	if p.arrival == 0 {
+		return wire.Ticket{}
+	}
+	return p.Ticket
 }
 
 // lead emits the present leader of an election.

@@ -109,7 +109,7 @@ func (s *Semaphore) unclaimed(by Place) int {
 
 func (r *Model) take(s *Semaphore, p Place) *wire.Reply {
 	r.Granted++
-	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.Ticket, Permits: p.Permits, Fence: r.Granted})
+	s.Permits = append(s.Permits, Permit{Session: p.Session, Ticket: p.granted(), Permits: p.Permits, Fence: r.Granted})
 	return &wire.Reply{Code: wire.Code_OK, Fence: r.Granted, Holds: p.Permits}
 }
 

@@ -2176,12 +2176,12 @@ func (x *KeyOp) GetFence() uint64 {
 	return 0
 }
 
-// Withdraw undoes what a Lock or Acquire of the submission's incarnation has
-// obtained: its place in a queue, its hold (of a re-entered lock: one hold) or
-// its permits.
+// Withdraw undoes what a Lock or Acquire that was QUEUED has obtained: its place in
+// the queue, its hold (of a re-entered lock: one hold) or its permits. Of a request
+// that was granted at once it is NOT_HELD: Unlock and Release name the fence.
 type Withdraw struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // 16 bytes; with seq: the ticket of the Lock or Acquire
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // 16 bytes, the submitter's; with seq: the ticket
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2921,7 +2921,7 @@ type LockState struct {
 	Handle        uint64                 `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
 	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the Lock that was granted
+	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that it was granted to
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
 	Unclaimed     bool                   `protobuf:"varint,8,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`                     // of an attached session: its next Lock claims the hold
@@ -3079,7 +3079,7 @@ type PermitState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: delayed
 	Permits       uint32                 `protobuf:"varint,2,opt,name=permits,proto3" json:"permits,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the acquisition
+	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that they were granted to
 	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,5,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
 	Unclaimed     bool                   `protobuf:"varint,6,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`                     // of an attached session: its next Acquire of as many claims them

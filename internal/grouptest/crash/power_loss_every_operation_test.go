@@ -72,7 +72,7 @@ func startOn(ctx context.Context, disk vfs.FS) (*conclave.Node, error) {
 	})
 }
 
-// workload is what a process does, and with what.
+// workload is the state of a process that runs steps.
 type workload struct {
 	t        testing.TB
 	node     *conclave.Node
@@ -208,9 +208,9 @@ func runWorkload(t *testing.T, b *recorder) (states []string) {
 }
 
 // Power loss before each operation on the disk, from the creation of the directory
-// on: while the group forms, works, closes and opens again. The member that starts
-// on the image has all that was acknowledged, of the step under way all or nothing,
-// and its next fence is larger than any before.
+// on: while the group forms, works, closes and opens again. The member that starts on
+// the image has every acknowledged step, all or nothing of the pending one, and its next
+// fence is larger than any before.
 func TestPowerLoss_EveryOperation(t *testing.T) {
 	for name, kept := range map[string]int{"unsynced data lost": 0, "unsynced data kept": 100, "unsynced data kept in part": -1} {
 		t.Run(name, func(t *testing.T) {

@@ -48,8 +48,8 @@ func TestPowerLoss_UnderLoad(t *testing.T) {
 	ledger.Acknowledged(t, "lock-0", f)
 }
 
-// A hold survives a power loss of all machines but the holder's: what was acknowledged
-// is on the disks of a majority.
+// A hold survives a power loss of all machines but the holder's: a majority of the disks
+// has the acknowledged grant.
 func TestPowerLoss_AllButHolder(t *testing.T) {
 	t.Parallel()
 	g := grouptest.Start(t, 3, grouptest.MemoryNetwork, grouptest.PoweredDisks)

@@ -159,7 +159,7 @@ func (w *auditor) awaitProgress(ctx context.Context, members []*process) {
 
 // Three processes lock all the time while the leader is killed at random moments and
 // restarted. No acknowledged grant is lost, fences increase, and a process that does
-// not know of a loss holds what it believes to hold.
+// not know of a loss has not lost its holds.
 func TestKill_LeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	g := processesOf(t, 3, 5*time.Second)

@@ -219,7 +219,7 @@ func launch(t *testing.T, bind string) *process {
 		t.Fatal(err)
 	}
 	p.cmd = exec.Command(program)
-	// A data race has to be reported before the process is killed.
+	// A data race must be reported before the process is killed.
 	p.cmd.Env = append(os.Environ(), "CONCLAVE_TEST_PROCESS=member", "CONCLAVE_TEST_BIND="+bind, "GORACE=halt_on_error=1")
 	stderr := new(strings.Builder)
 	p.cmd.Stderr = stderr
@@ -309,7 +309,7 @@ func (p *process) ask(what, lock string) (conclave.Fence, error) {
 	return r.Fence, err
 }
 
-// must is ask that has to succeed.
+// must is ask that fails the test on an error.
 func (p *process) must(what, lock string) conclave.Fence {
 	p.t.Helper()
 	f, err := p.ask(what, lock)

@@ -15,14 +15,14 @@ type attempt struct {
 	at      time.Time
 	err     error
 	lost    <-chan struct{} // nil after an error, as what follows
-	held    func() error    // what the holder's process believes, without the network
+	held    func() error    // nil while the holder's process has not lost it; local
 	release func(context.Context) error
 }
 
 // kind is a kind of exclusive ownership.
 type kind struct {
 	name    string
-	queues  bool // in the group; otherwise a contender has to poll
+	queues  bool // in the group; otherwise a contender polls
 	acquire func(ctx context.Context, n *conclave.Node, s *conclave.Session) attempt
 }
 
@@ -96,8 +96,8 @@ const (
 	leaderWaits
 )
 
-// newContention has the holder acquire and hold for a while, so that renewals are
-// under way.
+// newContention makes the holder acquire and hold for a while, so that its session is
+// being renewed.
 func newContention(g *grouptest.Group, k kind, role leaderRole, delay time.Duration) *contention {
 	g.T.Helper()
 	c := &contention{Group: g, kind: k, delay: max(delay, 0)}
@@ -130,8 +130,8 @@ func (c *contention) third() int {
 	return slices.IndexFunc(c.All(), func(i int) bool { return i != c.holder && i != c.waiter })
 }
 
-// contend has the waiter try until it succeeds or fails by something else than that
-// it is held.
+// contend makes the waiter try until it succeeds, or fails for another reason than the
+// hold.
 func (c *contention) contend(ctx context.Context) <-chan attempt {
 	result := make(chan attempt, 1)
 	n := c.Nodes[c.waiter]

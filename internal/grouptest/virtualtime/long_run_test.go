@@ -15,7 +15,7 @@ import (
 )
 
 // longRun is a group of three over many hours. Member 0 is never restarted: its holds
-// have to last, and its watch has to be complete.
+// must last, and its watch must be complete.
 type longRun struct {
 	*grouptest.Group
 	hour    int
@@ -124,7 +124,7 @@ func wantSteady(t *testing.T, all []usage) {
 	}
 }
 
-// setUp acquires what has to last.
+// setUp acquires the holds that must last.
 func (d *longRun) setUp() {
 	n := d.Nodes[0]
 	s := grouptest.MustSession(d.T, n, &conclave.SessionConfig{TTL: 6 * time.Hour, LockDelay: time.Minute, NoChecks: true})
@@ -265,7 +265,7 @@ func (d *longRun) expireCheck() {
 	}
 }
 
-// write puts this hour's key, which the watch has to show next.
+// write puts this hour's key, which the watch must yield next.
 func (d *longRun) write() {
 	value := fmt.Sprint("hour ", d.hour)
 	_, err := d.Nodes[d.hour%3].KV().Put(grouptest.Within(d.T, slowCall), fmt.Sprint("hour/", d.hour%7), []byte(value))
@@ -280,7 +280,7 @@ func (d *longRun) write() {
 	}
 }
 
-// check checks what has to last, and that nothing else does.
+// check checks that the lasting holds, and no others, exist.
 func (d *longRun) check() {
 	if f, err := d.kept.Fence(); err != nil || f != d.fence {
 		d.T.Fatalf("hour %d: the kept lock has fence %v, %v", d.hour, f, err)

@@ -141,7 +141,7 @@ func TestLeave_KilledWhileStillNeeded(t *testing.T) {
 	})
 }
 
-// slowDisk takes long, once told to, to sync the database's log: longer than a
+// slowDisk is slow, when slow is set, to sync the database's log: longer than a
 // removed member takes to close, and less than what makes a leader step down.
 type slowDisk struct {
 	vfs.FS

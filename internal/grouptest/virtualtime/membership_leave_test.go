@@ -180,9 +180,9 @@ func TestLeave_AllVotersAtOnce(t *testing.T) {
 	}, voters(3))
 }
 
-// Two of three voters are to be removed, and the third is not reachable: the two
-// keep serving the standby, and do not pass leadership to and fro. When the third is
-// back it remains alone.
+// Two of three voters are to be removed, and the third is unreachable: the two keep
+// serving the standby, and do not transfer leadership back and forth. When the third is
+// reachable again, it becomes the only voter.
 func TestLeave_ServesUntilQuorumReachable(t *testing.T) {
 	t.Parallel()
 	inMembershipBubble(t, 4, func(g *membership) {

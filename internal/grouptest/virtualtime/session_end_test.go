@@ -152,7 +152,7 @@ func (c *contention) holderCrashed() {
 	c.wantGranted(waiter, renewed.Add(ttl+lockDelay), 2*c.slack())
 }
 
-// A restarted process ends at once what the one before it held.
+// The registration of a restarted process ends the former one's sessions at once.
 func (c *contention) holderRestarted() {
 	waiter := c.contend(c.T.Context())
 	synctest.Wait()
