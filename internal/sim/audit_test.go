@@ -155,7 +155,7 @@ func (a *audit) command(p part, r wire.Result) {
 	a.departed()
 	a.queued(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		a.sessions[s.ID] = s
 	}
 }
@@ -194,7 +194,7 @@ func (a *audit) ended(c *wire.Command, id wire.ID) {
 
 // unbound: only a session without TTL lives on without a process.
 func (a *audit) unbound(id wire.ID) {
-	if s, alive := a.m.Session(id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
+	if s, alive := liveSession(a.m, id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
 		a.w.fail("session %s is said to be left by its process, and is %+v", id, s)
 	}
 }
@@ -233,18 +233,18 @@ func (a *audit) free(t thing) {
 
 // inForce iterates over what the machine holds granted.
 func (a *audit) inForce(yield func(uint64, grant) bool) {
-	for _, v := range a.m.Locks("", 100) {
+	for _, v := range locksOf(a.m) {
 		if v.Held && !yield(v.Fence, grant{thing{"lock", v.Name}, v.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := a.m.Leader(name); l != nil && !yield(l.Fence, grant{thing{"election", name}, l.Session, 0}) {
+		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{thing{"election", name}, l.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
-		v, _ := a.m.Semaphore(name)
+		v, _ := semaphoreOf(a.m, name)
 		for _, p := range v.Holders {
 			if !yield(p.Fence, grant{thing{"semaphore", name}, p.Session, int64(p.Permits)}) {
 				return
@@ -258,7 +258,7 @@ func (a *audit) inForce(yield func(uint64, grant) bool) {
 func (a *audit) permits() {
 	a.slots = slices.DeleteFunc(a.slots, func(s slot) bool { return s.until <= a.m.Now() })
 	for _, name := range semaphores {
-		v, exists := a.m.Semaphore(name)
+		v, exists := semaphoreOf(a.m, name)
 		if !exists {
 			continue
 		}

@@ -55,20 +55,20 @@ func (a *audit) locked(e, old *wire.Entry) {
 // compareKeys checks that the changes are all that has happened.
 func (a *audit) compareKeys() {
 	found := 0
-	for e := range a.m.Keys().Prefix("") {
+	for _, e := range keysOf(a.m) {
 		found++
 		if !equalEntries(e, a.entries[e.Key]) {
 			a.w.fail("key %s is %+v; its changes say %+v", e.Key, e, a.entries[e.Key])
 		}
-		if _, alive := a.m.Session(e.Session); !e.Session.IsZero() && !alive {
+		if _, alive := liveSession(a.m, e.Session); !e.Session.IsZero() && !alive {
 			a.w.fail("key %s is locked by session %s, which is over", e.Key, e.Session)
 		}
 	}
-	if found != len(a.entries) || a.m.Changes() != a.change {
-		a.w.fail("%d keys, changed at %d; the changes say %d and %d", found, a.m.Changes(), len(a.entries), a.change)
+	if found != len(a.entries) || changesOf(a.m) != a.change {
+		a.w.fail("%d keys, changed at %d; the changes say %d and %d", found, changesOf(a.m), len(a.entries), a.change)
 	}
 	for _, name := range elections {
-		if l := a.m.Leader(name); !equalLeaders(l, a.leaders[name]) {
+		if l := leaderOf(a.m, name); !equalLeaders(l, a.leaders[name]) {
 			a.w.fail("%s is led by %+v; the changes say %+v", name, l, a.leaders[name])
 		}
 	}
@@ -123,7 +123,7 @@ func told(r wire.Result) uint64 {
 type feed struct{ base, at uint64 }
 
 func (f *feed) begins(m core.Machine) {
-	f.base = m.(*observed).Changes()
+	f.base = changesOf(m.(*observed).Machine)
 	f.at = f.base
 }
 

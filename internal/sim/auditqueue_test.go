@@ -72,11 +72,11 @@ func (a *audit) grantedAtOnce(c *wire.Command) {
 func (a *audit) couldHave(t thing, head place) bool {
 	switch t.kind {
 	case "semaphore":
-		v, _ := a.m.Semaphore(t.name)
+		v, _ := semaphoreOf(a.m, t.name)
 		return v.Available >= head.permits
 	case "election":
-		return a.m.Leader(t.name) == nil && a.delays[t] <= a.m.Now()
+		return leaderOf(a.m, t.name) == nil && a.delays[t] <= a.m.Now()
 	}
-	v, _ := a.m.Lock(t.name)
+	v := lockOf(a.m, t.name)
 	return !v.Held && a.delays[t] <= a.m.Now()
 }

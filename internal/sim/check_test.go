@@ -88,7 +88,7 @@ func (a *audit) health(p part, r wire.Result) {
 	if c := p.command.GetSetCheck(); c.GetState() == wire.CheckState_CRITICAL || p.command.GetDropCheck() != nil {
 		failed = a.doneBy(p.ticket, r)
 	}
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		for _, check := range s.Checks {
 			if check == "gossip" && silent[s.Member] || check == "app" && s.Member == failed {
 				a.w.fail("session %s of member %d lives on, and its check %s has failed", s.ID, s.Member, check)

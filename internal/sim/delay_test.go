@@ -146,7 +146,7 @@ func (d *delayWorld) ends() {
 
 func (d *delayWorld) watch() {
 	now, owner := moment{d.now, d.history.oracle.Now()}, d.owner(d.history.oracle)
-	switch _, alive := d.history.oracle.Session(d.holder.id); {
+	switch _, alive := liveSession(d.history.oracle, d.holder.id); {
 	case alive || d.granted.group != 0:
 	case d.ended.group == 0:
 		d.ended, d.offices = now, len(d.history.leaders)

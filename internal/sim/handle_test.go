@@ -143,7 +143,7 @@ func (h *handle) refused(r *wire.Reply) {
 	s, p := h.session, h.session.program
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD, wire.Code_WITHDRAWN:
-		if _, alive := p.w.history.oracle.Session(s.id); !alive || !p.w.history.oracle.Incarnation(s.incarnation) {
+		if _, alive := liveSession(p.w.history.oracle, s.id); !alive || !p.w.history.oracle.Incarnation(s.incarnation) {
 			return
 		}
 	}

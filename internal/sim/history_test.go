@@ -160,7 +160,7 @@ func (h *history) ended(e wire.Ended, index uint64) {
 // one can be new per lock.
 func (h *history) grants() {
 	largest := h.fence
-	for _, v := range h.oracle.Locks("", 100) {
+	for _, v := range locksOf(h.oracle) {
 		if v.Fence <= h.fence && v.Held && !slices.Contains(h.names, fenced(v)) {
 			h.w.fail("lock %s is granted with fence %d, after %d was given out", v.Name, v.Fence, h.fence)
 		}
@@ -171,7 +171,7 @@ func (h *history) grants() {
 	}
 	h.fence = largest
 	h.names = h.names[:0]
-	for _, v := range h.oracle.Locks("", 100) {
+	for _, v := range locksOf(h.oracle) {
 		if v.Held {
 			h.names = append(h.names, fenced(v))
 		}

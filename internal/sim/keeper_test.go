@@ -64,7 +64,7 @@ func (p *program) attach() {
 
 // closeByForce is an operator who closes a session of anybody, on any member.
 func (w *world) closeByForce(p *program) {
-	sessions := w.history.oracle.Sessions()
+	sessions := sessionsOf(w.history.oracle)
 	if len(sessions) == 0 || !p.registered {
 		return
 	}
@@ -86,7 +86,7 @@ func (p *program) clearUp() {
 	if !p.w.calm || p.closing || !p.w.buried() {
 		return
 	}
-	for _, s := range p.w.history.oracle.Sessions() {
+	for _, s := range sessionsOf(p.w.history.oracle) {
 		if s.TTL == 0 && p.w.members[s.Member-1].dead {
 			p.closing = true
 			p.force(s.ID, false, func() { p.closing = false })

@@ -82,7 +82,7 @@ func (a *audit) departed() {
 	if len(a.m.Removed()) == 0 {
 		return
 	}
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		if slices.Contains(a.m.Removed(), s.Member) {
 			a.w.fail("member %d has left, and its session %s lives", s.Member, s.ID)
 		}

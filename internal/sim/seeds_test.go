@@ -123,7 +123,7 @@ func runSeed(t *testing.T, seed uint64) *world {
 func (w *world) fallSilent() {
 	w.silent = true
 	w.pass(longestTTL + 2*election)
-	for _, s := range w.history.oracle.Sessions() {
+	for _, s := range sessionsOf(w.history.oracle) {
 		if s.TTL != 0 {
 			w.fail("session %s with a TTL of %v still lives, though nobody renews it", s.ID, time.Duration(s.TTL))
 		}

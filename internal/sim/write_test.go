@@ -90,10 +90,10 @@ func (p *program) did(op *wire.KeyOp, now *wire.KeyMeta) {
 func (p *program) look(key string) {
 	read := p.w.outside.reads(key)
 	p.linearizable(func(m *machine.Machine) {
-		read.found = m.Key(key)
+		read.found = keyOf(m, key)
 		p.w.outside.returns(read)
 		p.known[key] = new(wire.KeyMeta)
-		if e := m.Key(key); e != nil {
+		if e := keyOf(m, key); e != nil {
 			p.known[key] = &wire.KeyMeta{ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex}
 		}
 	})
