@@ -113,11 +113,32 @@ func (n *Node) start(ctx context.Context) error {
 	n.id = MemberID(status.ID)
 	n.client.Connect(group{member}, status.ID, status.Boot)
 	n.routines.Go(n.watch)
-	if err := n.register(ctx); err != nil {
+	registered := make(chan struct{})
+	n.routines.Go(func() { n.logWaiting(registered) })
+	err = n.register(ctx)
+	close(registered)
+	if err != nil {
 		n.stop(func() {})
 		return err
 	}
 	return nil
+}
+
+// openReport is how often an Open that waits logs what it waits for.
+const openReport = 10 * time.Second
+
+// logWaiting logs what Open waits for after the member has found its group.
+func (n *Node) logWaiting(registered <-chan struct{}) {
+	ticker := time.NewTicker(openReport)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			n.log.Info("waiting for a quorum of the group", "leader", MemberID(n.member.Status().Leader), "reason", n.member.JoinError())
+		case <-registered:
+			return
+		}
+	}
 }
 
 // register registers this process with the group. The outcome comes through the log,

@@ -153,10 +153,14 @@ func (c *Config) validate() error {
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
 	check(c.Limits.Calls > 0 && c.Limits.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, c.Limits.Calls)
-	check(c.TLS == nil || c.TLS.GetCertificate != nil || len(c.TLS.Certificates) > 0,
-		"TLS: want a certificate, got none: set Certificates or GetCertificate")
+	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialled and when it dials, got none: "+
+		"set Certificates, or both GetCertificate and GetClientCertificate")
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
+}
+
+func hasCertificates(t *tls.Config) bool {
+	return len(t.Certificates) > 0 || (t.GetCertificate != nil || t.GetConfigForClient != nil) && t.GetClientCertificate != nil
 }
 
 // maxExpect bounds the members that form a group.
@@ -208,13 +212,6 @@ func (c *Config) warn() {
 	if c.SessionTTL < 2*c.ElectionTimeout {
 		c.Logger.Warn("SessionTTL is less than two election timeouts: a leader election may cost holders their locks",
 			"ttl", c.SessionTTL, "election", c.ElectionTimeout)
-	}
-	if c.Expect > c.Voters {
-		c.Logger.Warn("Expect is larger than Voters: the members beyond Voters become standbys, which do not vote",
-			"expect", c.Expect, "voters", c.Voters)
-	}
-	if c.Dir == "" && (len(c.Join) > 0 || c.Expect > 1) {
-		c.Logger.Warn("Dir is not set: this member cannot come back after its process has ended, and still counts in the quorum")
 	}
 }
 

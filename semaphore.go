@@ -146,10 +146,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context) e
 	defer func() { err = errors.Join(err, p.Release(context.WithoutCancel(ctx))) }()
 	held, stop := client.WithLoss(ctx, p.Lost(), ErrLockOwnershipLost)
 	defer stop()
-	if fence, err := p.Fence(); err == nil { // or the context ends at once
-		held = ContextWithFence(held, fence)
-	}
-	return f(held)
+	return f(ContextWithFence(held, Fence(p.permit.GrantedFence())))
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other

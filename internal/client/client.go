@@ -34,6 +34,7 @@ type Client struct {
 	boot    uint64
 	feeds   *feeds
 	renewal renewal
+	losses  lossLog
 	handles atomic.Uint64 // the last number given to a handle
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.

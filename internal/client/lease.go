@@ -187,18 +187,3 @@ const (
 )
 
 func unbound() error { return &Fault{Kind: Expired, Detail: unboundHere} }
-
-// reportLost logs the loss, and reports each hold. A lease can have very many.
-func (c *Client) reportLost(l *Lease, holds map[*Hold]struct{}, why error) {
-	c.log.Warn("session lost", "session", l.id, "holds", len(holds), "reason", why)
-	logged := 0
-	for h := range holds {
-		if logged++; logged <= maxLossLines {
-			c.log.Warn("lock lost", "name", h.name, "fence", h.fence, "session", l.id)
-		}
-		c.cfg.HoldLost(h.name, h.fence)
-	}
-}
-
-// maxLossLines bounds the log lines for the holds of one lease.
-const maxLossLines = 16

@@ -83,6 +83,13 @@ func (p *Permit) Fence() (uint64, error) {
 	return p.hold.fence, nil
 }
 
+// GrantedFence returns the fence of the acquisition, even if it was lost or released.
+func (p *Permit) GrantedFence() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hold.fence
+}
+
 // Lost is closed when the permits are lost.
 func (p *Permit) Lost() <-chan struct{} {
 	p.mu.Lock()

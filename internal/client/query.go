@@ -13,6 +13,9 @@ func Ask[A any](ctx context.Context, c *Client, q machine.Query, opts QueryOptio
 	if err := c.Usable(); err != nil {
 		return answer, err
 	}
+	if ctx.Err() != nil {
+		return answer, contextFault(Interrupted, ctx)
+	}
 	a, err := c.group.Query(ctx, q, opts)
 	switch {
 	case err != nil && ctx.Err() != nil && opts.Stale:

@@ -104,7 +104,7 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 // command: the machine keeps nothing of a waiter that it has dismissed.
 func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wire.Reply {
 	got := m.Acquisition(t)
-	switch limit := m.RefusedBy(t, session, semaphore); {
+	switch limit := m.refusedBy(t, session, semaphore); {
 	case got.Waiting:
 		return nil
 	case got.Held:
@@ -115,10 +115,10 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	return &wire.Reply{Code: wire.Code_SESSION_EXPIRED}
 }
 
-// RefusedBy returns the semaphore's limit if Resize has dismissed the waiter of a
+// refusedBy returns the semaphore's limit if Resize has dismissed the waiter of a
 // ticket that has obtained nothing and was not withdrawn: only that dismisses a
 // waiter of a session that is still bound to the ticket's incarnation. Else 0.
-func (m *Machine) RefusedBy(t wire.Ticket, session wire.ID, semaphore string) (limit uint32) {
+func (m *Machine) refusedBy(t wire.Ticket, session wire.ID, semaphore string) (limit uint32) {
 	s, sem := m.sessions[session], m.semaphores.byName[semaphore]
 	if s == nil || sem == nil || s.incarnation == nil || s.incarnation.id != t.Incarnation {
 		return 0

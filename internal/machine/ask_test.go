@@ -18,30 +18,30 @@ import (
 func ask(w io.Writer, m *Machine, q []string) {
 	switch q[0] {
 	case "lock":
-		if v, ok := m.Lock(q[1]); ok {
-			printLock(w, v)
+		if v := lockOf(m, q[1]); v != nil {
+			printLock(w, *v)
 		} else {
 			fmt.Fprintf(w, "%s: idle\n", q[1])
 		}
 	case "locks":
-		for _, v := range m.Locks(strings.Join(q[1:], ""), 3) {
+		for _, v := range Ask[[]LockView](m, LocksQuery{Prefix: strings.Join(q[1:], ""), Limit: 3}) {
 			printLock(w, v)
 		}
 	case "sessions":
-		for _, v := range m.Sessions() {
-			if one, ok := m.Session(v.ID); !ok || !reflect.DeepEqual(one, v) {
-				fmt.Fprintln(w, "Session and Sessions differ")
+		for _, v := range allSessions(m) {
+			if one := sessionOf(m, v.ID); one == nil || !reflect.DeepEqual(*one, v) {
+				fmt.Fprintln(w, "SessionQuery and SessionsQuery differ")
 			}
 			printSession(w, v)
 		}
 	case "semaphore":
-		if v, ok := m.Semaphore(q[1]); ok {
-			printSemaphore(w, q[1], v)
+		if v := semaphoreOf(m, q[1]); v != nil {
+			printSemaphore(w, q[1], *v)
 		} else {
 			fmt.Fprintf(w, "%s: unused\n", q[1])
 		}
 	case "leader":
-		fmt.Fprintf(w, "leader of %s: %s\n", q[1], printLeader(m.Leader(q[1])))
+		fmt.Fprintf(w, "leader of %s: %s\n", q[1], printLeader(leaderOf(m, q[1])))
 	case "acquired":
 		fmt.Fprintf(w, "%+v\n", m.Acquisition(must(ticketFrom(q[1]))))
 	case "known":
@@ -69,17 +69,17 @@ func ask(w io.Writer, m *Machine, q []string) {
 func askEntries(w io.Writer, m *Machine, q []string) {
 	switch q[0] {
 	case "key":
-		if e := m.Key(q[1]); e != nil {
+		if e := keyOf(m, q[1]); e != nil {
 			fmt.Fprintln(w, printEntry(e))
 		} else {
 			fmt.Fprintf(w, "no key %s\n", q[1])
 		}
 	case "entries":
-		for e := range m.Keys().Prefix(strings.Join(q[1:], "")) {
+		for _, e := range keysOf(m, strings.Join(q[1:], "")) {
 			fmt.Fprintln(w, printEntry(e))
 		}
 	case "changes":
-		fmt.Fprintln(w, m.Changes())
+		fmt.Fprintln(w, changesOf(m))
 	default:
 		fmt.Fprintln(w, "no such question")
 	}

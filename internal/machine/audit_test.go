@@ -159,9 +159,9 @@ func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 
 func (a *auditor) entries() {
 	size, modified := 0, map[uint64]bool{}
-	for e := range a.m.Keys().Prefix("") {
+	for _, e := range keysOf(a.m, "") {
 		size += len(e.Key) + len(e.Value)
-		if e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > a.m.Changes() || modified[e.ModifyIndex] {
+		if e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > a.m.keys.changes || modified[e.ModifyIndex] {
 			a.fail("key %q: its indexes are impossible: %s", e.Key, printFields(e))
 		}
 		modified[e.ModifyIndex] = true
@@ -251,26 +251,25 @@ func (a *auditor) sessions() {
 // views prints all that can be seen of a machine from outside.
 func views(m *Machine) string {
 	var w strings.Builder
-	for _, v := range m.Locks("", len(m.locks.byName)) {
+	for _, v := range allLocks(m, "") {
 		printLock(&w, v)
 	}
-	for _, v := range m.Sessions() {
+	for _, v := range allSessions(m) {
 		printSession(&w, v)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.semaphores.byName)) {
-		v, _ := m.Semaphore(name)
-		printSemaphore(&w, name, v)
+		printSemaphore(&w, name, *semaphoreOf(m, name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.elections.byName)) {
-		fmt.Fprintln(&w, name, printLeader(m.Leader(name)))
+		fmt.Fprintln(&w, name, printLeader(leaderOf(m, name)))
 	}
-	for e := range m.Keys().Prefix("") {
-		if m.Key(e.Key) != e {
-			fmt.Fprintln(&w, "Key and Keys differ")
+	for _, e := range keysOf(m, "") {
+		if keyOf(m, e.Key) != e {
+			fmt.Fprintln(&w, "KeyQuery and KeysQuery differ")
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Changes())
+	fmt.Fprintln(&w, m.Liveness(), m.Removed(), changesOf(m))
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

@@ -80,7 +80,7 @@ func dump(m *Machine) disk {
 			put(p.key(), p)
 		}
 	}
-	for e := range m.Keys().Prefix("") {
+	for _, e := range keysOf(m, "") {
 		put(entryKey(e.Key), entry{e})
 	}
 	for _, x := range m.keys.delays {

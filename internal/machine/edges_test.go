@@ -87,7 +87,7 @@ func TestLimit_Holds(t *testing.T) {
 	}
 	d.line(wire.Code_LIMIT_REACHED, "lock x s/1 reentrant")
 	d.line(wire.Code_LIMIT_REACHED, "lock x s/1 reentrant limit=%d", uint32(1<<32-1))
-	if v, _ := d.m.Lock("x"); v.Holds != MaxHolds {
+	if v := lockOf(d.m, "x"); v.Holds != MaxHolds {
 		t.Errorf("%d holds", v.Holds)
 	}
 }
@@ -102,7 +102,7 @@ func TestLimit_CandidateValue(t *testing.T) {
 	d.line(wire.Code_OK, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate-1)
 	d.line(wire.Code_OK, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate)
 	d.line(wire.Code_TOO_LARGE, "proclaim e s/1 fence=1 value=long:%d", MaxCandidate+1)
-	if v := d.m.Leader("e"); len(v.Value) != MaxCandidate {
+	if v := leaderOf(d.m, "e"); len(v.Value) != MaxCandidate {
 		t.Errorf("the leader's value has %d bytes", len(v.Value))
 	}
 }
@@ -144,10 +144,10 @@ func TestSubmission_MalformedIncarnation(t *testing.T) {
 func TestViews_Immutable(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "write put a 1 ; put b 1")
-	keys := d.m.Keys()
+	finish := KeysQuery{}.Begin(d.m)
 	d.line(wire.Code_OK, "write put a 2 ; delete b ; put c 2")
 	var read string
-	for e := range keys.Prefix("") {
+	for _, e := range finish().([]*wire.Entry) {
 		read += e.Key + string(e.Value)
 	}
 	if read != "a1b1" {
@@ -172,12 +172,12 @@ func TestViews_Immutable(t *testing.T) {
 func TestSession_EndedNotVisible(t *testing.T) {
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
-	if _, ok := d.m.Session(makeID("s")); !ok {
+	if sessionOf(d.m, makeID("s")) == nil {
 		t.Error("a live session is not shown")
 	}
 	d.line(wire.Code_OK, "close s")
 	for _, id := range []wire.ID{makeID("s"), makeID("never"), {}} {
-		if v, ok := d.m.Session(id); ok || !v.ID.IsZero() {
+		if v := sessionOf(d.m, id); v != nil {
 			t.Errorf("%s is shown: %v", id, v)
 		}
 	}

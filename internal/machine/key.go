@@ -3,6 +3,8 @@ package machine
 import (
 	"bytes"
 	"cmp"
+	"iter"
+	"strings"
 
 	"github.com/google/btree"
 
@@ -42,6 +44,22 @@ func newKeys() keys {
 func (k *keys) get(key string) *wire.Entry {
 	e, _ := k.tree.Get(&wire.Entry{Key: key})
 	return e
+}
+
+// snapshot is all keys at one index. Any goroutine may read it while the machine
+// goes on.
+type snapshot struct{ tree *btree.BTreeG[*wire.Entry] }
+
+// snapshot returns all keys as they are now, in O(1).
+func (k *keys) snapshot() snapshot { return snapshot{k.tree.Clone()} }
+
+// prefix iterates over the entries whose keys begin with prefix, by bytes.
+func (s snapshot) prefix(prefix string) iter.Seq[*wire.Entry] {
+	return func(yield func(*wire.Entry) bool) {
+		s.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+			return strings.HasPrefix(e.Key, prefix) && yield(e)
+		})
+	}
 }
 
 func size(e *wire.Entry) int {

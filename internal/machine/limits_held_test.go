@@ -191,11 +191,11 @@ func TestFence_ExhaustedEverywhere(t *testing.T) {
 		d.want(wire.Code_TOO_LARGE, []wire.Outcome{o})
 	}
 	for _, name := range []string{"p", "q"} {
-		if _, ok := d.m.Semaphore(name); ok {
+		if semaphoreOf(d.m, name) != nil {
 			t.Errorf("semaphore %s is still there", name)
 		}
 	}
-	if d.m.Leader("e") != nil || d.m.Leader("q") != nil {
+	if leaderOf(d.m, "e") != nil || leaderOf(d.m, "q") != nil {
 		t.Error("the election has a leader")
 	}
 	d.inc = wire.ID{2}

@@ -138,7 +138,7 @@ func TestFence_Exhausted(t *testing.T) {
 	for _, o := range d.do(unlockCommand("x", s, 1, last))[:2] {
 		d.want(wire.Code_TOO_LARGE, []wire.Outcome{o})
 	}
-	if _, ok := d.m.Lock("x"); ok {
+	if lockOf(d.m, "x") != nil {
 		t.Error("the lock is still there")
 	}
 }

@@ -51,10 +51,12 @@ func (x *index[T]) remove(of *T) {
 		x.stale = append(x.stale, of)
 		return
 	}
-	moved := x.fresh[last]
-	x.fresh[i], x.fresh[last] = moved, nil
+	if i < last {
+		moved := x.fresh[last]
+		x.fresh[i], *x.slot(moved) = moved, slot(i+1)
+	}
+	x.fresh[last] = nil
 	x.fresh = x.fresh[:last]
-	*x.slot(moved) = slot(i + 1)
 }
 
 // merge brings the tree up to date. Stale objects go first: a fresh one may have

@@ -87,7 +87,13 @@ func (q LocksQuery) Begin(m *Machine) func() any {
 type LeaderQuery struct{ Election string }
 
 // Begin implements [Query].
-func (q LeaderQuery) Begin(m *Machine) func() any { return answered(m.Leader(q.Election)) }
+func (q LeaderQuery) Begin(m *Machine) func() any {
+	l := m.elections.byName[q.Election]
+	if l == nil {
+		return answered((*wire.Leader)(nil))
+	}
+	return answered(l.leader())
+}
 
 // LeadersQuery asks for elections that have a leader, or had one whose lock-delay
 // runs. The answer is a []LeaderView by name.

@@ -19,10 +19,10 @@ type KeysQuery struct{ Prefix string }
 
 // Begin implements [Query].
 func (q KeysQuery) Begin(m *Machine) func() any {
-	keys := m.Keys()
+	keys := m.keys.snapshot()
 	return func() any {
 		var entries []*wire.Entry
-		for e := range keys.Prefix(q.Prefix) {
+		for e := range keys.prefix(q.Prefix) {
 			entries = append(entries, e)
 		}
 		return entries
@@ -36,10 +36,10 @@ type KeyNamesQuery struct{ Prefix, Separator string }
 
 // Begin implements [Query].
 func (q KeyNamesQuery) Begin(m *Machine) func() any {
-	keys := m.Keys()
+	keys := m.keys.snapshot()
 	return func() any {
 		var names []string
-		for e := range keys.Prefix(q.Prefix) {
+		for e := range keys.prefix(q.Prefix) {
 			name := q.cut(e.Key)
 			// Keys that share a beginning are adjacent.
 			if len(names) == 0 || names[len(names)-1] != name {

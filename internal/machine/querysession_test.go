@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -24,7 +25,11 @@ func TestSessionsQuery(t *testing.T) {
 		}
 		return SessionsQuery{Limit: 2, After: after.Cursor()}
 	})
-	if want := d.m.Sessions(); !reflect.DeepEqual(all, want) {
+	var want []SessionView
+	for _, s := range slices.SortedFunc(maps.Values(d.m.sessions), byCreation) {
+		want = append(want, d.m.viewSession(s))
+	}
+	if !reflect.DeepEqual(all, want) {
 		t.Errorf("%v\nwant %v", all, want)
 	}
 	for _, v := range all {
@@ -112,7 +117,7 @@ func TestKeyQueries(t *testing.T) {
 	if e := Ask[*wire.Entry](d.m, KeyQuery{"c"}); e != nil {
 		t.Errorf("%v, want none", e)
 	}
-	if got := Ask[uint64](d.m, IndexQuery{}); got != d.m.Changes() || got == 0 {
+	if got := Ask[uint64](d.m, IndexQuery{}); got != d.m.keys.changes || got == 0 {
 		t.Errorf("index %d", got)
 	}
 }

@@ -224,19 +224,18 @@ func (r *rig) checkFences() error {
 		return err
 	}
 	var errs []error
-	for _, v := range r.straight.Locks("", len(r.straight.locks.byName)) {
+	for _, v := range allLocks(r.straight, "") {
 		if v.Held {
 			errs = append(errs, see(v.Fence))
 		}
 	}
 	for name := range r.straight.elections.byName {
-		if l := r.straight.Leader(name); l != nil {
+		if l := leaderOf(r.straight, name); l != nil {
 			errs = append(errs, see(l.Fence))
 		}
 	}
 	for name := range r.straight.semaphores.byName {
-		v, _ := r.straight.Semaphore(name)
-		for _, p := range v.Holders {
+		for _, p := range semaphoreOf(r.straight, name).Holders {
 			errs = append(errs, see(p.Fence))
 		}
 	}
@@ -251,7 +250,7 @@ func (r *rig) follow() error {
 		r.leaders[c.Election] = c.Leader
 	}
 	for name, told := range r.leaders {
-		if is := r.straight.Leader(name); (is == nil) != (told == nil) || is != nil && (is.Fence != told.Fence || !bytes.Equal(is.Value, told.Value)) {
+		if is := leaderOf(r.straight, name); (is == nil) != (told == nil) || is != nil && (is.Fence != told.Fence || !bytes.Equal(is.Value, told.Value)) {
 			return fmt.Errorf("election %q is led by %s, and %s was emitted", name, printLeader(is), printLeader(told))
 		}
 	}
@@ -261,14 +260,14 @@ func (r *rig) follow() error {
 		}
 	}
 	n := 0
-	for e := range r.straight.Keys().Prefix("") {
+	for _, e := range keysOf(r.straight, "") {
 		if told := r.entries[e.Key]; told != e && !reflect.DeepEqual(told, e) {
 			return fmt.Errorf("%s, and %v was emitted", printEntry(e), told)
 		}
 		n++
 	}
-	if n != len(r.entries) || r.changes != r.straight.Changes() {
-		return fmt.Errorf("%d keys at %d, and %d at %d were emitted", n, r.straight.Changes(), len(r.entries), r.changes)
+	if n != len(r.entries) || r.changes != changesOf(r.straight) {
+		return fmt.Errorf("%d keys at %d, and %d at %d were emitted", n, changesOf(r.straight), len(r.entries), r.changes)
 	}
 	return nil
 }

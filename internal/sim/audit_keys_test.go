@@ -55,20 +55,20 @@ func (a *audit) keyLocked(e, old *wire.Entry) {
 // compareKeys checks that the reported changes account for the whole state.
 func (a *audit) compareKeys() {
 	found := 0
-	for e := range a.m.Keys().Prefix("") {
+	for _, e := range keysOf(a.m) {
 		found++
 		if !equalEntries(e, a.entries[e.Key]) {
 			a.sim.fail("key %s is %+v; by its changes it is %+v", e.Key, e, a.entries[e.Key])
 		}
-		if _, alive := a.m.Session(e.Session); !e.Session.IsZero() && !alive {
+		if _, alive := liveSession(a.m, e.Session); !e.Session.IsZero() && !alive {
 			a.sim.fail("key %s is locked by session %s, which has ended", e.Key, e.Session)
 		}
 	}
-	if found != len(a.entries) || a.m.Changes() != a.lastChange {
-		a.sim.fail("%d keys, last change %d; by their changes %d keys, last change %d", found, a.m.Changes(), len(a.entries), a.lastChange)
+	if found != len(a.entries) || changesOf(a.m) != a.lastChange {
+		a.sim.fail("%d keys, last change %d; by their changes %d keys, last change %d", found, changesOf(a.m), len(a.entries), a.lastChange)
 	}
 	for _, name := range elections {
-		if l := a.m.Leader(name); !equalLeaders(l, a.leaders[name]) {
+		if l := leaderOf(a.m, name); !equalLeaders(l, a.leaders[name]) {
 			a.sim.fail("%s is led by %+v; by its changes by %+v", name, l, a.leaders[name])
 		}
 	}
@@ -123,7 +123,7 @@ func notificationSum(r wire.Result) uint64 {
 type feed struct{ base, at uint64 }
 
 func (f *feed) reset(m core.Machine) {
-	f.base = m.(*observed).Changes()
+	f.base = changesOf(m.(*observed).Machine)
 	f.at = f.base
 }
 

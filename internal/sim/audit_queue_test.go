@@ -72,11 +72,11 @@ func (a *audit) checkBarging(c *wire.Command) {
 func (a *audit) isFree(r resource, head waiter) bool {
 	switch r.kind {
 	case "semaphore":
-		v, _ := a.m.Semaphore(r.name)
+		v, _ := semaphoreOf(a.m, r.name)
 		return v.Available >= head.permits
 	case "election":
-		return a.m.Leader(r.name) == nil && a.delayedUntil[r] <= a.m.Now()
+		return leaderOf(a.m, r.name) == nil && a.delayedUntil[r] <= a.m.Now()
 	}
-	v, _ := a.m.Lock(r.name)
+	v := lockOf(a.m, r.name)
 	return !v.Held && a.delayedUntil[r] <= a.m.Now()
 }

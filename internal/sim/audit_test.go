@@ -156,7 +156,7 @@ func (a *audit) command(p part, r wire.Result) {
 	a.checkRemoved()
 	a.checkQueues(p.ticket, p.command, r.Outcomes)
 	clear(a.sessions)
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		a.sessions[s.ID] = s
 	}
 }
@@ -195,7 +195,7 @@ func (a *audit) sessionEnded(c *wire.Command, id wire.ID) {
 
 // sessionUnbound: only a session without a TTL outlives its process.
 func (a *audit) sessionUnbound(id wire.ID) {
-	if s, alive := a.m.Session(id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
+	if s, alive := liveSession(a.m, id); !alive || s.TTL != 0 || !s.Incarnation.IsZero() {
 		a.sim.fail("session %s is reported unbound, but is %+v", id, s)
 	}
 }
@@ -234,18 +234,18 @@ func (a *audit) checkDelay(t resource) {
 
 // holds iterates over all holds of the machine.
 func (a *audit) holds(yield func(uint64, grant) bool) {
-	for _, v := range a.m.Locks("", 100) {
+	for _, v := range locksOf(a.m) {
 		if v.Held && !yield(v.Fence, grant{resource{"lock", v.Name}, v.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range elections {
-		if l := a.m.Leader(name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0}) {
+		if l := leaderOf(a.m, name); l != nil && !yield(l.Fence, grant{resource{"election", name}, l.Session, 0}) {
 			return
 		}
 	}
 	for _, name := range semaphores {
-		v, _ := a.m.Semaphore(name)
+		v, _ := semaphoreOf(a.m, name)
 		for _, p := range v.Holders {
 			if !yield(p.Fence, grant{resource{"semaphore", name}, p.Session, int64(p.Permits)}) {
 				return
@@ -259,7 +259,7 @@ func (a *audit) holds(yield func(uint64, grant) bool) {
 func (a *audit) checkPermits() {
 	a.delayedSlots = slices.DeleteFunc(a.delayedSlots, func(s delayedSlot) bool { return s.until <= a.m.Now() })
 	for _, name := range semaphores {
-		v, exists := a.m.Semaphore(name)
+		v, exists := semaphoreOf(a.m, name)
 		if !exists {
 			continue
 		}

@@ -90,7 +90,7 @@ func (a *audit) checkHealth(p part, r wire.Result) {
 	if c := p.command.GetSetCheck(); c.GetState() == wire.CheckState_CRITICAL || p.command.GetDropCheck() != nil {
 		failed = a.carriedOutBy(p.ticket, r)
 	}
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		for _, check := range s.Checks {
 			if check == "gossip" && silent[s.Member] || check == "app" && s.Member == failed {
 				a.sim.fail("session %s of member %d outlives the failure of its check %s", s.ID, s.Member, check)

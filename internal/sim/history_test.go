@@ -163,7 +163,7 @@ func (h *history) sessionEnded(e wire.Ended, index uint64) {
 // one per lock can be new.
 func (h *history) checkGrants() {
 	largest := h.fence
-	for _, v := range h.oracle.Locks("", 100) {
+	for _, v := range locksOf(h.oracle) {
 		if v.Fence <= h.fence && v.Held && !slices.Contains(h.holds, holdKey(v)) {
 			h.sim.fail("lock %s is granted with fence %d, not above the previous largest fence %d", v.Name, v.Fence, h.fence)
 		}
@@ -174,7 +174,7 @@ func (h *history) checkGrants() {
 	}
 	h.fence = largest
 	h.holds = h.holds[:0]
-	for _, v := range h.oracle.Locks("", 100) {
+	for _, v := range locksOf(h.oracle) {
 		if v.Held {
 			h.holds = append(h.holds, holdKey(v))
 		}

@@ -93,10 +93,10 @@ func (p *program) wroteKey(op *wire.KeyOp, now *wire.KeyMeta) {
 func (p *program) readKey(key string) {
 	read := p.sim.clients.readInvoked(key)
 	p.linearizableRead(func(m *machine.Machine) {
-		read.entry = m.Key(key)
+		read.entry = keyOf(m, key)
 		p.sim.clients.returned(read)
 		p.knownKeys[key] = new(wire.KeyMeta)
-		if e := m.Key(key); e != nil {
+		if e := keyOf(m, key); e != nil {
 			p.knownKeys[key] = &wire.KeyMeta{ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex}
 		}
 	})

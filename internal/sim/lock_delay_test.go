@@ -147,7 +147,7 @@ func (sc *delayScenario) endHolder() {
 
 func (sc *delayScenario) observe() {
 	now, owner := instant{sc.now, sc.history.oracle.Now()}, sc.owner(sc.history.oracle)
-	switch _, alive := sc.history.oracle.Session(sc.holder.id); {
+	switch _, alive := liveSession(sc.history.oracle, sc.holder.id); {
 	case alive || sc.grantedAt.group != 0:
 	case sc.endedAt.group == 0:
 		sc.endedAt, sc.termsBefore = now, len(sc.history.leaderOf)

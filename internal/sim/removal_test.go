@@ -79,7 +79,7 @@ func (a *audit) checkRemoved() {
 	if len(a.m.Removed()) == 0 {
 		return
 	}
-	for _, s := range a.m.Sessions() {
+	for _, s := range sessionsOf(a.m) {
 		if slices.Contains(a.m.Removed(), s.Member) {
 			a.sim.fail("member %d is removed, and its session %s is alive", s.Member, s.ID)
 		}

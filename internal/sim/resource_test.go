@@ -19,7 +19,7 @@ func resourceKinds() []resourceKind {
 			name: "lock", waits: true,
 			acquire: func(s *simSession, wait bool) *wire.Command { return lockCommand("x", s, 1, wait) },
 			owner: func(m *machine.Machine) wire.ID {
-				v, _ := m.Lock("x")
+				v := lockOf(m, "x")
 				return v.Session
 			},
 		},
@@ -29,7 +29,7 @@ func resourceKinds() []resourceKind {
 				return campaignCommand(elections[0], s, 1, wait, "value")
 			},
 			owner: func(m *machine.Machine) wire.ID {
-				if l := m.Leader(elections[0]); l != nil {
+				if l := leaderOf(m, elections[0]); l != nil {
 					return l.Session
 				}
 				return wire.ID{}
@@ -39,7 +39,7 @@ func resourceKinds() []resourceKind {
 			name: "permit", waits: true,
 			acquire: func(s *simSession, wait bool) *wire.Command { return acquireCommand(semaphores[0], s, 2, 2, wait) },
 			owner: func(m *machine.Machine) wire.ID {
-				if v, _ := m.Semaphore(semaphores[0]); len(v.Holders) > 0 {
+				if v, _ := semaphoreOf(m, semaphores[0]); len(v.Holders) > 0 {
 					return v.Holders[0].Session
 				}
 				return wire.ID{}
@@ -51,7 +51,7 @@ func resourceKinds() []resourceKind {
 				return writeCommand(&wire.KeyOp{Kind: wire.KeyOp_ACQUIRE, Key: "x", Session: s.id[:]})
 			},
 			owner: func(m *machine.Machine) wire.ID {
-				if e := m.Key("x"); e != nil {
+				if e := keyOf(m, "x"); e != nil {
 					return e.Session
 				}
 				return wire.ID{}

@@ -94,7 +94,7 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 func (sim *simulation) checkExpiryWithoutRenewals() {
 	sim.programsStopped = true
 	sim.advance(longestTTL + 2*longestElection)
-	for _, s := range sim.history.oracle.Sessions() {
+	for _, s := range sessionsOf(sim.history.oracle) {
 		if s.TTL != 0 {
 			sim.fail("session %s with a TTL of %v is alive without renewals", s.ID, time.Duration(s.TTL))
 		}

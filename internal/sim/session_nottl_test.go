@@ -65,7 +65,7 @@ func (p *program) attach() {
 
 // forceCloseAny acts as an operator who closes any session, on any member.
 func (sim *simulation) forceCloseAny(p *program) {
-	sessions := sim.history.oracle.Sessions()
+	sessions := sessionsOf(sim.history.oracle)
 	if len(sessions) == 0 || !p.registered {
 		return
 	}
@@ -87,7 +87,7 @@ func (p *program) closeOrphans() {
 	if !p.sim.draining || p.closingOrphan || !p.sim.anyDestroyed() {
 		return
 	}
-	for _, s := range p.sim.history.oracle.Sessions() {
+	for _, s := range sessionsOf(p.sim.history.oracle) {
 		if s.TTL == 0 && p.sim.members[s.Member-1].destroyed {
 			p.closingOrphan = true
 			p.forceClose(s.ID, false, func() { p.closingOrphan = false })

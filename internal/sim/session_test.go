@@ -143,7 +143,7 @@ func (p *program) restored(m core.Machine) {
 		if s == nil || !s.open {
 			continue
 		}
-		if _, alive := m.(*observed).Session(s.id); !alive {
+		if _, alive := liveSession(m.(*observed).Machine, s.id); !alive {
 			s.lost = true
 		}
 	}
