@@ -97,7 +97,7 @@ const (
 	// checks; the default check, gossip, becomes critical soon after its process has
 	// ended. Another process attaches it with Node.AttachSession. A partitioned
 	// process trusts such a session for as long as the partition lasts.
-	NoTTL time.Duration = client.NoTTL
+	NoTTL time.Duration = -1 // as in internal/client
 	// NoLockDelay releases what a session held at once.
 	NoLockDelay time.Duration = -1
 )

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,11 +46,6 @@ func Collect[T any](listing iter.Seq2[T, error]) ([]T, error) {
 		list = append(list, item)
 	}
 	return list, nil
-}
-
-func everyTenth[T any]() func(T) bool {
-	var count atomic.Uint64
-	return func(T) bool { return count.Add(1)%10 == 0 }
 }
 
 // Must fails the test on an error.

@@ -196,8 +196,8 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 	if t.Incarnation != inc {
 		return answer(wire.Code_NOT_HELD)
 	}
-	for _, p := range r.places(func(p Place) bool { return p.Ticket == t }) {
-		for _, s := range r.remove([]Place{p}, wire.Code_WITHDRAWN) {
+	if queued := r.places(func(p Place) bool { return p.Ticket == t }); len(queued) > 0 {
+		for _, s := range r.remove(queued, wire.Code_WITHDRAWN) {
 			r.serve(s)
 		}
 		return answer(wire.Code_OK)
