@@ -112,7 +112,7 @@ func TestTransferLeadership_NoLeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := members[0].TransferLeadership(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+	if err := members[0].TransferLeadership(ctx, 0); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("%v", err)
 	}
 }

@@ -41,7 +41,7 @@ var (
 	// ErrNoQuorumWithout: too few of the other voters are reachable.
 	ErrNoQuorumWithout = errors.New("the other reachable voters are no quorum")
 	// ErrRemoved: the directory's member has been removed from its group.
-	ErrRemoved = errors.New("the directory of a removed member cannot be used again: " +
+	ErrRemoved = errors.New("its directory cannot be used again: " +
 		"this version cannot add a member to an existing group")
 )
 

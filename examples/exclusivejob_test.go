@@ -5,6 +5,7 @@ package examples
 import (
 	"encoding/json"
 	"os"
+	"strconv"
 	"path/filepath"
 	"testing"
 )
@@ -41,14 +42,14 @@ func TestExclusiveJob_RunnerKilled(t *testing.T) {
 		}
 	}
 	var last struct {
-		Fence int
+		Fence string
 		By    string
 	}
 	text, err := os.ReadFile(store)
 	if err == nil {
 		err = json.Unmarshal(text, &last)
 	}
-	if err != nil || last.Fence != next || last.By != successor.name {
+	if err != nil || last.Fence != strconv.Itoa(next) || last.By != successor.name {
 		t.Errorf("the store has %s (error %v), want fence %d by %s", text, err, next, successor.name)
 	}
 	interrupt(t, rest...)
