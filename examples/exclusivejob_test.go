@@ -5,8 +5,8 @@ package examples
 import (
 	"encoding/json"
 	"os"
-	"strconv"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
