@@ -154,10 +154,10 @@ func (n *Node) register(ctx context.Context) error {
 			return cmp.Or(n.member.Err(), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w; this member has left, and its group still needs its vote to remove it: open it again",
-				ErrUnavailable, contextError(ctx))
+				ErrUnavailable, client.ContextError(ctx))
 		}
 	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
 		if last := n.member.JoinError(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
 		}
@@ -237,7 +237,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 	if n.member.HasQuorum() {
 		err := n.client.Deregister(bounded)
 		if err != nil && bounded.Err() != nil && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
+			return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
 		}
 		if err := n.member.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
@@ -266,7 +266,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 // its directory: if it has left, Open waits until the group has removed it and returns
 // ErrRemoved; if not, it can Leave again.
 func (n *Node) Leave(ctx context.Context) error {
-	err := cmp.Or(n.client.Usable(), contextError(ctx))
+	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
 		err = n.member.CheckLeave()
 	}
@@ -292,7 +292,7 @@ func (n *Node) leave(ctx context.Context) error {
 			n.member.AnnounceShutdown()
 			return
 		case ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
+			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
 		default:
 			// By itself the error would mean that the node runs on.
 			err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
@@ -312,14 +312,14 @@ func (n *Node) leave(ctx context.Context) error {
 // with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
 // was known, and nothing has changed. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
-	err := cmp.Or(n.client.Usable(), contextError(ctx))
+	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
 		err = n.member.TransferLeadership(ctx, uint64(to))
 		switch {
 		case errors.Is(err, cluster.ErrNoLeader):
-			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
+			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, client.ContextError(ctx))
 		case err != nil && ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
+			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
 		case errors.Is(err, cluster.ErrNoSuccessor):
 			err = fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
@@ -341,18 +341,6 @@ func (n *Node) Err() error {
 	default:
 		return nil
 	}
-}
-
-// contextError is the error of a context that is done, with its cause if that says
-// more; nil while ctx is not done.
-func contextError(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w (%w)", ctx.Err(), cause)
-	}
-	return ctx.Err()
 }
 
 // ask evaluates a query; see client.Ask.

@@ -32,7 +32,7 @@ func (l *Lease) Close(ctx context.Context) error {
 	case <-l.closing.answered:
 		return l.closing.err
 	case <-ctx.Done():
-		return &Fault{Kind: Unknown, Detail: "the close is pursued in the background", Cause: contextError(ctx)}
+		return &Fault{Kind: Unknown, Detail: "the close is pursued in the background", Cause: ContextError(ctx)}
 	}
 }
 

@@ -90,12 +90,12 @@ func refusal(r *wire.Reply) error {
 }
 
 func contextFault(k Kind, ctx context.Context) error {
-	return &Fault{Kind: k, Cause: contextError(ctx)}
+	return &Fault{Kind: k, Cause: ContextError(ctx)}
 }
 
-// contextError is the error of a context that is done, with its cause if that says
+// ContextError is the error of a context that is done, with its cause if that says
 // more; nil while ctx is not done.
-func contextError(ctx context.Context) error {
+func ContextError(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}

@@ -52,7 +52,7 @@ func (h *Hold) release(ctx context.Context, cmd *wire.Command) error {
 		// still ours until then is unknown.
 		return &Fault{Kind: Lost}
 	case <-ctx.Done():
-		return &Fault{Kind: Unknown, Detail: "the release is pursued in the background", Cause: contextError(ctx)}
+		return &Fault{Kind: Unknown, Detail: "the release is pursued in the background", Cause: ContextError(ctx)}
 	}
 }
 
