@@ -14,8 +14,9 @@ import (
 // application determines and reports to the group, so that sessions can depend on it.
 // When a check becomes critical or is deregistered, all sessions of this member that
 // name it end at once, and what they hold is released after their lock-delay. A holder
-// that is partitioned at that moment learns of it only at its own deadline; lock-delay
-// and fences are for that.
+// that is partitioned while a check with a TTL is not refreshed notices by its own clock,
+// before anything is granted to another owner; after Fail and Deregister it learns of
+// the end at the session's deadline at the latest. See [Session].
 //
 // A check belongs to the member and outlives the process. All methods block until the
 // group has agreed, and are safe for concurrent use. Their errors: ErrInvalid if the
@@ -64,9 +65,9 @@ func (n *Node) RegisterCheck(ctx context.Context, name string, ttl time.Duration
 	c := &Check{node: n, name: name}
 	err := validCheck(name, ttl)
 	if err == nil {
-		err = c.exec(ctx, &wire.Command{Op: &wire.Command_SetCheck{SetCheck: &wire.SetCheck{
+		err = n.client.SetCheck(ctx, &wire.SetCheck{
 			Name: name, Register: true, Ttl: int64(ttl), State: wire.CheckState_PASSING,
-		}}})
+		})
 	}
 	if err != nil {
 		return nil, fault("register check", name, err)
@@ -104,18 +105,11 @@ func (c *Check) Fail(ctx context.Context) error {
 // Deregister removes the check from the group. The sessions that depend on it end at
 // once.
 func (c *Check) Deregister(ctx context.Context) error {
-	return fault("deregister check", c.name, c.exec(ctx, &wire.Command{Op: &wire.Command_DropCheck{
-		DropCheck: &wire.DropCheck{Name: c.name},
-	}}))
+	return fault("deregister check", c.name, c.node.client.DropCheck(ctx, c.name))
 }
 
 func (c *Check) set(ctx context.Context, state wire.CheckState) error {
-	return c.exec(ctx, &wire.Command{Op: &wire.Command_SetCheck{SetCheck: &wire.SetCheck{Name: c.name, State: state}}})
-}
-
-func (c *Check) exec(ctx context.Context, cmd *wire.Command) error {
-	_, err := c.node.client.Exec(ctx, cmd)
-	return err
+	return c.node.client.SetCheck(ctx, &wire.SetCheck{Name: c.name, State: state})
 }
 
 // CheckInfo describes a check.

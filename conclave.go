@@ -44,7 +44,8 @@ type Node struct {
 // Open only.
 //
 // Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt if the directory is
-// damaged, copied or rolled back; ErrRemoved if the member has left its group;
+// damaged, or if another member knows that it is an older copy; ErrUpgradeRequired if the group or the
+// directory uses what only a newer build knows; ErrRemoved if the member has left its group;
 // ErrUnavailable with ctx's error if no quorum was found in time; ErrBusy with 1,024
 // processes registered in the group; those of the network and the file system. After
 // an error nothing is left open.
@@ -101,7 +102,7 @@ func listen(ctx context.Context, cfg *Config) error {
 }
 
 func (n *Node) start(ctx context.Context) error {
-	member, err := cluster.Start(ctx, n.memberConfig())
+	member, err := cluster.Start(ctx, n.memberConfig(cmp.Or(cluster.SeamsFrom(ctx).FeatureLevel, wire.FeatureLevel)))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -111,7 +112,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.member = member
 	status := member.Status()
 	n.id = MemberID(status.ID)
-	n.client.Connect(group{member}, status.ID, status.Boot)
+	n.client.Connect(group{member}, member.Registration())
 	n.routines.Go(n.watch)
 	registered := make(chan struct{})
 	n.routines.Go(func() { n.logWaiting(registered) })
@@ -146,6 +147,9 @@ func (n *Node) logWaiting(registered <-chan struct{}) {
 func (n *Node) register(ctx context.Context) error {
 	err := n.client.Register(ctx)
 	switch {
+	case errors.Is(err, cluster.ErrStopped): // by itself: it was refused, or its disk failed
+		<-n.member.Done()
+		return cmp.Or(n.member.Err(), err)
 	case errors.Is(convert(err), ErrRemoved):
 		// This member has left, and no peer has confirmed its removal yet. The group
 		// may need its vote to agree on that, so it runs until then.
@@ -251,10 +255,11 @@ func (n *Node) shutDown(ctx context.Context) error {
 // remaining members then decide by a majority of their own. All sessions of the
 // member end, those with NoTTL included; what they held is released after their
 // lock-delay, and the member's checks are dropped. Open refuses the directory from
-// then on, with ErrRemoved.
+// then on, with ErrRemoved: at once if this member's own log contained the removal, else
+// when a majority of the voters have refused it.
 //
-// It blocks until the group has removed the member and another member has confirmed
-// that, ctx is done, or a Close that was called meanwhile has waited for as long as
+// It blocks until the group has removed the member and one other voter (or, if this
+// member's log lags, a majority of the voters) has confirmed that, ctx is done, or a Close that was called meanwhile has waited for as long as
 // it does. Give ctx enough time for a leader election. Then it closes the node, as
 // Close does.
 //

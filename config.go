@@ -45,13 +45,23 @@ type Config struct {
 
 	// TLS is used for all traffic, in both directions: each member presents a
 	// certificate and verifies that of its peer, by RootCAs unless ClientCAs is set
-	// as well. Every holder of a certificate that these authorities have issued can
-	// act as a member. Default nil: plaintext, which is refused unless all addresses
-	// are loopback or Insecure is set.
+	// as well. One of them is required: the system's authorities are never trusted.
+	// Its callbacks are called for each connection, so certificates and authorities
+	// can change while the node runs (see docs/OPERATIONS.md). Default nil: plaintext,
+	// which is refused unless all addresses are loopback or Insecure is set.
 	TLS *tls.Config
-	// Insecure permits plaintext beyond loopback. Every process that reaches the port
-	// can then act as a member and acquire any lock.
+	// Insecure permits plaintext beyond loopback. A process on the network path can
+	// then read and alter all traffic. One that only reaches the port cannot act as an
+	// existing member, whose key it lacks, but can take part in forming a group.
 	Insecure bool
+	// VerifyPeer decides on each connection, in both directions and of any kind, after
+	// the other end has proved its key and, with TLS, its certificate is verified: an
+	// error refuses the connection. The error's text is sent to the peer. It can bind
+	// members to certificates, and restrict the processes that form a group. It is
+	// called concurrently and must not block: handshakes are bounded in number and
+	// time. A panic in it is logged and refuses the connection. Default nil: every
+	// process that TLS admits.
+	VerifyPeer func(Peer) error
 
 	// Listener is used instead of listening on Bind. The node closes it, and Open does
 	// if it fails.
@@ -84,14 +94,21 @@ type Config struct {
 // effect. Zero fields take the default.
 type Limits struct {
 	// Calls is the number of calls of this node that may be under way at a time. A
-	// call that waits for a grant is not under way; renewals and releases are not
-	// counted. Default: 8,192; at most 65,536.
+	// call that waits for a grant is not under way; renewals, releases and changes of
+	// checks are never refused for it. Default: 8,192; at most 65,536.
 	Calls int
+	// CallBytes is the size of these calls: keys, values and a little for each.
+	// Default: 64 MiB; 1 MiB to 1 GiB.
+	CallBytes int
 }
 
 const (
 	maxNodeName = 128 // bytes; gossip carries the name with an address
 	maxCalls    = 1 << 16
+
+	minCallBytes     = 1 << 20
+	defaultCallBytes = 64 << 20
+	maxCallBytes     = 1 << 30
 )
 
 // withDefaults returns a copy in which every field is set, or every fault at once.
@@ -120,6 +137,9 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.ElectionTimeout, time.Second)
 	if d.Limits.Calls == 0 {
 		d.Limits.Calls = 8192
+	}
+	if d.Limits.CallBytes == 0 {
+		d.Limits.CallBytes = defaultCallBytes
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -153,14 +173,25 @@ func (c *Config) validate() error {
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
 	check(c.Limits.Calls > 0 && c.Limits.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, c.Limits.Calls)
+	check(c.Limits.CallBytes >= minCallBytes && c.Limits.CallBytes <= maxCallBytes,
+		"Limits.CallBytes: want %d to %d, got %d", minCallBytes, maxCallBytes, c.Limits.CallBytes)
 	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialled and when it dials, got none: "+
 		"set Certificates, or both GetCertificate and GetClientCertificate")
+	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
+		"set RootCAs, and ClientCAs if they differ for members that dial")
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
 }
 
 func hasCertificates(t *tls.Config) bool {
 	return len(t.Certificates) > 0 || (t.GetCertificate != nil || t.GetConfigForClient != nil) && t.GetClientCertificate != nil
+}
+
+// namesAuthorities reports whether neither direction trusts the authorities of the system,
+// which issue certificates to all.
+func namesAuthorities(t *tls.Config) bool {
+	ownVerification := t.InsecureSkipVerify && (t.VerifyConnection != nil || t.VerifyPeerCertificate != nil)
+	return t.RootCAs != nil || ownVerification && (t.ClientCAs != nil || t.GetConfigForClient != nil)
 }
 
 // maxExpect bounds the members that form a group.

@@ -1,6 +1,7 @@
 package conclave_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"net"
@@ -20,11 +21,11 @@ func TestConfig_AllFaultsAtOnce(t *testing.T) {
 	c := conclave.Config{
 		Name: strings.Repeat("x", 129), Group: "\xff", Bind: "0.0.0.0", Join: []string{"nowhere", "127.0.0.1:0", "0.0.0.0:1"},
 		Expect: 1, Voters: 4, SessionTTL: time.Millisecond, HeartbeatInterval: time.Minute, ElectionTimeout: time.Second,
-		Limits: conclave.Limits{Calls: -1}, Dir: filepath.Join(t.TempDir(), "data"),
+		Limits: conclave.Limits{Calls: -1, CallBytes: 1}, Dir: filepath.Join(t.TempDir(), "data"),
 	}
 	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "invalid Name: ", "invalid Group: ", `Bind: want host:port, got "0.0.0.0"`, `Join: want host:port, got "nowhere"`,
 		`Join: want a port that can be dialled, got "127.0.0.1:0"`, `got the wildcard "0.0.0.0:1"`, "Join must be empty", "1, 3, 5 or 7",
-		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "Limits.Calls: want ")
+		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "Limits.Calls: want ", "Limits.CallBytes: want ")
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory was touched: %v", err)
 	}
@@ -48,6 +49,7 @@ func TestConfig_Addresses(t *testing.T) {
 		"plaintext, Advertise is a name":       {conclave.Config{Advertise: "db.example:7000"}, "set TLS, or Insecure"},
 		"plaintext, Join is a network address": {conclave.Config{Join: []string{"192.0.2.1:7000"}, Expect: 2}, "set TLS, or Insecure"},
 		"plaintext, Listener on a wildcard":    {conclave.Config{Listener: beyond, Advertise: "127.0.0.1:7000"}, "set TLS, or Insecure"},
+		"TLS without authorities":              {conclave.Config{TLS: &tls.Config{Certificates: make([]tls.Certificate, 1)}}, "set RootCAs"},
 	} {
 		t.Run(name, func(t *testing.T) { grouptest.WantOpenError(t, row.config, conclave.ErrInvalid, row.part) })
 	}

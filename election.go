@@ -126,10 +126,9 @@ func (e *Election) Resign(ctx context.Context) error {
 	return fault("resign", e.lock.name, e.lock.unlock(ctx))
 }
 
-// Lost returns a channel that is closed when leadership is lost: if the session could
-// not be renewed in time, by this process's own clock and before the group may let
-// another candidate lead; or if the group has ended the session. Resign does not close
-// it. It is nil while the handle does not lead.
+// Lost returns a channel that is closed when leadership is lost with the session, as
+// [FencedLock.Lost] is: by this process's own clock before the group may let another
+// candidate lead. Resign does not close it. It is nil while the handle does not lead.
 func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 
 // Run campaigns with the value, calls lead once it leads, and resigns when lead has

@@ -82,6 +82,9 @@ var (
 	ErrNotLeader = errors.New("not the leader")
 	// ErrLastVoter: the only voter of a group cannot leave it.
 	ErrLastVoter = errors.New("last voter of the group")
+	// ErrUpgradeRequired: the group, or the directory, uses what only a newer build of
+	// this library knows. Nothing is lost: open the directory with a newer build.
+	ErrUpgradeRequired = errors.New("newer build required")
 	// ErrRemoved: the member has been removed from its group, permanently.
 	ErrRemoved = errors.New("member has been removed from the group")
 )
@@ -212,6 +215,7 @@ var refusals = map[wire.Code]error{
 	wire.Code_UNKNOWN_INCARNATION: ErrSessionExpired,
 	wire.Code_SESSION_BOUND:       ErrSessionBound,
 	wire.Code_REMOVED:             ErrRemoved,
+	wire.Code_LEVEL:               ErrUpgradeRequired,
 }
 
 // describeHolder says for people which owner a refusal names.
@@ -264,7 +268,9 @@ func convertMember(err error) error {
 		return mark(ErrBusy)
 	case errors.Is(err, cluster.ErrUnregistered):
 		return mark(ErrUnknown)
-	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt):
+	case errors.Is(err, cluster.ErrUpgradeRequired), errors.Is(err, storage.ErrNewer), errors.Is(err, machine.ErrNewer):
+		return mark(ErrUpgradeRequired)
+	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt), errors.Is(err, cluster.ErrForgot):
 		return mark(ErrCorrupt)
 	}
 	return err

@@ -87,8 +87,8 @@ func FenceFromContext(ctx context.Context) (f Fence, ok bool) {
 // lock without noticing can do no harm. The zero Guard is ready for use, and safe for
 // concurrent use.
 //
-// A Guard remembers in memory. A resource that outlives its process must store the
-// fence with its data and compare there.
+// A Guard remembers in memory, one fence for each name until Forget. A resource that
+// outlives its process must store the fence with its data and compare there.
 type Guard struct {
 	mu      sync.Mutex
 	largest map[string]Fence // guarded by mu
@@ -114,6 +114,15 @@ func (g *Guard) Check(name string, f Fence) error {
 	}
 	g.largest[name] = f
 	return nil
+}
+
+// Forget discards what the guard remembers of the name, so that names which are no longer
+// in use cost nothing. A holder that has lost its lock without noticing is not refused
+// afterwards, until a newer one comes: forget a name only with what it protects.
+func (g *Guard) Forget(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.largest, name)
 }
 
 var errNoFence = fmt.Errorf("%w: 0 is not a fence", ErrInvalid)

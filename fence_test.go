@@ -21,3 +21,20 @@ func TestGuard_Check(t *testing.T) {
 		}
 	}
 }
+
+func TestGuard_Forget(t *testing.T) {
+	var g conclave.Guard
+	g.Forget("never seen")
+	for _, name := range []string{"a", "b"} {
+		if err := g.Check(name, 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Forget("a")
+	if err := g.Check("a", 4); err != nil {
+		t.Errorf("a forgotten name: %v", err)
+	}
+	if err := g.Check("b", 4); !errors.Is(err, conclave.ErrStaleFence) {
+		t.Errorf("another name: %v", err)
+	}
+}

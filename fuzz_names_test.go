@@ -23,7 +23,7 @@ type judge struct {
 func newJudge(t *testing.T) *judge {
 	t.Helper()
 	j := &judge{Machine: machine.New(), session: SessionID{9}}
-	j.mustAccept(t, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: machine.MaxTTL}}})
+	j.mustAccept(t, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: machine.MaxTTL, NextToken: j.session[:]}}})
 	j.mustAccept(t, &wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{Id: j.session[:], Ttl: machine.MaxTTL}}})
 	return j
 }
@@ -45,7 +45,7 @@ func (j *judge) ask(c *wire.Command) (*wire.Reply, error) {
 		return nil, err
 	}
 	data, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{
-		{Incarnation: incarnation[:], Calls: []*wire.Call{{Seq: j.seq, Command: command}}},
+		{Member: 1, Incarnation: incarnation[:], Calls: []*wire.Call{{Seq: j.seq, Command: command}}},
 	}})
 	if err != nil {
 		return nil, err

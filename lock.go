@@ -175,10 +175,20 @@ func (l *FencedLock) current() (Fence, error) {
 // ones included. It does not block and does not ask the group.
 func (l *FencedLock) Holds() int { return l.handle.Holds() }
 
-// Lost returns a channel that is closed when the current hold is lost: if the session
-// could not be renewed in time, by this process's own clock and before the group may
-// grant the lock to another owner; or if the group has ended the session. Unlock does
-// not close it. It is nil when nothing is held.
+// Lost returns a channel that is closed when the current hold is lost: at the session's
+// deadline, by this process's own clock and before the group may grant the lock to
+// another owner; or when this process learns that the group has ended the session.
+// [Session] says what the deadline is. Unlock does not close the channel. It is nil when
+// nothing is held.
+//
+// No clock can announce what ends a session at once: [Node.CloseSession] on any member,
+// another start of this member, [Node.Leave], [Check.Fail] and [Check.Deregister] of a
+// check of the session, and [Node.AttachSession] elsewhere of a session with NoTTL. A
+// process that is partitioned at that moment learns of it when it reaches the group
+// again, or at the deadline: the lock-delay and fences are for that.
+//
+// After the machine was suspended, Lost is closed by the node's next heartbeat; Fence
+// reads the clock and needs none.
 func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
 // Do runs f while it holds the lock. The context passed to f carries the fence

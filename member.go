@@ -14,29 +14,34 @@ import (
 // How a node is put together: the member of package cluster orders commands, the
 // machine gives them meaning, and the client is this process's side of them.
 
-func (n *Node) memberConfig() cluster.Config {
+func (n *Node) memberConfig(supported uint32) cluster.Config {
 	return cluster.Config{
-		Name:      n.cfg.Name,
-		Group:     n.cfg.Group,
-		Dir:       n.cfg.Dir,
-		Listener:  n.cfg.Listener,
-		Advertise: n.cfg.Advertise,
-		Join:      n.cfg.Join,
-		Expect:    n.cfg.Expect,
-		Voters:    n.cfg.Voters,
-		TLS:       n.cfg.TLS,
-		Insecure:  n.cfg.Insecure,
-		Dial:      n.cfg.Dial,
-		Heartbeat: n.cfg.HeartbeatInterval,
-		Election:  n.cfg.ElectionTimeout,
-		Logger:    n.log,
-		MaxCalls:  n.cfg.Limits.Calls,
-		Commands:  machine.Commands{},
+		Name:       n.cfg.Name,
+		Group:      n.cfg.Group,
+		Dir:        n.cfg.Dir,
+		Listener:   n.cfg.Listener,
+		Advertise:  n.cfg.Advertise,
+		Join:       n.cfg.Join,
+		Expect:     n.cfg.Expect,
+		Voters:     n.cfg.Voters,
+		TLS:        n.cfg.TLS,
+		Insecure:   n.cfg.Insecure,
+		Dial:       n.cfg.Dial,
+		VerifyPeer: n.cfg.verifyPeer(),
+		Heartbeat:  n.cfg.HeartbeatInterval,
+		Election:   n.cfg.ElectionTimeout,
+		Logger:     n.log,
+		MaxCalls:   n.cfg.Limits.Calls,
+
+		MaxCallBytes: n.cfg.Limits.CallBytes,
+
+		Commands: machine.Commands{},
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
-			return machine.Load(state)
+			return machine.LoadAt(state, supported)
 		},
 		Ended:   n.client.SessionEnded,
 		Changed: n.client.Changed,
+		Woke:    n.client.Woke,
 		Restored: func(m cluster.Machine) {
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},
@@ -74,5 +79,7 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
 	g.Member.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
 }
+
+func (g group) Unreachable() string { return g.Member.Unreachable() }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }

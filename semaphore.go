@@ -15,8 +15,9 @@ import (
 
 // Semaphore is a handle to a semaphore of the group: a limited number of permits. All
 // its users must agree on the limit, for as long as a permit is held or waited for,
-// and permanently once Resize has set it. The group keeps nothing of a semaphore that
-// is not in use and was never resized; its next user names the limit.
+// and once Resize has set it until Resize undoes that. The group keeps nothing of a
+// semaphore that is not in use and has no limit from Resize; its next user names the
+// limit.
 //
 // A handle is not an owner: each Acquire stands by itself. A handle costs nothing and
 // need not be closed. All methods are safe for concurrent use.
@@ -156,11 +157,15 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context) e
 // ErrLimitMismatch. The group keeps the limit even while the semaphore is not in use,
 // for at most 65,536 semaphores.
 //
+// A limit of 0 undoes earlier calls: the group keeps the present limit only until the
+// semaphore is next not in use, at once if it is not, and the next user names the limit.
+// It changes no handle.
+//
 // It blocks until the group has agreed. Errors: ErrInvalid and ErrTooLarge for the
 // name or the limit, ErrBusy, ErrClosed, and ctx's with ErrUnavailable or ErrUnknown.
 func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 	err := s.bad
-	if err == nil {
+	if err == nil && limit != 0 {
 		err = validLimit(limit)
 	}
 	if err == nil {
@@ -168,7 +173,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 			Name: s.name, Limit: uint32(limit),
 		}}})
 	}
-	if err == nil {
+	if err == nil && limit != 0 {
 		s.limit.Store(uint32(limit))
 	}
 	return fault("resize", s.name, err)
@@ -244,7 +249,6 @@ func (p *Permit) Fence() (Fence, error) {
 	return Fence(f), fault("fence", p.name, err)
 }
 
-// Lost returns a channel that is closed when the permits are lost with their session:
-// before the group may grant them to another owner if the session could not be
-// renewed, or when the group has ended it. Release does not close it.
+// Lost returns a channel that is closed when the permits are lost with their session, as
+// [FencedLock.Lost] is. Release does not close it.
 func (p *Permit) Lost() <-chan struct{} { return p.permit.Lost() }

@@ -76,6 +76,21 @@ func TestSemaphore_Limit(t *testing.T) {
 	grouptest.WantError(t, err, conclave.ErrTooLarge)
 }
 
+// The limit is again what the users state, once no permit is held.
+func TestSemaphore_ResizeUndone(t *testing.T) {
+	n := grouptest.Alone(t)
+	four, five := n.Semaphore("x", 4), n.Semaphore("x", 5)
+	grouptest.Must(t, four.Resize(t.Context(), 4))
+	p, err := four.Acquire(t.Context(), 1)
+	grouptest.Must(t, err)
+	grouptest.Must(t, five.Resize(t.Context(), 0))
+	_, err = five.TryAcquire(t.Context(), 1)
+	grouptest.WantError(t, err, conclave.ErrLimitMismatch)
+	grouptest.Must(t, p.Release(t.Context()))
+	_, err = five.TryAcquire(t.Context(), 5)
+	grouptest.Must(t, err)
+}
+
 func TestSemaphore_Resize(t *testing.T) {
 	n := grouptest.Alone(t)
 	s := n.Semaphore("x", 2)
@@ -121,7 +136,7 @@ func TestSemaphore_InvalidArguments(t *testing.T) {
 		_, err = s.TryAcquire(t.Context(), c.n)
 		grouptest.WantError(t, err, c.want)
 	}
-	grouptest.WantError(t, n.Semaphore("x", 1).Resize(t.Context(), 0), conclave.ErrInvalid)
+	grouptest.WantError(t, n.Semaphore("x", 1).Resize(t.Context(), -1), conclave.ErrInvalid)
 	_, err := n.Semaphore("x", 0).Info(t.Context())
 	grouptest.WantError(t, err, conclave.ErrInvalid)
 	_, err = n.Semaphore("x", 1).Acquire(grouptest.Expired(), 1)

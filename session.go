@@ -54,6 +54,14 @@ func parseSessionID(s string) (id SessionID, err error) {
 // When it ends, everything that it holds is released, after its lock-delay unless it
 // was closed by Close.
 //
+// Its deadline is the time by this process's clock until which nothing that it holds can
+// be granted to another owner for want of a sign of life, whatever the network does. It
+// is the earliest of: the TTL; five seconds and the lock-delay, if the session depends
+// on the check gossip; and, of each of its checks with a TTL, that TTL and the
+// lock-delay. The first two count from the sending of the last acknowledged renewal,
+// the last from that of the last acknowledged Pass, Warn or registration; 1 % is taken
+// off for clocks that differ in speed. The node renews by thirds of the first two.
+//
 // Each node has a session of its own, which it opens when that is first needed. More
 // come from [Node.NewSession] and [Node.AttachSession]. All methods are safe for
 // concurrent use.
@@ -67,13 +75,15 @@ type Session struct {
 type SessionConfig struct {
 	// Name is for people, up to 512 bytes. Sessions may share a name. Default: none.
 	Name string
-	// TTL is how long the session outlives its last renewal, at least: 1 s to 24 h, or
-	// NoTTL. With less than two election timeouts a leader election may end the
-	// session. Default: 10 s.
+	// TTL is how long the session outlives its last renewal, at least, unless a check
+	// ends it: 1 s to 24 h, or NoTTL. With less than two election timeouts a leader
+	// election may end the session. Default: 10 s.
 	TTL time.Duration
 	// LockDelay is for how long what the session held cannot be acquired after the
 	// session was invalidated, that is ended otherwise than by Close: up to 60 s, or
-	// NoLockDelay. It gives a holder that does not know yet time to stop. Default:
+	// NoLockDelay. It gives a holder that does not know yet time to stop, and one that
+	// depends on checks time until its deadline: with the check gossip, a partition of
+	// five seconds and the lock-delay ends the session, however long its TTL. Default:
 	// 15 s.
 	LockDelay time.Duration
 	// Behavior is what happens to the keys that the session holds when it ends.
@@ -96,7 +106,8 @@ const (
 	// It ends with Session.Close, Node.CloseSession, Node.Leave, or one of its
 	// checks; the default check, gossip, becomes critical soon after its process has
 	// ended. Another process attaches it with Node.AttachSession. A partitioned
-	// process trusts such a session for as long as the partition lasts.
+	// process trusts such a session for as long as the partition lasts. With checks
+	// it has a deadline: see Session.
 	NoTTL time.Duration = -1 // as in internal/client
 	// NoLockDelay releases what a session held at once.
 	NoLockDelay time.Duration = -1
@@ -234,9 +245,9 @@ func (n *Node) session(l *client.Lease) *Session {
 
 // CloseSession ends any session of the group by force, for operators. What the session
 // holds is released at once, or after its lock-delay if it has one, and its process is
-// notified. A partitioned process learns of it only at its own deadline, and may trust
-// until then that it holds what others have been granted: lock-delay and fences are
-// for that.
+// notified. A partitioned process learns of it only at the session's deadline, and may
+// trust until then that it holds what others have been granted: lock-delay and fences
+// are for that.
 //
 // It blocks until the group has agreed. Errors: ErrSessionNotFound; ErrBusy; ErrClosed;
 // ErrUnavailable or ErrUnknown with ctx's, and ErrUnknown alone if the registration of
@@ -260,11 +271,9 @@ func (s *Session) ID() SessionID { return SessionID(s.lease.ID()) }
 
 // Done returns a channel that is closed when the session has ended: at its deadline by
 // this process's own clock, whatever the network does; by the group; or by a close.
-// Err returns which. A session with NoTTL has no deadline.
+// Err returns which. A session with NoTTL and without checks has no deadline.
 //
-// CloseSession, a critical check and a restart of the process end a session in the
-// group at once. A process that is partitioned at that moment learns of it only at its
-// own deadline; lock-delay and fences are for that.
+// [FencedLock.Lost] lists what ends a session at once, without a deadline.
 func (s *Session) Done() <-chan struct{} { return s.lease.Done() }
 
 // Err returns nil while the session lives. Afterwards it returns an error that wraps

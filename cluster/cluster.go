@@ -35,6 +35,8 @@ type Commands interface {
 	// the member knows of.
 	RemoveMember(voters []uint64) []byte
 	ReportLiveness(r wire.LivenessReport) []byte
+	// RaiseLevel raises the feature level; see Member.RaiseLevel.
+	RaiseLevel(level uint32, members []uint64, force bool) []byte
 }
 
 var (
@@ -49,6 +51,9 @@ var (
 	ErrUnregistered = core.ErrUnregistered
 	ErrBusy         = core.ErrBusy
 	ErrCorrupt      = core.ErrCorrupt
-	ErrNotLeader    = core.ErrNotLeader
-	ErrNoSuccessor  = core.ErrNoSuccessor
+	ErrForgot       = core.ErrForgot
+
+	ErrUpgradeRequired = core.ErrUpgradeRequired
+	ErrNotLeader       = core.ErrNotLeader
+	ErrNoSuccessor     = core.ErrNoSuccessor
 )

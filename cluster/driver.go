@@ -48,9 +48,13 @@ func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
 	d.port.Send(to, &wire.Frame{Body: &wire.Frame_LeadershipTransfer{LeadershipTransfer: t}})
 }
 
-func (d driver) SendSnapshot(m *raftpb.Message) {
-	d.routine("snapshot", func() { d.sendSnapshot(m) })
+func (d driver) SendDigest(to uint64, digest *wire.Digest) {
+	d.port.Send(to, &wire.Frame{Body: &wire.Frame_Digest{Digest: digest}})
 }
+
+func (d driver) SendSnapshot(m *raftpb.Message) { d.startSnapshot(m) }
+
+func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
 
 func (d driver) Progressed() { d.publish() }
 

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -8,10 +10,13 @@ import (
 
 // The failure detector. The leader compares the liveness that the machine records of
 // each member's process with its own roster, and submits a report for each difference.
-// A report that a process is dead ends the sessions that depend on its liveness.
+// A report that a process is dead ends the sessions that depend on its liveness. It has no
+// effect for some seconds after the process's last renewal, and is then repeated.
 //
 // No process is reported dead while this member is isolated, nor for detectionTimeout
 // afterwards: gossip rejoins later than raft, and until then shows live members as dead.
+// A process that starts is isolated too until gossip has reached a quorum for the first
+// time, but gossip has then shown it no false deaths.
 // A linearizable read before each round of reports confirms that the leader has a quorum.
 
 // detectionTimeout bounds how long gossip takes to show a registered process, which
@@ -23,6 +28,7 @@ const detectionTimeout = 30 * time.Second
 // and observe return the next one.
 type detector struct {
 	unseen   map[uint64]unseenProcess // by member: registered processes that gossip has not shown
+	joined   bool                     // a quorum has been alive
 	isolated bool                     // no quorum was alive when last observed
 	rejoined time.Time                // when this member was last isolated
 }
@@ -35,10 +41,10 @@ type unseenProcess struct {
 // observe updates whether this member is isolated: gossip shows no quorum alive, or the
 // confirmation of a read took an election timeout or longer.
 func (d detector) observe(quorum bool, confirmed, election time.Duration, now time.Time) detector {
-	if d.isolated && quorum || confirmed >= election {
+	if d.joined && d.isolated && quorum || confirmed >= election {
 		d.rejoined = now
 	}
-	d.isolated = !quorum
+	d.joined, d.isolated = d.joined || quorum, !quorum
 	return d
 }
 
@@ -75,7 +81,9 @@ func (d detector) evaluate(held []wire.MemberLiveness, roster *rosterSnapshot, n
 			if u.boot != h.Boot {
 				u = unseenProcess{h.Boot, now}
 			}
-			next.unseen[h.Member] = u
+			if !d.isolated { // else its time starts again afterwards
+				next.unseen[h.Member] = u
+			}
 			if left := u.since.Add(detectionTimeout).Sub(now); left > 0 {
 				again = min(again, left)
 				continue
@@ -135,22 +143,49 @@ func (m *Member) detectOnce(d detector) (next detector, again time.Duration) {
 	roster := m.roster.snapshot()
 	d = d.observe(roster.hasQuorum(), now.Sub(asked), m.cfg.Election, now)
 	due, again, d := d.evaluate(held, roster, now)
-	for _, r := range due {
+	reports := withoutConnected(due, m.isConnected)
+	if len(reports) < len(due) {
+		again = min(again, connectedRetry)
+	}
+	for _, r := range reports {
 		r.Term = before.Term
-		if !m.report(r) {
-			again = detectionTimeout
+		if left := m.report(r); left > 0 {
+			again = cmp.Or(min(again, left), left)
 		}
 	}
 	return d, again
+}
+
+// connectedRetry is the pause before a death is evaluated again that a live connection
+// contradicts. Such a connection breaks soon, or gossip corrects itself soon.
+const connectedRetry = time.Second
+
+// withoutConnected drops the deaths of members that have a live connection with this one,
+// which has proved their keys: they outweigh gossip.
+func withoutConnected(due []wire.LivenessReport, connected func(member uint64) bool) []wire.LivenessReport {
+	return slices.DeleteFunc(due, func(r wire.LivenessReport) bool { return !r.Alive && connected(r.Member) })
+}
+
+func (m *Member) isConnected(member uint64) bool {
+	_, ok := m.port.Connected(member)
+	return ok
 }
 
 // mayReport reports whether this member leads and its process is registered: the
 // registration must be its first command.
 func (m *Member) mayReport(s *Status) bool { return s.Leader == m.identity.member && s.registered }
 
-// report submits a report, and reports whether the group has applied it.
-func (m *Member) report(r wire.LivenessReport) bool {
-	m.log.Info("liveness changed", "member", wire.MemberID(r.Member), "alive", r.Alive)
+// report submits a report and returns when to evaluate again because it had no effect;
+// 0: it had one. A report that comes soon after a process's last renewal has none, and
+// the group says for how long that remains so: the process may have failed since.
+func (m *Member) report(r wire.LivenessReport) (again time.Duration) {
 	reply, err := m.execute(m.lifetime, m.cfg.Commands.ReportLiveness(r))
-	return err == nil && reply.GetCode() == wire.Code_OK
+	switch {
+	case err != nil || reply.GetCode() != wire.Code_OK:
+		return detectionTimeout
+	case reply.GetDelay() > 0:
+		return time.Duration(reply.GetDelay())
+	}
+	m.log.Info("liveness changed", "member", wire.MemberID(r.Member), "alive", r.Alive)
+	return 0
 }

@@ -109,3 +109,44 @@ func TestDetector_DistrustAfterIsolation(t *testing.T) {
 		}
 	}
 }
+
+// A process that starts has no quorum in gossip at first. It trusts gossip from its first
+// quorum on, and gives a process that gossip has not shown its time from then.
+func TestDetector_TrustFromFirstQuorum(t *testing.T) {
+	began := time.Now()
+	never := []wire.MemberLiveness{{Member: 7, Boot: 3}}
+	d := detector{}.observe(false, 0, time.Second, began)
+	due, _, d := d.evaluate(never, inRoster(rosterMember{id: 7}), began)
+	if len(due) > 0 || d.holdOff(began) != detectionTimeout {
+		t.Fatalf("before the first quorum: %+v, holds off for %v", due, d.holdOff(began))
+	}
+	joined := began.Add(detectionTimeout)
+	d = d.observe(true, 0, time.Second, joined)
+	if d.holdOff(joined) != 0 {
+		t.Errorf("after the first quorum it holds off for %v", d.holdOff(joined))
+	}
+	for _, step := range []struct {
+		at   time.Duration
+		want int
+	}{{0, 0}, {detectionTimeout - time.Second, 0}, {detectionTimeout, 1}} {
+		due, _, d = d.evaluate(never, inRoster(rosterMember{id: 7}), joined.Add(step.at))
+		if len(due) != step.want {
+			t.Errorf("%v after the first quorum: %+v", step.at, due)
+		}
+	}
+	if due, _, _ = d.evaluate(never, inRoster(rosterMember{id: 7, boot: 3, liveness: dead}), joined); len(due) != 1 {
+		t.Errorf("a death after the first quorum: %+v", due)
+	}
+}
+
+// No process is reported dead while there is a live connection with its member, whatever
+// gossip says.
+func TestDetector_ConnectedIsNotReportedDead(t *testing.T) {
+	connected := func(member uint64) bool { return member == 7 }
+	due := withoutConnected([]wire.LivenessReport{
+		{Member: 7, Boot: 3}, {Member: 8, Boot: 1}, {Member: 7, Boot: 3, Alive: true},
+	}, connected)
+	if len(due) != 2 || due[0].Member != 8 || !due[1].Alive {
+		t.Errorf("reports %+v", due)
+	}
+}

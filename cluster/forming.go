@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,12 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Forming a new group: once, by unanimous agreement of its founders.
+// Forming a new group: once, by unanimous agreement of its founders. search.go finds
+// them, acceptance.go answers their proposals.
 //
 // The founder with the lowest ID proposes. Each founder accepts at most one proposal and
 // syncs its acceptance to disk before it answers. A founder that has the acceptances of
@@ -31,7 +32,7 @@ import (
 const maxRefused = 64
 
 const (
-	// formingRetry is the pause between two rounds, unless the roster changes.
+	// formingRetry is the pause between two rounds, unless the candidates change.
 	formingRetry = 250 * time.Millisecond
 	// formingReport is the time between two log lines about what forming waits for.
 	formingReport = 10 * time.Second
@@ -41,6 +42,7 @@ type forming struct {
 	mu       sync.Mutex                                                                           // held while the identity changes
 	accepted signal                                                                               // set when a proposal is accepted
 	send     func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
+	refusal  string                                                                               // of a founder, in the last round; owned by findGroup
 }
 
 // findGroup returns once this member belongs to a group.
@@ -53,6 +55,9 @@ func (m *Member) findGroup(ctx context.Context) error {
 		return nil
 	}
 	m.warnConfig()
+	searching, stop := context.WithCancel(m.lifetime)
+	defer stop()
+	m.routine("search", func() { m.search(searching) })
 	reported := time.Now()
 	for {
 		formed, err := m.form(ctx)
@@ -61,9 +66,6 @@ func (m *Member) findGroup(ctx context.Context) error {
 		}
 		if formed {
 			m.port.Joined(m.identity.cluster())
-			if err := m.gossip.setMeta(m.meta()); err != nil {
-				m.log.Debug("gossip not updated", "error", err)
-			}
 			return nil
 		}
 		why := m.waitReason()
@@ -82,7 +84,7 @@ func (m *Member) findGroup(ctx context.Context) error {
 		case <-m.lifetime.Done():
 			retry.Stop()
 			return m.stopped()
-		case <-m.roster.changed:
+		case <-m.candidates.changed:
 			retry.Stop()
 		case <-m.forming.accepted:
 			retry.Stop()
@@ -104,10 +106,11 @@ func (m *Member) warnConfig() {
 var errFormedWithout = errors.New("the group was formed without this member, whose directory is new: " +
 	"this version cannot add a member to an existing group; if it was a member before, start it with the directory that it had")
 
-// waitReason returns what forming waits for, with the error of the last attempt to join.
+// waitReason returns what forming waits for, with the error of an address that does not
+// answer.
 func (m *Member) waitReason() error {
 	why := m.missingFounders()
-	if err := m.JoinError(); err != nil && !errors.Is(why, errFormedWithout) {
+	if err := m.candidates.err(); err != nil && !errors.Is(why, errFormedWithout) {
 		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
 	}
 	return why
@@ -116,11 +119,15 @@ func (m *Member) waitReason() error {
 // missingFounders returns what is still missing before the group can be formed.
 func (m *Member) missingFounders() error {
 	if p := m.accepted(); p != nil {
-		return fmt.Errorf("waiting for all %d founders to accept the group: start each with its own directory", len(p.GetFounders()))
+		err := fmt.Errorf("waiting for all %d founders to accept the group: start each with its own directory", len(p.GetFounders()))
+		if m.forming.refusal != "" {
+			err = fmt.Errorf("%w; %s", err, m.forming.refusal)
+		}
+		return err
 	}
-	found := 0
+	found := 1 // this member
 	var mismatches []string
-	for _, meta := range m.roster.snapshot().processes {
+	for _, meta := range m.candidates.processes() {
 		switch {
 		case len(meta.GetCluster()) > 0:
 			return errFormedWithout
@@ -159,7 +166,7 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 		if proposal = m.propose(); proposal == nil {
 			return false, nil
 		}
-		if reply := m.Form(&wire.FormRequest{Proposal: proposal}); !reply.GetAccepted() {
+		if reply := m.answer(m.identity.member, m.identity.public(), proposal); !reply.GetAccepted() {
 			return false, nil
 		}
 	}
@@ -174,26 +181,36 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 			m.log.Warn("founder refuses the group finally", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
 			return false, m.revoke(proposal)
 		default:
-			m.log.Info("founder refuses the group", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
+			m.noteRefusal(f, reply.GetRefusal())
 			return false, nil
 		}
 	}
+	m.noteRefusal(nil, "")
 	return true, m.bootstrap(proposal)
+}
+
+// noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
+func (m *Member) noteRefusal(f *wire.Founder, reason string) {
+	text := ""
+	if reason != "" {
+		text = fmt.Sprintf("founder %s (%v at %s) refuses: %s", f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise(), reason)
+	}
+	if text != "" && text != m.forming.refusal {
+		m.log.Info("founder refuses the group", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reason)
+	}
+	m.forming.refusal = text
 }
 
 // propose returns a proposal if enough founders are present and this member has the
 // lowest ID among them.
 func (m *Member) propose() *wire.Proposal {
-	var founders []*wire.Founder
-	for _, meta := range m.roster.snapshot().processes {
-		if len(meta.GetCluster()) > 0 || m.mismatch(meta) != "" {
-			continue
+	founders := []*wire.Founder{founderOf(m.meta())}
+	for _, meta := range m.candidates.processes() {
+		if len(meta.GetCluster()) == 0 && m.mismatch(meta) == "" && meta.GetMember() != m.identity.member {
+			founders = append(founders, founderOf(meta))
 		}
-		if n := len(founders); n > 0 && founders[n-1].GetMember() == meta.GetMember() {
-			founders = founders[:n-1] // a former process of the same member
-		}
-		founders = append(founders, &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise()})
 	}
+	slices.SortFunc(founders, func(x, y *wire.Founder) int { return cmp.Compare(x.GetMember(), y.GetMember()) })
 	if m.cfg.Expect == 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.member {
 		return nil
 	}
@@ -205,6 +222,10 @@ func (m *Member) propose() *wire.Proposal {
 	}
 }
 
+func founderOf(meta *wire.GossipMeta) *wire.Founder {
+	return &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Key: meta.GetKey()}
+}
+
 func (m *Member) wantedVoters() uint32 { return uint32(min(m.cfg.Voters, m.cfg.Expect)) }
 
 func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
@@ -212,101 +233,14 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 		return &wire.FormReply{Accepted: true}, nil
 	}
 	addr := f.GetAdvertise()
-	for _, meta := range m.roster.snapshot().processes {
-		if meta.GetMember() == f.GetMember() {
-			addr = meta.GetAdvertise() // it may have moved since the proposal
-		}
+	if found := m.candidates.process(f.GetMember()); found != nil {
+		addr = found.GetAdvertise() // it may have moved since the proposal
 	}
-	reply, err := m.forming.send(ctx, addr, &wire.FormRequest{Proposal: p})
-	if err == nil && reply.GetMember() != f.GetMember() {
+	reply, err := m.forming.send(ctx, addr, &wire.FormRequest{Proposal: p, Candidate: m.meta()})
+	if err == nil && (reply.GetMember() != f.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), f.GetKey())) {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
 	return reply, err
-}
-
-func (m *Member) accepted() *wire.Proposal {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
-	return m.identity.get().GetAccepted()
-}
-
-// Form implements transport.Handler. An acceptance is on disk before it is sent.
-func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
-	reply := &wire.FormReply{Member: m.identity.member}
-	p, record := r.GetProposal(), m.identity.get()
-	switch {
-	case len(record.GetCluster()) > 0:
-		reply.Accepted = bytes.Equal(record.GetCluster(), p.GetCluster())
-		reply.Final = !reply.Accepted // a member never changes its cluster
-		reply.Refusal = "it is a member of another cluster"
-		return reply
-	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
-		reply.Final, reply.Refusal = true, "it has refused this proposal before"
-		return reply
-	case record.GetAccepted() != nil && bytes.Equal(record.GetAccepted().GetCluster(), p.GetCluster()):
-		reply.Accepted = proto.Equal(record.GetAccepted(), p)
-		reply.Refusal = "it accepted other founders under the same cluster ID"
-		return reply
-	case record.GetAccepted() != nil:
-		reply.Refusal = "it has accepted another proposal"
-	default:
-		reply.Refusal = m.objection(p)
-	}
-	if reply.GetRefusal() != "" {
-		reply.Final = m.refuseFinally(p) == nil
-		return reply
-	}
-	if err := m.identity.save(func(r *wire.Identity) { r.Accepted = p }); err != nil {
-		reply.Refusal = err.Error()
-		return reply
-	}
-	reply.Accepted = true
-	m.forming.accepted.set()
-	return reply
-}
-
-// objection returns why this member refuses a proposal; "": it does not.
-func (m *Member) objection(p *wire.Proposal) string {
-	if cluster, ok := wire.IDFrom(p.GetCluster()); !ok || cluster.IsZero() {
-		return "the proposal names no cluster"
-	}
-	if len(p.GetFounders()) != m.cfg.Expect {
-		return fmt.Sprintf("the proposal has %d founders, this member expects %d: set the same Expect everywhere", len(p.GetFounders()), m.cfg.Expect)
-	}
-	if p.GetVoters() != m.wantedVoters() {
-		return fmt.Sprintf("the proposal has %d voters, this member expects %d: set the same Voters everywhere", p.GetVoters(), m.wantedVoters())
-	}
-	among, last := false, uint64(0)
-	for _, f := range p.GetFounders() {
-		if f.GetMember() <= last {
-			return "the founders are not in order"
-		}
-		last = f.GetMember()
-		among = among || last == m.identity.member
-	}
-	if !among {
-		return "this member is not among the founders"
-	}
-	return ""
-}
-
-func (m *Member) refuseFinally(p *wire.Proposal) error {
-	if len(m.identity.get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
-		return errors.New("too many final refusals")
-	}
-	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
-}
-
-// revoke withdraws the acceptance of a proposal that a founder has refused finally.
-func (m *Member) revoke(p *wire.Proposal) error {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
-	return m.identity.save(func(r *wire.Identity) {
-		r.Accepted = nil
-		r.Refused = append(r.Refused, p.GetCluster())
-	})
 }
 
 // bootstrap makes this member a member of the new group. It writes the log before the
@@ -328,13 +262,13 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 			return err
 		}
 	}
+	for _, f := range p.GetFounders() {
+		m.roster.setFounder(f) // synced with the identity
+	}
 	if err := m.identity.save(func(r *wire.Identity) {
 		r.Cluster, r.Accepted, r.Refused = p.GetCluster(), nil, nil
 	}); err != nil {
 		return err
-	}
-	for _, f := range p.GetFounders() {
-		m.roster.setFounder(f)
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
 	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))

@@ -49,7 +49,7 @@ func (v *founders) formRounds(c *powerLosses) {
 	for range 3 {
 		for _, f := range v.founders {
 			if f.up {
-				f.gossips(true)
+				f.meets(true)
 				f.attempt()
 				v.check()
 				c.note(v)

@@ -2,21 +2,26 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Under faults of gossip, network and disks no two groups share a founder; after the
+// Under faults of the search, the network and disks no two groups share a founder; after the
 // faults fewer founders are left than could form another group.
 func TestForming_RandomFaults(t *testing.T) {
 	for seed := range uint64(100) {
@@ -46,7 +51,7 @@ func TestForming_CrashAtEachSave(t *testing.T) {
 				for range 3 {
 					for _, f := range v.founders {
 						if f.up {
-							f.gossips(true)
+							f.meets(true)
 							f.attempt()
 						}
 					}
@@ -65,71 +70,115 @@ func TestForming_CrashAtEachSave(t *testing.T) {
 	}
 }
 
-func proposal(cluster byte, voters uint32, founders ...uint64) *wire.Proposal {
+func proposal(cluster byte, voters uint32, founders ...*wire.GossipMeta) *wire.Proposal {
 	p := &wire.Proposal{Cluster: bytes.Repeat([]byte{cluster}, 16), Voters: voters}
-	for _, id := range founders {
-		p.Founders = append(p.Founders, &wire.Founder{Member: id})
+	for _, meta := range founders {
+		p.Founders = append(p.Founders, founderOf(meta))
 	}
 	return p
 }
 
-// The answers to one request after the other.
+// strangers returns processes with keys and the settings of f: n of them with lower and n
+// with higher IDs than f, each set by ascending ID.
+func strangers(f *founder, n int) (low, high []*wire.GossipMeta) {
+	for i := 0; len(low) < n || len(high) < n; i++ {
+		key := ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%032d", i)).Public().(ed25519.PublicKey)
+		meta := f.meta()
+		meta.Member, meta.Key, meta.Advertise = wire.FingerprintOf(key), key, fmt.Sprint("stranger-", i)
+		if meta.Member < f.identity.member && len(low) < n {
+			low = append(low, meta)
+		}
+		if meta.Member > f.identity.member && len(high) < n {
+			high = append(high, meta)
+		}
+	}
+	for _, set := range [][]*wire.GossipMeta{low, high} {
+		slices.SortFunc(set, func(x, y *wire.GossipMeta) int { return cmp.Compare(x.GetMember(), y.GetMember()) })
+	}
+	return low, high
+}
+
+// The answers to one request after the other, all from the founder with the lowest ID.
 func TestForm_Answers(t *testing.T) {
 	v := newFounders(t, 1, 1, 2)
 	f := v.founders[0]
-	id := f.identity.member
-	good := proposal(1, 2, id, id+1)
+	us := f.meta()
+	low, high := strangers(f, 2)
+	first, second, unmet := low[0], high[0], high[1]
+	request := func(p *wire.Proposal) *wire.FormReply {
+		f.candidates.find(first)
+		f.candidates.find(second)
+		return f.Form(&wire.FormRequest{Proposal: p, Candidate: first})
+	}
+	forged := proposal(10, 2, first, us)
+	forged.Founders[0].Key = second.GetKey()
+	good := proposal(1, 2, first, us)
 	for _, step := range []struct {
 		name            string
 		p               *wire.Proposal
 		accepted, final bool
 	}{
 		{"no cluster", &wire.Proposal{Founders: good.GetFounders(), Voters: 2}, false, false},
-		{"too few founders", proposal(2, 1, id), false, true},
-		{"too many founders", proposal(3, 2, id, id+1, id+2), false, true},
-		{"founders out of order", proposal(4, 2, id+1, id), false, true},
-		{"one founder twice", proposal(5, 2, id, id), false, true},
-		{"a group of others", proposal(6, 2, id+1, id+2), false, true},
-		{"no voters", proposal(7, 0, id, id+1), false, true},
-		{"more voters than founders", proposal(8, 3, id, id+1), false, true},
+		{"too few founders", proposal(2, 1, first), false, true},
+		{"too many founders", proposal(3, 2, first, us, second), false, true},
+		{"founders out of order", proposal(4, 2, us, first), false, false},
+		{"one founder twice", proposal(5, 2, first, first), false, true},
+		{"a group of others", proposal(6, 2, first, second), false, true},
+		{"no voters", proposal(7, 0, first, us), false, true},
+		{"more voters than founders", proposal(8, 3, first, us), false, true},
+		{"another key of the first founder", forged, false, false},
+		{"not from its first founder", proposal(11, 2, us, second), false, false},
+		{"with a founder that it has not met", proposal(12, 2, first, unmet), false, false},
 		{"in order", good, true, false},
 		{"the same again", good, true, false},
-		{"the same cluster with other founders", proposal(1, 2, id, id+2), false, false},
-		{"another one", proposal(9, 2, id, id+1), false, true},
-		{"that one again", proposal(9, 2, id, id+1), false, true},
-		{"one refused before", proposal(2, 2, id, id+1), false, true},
+		{"the same cluster with other founders", proposal(1, 2, first, second), false, false},
+		{"another one", proposal(9, 2, first, us), false, true},
+		{"that one again", proposal(9, 2, first, us), false, true},
+		{"one refused before", proposal(2, 2, first, us), false, true},
 	} {
-		reply := f.Form(&wire.FormRequest{Proposal: step.p})
-		if reply.GetAccepted() != step.accepted || reply.GetFinal() != step.final || reply.GetMember() != id {
+		reply := request(step.p)
+		if reply.GetAccepted() != step.accepted || reply.GetFinal() != step.final || reply.GetMember() != us.GetMember() {
 			t.Errorf("%s: %v", step.name, reply)
 		}
 		f.crash()
 		f.start() // every answer holds after a restart
+	}
+	checkAfterRevocation(t, f, good, request)
+}
+
+// checkAfterRevocation checks the answers of a founder that has refused some proposals
+// finally, and revokes the one that it had accepted.
+func checkAfterRevocation(t *testing.T, f *founder, good *wire.Proposal, request func(*wire.Proposal) *wire.FormReply) {
+	t.Helper()
+	with := func(cluster byte) *wire.Proposal {
+		p := proto.CloneOf(good)
+		p.Cluster = bytes.Repeat([]byte{cluster}, 16)
+		return p
 	}
 	if err := f.revoke(good); err != nil {
 		t.Fatal(err)
 	}
 	// It has no proposal now, and would accept any of these if it had not refused them,
 	// or dropped the first, finally: others rely on that.
-	for cluster := byte(1); cluster <= 9; cluster++ {
-		reply := f.Form(&wire.FormRequest{Proposal: proposal(cluster, 2, id, id+1)})
+	for _, cluster := range []byte{1, 2, 3, 5, 6, 7, 8, 9} {
+		reply := request(with(cluster))
 		if reply.GetAccepted() || !reply.GetFinal() {
 			t.Errorf("proposal %d, refused before: %v", cluster, reply)
 		}
 	}
-	other := proposal(10, 2, id, id+1)
-	if reply := f.Form(&wire.FormRequest{Proposal: other}); !reply.GetAccepted() {
+	other := with(10)
+	if reply := request(other); !reply.GetAccepted() {
 		t.Errorf("another one after the drop: %v", reply)
 	}
 	if err := f.bootstrap(other); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*wire.Proposal{good, proposal(11, 2, id, id+1)} {
-		if reply := f.Form(&wire.FormRequest{Proposal: p}); reply.GetAccepted() || !reply.GetFinal() {
+	for _, p := range []*wire.Proposal{good, with(11)} {
+		if reply := request(p); reply.GetAccepted() || !reply.GetFinal() {
 			t.Errorf("a member of a group: %v", reply)
 		}
 	}
-	if reply := f.Form(&wire.FormRequest{Proposal: other}); !reply.GetAccepted() {
+	if reply := request(other); !reply.GetAccepted() {
 		t.Errorf("its own group: %v", reply)
 	}
 }
@@ -138,13 +187,41 @@ func TestForm_Answers(t *testing.T) {
 func TestForm_RefusalsLimited(t *testing.T) {
 	v := newFounders(t, 1, 1, 2)
 	f := v.founders[0]
+	low, _ := strangers(f, 1)
+	f.candidates.find(low[0])
 	for i := range maxRefused + 10 {
-		p := proposal(0, 1, 1)
+		p := proposal(0, 1, low[0])
 		p.Cluster[0], p.Cluster[1] = byte(i), 1
-		reply := f.Form(&wire.FormRequest{Proposal: p})
+		reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]})
 		if reply.GetAccepted() || reply.GetFinal() != (i < maxRefused) {
 			t.Fatalf("refusal %d: %v", i, reply)
 		}
+	}
+}
+
+// A stranger that proposes a group with founders that do not exist, or that it does not
+// prove, uses up neither the acceptance nor a refusal: the founders form their group.
+func TestForm_StrangerUsesUpNothing(t *testing.T) {
+	v := newFounders(t, 1, 3, 3)
+	for _, f := range v.founders {
+		f.meets(true)
+		low, high := strangers(f, 2)
+		f.candidates.find(low[0])
+		for i, p := range []*wire.Proposal{
+			proposal(101, 3, low[0], f.meta(), high[0]),
+			proposal(102, 3, low[1], f.meta(), high[0]),
+			proposal(103, 2, low[0], high[0]),
+		} {
+			before := f.identity.get()
+			reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]})
+			if reply.GetAccepted() || reply.GetFinal() || f.identity.get() != before {
+				t.Errorf("proposal %d of a stranger: %v", i, reply)
+			}
+		}
+	}
+	v.settle()
+	if v.ungrouped() > 0 {
+		t.Errorf("%d founders without a group", v.ungrouped())
 	}
 }
 
@@ -154,7 +231,7 @@ func TestForming_ContradictingVoters(t *testing.T) {
 	v.founders[2].cfg.Voters = 5
 	for range 3 {
 		for _, f := range v.founders {
-			f.gossips(true)
+			f.meets(true)
 			f.attempt()
 		}
 	}
@@ -169,8 +246,9 @@ func TestForming_ContradictingVoters(t *testing.T) {
 		}
 	}
 	f := v.founders[0]
-	p := proposal(1, 2, f.identity.member, f.identity.member+1, f.identity.member+2)
-	if reply := f.Form(&wire.FormRequest{Proposal: p}); !strings.Contains(reply.GetRefusal(), "the proposal has 2 voters, this member expects 3") {
+	p := proposal(1, 2, f.meta())
+	p.Founders = append(p.Founders, p.Founders[0], p.Founders[0])
+	if reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: f.meta()}); !strings.Contains(reply.GetRefusal(), "the proposal has 2 voters, this member expects 3") {
 		t.Errorf("the proposal is answered by %v", reply)
 	}
 }

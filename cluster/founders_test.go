@@ -33,7 +33,7 @@ type founder struct {
 	attempting bool
 }
 
-// founders is a set of founders with the faults of gossip and the network.
+// founders is a set of founders with the faults of the search and the network.
 type founders struct {
 	t         *testing.T
 	rng       *rand.Rand
@@ -95,7 +95,7 @@ func (f *founder) start() {
 	m := &Member{
 		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.founders.expect, Voters: 3},
 		log: quiet, store: store,
-		gossip: new(gossip),
+		candidates: newCandidates(f.addr(), nil),
 	}
 	m.forming.accepted = newSignal()
 	m.forming.send = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
@@ -152,15 +152,21 @@ func (v *founders) interleave() {
 	v.depth--
 }
 
-// gossips replaces what gossip shows: this founder, and all or some of those that run.
-func (f *founder) gossips(all bool) {
-	f.roster.forget()
+// meets replaces what the search has found: all or some of the founders that run.
+func (f *founder) meets(all bool) {
+	f.candidates.forget()
 	for _, other := range f.founders.founders {
-		if other == f || other.up && (all || f.founders.rng.IntN(4) > 0) {
-			meta := other.meta()
-			f.roster.processAlive(processName(meta), meta)
+		if other != f && other.up && (all || f.founders.rng.IntN(4) > 0) {
+			f.candidates.find(other.meta())
 		}
 	}
+}
+
+func (c *candidates) forget() { clear(c.places) }
+
+// find notes a process as if it had answered at its address.
+func (c *candidates) find(meta *wire.GossipMeta) {
+	c.places[meta.GetAdvertise()] = &place{found: meta}
 }
 
 // attempt is one round of findGroup.
@@ -237,7 +243,7 @@ func (v *founders) fault() {
 			f.start()
 			return
 		}
-		f.gossips(false)
+		f.meets(false)
 		f.attempt()
 	}
 }
@@ -251,7 +257,7 @@ func (v *founders) settle() {
 				f.crash()
 				f.start()
 			}
-			f.gossips(true)
+			f.meets(true)
 			f.attempt()
 			v.check()
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/cryptotest"
 
 	"github.com/hashicorp/memberlist"
 	"go.etcd.io/raft/v3/raftpb"
@@ -103,7 +102,7 @@ func FuzzGossip(f *testing.F) {
 		if len(members) != len(group) {
 			t.Fatalf("roster has %d members", len(members))
 		}
-		if p := m.propose(); p != nil && !m.Form(&wire.FormRequest{Proposal: p}).GetFinal() {
+		if p := m.propose(); p != nil && !m.answer(us, m.identity.public(), p).GetFinal() {
 			t.Fatalf("would form another group: %v", p)
 		}
 		m.roster.forget()
@@ -117,70 +116,4 @@ func startUnconnected(t *testing.T) *Member {
 	m := start(t, cfg)
 	m.roster.setMembership(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
 	return m
-}
-
-// FuzzForm: with any events of gossip, a new member proposes only what it would accept;
-// and its answer to any request is the same when the request is repeated, and after a
-// power loss.
-func FuzzForm(f *testing.F) {
-	meta := func(process byte, member uint64, expect uint32) []byte {
-		return gossipEvent(f, process*otherProcess, &wire.GossipMeta{Version: 1, Member: member, Boot: 1, Advertise: "a:1", Expect: expect})
-	}
-	us := gossipEvent(f, ofThisMember, &wire.GossipMeta{Version: 1, Expect: 3})
-	all := slices.Concat(us, meta(1, 1<<63, 3), meta(2, 1<<63+1, 3))
-	for _, p := range []*wire.Proposal{
-		proposal(1, 3, 0, 1<<63, 1<<63+1), proposal(1, 1, 0, 1<<63, 1<<63+1), proposal(2, 3, 1, 0, 1<<63),
-		proposal(1, 3, 0, 1<<63), proposal(1, 4, 0, 1<<63, 1<<63+1), {}, nil,
-	} {
-		body, err := proto.Marshal(&wire.FormRequest{Proposal: p})
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(all, body)
-		f.Add(slices.Concat(all, meta(3, 5, 3)), body)
-		f.Add(us, body)
-	}
-	f.Fuzz(func(t *testing.T, events, request []byte) {
-		cryptotest.SetGlobalRandom(t, 3)
-		v := foundersOn(t, emptyDisks(1))
-		v.expect = 3
-		founder := v.founders[0]
-		founder.start()
-		founder.gossip.events = founder.Member
-		deliver(founder.gossip, events, founder.identity.member, nil)
-		if err := founder.waitReason(); err == nil {
-			t.Fatal("no reason for waiting")
-		}
-		if p := founder.propose(); p != nil {
-			if why := founder.objection(p); why != "" {
-				t.Fatalf("proposes %v, and objects: %s", p, why)
-			}
-		}
-		r := new(wire.FormRequest)
-		if proto.Unmarshal(request, r) != nil {
-			return
-		}
-		for _, named := range r.GetProposal().GetFounders() {
-			if named.GetMember() == 0 { // stands for us
-				named.Member = founder.identity.member
-			}
-		}
-		checkAnswerHolds(t, founder, r)
-	})
-}
-
-func checkAnswerHolds(t *testing.T, f *founder, r *wire.FormRequest) {
-	t.Helper()
-	objection := f.objection(r.GetProposal())
-	first := f.Form(r)
-	if first.GetAccepted() != (objection == "") || first.GetAccepted() == (first.GetRefusal() != "") {
-		t.Fatalf("%v, and the objection is %q", first, objection)
-	}
-	for range 2 {
-		if again := f.Form(r); again.GetAccepted() != first.GetAccepted() || again.GetFinal() != first.GetFinal() {
-			t.Fatalf("first %v, then %v", first, again)
-		}
-		f.crash()
-		f.start()
-	}
 }

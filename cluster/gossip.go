@@ -27,8 +27,9 @@ type gossip struct {
 	pace   time.Duration // a factor, see Seams.Slow
 	events gossipEvents
 
+	meta []byte // what this member gossips about itself
+
 	mu       sync.Mutex
-	meta     []byte    // guarded by mu; what this member gossips about itself
 	joinErr  error     // guarded by mu; of the last join
 	answered time.Time // guarded by mu; when a direct probe of ours was last answered
 	departed time.Time // guarded by mu; when another process was last declared dead
@@ -64,10 +65,11 @@ const (
 )
 
 func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
-	g := &gossip{pace: pace, events: events}
-	if err := g.setMeta(self); err != nil {
+	meta, err := encodeMeta(self)
+	if err != nil {
 		return nil, err
 	}
+	g := &gossip{pace: pace, events: events, meta: meta}
 	g.probes = newProbeWatch(port, processName(self))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = processName(self)
@@ -97,22 +99,13 @@ func processName(meta *wire.GossipMeta) string {
 	return fmt.Sprintf("%016x.%d", meta.GetMember(), meta.GetBoot())
 }
 
-// setMeta replaces this member's meta data in gossip.
-func (g *gossip) setMeta(self *wire.GossipMeta) error {
+// encodeMeta returns a member's meta data for gossip.
+func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	meta, err := proto.Marshal(self)
-	if err != nil {
-		return err
+	if err == nil && len(meta) > memberlist.MetaMaxSize {
+		err = fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)
 	}
-	if len(meta) > memberlist.MetaMaxSize {
-		return fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)
-	}
-	g.mu.Lock()
-	g.meta = meta
-	g.mu.Unlock()
-	if g.list != nil {
-		return g.list.UpdateNode(time.Second)
-	}
-	return nil
+	return meta, err
 }
 
 // join exchanges states with the process at an address.
@@ -175,11 +168,7 @@ func (g *gossip) close() {
 
 // memberlist.Delegate: only the meta data are gossiped.
 
-func (g *gossip) NodeMeta(int) []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.meta
-}
+func (g *gossip) NodeMeta(int) []byte { return g.meta }
 
 func (g *gossip) NotifyMsg([]byte)                {}
 func (g *gossip) GetBroadcasts(int, int) [][]byte { return nil }

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -14,52 +16,96 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// identity is this member's identity record, in memory and on disk. Callers of save
-// must exclude each other.
+// identity is this member's identity record, in memory and on disk.
+//
+// A member is its key: the fingerprint of the public key is the member's ID, and each
+// connection proves the possession of the private one.
 type identity struct {
 	log         *raftlog.Log
+	saving      sync.Mutex // held from a change of the record until it is on disk
 	record      atomic.Pointer[wire.Identity]
 	member      uint64
-	incarnation wire.ID // of this process; not on disk
+	key         ed25519.PrivateKey
+	tokens      [][]byte // as of this start; the last one is this process's
+	incarnation wire.ID  // of this process; not on disk
 }
 
 const identityRecord = "identity"
 
-// loadIdentity reads the identity of a directory, or creates one in an empty directory,
-// and increments the boot counter. The counter is durable before it is sent to another
-// member, so the others detect a copied or rolled back directory by a counter that they
-// have seen before.
+// loadIdentity reads the identity of a directory, or creates one with a new key in an
+// empty directory, increments the boot counter and adds a succession token. Key, counter
+// and token are durable before they are used on a connection: the group must not record a key that a power loss
+// destroys, and detects a copied or rolled back directory by a counter that it has seen.
 func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
-	record := &wire.Identity{Version: wire.IdentityVersion, Group: group}
 	data, err := log.Local(identityRecord)
 	if err != nil {
 		return nil, err
 	}
+	record := newIdentityRecord(group)
 	if data != nil {
-		if err := proto.Unmarshal(data, record); err != nil {
-			return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
+		if record, err = parseIdentity(data, group); err != nil {
+			return nil, err
 		}
 	}
-	switch r := record; {
+	id := &identity{
+		log: log, member: record.GetMember(), incarnation: randomID(),
+		key: ed25519.NewKeyFromSeed(record.GetKey()),
+	}
+	id.record.Store(record)
+	err = id.save(func(r *wire.Identity) {
+		r.Boot++
+		addToken(r)
+	})
+	id.tokens = id.get().GetTokens()
+	return id, err
+}
+
+// newIdentityRecord generates the key of a new member.
+func newIdentityRecord(group string) *wire.Identity {
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed) // never fails
+	return &wire.Identity{Version: wire.IdentityVersion, Group: group, Key: seed, Member: memberOf(seed)}
+}
+
+// memberOf returns the member ID of the key with that seed.
+func memberOf(seed []byte) uint64 {
+	return wire.FingerprintOf(publicKey(ed25519.NewKeyFromSeed(seed)))
+}
+
+func publicKey(key ed25519.PrivateKey) ed25519.PublicKey {
+	return key.Public().(ed25519.PublicKey) // always of that type
+}
+
+func parseIdentity(data []byte, group string) (*wire.Identity, error) {
+	r := new(wire.Identity)
+	if err := proto.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
+	}
+	switch {
 	case r.GetVersion() > wire.IdentityVersion:
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
+	case r.GetVersion() == 0:
+		return nil, fmt.Errorf("%w: the member's identity has no version", storage.ErrCorrupt)
+	case r.GetVersion() < wire.IdentityVersion:
+		return nil, fmt.Errorf("directory was written by a build from before the first release, whose members had no keys "+
+			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityVersion)
 	case r.GetRemoved():
 		return nil, ErrRemoved
 	case r.GetGroup() != group:
 		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
-	case data != nil && r.GetMember() == 0:
-		return nil, fmt.Errorf("%w: the member's identity names no member", storage.ErrCorrupt)
+	case len(r.GetKey()) != ed25519.SeedSize:
+		return nil, fmt.Errorf("%w: the member's key has %d bytes, want %d", storage.ErrCorrupt, len(r.GetKey()), ed25519.SeedSize)
+	case r.GetMember() != memberOf(r.GetKey()):
+		return nil, fmt.Errorf("%w: the member's identity names member %v and holds the key of member %v",
+			storage.ErrCorrupt, wire.MemberID(r.GetMember()), wire.MemberID(memberOf(r.GetKey())))
 	}
-	for record.GetMember() == 0 {
-		record.Member = randomUint64()
-	}
-	id := &identity{log: log, member: record.GetMember(), incarnation: randomID()}
-	id.record.Store(record)
-	return id, id.save(func(r *wire.Identity) { r.Boot++ })
+	return r, nil
 }
 
 // save changes the identity on disk, and then in memory.
 func (id *identity) save(change func(*wire.Identity)) error {
+	id.saving.Lock()
+	defer id.saving.Unlock()
 	next := proto.CloneOf(id.get())
 	change(next)
 	data, err := proto.Marshal(next)
@@ -73,6 +119,9 @@ func (id *identity) save(change func(*wire.Identity)) error {
 	return nil
 }
 
+// public returns the member's public key.
+func (id *identity) public() ed25519.PublicKey { return publicKey(id.key) }
+
 func (id *identity) get() *wire.Identity { return id.record.Load() }
 
 // cluster returns the member's cluster; zero: none yet.
@@ -85,12 +134,6 @@ func randomID() wire.ID {
 	var id wire.ID
 	rand.Read(id[:]) // never fails
 	return id
-}
-
-func randomUint64() uint64 {
-	var b [8]byte
-	rand.Read(b[:])
-	return binary.BigEndian.Uint64(b[:])
 }
 
 // newRand returns the core's source of random numbers, which differs between

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"strings"
 	"testing"
@@ -28,11 +29,12 @@ func withLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
 	use(log)
 }
 
-// Each start raises the boot counter before it can be sent: a power loss right after it
-// does not undo that.
+// Each start raises the boot counter before it can be sent, and the first generates the
+// member's key: a power loss right after it undoes neither.
 func TestIdentity_EachStartCounts(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var member uint64
+	var key ed25519.PublicKey
 	incarnations := make(map[wire.ID]bool)
 	for boot := uint64(1); boot <= 5; boot++ {
 		cut := disk
@@ -46,7 +48,10 @@ func TestIdentity_EachStartCounts(t *testing.T) {
 				t.Errorf("boot counter %d, want %d", id.get().GetBoot(), boot)
 			}
 			if member == 0 {
-				member = id.member
+				member, key = id.member, id.public()
+			}
+			if !key.Equal(id.public()) || wire.FingerprintOf(key) != member {
+				t.Errorf("member %v has key %x, want %x", wire.MemberID(member), id.public(), key)
 			}
 			if id.member != member || id.member == 0 {
 				t.Errorf("member %v, want %v", wire.MemberID(id.member), wire.MemberID(member))
@@ -68,10 +73,15 @@ func TestIdentity_Refused(t *testing.T) {
 		says   string
 	}{
 		{"of a newer version", encodedIdentity(&wire.Identity{Version: wire.IdentityVersion + 1, Member: 1, Group: "group"}), storage.ErrNewer, "version"},
-		{"of another group", encodedIdentity(&wire.Identity{Version: 1, Member: 1, Group: "other"}), nil, `"other"`},
-		{"without a member", encodedIdentity(&wire.Identity{Version: 1, Group: "group"}), storage.ErrCorrupt, "names no member"},
+		{"of the version without keys", encodedIdentity(&wire.Identity{Version: 1, Member: 1, Group: "group"}), nil, "members had no keys"},
+		{"of another group", changedIdentity("other", func(*wire.Identity) {}), nil, `"other"`},
+		{"without a member", changedIdentity("group", func(r *wire.Identity) { r.Member = 0 }), storage.ErrCorrupt, "names member"},
+		{"of another member", changedIdentity("group", func(r *wire.Identity) { r.Member++ }), storage.ErrCorrupt, "names member"},
+		{"with another key", changedIdentity("group", func(r *wire.Identity) { r.Key[0] ^= 1 }), storage.ErrCorrupt, "holds the key of"},
+		{"without a key", changedIdentity("group", func(r *wire.Identity) { r.Key = nil }), storage.ErrCorrupt, "key has 0 bytes"},
+		{"removed", changedIdentity("group", func(r *wire.Identity) { r.Removed = true }), ErrRemoved, "cannot be used"},
 		{"damaged", []byte{0xff, 0xff}, storage.ErrCorrupt, "identity"},
-		{"empty", []byte{}, nil, "group"},
+		{"empty", []byte{}, storage.ErrCorrupt, "no version"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			withLog(t, vfs.NewCrashableMem(), func(log *raftlog.Log) {
@@ -88,6 +98,12 @@ func TestIdentity_Refused(t *testing.T) {
 			})
 		})
 	}
+}
+
+func changedIdentity(group string, change func(*wire.Identity)) []byte {
+	r := newIdentityRecord(group)
+	change(r)
+	return encodedIdentity(r)
 }
 
 func encodedIdentity(id *wire.Identity) []byte {

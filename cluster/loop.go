@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -29,6 +30,8 @@ func (m *Member) loop() {
 		select {
 		case <-ticker.C:
 			m.core.Tick()
+			m.saveAcknowledged()
+			m.considerLevel()
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()
@@ -46,6 +49,7 @@ func (m *Member) loop() {
 		case <-m.lifetime.Done():
 			return
 		}
+		m.cfg.Woke()
 		var err error
 		if m.effects, err = m.core.Take(time.Since(m.began)); err != nil {
 			m.fail(err)
@@ -54,6 +58,7 @@ func (m *Member) loop() {
 		if m.seams.Effects != nil {
 			m.seams.Effects(&m.effects)
 		}
+		m.noteProgress()
 		m.effects.Deliver(driver{m})
 	}
 }
@@ -77,8 +82,14 @@ func (m *Member) raftEvent(from uint64, body []byte) func(*core.Core) {
 		m.log.Warn("malformed raft message", "from", wire.MemberID(from), "error", err)
 		return nil
 	}
+	process := m.acknowledged.process(from)
 	return func(c *core.Core) {
-		if err := c.Receive(from, message); err != nil {
+		switch err := c.Receive(from, message); {
+		case err == nil:
+			m.acknowledged.learn(c, process, message)
+		case errors.Is(err, ErrForgot):
+			m.fail(err)
+		default:
 			m.log.Warn("raft message refused", "from", wire.MemberID(from), "error", err)
 		}
 	}
@@ -91,9 +102,21 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 	case *wire.Frame_Raft:
 		event = m.raftEvent(from, body.Raft)
 	case *wire.Frame_Submission:
-		event = func(c *core.Core) { c.ReceiveSubmission(body.Submission) }
+		event = func(c *core.Core) {
+			if err := c.ReceiveSubmission(from, body.Submission); err != nil {
+				m.log.Warn("submission refused", "from", wire.MemberID(from), "error", err)
+			}
+		}
 	case *wire.Frame_LeadershipTransfer:
 		event = func(c *core.Core) { c.ReceiveTransfer(from, body.LeadershipTransfer) }
+	case *wire.Frame_Digest:
+		process := m.acknowledged.process(from)
+		event = func(c *core.Core) {
+			// What is not committed here is not believed: a false index would bar the
+			// member's later processes.
+			m.acknowledged.applied(process, min(body.Digest.GetIndex(), c.Status().Commit))
+			c.ReceiveDigest(from, body.Digest)
+		}
 	}
 	if event == nil {
 		return

@@ -34,10 +34,14 @@ type Config struct {
 	TLS       *tls.Config
 	Insecure  bool
 	Dial      func(ctx context.Context, addr string) (net.Conn, error)
-	Heartbeat time.Duration
-	Election  time.Duration
-	Logger    *slog.Logger
-	MaxCalls  int // pending calls of this process; urgent ones are not counted
+	// VerifyPeer refuses a connection by an error; nil: none. See the root's Config.
+	VerifyPeer func(member uint64, name, addr string, state *tls.ConnectionState) error
+	Heartbeat  time.Duration
+	Election   time.Duration
+	Logger     *slog.Logger
+	MaxCalls   int // pending calls of this process; urgent ones are not refused for it
+
+	MaxCallBytes int // of the pending calls' commands
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 	Commands    Commands
@@ -51,36 +55,44 @@ type Config struct {
 	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
 	Ended         func(wire.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
+	Woke          func() // at each wake-up of the loop, ticks included
 }
 
 // Member is one member of a group, running in this process.
 type Member struct {
-	cfg      Config
-	seams    Seams
-	log      *slog.Logger
-	identity *identity
-	store    *storage.Store
-	raftLog  *raftlog.Log
-	port     *transport.Transport
-	gossip   *gossip
-	roster   *roster
-	failures joinFailures
-	forming  forming
-	first    bool // the first founder, in the process that formed the group
-	removal  removal
+	cfg          Config
+	seams        Seams
+	log          *slog.Logger
+	identity     *identity
+	store        *storage.Store
+	raftLog      *raftlog.Log
+	port         *transport.Transport
+	gossip       *gossip
+	roster       *roster
+	failures     joinFailures
+	forming      forming
+	candidates   *candidates
+	first        bool // the first founder, in the process that formed the group
+	removal      removal
+	acknowledged acknowledged
+	durable      atomic.Pointer[core.Position] // what the hello reports
 
 	// Owned by the loop's goroutine, and by failCalls when that has ended.
-	core      *core.Core
-	began     time.Time
-	fetched   []event
-	effects   core.Effects
-	leaderLog leaderLog
+	core       *core.Core
+	began      time.Time
+	fetched    []event
+	effects    core.Effects
+	ticks      uint64
+	leaderLog  leaderLog
+	registered bool                         // the group has accepted this process's registration
+	sending    map[uint64]*outgoingSnapshot // by peer
 
 	mailbox    mailbox
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
-	leadership signal     // set when the leader changes, and when this process is registered
-	staging    sync.Mutex // held while a snapshot is received
+	raising    atomic.Bool // the feature level
+	leadership signal      // set when the leader changes, and when this process is registered
+	staging    sync.Mutex  // held while a snapshot is received
 	lifetime   context.Context
 	end        context.CancelCauseFunc
 	routines   sync.WaitGroup
@@ -122,13 +134,13 @@ func (m *Member) start(ctx context.Context) error {
 	if err := m.openPort(); err != nil {
 		return err
 	}
-	if err := m.openGossip(); err != nil {
-		return err
-	}
 	if err := m.findGroup(ctx); err != nil {
 		return err
 	}
-	return m.openCore()
+	if err := m.openCore(); err != nil {
+		return err
+	}
+	return m.openGossip()
 }
 
 // routine starts a goroutine that tearDown waits for, named in profiles.
@@ -165,6 +177,9 @@ func (m *Member) tearDown() {
 	}
 	m.routines.Wait()
 	m.failCalls()
+	if m.raftLog != nil {
+		m.recordDivergence(context.Cause(m.lifetime))
+	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
 			m.log.Error("directory not closed", "dir", m.cfg.Dir, "error", err)
@@ -202,11 +217,31 @@ func (m *Member) openDisk() error {
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		return err
 	}
+	if err := checkDivergence(m.raftLog); err != nil {
+		return err
+	}
 	if m.identity, err = loadIdentity(m.raftLog, m.cfg.Group); err != nil {
 		return err
 	}
-	m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() })
+	m.noteDurable()
+	m.candidates = newCandidates(m.cfg.Advertise, m.cfg.Join)
+	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
+		return err
+	}
+	member := m.meta()
+	member.Cluster = make([]byte, len(wire.ID{})) // which it will have
+	_, err = encodeMeta(member)
+	if err == nil {
+		m.acknowledged.load(m.roster.snapshot().peers)
+	}
 	return err
+}
+
+// noteDurable is for the time before the loop runs.
+func (m *Member) noteDurable() {
+	p := new(core.Position)
+	p.Term, p.Index = m.raftLog.Durable()
+	m.durable.Store(p)
 }
 
 // groupNumber prefixes every key on the disk, so that one disk can hold several groups
@@ -222,6 +257,7 @@ func (m *Member) openCore() error {
 	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
 		return err
 	}
+	m.noteDurable()
 	m.setMembership(m.core.Status().Membership)
 	m.core.CampaignFirst(m.first)
 	m.publish()
@@ -243,6 +279,7 @@ func (m *Member) coreConfig(machine Machine) core.Config {
 		Keep:          cmp.Or(m.seams.KeepEntries, keepEntries),
 		KeepBytes:     keepBytes,
 		MaxCalls:      m.cfg.MaxCalls,
+		MaxCallBytes:  m.cfg.MaxCallBytes,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -22,13 +24,22 @@ import (
 //	3. The leader makes Raft's configuration agree with the machine's record
 //	   (core/member_removal.go): it demotes the member to a standby, then removes it.
 //	4. A remaining member that has applied the second change closes its connections to
-//	   the removed member, and refuses new ones.
-//	5. The refusal is the confirmation. The removed member marks its directory as
-//	   removed and stops.
+//	   the removed member, after a grace period in which the change itself is sent, and
+//	   refuses new ones.
+//	5. The removed member stops, and its directory cannot be used again.
 //
-// The outcome of step 2 is not sufficient to stop: the quorum that commits the demotion
-// may need the member. Nor is its own log sufficient: it may lag, and too few of the
-// remaining voters may have the entries that it shows.
+// Two observations let a member stop in step 5:
+//
+//   - Its own log contains the first change, and a remaining voter refuses it. Only then
+//     is the removal recorded in the directory. Its log alone is not sufficient, because
+//     the remaining voters may yet lose the knowledge that the change is committed in a
+//     power loss, and need its vote again: a voter refuses once the second change is
+//     durable in its configuration. The outcome of step 2 is not sufficient either.
+//   - A majority of the voters that it last knew, each of which has proved its key, refuse
+//     it as removed. One of them may be faulty, so nothing is recorded: the next start
+//     is refused by a majority again.
+//
+// No single message makes a member stop.
 //
 // A process that stops between steps 2 and 5 continues with step 5 when its directory is
 // opened again. If all members leave at once, the last voter is refused in step 2. It
@@ -47,19 +58,22 @@ var (
 
 // removal is the state of removals in this process: of its own member and of others.
 type removal struct {
-	confirmed context.Context // done once a peer has confirmed this member's removal
+	confirmed context.Context // done once this member's removal is confirmed
 	confirm   context.CancelFunc
 	once      sync.Once
+	inLog     atomic.Bool // the confirmed removal is in this member's own log
 	requested atomic.Bool // by Leave, which completes the removal
 	changed   signal      // set after a membership change, or a change of unconfirmed
 
 	mu          sync.Mutex
-	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
+	unconfirmed []uint64            // guarded by mu; members whose removal this process has applied and not confirmed to them
+	refusers    map[uint64]struct{} // guarded by mu; members that refuse this one as removed, and have not accepted it since
 }
 
 func (r *removal) init() {
 	r.confirmed, r.confirm = context.WithCancel(context.Background())
 	r.changed = newSignal()
+	r.refusers = make(map[uint64]struct{})
 }
 
 func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
@@ -97,9 +111,9 @@ func (m *Member) CheckLeave() error {
 	return nil
 }
 
-// Leave removes this member from the group permanently. It returns nil once a peer has
-// confirmed the removal and the directory is marked as removed. It does not stop the
-// member.
+// Leave removes this member from the group permanently. It returns nil once the removal
+// is confirmed and, if this member's own log contains it, the directory is marked as
+// removed. It does not stop the member.
 //
 // Errors: ErrLastVoter; ErrUnregistered if this process's registration has expired;
 // ErrStopped; ctx.Err(). After the last two the member may still be removed.
@@ -118,7 +132,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 	select {
 	case <-m.removal.confirmed.Done():
-		return m.markRemoved()
+		return m.recordRemoval()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-m.done:
@@ -212,18 +226,55 @@ func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-func (m *Member) markRemoved() error {
+// recordRemoval marks the directory as removed if this member's own log contains the
+// removal.
+func (m *Member) recordRemoval() error {
+	if !m.removal.inLog.Load() {
+		return nil
+	}
 	return m.identity.save(func(r *wire.Identity) { r.Removed = true })
 }
 
-// removalConfirmed runs when a peer refuses this member as removed. If Leave does not
-// wait for it, a former process requested the removal and stopped before step 5.
-func (m *Member) removalConfirmed() {
+// refusedBy runs when a peer that has proved to be a member refuses this one.
+func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
+	if refused.Reason == transport.ReasonRollback {
+		m.forgot(member, refused)
+	}
+	if refused.Reason != transport.ReasonRemoved {
+		return
+	}
+	m.removal.mu.Lock()
+	m.removal.refusers[member] = struct{}{}
+	m.removal.mu.Unlock()
+	m.considerRemoval(m.status.Load())
+}
+
+// acceptedBy runs when a member has accepted a connection from this one.
+func (m *Member) acceptedBy(member uint64) {
+	m.removal.mu.Lock()
+	defer m.removal.mu.Unlock()
+	delete(m.removal.refusers, member)
+}
+
+// considerRemoval stops this member if its removal is confirmed, unless Leave waits for
+// that: then a former process requested the removal and stopped before step 5.
+func (m *Member) considerRemoval(s *Status) {
+	if s == nil {
+		return
+	}
+	m.removal.mu.Lock()
+	refusers := slices.Collect(maps.Keys(m.removal.refusers))
+	m.removal.mu.Unlock()
+	confirmed, inLog := removalOf(m.identity.member, s.conf, s.removed, refusers)
+	if !confirmed {
+		return
+	}
 	m.removal.once.Do(func() {
+		m.removal.inLog.Store(inLog)
 		m.removal.confirm()
 		if !m.removal.requested.Load() {
 			m.routine("removal", func() {
-				if err := m.markRemoved(); err != nil {
+				if err := m.recordRemoval(); err != nil {
 					m.fail(err)
 				}
 				m.fail(ErrRemoved)
@@ -232,8 +283,31 @@ func (m *Member) removalConfirmed() {
 	})
 }
 
+// removalOf reports whether the removal of a member is confirmed, by its own applied log,
+// which has conf and removed, and by the members that refuse it; and whether that log
+// contains the removal.
+func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) (confirmed, inLog bool) {
+	voters := conf.GetVoters()
+	others, refusals := 0, 0
+	for _, id := range voters {
+		if id == self {
+			continue
+		}
+		others++
+		if slices.Contains(refusers, id) {
+			refusals++
+		}
+	}
+	inLog = slices.Contains(removed, self) && !slices.Contains(voters, self)
+	if inLog {
+		return refusals > 0, true
+	}
+	// With two voters there is only one other that could confirm it.
+	return refusals > 0 && refusals >= min(len(voters)/2+1, others), false
+}
+
 // isRemoved reports whether the transport must refuse id, which is no member, as
-// removed. The refusal is the confirmation of step 5.
+// removed. The refusal is this member's part of the confirmation of step 5.
 func (m *Member) isRemoved(id uint64) bool {
 	s := m.status.Load()
 	if s == nil || !slices.Contains(s.removed, id) {
@@ -244,6 +318,10 @@ func (m *Member) isRemoved(id uint64) bool {
 	})
 	return true
 }
+
+// removalGrace is for how many heartbeats the connections of a removed member stay open,
+// so that the change that removes it is sent.
+const removalGrace = 2
 
 // membershipChanged applies a membership change to the roster and the connections, on
 // the loop's goroutine. It closes the connections of a removed member, which receives
@@ -261,9 +339,20 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	})
 	m.setMembership(conf)
 	for _, id := range removed {
-		m.port.RemovePeer(id)
+		m.routine("removal", func() { m.disconnect(id) })
+		m.acknowledged.forget(id)
 	}
 	m.removal.changed.set()
+}
+
+func (m *Member) disconnect(removed uint64) {
+	timer := time.NewTimer(removalGrace * m.cfg.Heartbeat)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.lifetime.Done():
+	}
+	m.port.RemovePeer(removed)
 }
 
 func (m *Member) voters() []uint64 { return m.status.Load().conf.GetVoters() }

@@ -23,7 +23,10 @@ func (m *Member) openPort() error {
 			Boot:        m.identity.get().GetBoot(),
 			Name:        m.cfg.Name,
 			Advertise:   m.cfg.Advertise,
+
+			FeatureLevel: m.seams.level(),
 		},
+		Key:          m.identity.key,
 		Listener:     m.cfg.Listener,
 		Dial:         m.cfg.Dial,
 		TLS:          m.cfg.TLS,
@@ -32,16 +35,25 @@ func (m *Member) openPort() error {
 		Logger:       m.log,
 		Member:       m.isMember,
 		Removed:      m.isRemoved,
-		OnRemoved:    m.removalConfirmed,
+		Admit:        m.admit,
+		OnRefused:    m.refusedBy,
 		Boots:        m.roster.boots(),
 		BootAdvanced: m.roster.bootRaised,
+		Reconnected:  m.reconnected,
+		Durable:      m.durableNow,
 		Timing:       m.seams.timing(),
 	})
 	if err != nil {
 		return err
 	}
 	m.port, m.forming.send = port, port.Form
+	port.Start()
 	return nil
+}
+
+func (m *Member) reconnected(member uint64) {
+	m.acceptedBy(member)
+	m.mailbox.post(event{run: func(c *core.Core) { c.Reconnected(member) }})
 }
 
 // pace is the factor by which probes and keep-alives are slowed down, for tests of days
@@ -56,7 +68,6 @@ func (h Seams) timing() transport.Timing {
 }
 
 func (m *Member) openGossip() (err error) {
-	m.port.Start()
 	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), m)
 	if err == nil {
 		m.routine("join", m.join)
@@ -75,6 +86,7 @@ func (m *Member) meta() *wire.GossipMeta {
 		Advertise: m.cfg.Advertise,
 		Expect:    uint32(m.cfg.Expect),
 		Voters:    uint32(m.cfg.Voters),
+		Key:       m.identity.public(),
 	}
 }
 
@@ -101,6 +113,8 @@ func (m *Member) dial(id uint64, addr string) {
 
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
+	incarnation, _ := m.port.Connected(member)
+	m.acknowledged.connected(core.Process{Member: member, Boot: m.roster.boots()[member], Incarnation: incarnation})
 	if m.roster.connected(member, name, advertise) {
 		m.dial(member, advertise)
 	}
@@ -125,21 +139,14 @@ func (m *Member) setMembership(conf *raftpb.ConfState) {
 	}
 }
 
-// The pauses between two rounds of joining, before and after the group is formed. Each
-// round resolves host names again.
-const (
-	joinNewcomers = 250 * time.Millisecond
-	joinMembers   = 2 * time.Second
-)
+// joinMembers is the pause between two rounds of joining. Each round resolves host names
+// again.
+const joinMembers = 2 * time.Second
 
 func (m *Member) join() {
 	for {
 		m.joinMissing()
-		pause := joinMembers
-		if len(m.roster.snapshot().members) == 0 {
-			pause = joinNewcomers
-		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(joinMembers)
 		select {
 		case <-timer.C:
 		case <-m.lifetime.Done():
@@ -162,35 +169,24 @@ func (m *Member) joinMissing() {
 }
 
 // addressesToJoin returns the last known addresses of members that gossip does not show
-// alive, and the configured ones if a member or a founder is missing.
+// alive, and the configured ones if a member is missing.
 func (m *Member) addressesToJoin() (addrs []string) {
 	roster := m.roster.snapshot()
-	formed := len(roster.members) > 0
-	known := make(map[uint64]bool)
-	newcomers := 0
-	for _, meta := range roster.processes {
-		known[meta.GetMember()] = true
-		if !roster.has(meta.GetMember()) {
-			newcomers++
-		}
-	}
 	for _, p := range roster.peers {
-		removed := formed && !roster.has(p.GetMember())
-		if !removed && !known[p.GetMember()] && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+		if roster.has(p.GetMember()) && !roster.isAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
 			addrs = append(addrs, p.GetAdvertise())
 		}
 	}
-	missing := false
 	for _, p := range roster.members {
-		missing = missing || !known[p.id]
-	}
-	// With Expect 0 there is still at least one other process to find.
-	if missing || !formed && newcomers < max(m.cfg.Expect, 2) {
+		if p.liveness == alive {
+			continue
+		}
 		for _, addr := range m.cfg.Join {
 			if addr != m.cfg.Advertise {
 				addrs = append(addrs, addr)
 			}
 		}
+		break
 	}
 	return addrs
 }

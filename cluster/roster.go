@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -142,11 +144,15 @@ func (r *roster) disconnected(member uint64) {
 	r.changed.set()
 }
 
-// setFounder records the address of a founder of the group.
+// setFounder records the address and the key of a founder of the group.
 func (r *roster) setFounder(f *wire.Founder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setAddress(f.GetMember(), f.GetName(), f.GetAdvertise())
+	e := r.entry(f.GetMember())
+	p := proto.CloneOf(e.peer)
+	p.Key = f.GetKey()
+	r.save(e, p)
 	r.refresh()
 }
 
@@ -162,6 +168,29 @@ func (r *roster) bootRaised(member, boot uint64) {
 	p.Boot = max(p.GetBoot(), boot)
 	r.save(e, p)
 	r.refresh()
+}
+
+// key returns the recorded public key of a member; nil: none.
+func (r *roster) key(member uint64) ed25519.PublicKey {
+	for _, p := range r.snapshot().peers {
+		if p.GetMember() == member {
+			return p.GetKey()
+		}
+	}
+	return nil
+}
+
+// setAcknowledged records what a member has acknowledged.
+func (r *roster) setAcknowledged(member uint64, at core.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entry(member)
+	p := &wire.Peer{Member: member}
+	if e.peer != nil {
+		p = proto.CloneOf(e.peer)
+	}
+	p.AcknowledgedTerm, p.AcknowledgedIndex = at.Term, at.Index
+	r.save(e, p)
 }
 
 // setMembership sets the members to those in conf, and records the addresses that gossip
@@ -222,7 +251,11 @@ func (r *roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
 func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
 	e := r.entry(member)
 	old := e.peer
-	p := &wire.Peer{Member: member, Name: name, Advertise: addr, Boot: old.GetBoot()}
+	p := &wire.Peer{Member: member}
+	if old != nil {
+		p = proto.CloneOf(old)
+	}
+	p.Name, p.Advertise = name, addr
 	if proto.Equal(old, p) {
 		return false
 	}

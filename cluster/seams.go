@@ -13,6 +13,7 @@ type Seams struct {
 	FS             vfs.FS         // instead of the operating system's
 	KeepEntries    uint64         // applied entries kept in the log
 	IncarnationTTL time.Duration  // of the registration of a process
+	FeatureLevel   uint32         // the highest that the process claims to support
 	Slow           int            // a factor for the intervals of gossip and of keep-alives
 	Effects        func(*Effects) // runs on the loop before effects are carried out, and may drop or repeat messages
 	Started        func(*Member)  // runs before Start returns the member

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,18 +15,47 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// sendSnapshot streams the state to a member that needs entries that are compacted. It
-// always reports the result: raft sends the member nothing else until then.
-func (m *Member) sendSnapshot(message *raftpb.Message) {
+// outgoingSnapshot is a snapshot that is being sent.
+type outgoingSnapshot struct{ cancel context.CancelFunc }
+
+// startSnapshot starts to stream the state to a member that needs entries that are
+// compacted. The result is always reported: raft sends the member nothing else until
+// then. An earlier stream to the member ends.
+func (m *Member) startSnapshot(message *raftpb.Message) {
 	to := message.GetTo()
-	err := m.streamSnapshot(to, message)
-	if err != nil {
-		m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
+	m.cancelSnapshot(to)
+	ctx, cancel := context.WithCancel(m.lifetime)
+	s := &outgoingSnapshot{cancel}
+	if m.sending == nil {
+		m.sending = make(map[uint64]*outgoingSnapshot)
 	}
-	m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotSent(to, err == nil) }})
+	m.sending[to] = s
+	m.routine("snapshot", func() {
+		defer cancel()
+		err := m.streamSnapshot(ctx, to, message)
+		if err != nil {
+			m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
+		}
+		m.mailbox.post(event{run: func(c *core.Core) {
+			if m.sending[to] == s { // not replaced
+				delete(m.sending, to)
+				c.SnapshotSent(to, err == nil)
+			}
+		}})
+	})
 }
 
-func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
+// cancelSnapshot ends the stream to a member, if there is one. It fails.
+func (m *Member) cancelSnapshot(to uint64) {
+	if s := m.sending[to]; s != nil {
+		s.cancel()
+	}
+}
+
+// progressBytes is how often the core learns what was sent.
+const progressBytes = 1 << 20
+
+func (m *Member) streamSnapshot(ctx context.Context, to uint64, message *raftpb.Message) error {
 	state, err := m.raftLog.View()
 	if err != nil {
 		return err
@@ -35,14 +65,24 @@ func (m *Member) streamSnapshot(to uint64, message *raftpb.Message) error {
 	if err != nil {
 		return err
 	}
-	w, err := m.port.OpenSnapshot(m.lifetime, to, &wire.SnapshotHeader{
+	w, err := m.port.OpenSnapshot(ctx, to, &wire.SnapshotHeader{
 		Version: wire.SnapshotVersion, Raft: body, Digest: state.Digest,
 	})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if err := state.Each(w.Add); err != nil {
+	var sent, reported uint64
+	err = state.Each(func(key, value []byte) error {
+		sent += uint64(len(key) + len(value))
+		if sent >= reported+progressBytes {
+			progress := sent
+			reported = progress
+			m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotProgress(to, progress) }})
+		}
+		return w.Add(key, value)
+	})
+	if err != nil {
 		return err
 	}
 	return w.Commit()

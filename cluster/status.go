@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -19,6 +20,7 @@ type Status struct {
 	Boot                 uint64
 	Installed            uint64 // snapshots since the start
 
+	lastLeader uint64 // the last one that was known
 	conf       *raftpb.ConfState
 	removed    []uint64
 	registered bool
@@ -35,11 +37,15 @@ type Peer struct {
 // publish stores the core's status for other goroutines.
 func (m *Member) publish() {
 	c := m.core.Status()
-	before := m.status.Load()
+	before, lastLeader := m.status.Load(), c.Leader
+	if lastLeader == 0 && before != nil {
+		lastLeader = before.lastLeader
+	}
 	m.status.Store(&Status{
 		Leader: c.Leader, Term: c.Term,
 		Commit: c.Commit, Applied: c.Applied,
 		Installed:  c.Installed,
+		lastLeader: lastLeader,
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
 		registered: c.Registered,
@@ -47,9 +53,40 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
 	}
+	if s := m.status.Load(); slices.Contains(s.removed, m.identity.member) {
+		m.considerRemoval(s)
+	}
 }
 
-// JoinError returns the error of the last attempt to join an address.
+// Unreachable describes the last known leader, if there is no connection to it; "" if
+// there is one. A member may reach a majority and not the leader of that majority.
+func (m *Member) Unreachable() string {
+	s := m.Status()
+	leader := s.lastLeader
+	if leader == 0 || leader == s.ID {
+		return ""
+	}
+	err := m.port.PeerError(leader)
+	if err == nil {
+		return ""
+	}
+	voters, reachable, name := 0, 0, ""
+	for _, p := range s.Members {
+		if p.ID == leader {
+			name = fmt.Sprintf(" (%s at %s)", p.Name, p.Addr)
+		}
+		if p.Voter {
+			voters++
+			if p.ID == s.ID || m.port.PeerError(p.ID) == nil {
+				reachable++
+			}
+		}
+	}
+	return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
+		wire.MemberID(leader), name, err, reachable, voters)
+}
+
+// JoinError returns the error of the last attempt to join a member by gossip.
 func (m *Member) JoinError() error { return m.gossip.lastJoinError() }
 
 // Status returns the current view. It never blocks.

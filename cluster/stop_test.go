@@ -31,6 +31,7 @@ func alone(t *testing.T) Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		Changed:     func([]wire.KeyChange, []wire.LeaderChange) {},
 		Ended:       func(wire.Ended) {}, Restored: func(Machine) {}, LeaderChanged: func(uint64, uint64) {},
+		Woke:     func() {},
 		Commands: machine.Commands{},
 	}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Submit submits a command. It never blocks: call receives the outcome, or the failure,
-// possibly before Submit returns. Urgent commands are sent first and do not count
-// against Config.MaxCalls.
+// possibly before Submit returns. Urgent commands go before the others in every queue up
+// to the log, and are not refused for Config.MaxCalls or MaxCallBytes.
 func (m *Member) Submit(command []byte, call Call, urgent bool) {
 	m.mailbox.post(event{
 		run:  func(c *core.Core) { c.Submit(command, call, urgent) },

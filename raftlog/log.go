@@ -27,6 +27,9 @@ func (l *Log) Bootstrapped() bool { return l.applied.Index > 0 }
 // Applied returns the position of the written state. Loop only.
 func (l *Log) Applied() Applied { return l.applied }
 
+// Durable returns the current term and the index of the last entry. Loop only.
+func (l *Log) Durable() (term, index uint64) { return l.hard.GetTerm(), l.last() }
+
 // Bytes returns the approximate memory that the entries occupy. Loop only.
 func (l *Log) Bytes() uint64 { return uint64(l.bytes) }
 

@@ -44,7 +44,7 @@ func TestSuccessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const learner = 4
 			r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{learner}}).follow().lead()
-			r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+			r.mustSubmit(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 			r.settle()
 			r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last-test.second.behind, 0)))
 			r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(r.last-test.third.behind, 0)))
@@ -73,7 +73,7 @@ func TestStalledDisk_LeaderTransfers(t *testing.T) {
 	if asked := kinds(r.pass(3*electionTicks, 2), raftpb.MsgTimeoutNow); len(asked) > 0 {
 		t.Fatalf("transfers to %d with an idle disk", asked)
 	}
-	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+	r.mustSubmit(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
 	if err != nil || len(out.Batch.writes) == 0 {
 		t.Fatalf("%d writes, %v", len(out.Batch.writes), err)

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -28,7 +30,9 @@ type Core struct {
 	tickets     *tickets
 	reads       reads
 	inbox       inbox
+	catchUps    catchUps
 	digests     digests
+	arbitration arbitration
 	disk        disk
 
 	ticks      uint64
@@ -41,6 +45,7 @@ type Core struct {
 	truncated  uint64 // the index up to which the log was last told to truncate
 	conf       *raftpb.ConfState
 	changing   bool // a membership change is in flight
+	hearing    hearing
 	staged     *Staged
 	installing *Staged
 	installs   uint64
@@ -63,9 +68,10 @@ type Config struct {
 	ElectionTicks int
 	Rand          *rand.Rand // spreads campaigns
 	Logger        *slog.Logger
-	Keep          uint64 // applied entries kept in the log
-	KeepBytes     uint64
-	MaxCalls      int // pending calls of this process; urgent ones are not counted
+	Keep          uint64 // applied entries kept in the log; more of them with a large state
+	KeepBytes     uint64 // their bytes
+	MaxCalls      int    // pending calls of this process; urgent ones are not refused for it
+	MaxCallBytes  int    // of their commands; 0: no limit
 }
 
 const (
@@ -88,6 +94,7 @@ func New(cfg Config) (*Core, error) {
 		clock:       groupClock{cap: 2 * cfg.Tick},
 		tickets:     newTickets(),
 		reads:       reads{incarnation: cfg.Incarnation},
+		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
 	}
 	applied := cfg.Log.Applied()
 	c.applied = applied.Index
@@ -135,10 +142,12 @@ func (c *Core) Tick() {
 	}
 	c.checkTransfers()
 	c.checkDisk()
+	c.checkDigests()
 }
 
 // Receive passes a message of an authenticated peer to raft. It returns ErrInadmissible
-// for a message that no correct peer sends.
+// for a message that no correct peer sends, and ErrForgot if a correct leader sends it only
+// to a member that has lost acknowledged entries.
 func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
@@ -146,25 +155,32 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")
 	}
-	if m.GetType() == raftpb.MsgReadIndex && c.role.RaftState != raft.StateLeader {
-		return nil // raft would forward it in its sender's name; the sender retries
+	if m.GetType() == raftpb.MsgReadIndex {
+		c.receiveReadRequest(m)
+		return nil
 	}
 	c.step(m)
 	return nil
 }
 
-// ReceiveSubmission receives commands that a member has forwarded. Only a leader
-// proposes them; the member retries commands without an outcome.
-func (c *Core) ReceiveSubmission(s *wire.Submission) {
-	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
-		c.inbox.add(s)
+// ReceiveSubmission receives commands that an authenticated peer has forwarded. Only a
+// leader proposes them; the member retries commands without an outcome. It returns
+// ErrInadmissible for commands in the name of another member.
+func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
+	if s.GetMember() != from {
+		return refuse("submission of member %v", wire.MemberID(s.GetMember()))
 	}
+	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
+		c.inbox.add(from, s)
+	}
+	return nil
 }
 
-// Submit submits a command of this process. Urgent commands, renewals and releases, are
-// not limited by MaxCalls: refusing them would lose or leak locks.
+// Submit submits a command of this process. Urgent commands, renewals and releases, go
+// before the others in every queue, and are not limited by MaxCalls and MaxCallBytes:
+// refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
-	if !urgent && c.tickets.calls >= c.cfg.MaxCalls {
+	if !c.tickets.admits(len(command), urgent, c.cfg.MaxCalls, cmp.Or(c.cfg.MaxCallBytes, math.MaxInt)) {
 		call.Fail(ErrBusy)
 		return
 	}
@@ -224,15 +240,6 @@ func (c *Core) recheck() {
 // Unreachable reports that a message to a peer was dropped.
 func (c *Core) Unreachable(peer uint64) { c.node.ReportUnreachable(peer) }
 
-// SnapshotSent reports how sending a snapshot ended.
-func (c *Core) SnapshotSent(peer uint64, ok bool) {
-	status := raft.SnapshotFailure
-	if ok {
-		status = raft.SnapshotFinish
-	}
-	c.node.ReportSnapshot(peer, status)
-}
-
 // Take processes the events since the last Take and returns their effects. now is the
 // monotonic time, read after all these events: if a batch were stamped with a time from
 // before its commands were sent, a renewal would expire earlier than its sender assumes.
@@ -241,7 +248,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	if c.clock.running {
 		c.clock.step(now)
 	}
-	for {
+	for c.arbitration.diverged == nil {
 		if c.role.Lead != raft.None {
 			c.sendCalls(c.tickets.issueTickets(c.ticks))
 			c.requestReads()
@@ -258,6 +265,9 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			return Effects{}, err
 		}
 	}
+	if c.arbitration.diverged != nil {
+		return c.takeDiverged()
+	}
 	c.discardStaged()
 	c.out.Reads = append(c.out.Reads, c.reads.applied(c.applied)...)
 	out := c.out
@@ -267,7 +277,15 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	return out, nil
 }
 
-// retryCalls sends every pending command again: a former leader may have lost it.
+// Reconnected reports a new connection to a peer: what was on its way may be lost.
+func (c *Core) Reconnected(peer uint64) {
+	if c.role.Lead == peer {
+		c.retryCalls()
+	}
+}
+
+// retryCalls sends every pending command again: a former leader or connection may have
+// lost it.
 func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
 		c.sendCalls(c.tickets.retryAll(c.ticks))
@@ -276,26 +294,27 @@ func (c *Core) retryCalls() {
 
 // sendCalls sends commands of this process to the leader, in submissions small enough
 // that several fit into an entry.
-func (c *Core) sendCalls(calls []*wire.Call) {
+func (c *Core) sendCalls(out outgoing) {
+	c.sendLane(out.urgent, true)
+	c.sendLane(out.ordinary, false)
+}
+
+func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
 	for len(calls) > 0 {
 		n, size := 0, 0
 		for n < len(calls) && (n == 0 || size+len(calls[n].GetCommand()) <= maxBatchBytes/4) {
 			size += len(calls[n].GetCommand())
 			n++
 		}
-		s := &wire.Submission{Incarnation: c.incarnation[:], Floor: c.tickets.floor, Calls: calls[:n]}
+		s := &wire.Submission{
+			Member: c.id, Incarnation: c.incarnation[:], Floor: c.tickets.floor, Calls: calls[:n:n], Urgent: urgent, Applied: c.applied,
+		}
 		calls = calls[n:]
 		if c.role.RaftState == raft.StateLeader {
-			c.inbox.add(s)
+			c.inbox.add(c.id, s)
 		} else {
 			c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
 		}
-	}
-}
-
-func (c *Core) requestReads() {
-	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
-		c.node.ReadIndex(context)
 	}
 }
 
@@ -307,17 +326,18 @@ func (c *Core) propose() error {
 		return nil
 	}
 	deadline, ok := c.machine.NextDeadline()
-	if c.inbox.empty() && !(ok && deadline <= c.clock.time) {
-		return nil
+	if c.inbox.empty() && !(ok && deadline <= c.clock.time) || c.node.BasicStatus().LeadTransferee != raft.None {
+		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
 	}
-	data := appendEntryHeader(make([]byte, 0, c.inbox.bytes+128), c.digests.index, c.digests.last)
-	data, err := c.inbox.appendBatch(data, c.clock.time)
+	data := appendEntryHeader(make([]byte, 0, min(c.inbox.bytes, maxBatchBytes)+128))
+	level, _ := c.machine.Level()
+	data, err := c.inbox.appendBatch(data, level, c.clock.time)
 	if err != nil {
 		return fmt.Errorf("encoding a batch: %w", err)
 	}
 	switch err := c.node.Propose(data); {
 	case errors.Is(err, raft.ErrProposalDropped):
-		// A leadership transfer is in progress. The members retry with the next leader.
+		c.inbox.dropped() // too much is uncommitted; the members retry
 		return nil
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)

@@ -41,7 +41,7 @@ func (r *rig) registered() *rig {
 func (r *rig) answer(seq uint64, more bool) Effects {
 	r.t.Helper()
 	return r.applyResult(wire.Result{Outcomes: []wire.Outcome{{
-		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Reply: &wire.Reply{}, More: more,
+		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Member: r.id, Reply: &wire.Reply{}, More: more,
 	}}})
 }
 
@@ -64,7 +64,7 @@ func (r *rig) applyResult(result wire.Result) Effects {
 // once to a new leader.
 func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 	r := newRig(t)
-	r.Submit([]byte{1}, new(quietCall), false)
+	r.Submit([]byte{1}, new(quietCall), true)
 	r.Tick()
 	if to, _ := r.forwarded(); len(to) > 0 {
 		t.Fatalf("sent to %d without a leader", to)
@@ -78,7 +78,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 			t.Errorf("%s: %d are sent to %d, want %d to %d", when, seqs, to, want, leader)
 		}
 	}
-	for tick := 1; tick < firstRetry; tick++ {
+	for tick := 1; tick < firstRetryUrgent; tick++ {
 		r.Tick()
 		want(fmt.Sprintf("tick %d", tick), 2)
 	}
@@ -162,15 +162,16 @@ func TestReregister(t *testing.T) {
 		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
 	}
 	id := wire.ID{7}
-	want := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: []byte("again")}}}
+	want := &wire.Submission{Incarnation: id[:], Member: r.id, Calls: []*wire.Call{{Seq: 1, Command: []byte("again")}}, Urgent: true, Applied: r.applied}
 	if got := out.Forwards[0].Submission; !proto.Equal(got, want) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
 	r.persist(out.Batch.writes)
-	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Reply: &wire.Reply{}}
-	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Reply: &wire.Reply{}}
-	if out := r.applyResult(wire.Result{Outcomes: []wire.Outcome{former, unknown}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
-		t.Errorf("an outcome of the former incarnation, and one for no call: %+v", out)
+	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Member: r.id, Reply: &wire.Reply{}}
+	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Member: r.id, Reply: &wire.Reply{}}
+	forged := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id + 1, Reply: &wire.Reply{}}
+	if out := r.applyResult(wire.Result{Outcomes: []wire.Outcome{former, unknown, forged}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
+		t.Errorf("an outcome of the former incarnation, one for no call, and one of another member's command: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
 		t.Errorf("sends %d then", seqs)

@@ -7,7 +7,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -53,7 +52,7 @@ func TestDurable_BeforeAcknowledged(t *testing.T) {
 // A leader's own log counts towards the quorum once it is durable, and not before.
 func TestDurable_LeaderCountsItsOwnLog(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+	r.mustSubmit(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(0)
 	if err != nil {
 		t.Fatal(err)
@@ -73,39 +72,12 @@ func TestDurable_LeaderCountsItsOwnLog(t *testing.T) {
 	}
 }
 
-// Entries carry a digest of the leader's state. A member whose own state differs at that
-// index stops.
-func TestDigest_DifferentStateStops(t *testing.T) {
-	batch, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, difference := range map[string]uint64{"the same": 0, "another": 1} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t).follow()
-			e := empty(7, 5)
-			e.Data = append(appendEntryHeader(nil, r.digests.index, r.digests.last^difference), batch...)
-			r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, e), commit(7)))
-			var err error
-			for err == nil && r.applied < 7 {
-				var out Effects
-				if out, err = r.Take(0); err == nil {
-					r.persist(out.Batch.writes)
-				}
-			}
-			if errors.Is(err, ErrCorrupt) != (difference != 0) {
-				t.Fatalf("applied %d, %v", r.applied, err)
-			}
-		})
-	}
-}
-
 // A member stops at an entry of a newer version, which it could apply differently from
 // members that can read it.
 func TestEntry_NewerVersionStops(t *testing.T) {
 	r := newRig(t).follow()
 	e := empty(7, 5)
-	e.Data = append(appendEntryHeader(nil, 0, 0), 1)
+	e.Data = append(appendEntryHeader(nil), 1)
 	e.Data[0] = entryVersion + 1
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5, e), commit(7)))
 	var err error
@@ -115,7 +87,7 @@ func TestEntry_NewerVersionStops(t *testing.T) {
 			r.persist(out.Batch.writes)
 		}
 	}
-	if !errors.Is(err, errEntry) {
+	if !errors.Is(err, ErrUpgradeRequired) {
 		t.Errorf("applied %d, %v", r.applied, err)
 	}
 }

@@ -13,6 +13,8 @@ type Effects struct {
 	Messages      []*raftpb.Message
 	Forwards      []Forward
 	Transfers     []TransferMessage
+	Digests       []DigestMessage
+	Cancelled     []uint64          // peers to which a snapshot in flight is useless
 	Snapshots     []*raftpb.Message // MsgSnap; to be sent with the state by a stream
 	Machine       Machine           // after these events
 	Restored      bool              // Machine comes from a snapshot
@@ -32,6 +34,12 @@ type Forward struct {
 type TransferMessage struct {
 	To       uint64 // the peer that gets the message
 	Transfer *wire.LeadershipTransfer
+}
+
+// DigestMessage is this voter's digest for another member.
+type DigestMessage struct {
+	To     uint64
+	Digest *wire.Digest
 }
 
 // Notification notifies this process of a result of the log, in log order: the changes
@@ -54,13 +62,16 @@ type Driver interface {
 	// Write starts writing a batch to the disk. Core.Stored must be called when the
 	// batch is durable. There is one batch in flight at a time.
 	Write(Batch)
-	// Send, Forward and SendTransfer send a message to a peer. It may be lost.
+	// Send, Forward, SendTransfer and SendDigest send a message to a peer. It may be lost.
 	Send(*raftpb.Message)
 	Forward(to uint64, s *wire.Submission)
 	SendTransfer(to uint64, t *wire.LeadershipTransfer)
-	// SendSnapshot streams the state on the disk (see Snapshot) to a peer and
-	// reports the result to Core.SnapshotSent.
+	SendDigest(to uint64, d *wire.Digest)
+	// SendSnapshot streams the state on the disk (see Snapshot) to a peer. It reports
+	// the progress to Core.SnapshotProgress and the result to Core.SnapshotSent.
 	SendSnapshot(*raftpb.Message)
+	// CancelSnapshot ends the stream to a peer, if there is one, as a failure.
+	CancelSnapshot(to uint64)
 	// Progressed reports that Core.Status has changed. It is called before the
 	// methods below, whose receivers must not find an older status.
 	Progressed()
@@ -91,6 +102,12 @@ func (e *Effects) Deliver(d Driver) {
 	}
 	for _, t := range e.Transfers {
 		d.SendTransfer(t.To, t.Transfer)
+	}
+	for _, m := range e.Digests {
+		d.SendDigest(m.To, m.Digest)
+	}
+	for _, to := range e.Cancelled {
+		d.CancelSnapshot(to)
 	}
 	for _, m := range e.Snapshots {
 		d.SendSnapshot(m)

@@ -30,8 +30,8 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 	}
 	leader := wire.LeaderChange{Election: "e", Leader: &wire.Leader{Fence: 1}}
 	r.machine = scripted{r.machine, map[uint64]wire.Result{
-		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{{Ticket: t1, Reply: &wire.Reply{}}}},
-		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{{Ticket: t2, Reply: &wire.Reply{}}},
+		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{{Ticket: t1, Member: r.id, Reply: &wire.Reply{}}}},
+		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{{Ticket: t2, Member: r.id, Reply: &wire.Reply{}}},
 			Ended: []wire.Ended{{Session: wire.ID{3}}}},
 	}}
 	for range 2 {
@@ -123,7 +123,11 @@ func (d *recorder) Forward(to uint64, s *wire.Submission) { d.note("forward to %
 func (d *recorder) SendTransfer(to uint64, m *wire.LeadershipTransfer) {
 	d.note("transfer %d to %d", m.GetTo(), to)
 }
+func (d *recorder) SendDigest(to uint64, m *wire.Digest) {
+	d.note("digest of %d to %d", m.GetIndex(), to)
+}
 func (d *recorder) SendSnapshot(m *raftpb.Message) { d.note("snapshot to %d", m.GetTo()) }
+func (d *recorder) CancelSnapshot(uint64)          { d.note("cancel") }
 func (d *recorder) Progressed()                    { d.note("progressed") }
 func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != nil) }
 func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
@@ -158,6 +162,7 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 		Snapshots: []*raftpb.Message{{To: new(uint64(4))}},
 		Forwards:  []Forward{{To: 5}},
 		Transfers: []TransferMessage{{To: 6, Transfer: &wire.LeadershipTransfer{To: 7}}},
+		Digests:   []DigestMessage{{To: 2, Digest: &wire.Digest{Index: 7}}},
 		Notifications: []Notification{
 			{Call: call, Ticket: wire.Ticket{Seq: 1}, Reply: &wire.Reply{Fence: 8}, More: true},
 			{Keys: make([]wire.KeyChange, 2)},
@@ -170,7 +175,7 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 	}
 	e.Deliver(d)
 	want := []string{
-		"write 2", "send to 2", "send to 3", "forward to 5", "transfer 7 to 6", "snapshot to 4", "progressed", "restored true",
+		"write 2", "send to 2", "send to 3", "forward to 5", "transfer 7 to 6", "digest of 7 to 2", "snapshot to 4", "progressed", "restored true",
 		"outcome 1, fence 8, more true", "2 keys, 0 leaders", "0 keys, 1 leaders", "ended 9", "outcome 2, fence 7, more false",
 		"read true", "voters [1 2]", "leader changed",
 	}

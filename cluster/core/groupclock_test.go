@@ -60,7 +60,7 @@ func TestPropose_StampedAfterCommands(t *testing.T) {
 	if _, err := r.Take(10 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	r.ReceiveSubmission(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
+	r.mustSubmit(&wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: 1}}})
 	out, err := r.Take(60 * time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestPropose_StampedAfterCommands(t *testing.T) {
 				t.Fatal(err)
 			}
 			var batch wire.Batch
-			if err := proto.Unmarshal(parsed.batch, &batch); err != nil {
+			if err := proto.Unmarshal(parsed, &batch); err != nil {
 				t.Fatal(err)
 			}
 			if got := time.Duration(batch.GetTime()); got != 60*time.Millisecond {

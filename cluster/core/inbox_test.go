@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -29,11 +30,11 @@ func TestInbox_Encoding(t *testing.T) {
 		want := &wire.Batch{Version: wire.BatchVersion, Time: rng.Int64()}
 		for range rng.IntN(5) {
 			s := submission(rng, 1+rng.IntN(3000))
-			b.add(s)
+			b.add(1, s)
 			want.Submissions = append(want.Submissions, s)
 		}
 		prefix := []byte("header")
-		got, err := b.appendBatch(prefix, want.Time)
+		got, err := b.appendBatch(prefix, wire.BatchVersion, want.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,11 +59,11 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 	for i, size := range sizes {
 		s := submission(rng, size)
 		s.Floor = uint64(i)
-		b.add(s)
+		b.add(1, s)
 	}
 	var got [][]uint64
 	for !b.empty() {
-		data, err := b.appendBatch(nil, 1)
+		data, err := b.appendBatch(nil, 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +77,10 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 		}
 		got = append(got, floors)
 		left := 0
-		for _, s := range b.submissions {
-			left += proto.Size(s)
+		for _, h := range b.shares {
+			for _, q := range slices.Concat(h.urgent.queue, h.ordinary.queue) {
+				left += q.bytes()
+			}
 		}
 		if b.bytes != left {
 			t.Errorf("counts %d bytes of %d that are left", b.bytes, left)
@@ -97,31 +100,22 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 	}
 }
 
-// Beyond its limit the inbox drops submissions, and takes them again once there is room.
-func TestInbox_Limit(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
+// A member sends the same submission again while it waits.
+func TestInbox_KeepsCopy(t *testing.T) {
 	var b inbox
-	for range 2 * maxInbox / maxBatchBytes {
-		b.add(submission(rng, maxBatchBytes))
-	}
-	if b.bytes > maxInbox || b.bytes < maxInbox-2*maxBatchBytes {
-		t.Fatalf("%d bytes wait, the limit is %d", b.bytes, maxInbox)
-	}
-	n := len(b.submissions)
-	if _, err := b.appendBatch(nil, 1); err != nil {
+	s := submission(rand.New(rand.NewPCG(1, 2)), 3000)
+	want := proto.CloneOf(s)
+	b.add(1, s)
+	b.add(1, s)
+	data, err := b.appendBatch(nil, wire.BatchVersion, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.add(submission(rng, 100))
-	if len(b.submissions) != n {
-		t.Errorf("%d wait, want %d", len(b.submissions), n)
+	got := new(wire.Batch)
+	if err := proto.Unmarshal(data, got); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// A submission without commands has next to no size and would still take memory.
-func TestInbox_EmptySubmissionDropped(t *testing.T) {
-	var b inbox
-	b.add(new(wire.Submission))
-	if !b.empty() {
-		t.Error("a submission without commands is kept")
+	if len(got.GetSubmissions()) != 1 || !proto.Equal(got.GetSubmissions()[0], want) {
+		t.Errorf("%d submissions", len(got.GetSubmissions()))
 	}
 }

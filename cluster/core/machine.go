@@ -18,9 +18,17 @@ type Machine interface {
 	// NextDeadline is the earliest group time at which an empty batch would
 	// change the state.
 	NextDeadline() (at int64, ok bool)
+	// Size is the approximate size of the state in bytes. It is cheap.
+	Size() uint64
 	// Removed returns the removed members. The leader removes them from Raft's
 	// configuration.
 	Removed() []uint64
+	// Level returns the group's feature level and the highest that this build
+	// supports. Beyond that, the machine must not apply an entry.
+	Level() (agreed, supported uint32)
+	// NextLevel returns the feature level to which the group can be raised, 0 if to
+	// none. members are those of Raft's configuration.
+	NextLevel(members []uint64) uint32
 	// Liveness returns the recorded liveness of each member's process.
 	Liveness() []wire.MemberLiveness
 }
@@ -48,4 +56,10 @@ var (
 	ErrBusy = errors.New("too many pending calls")
 	// ErrCorrupt: this member's state differs from the group's.
 	ErrCorrupt = errors.New("state differs from the group's")
+	// ErrUpgradeRequired: the group uses what this build does not know.
+	ErrUpgradeRequired = errors.New("the group uses features that this build does not support: run a newer one")
+	// ErrForgot: this member has forgotten entries that it acknowledged, so it must not
+	// vote.
+	ErrForgot = errors.New("its directory was rolled back, or replaced by an older copy: " +
+		"stop this process and continue with the directory that it used last")
 )

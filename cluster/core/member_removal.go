@@ -23,6 +23,11 @@ import (
 // remaining voters commit alone and whose entry follows the first in every log. After
 // that, no member can be elected that still counts the removed one as a voter.
 //
+// Nothing is sent to a member that is out of the configuration. The second change
+// therefore waits for a limited time until the standby knows that the first is committed:
+// its own log then shows its removal, and it depends on no majority that confirms
+// it. If all members leave at once, there may soon be none.
+//
 // One gap remains. A standby does not campaign. If the leader alone has the demotion, is
 // partitioned from the remaining voters but not from the removed member, and is then
 // lost permanently, the others need the vote of a member whose log may be longer than
@@ -45,10 +50,48 @@ func (c *Core) proposeRemoval() {
 			c.proposeChange(raftpb.ConfChangeAddLearnerNode, id)
 			return
 		case !voter && slices.Contains(c.conf.GetLearners(), id):
+			if !c.hasHeard(id) {
+				return
+			}
 			c.proposeChange(raftpb.ConfChangeRemoveNode, id)
 			return
 		}
 	}
+}
+
+// hearing is the standby that is removed next, and what the leader waits for.
+type hearing struct {
+	to    uint64
+	index uint64 // that the standby is to acknowledge
+	asked uint64 // the tick at which the wait began
+	told  uint64 // the tick at which the standby had acknowledged it
+	heard bool   // told is set
+}
+
+// hearingTicks is for how many heartbeats the leader waits after the acknowledgement.
+// One tells the standby that the entry is committed.
+const hearingTicks = 2
+
+// hasHeard reports whether a standby knows of everything that was in the log when the
+// wait began, or has been waited for long enough: for an election timeout if it does not
+// answer, and for five if it does.
+func (c *Core) hasHeard(id uint64) bool {
+	f := &c.hearing
+	if f.to != id {
+		*f = hearing{to: id, index: c.last, asked: c.ticks}
+	}
+	progress := c.node.Status().Progress[id]
+	if !f.heard && progress.Match >= f.index {
+		f.heard, f.told = true, c.ticks
+	}
+	if f.heard {
+		return c.ticks >= f.told+hearingTicks
+	}
+	patience := uint64(c.cfg.ElectionTicks) // a new leader has heard of no member yet
+	if progress.RecentActive {
+		patience *= 5
+	}
+	return c.ticks >= f.asked+patience
 }
 
 // stepDownForRemoval transfers leadership to an up-to-date voter that is not to be
@@ -103,4 +146,5 @@ func (c *Core) quorumWithout(removed uint64) bool {
 // membershipChanged replaces the configuration.
 func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 	c.conf, c.out.Membership, c.changing = conf, conf, false
+	c.forgetClaims()
 }

@@ -60,6 +60,9 @@ func TestRemoval_OneChangeAtATime(t *testing.T) {
 	r.machine = removedMembers{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
 	sent := r.settle()
 	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
+		for wait := 0; len(r.changes(sent)) == 0 && wait <= electionTicks; wait++ {
+			sent = r.pass(1, 2) // a standby that does not answer is waited for
+		}
 		if got := r.changes(sent); !slices.Equal(got, []string{want}) {
 			t.Fatalf("%q, want %q", got, want)
 		}
@@ -100,6 +103,12 @@ func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 	r.acknowledge(2, 4)
 	if got := r.Status().Membership; !slices.Equal(got.GetVoters(), []uint64{1, 2, 3}) || !slices.Equal(got.GetLearners(), []uint64{4}) {
 		t.Fatalf("the members are %v", got)
+	}
+	if early := r.changes(r.pass(hearingTicks-1, 2, 3)); len(early) > 0 {
+		t.Fatalf("%q before the member can know of its demotion", early)
+	}
+	if got := r.changes(r.pass(1, 2, 3)); !slices.Equal(got[:min(1, len(got))], []string{removes(4)}) {
+		t.Fatalf("%q, want the removal", got)
 	}
 	r.acknowledge(4)
 	if got := r.Status().Membership.GetLearners(); len(got) == 0 {
@@ -162,6 +171,10 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 			r.machine = removedMembers{r.machine, []uint64{test.removed}}
 			last := r.last
 			r.settle()
+			if slices.Contains(test.learners, test.removed) {
+				r.acknowledge(test.removed)
+				r.pass(hearingTicks)
+			}
 			if proposed := r.last > last; proposed != test.want {
 				t.Errorf("%d is removed: %v, want %v", test.removed, proposed, test.want)
 			}
@@ -178,7 +191,7 @@ func TestRemoval_LeaderWaitsForSuccessor(t *testing.T) {
 	if to := r.node.BasicStatus().LeadTransferee; to != raft.None || r.role.RaftState != raft.StateLeader {
 		t.Fatalf("transfers to %d", to)
 	}
-	r.ReceiveSubmission(command(1))
+	r.mustSubmit(command(1))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("proposes %d", got)
 	}
@@ -199,7 +212,7 @@ func TestRemoval_DuringTransfer(t *testing.T) {
 	r.acknowledge(2, 3)
 	r.Transfer(3, make(chan error, 1))
 	r.machine = removedMembers{r.machine, []uint64{3}}
-	r.ReceiveSubmission(command(1)) // dropped as well: its member retries
+	r.mustSubmit(command(1)) // waits as well
 	for r.node.BasicStatus().LeadTransferee != raft.None {
 		if got := r.changes(r.pass(1, 2)); len(got) > 0 && r.node.BasicStatus().LeadTransferee != raft.None {
 			t.Fatalf("%q in the middle of a transfer", got)

@@ -44,10 +44,9 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	case raftpb.MsgApp:
 		return admissibleAppend(m)
 	case raftpb.MsgHeartbeat:
-		// A leader sends no commit index beyond the follower's acknowledged index. A
-		// larger one means that this log has lost entries.
-		if last, _ := c.log.LastIndex(); m.GetCommit() > last {
-			return refuse("commit index %d is beyond the log's end, %d", m.GetCommit(), last)
+		// A leader sends no commit index beyond what the follower has acknowledged to it.
+		if last, _ := c.log.LastIndex(); m.GetCommit() > last && m.GetTerm() >= c.term {
+			return fmt.Errorf("member %v: %w: %w", wire.MemberID(from), forgot(last, m.GetCommit()), ErrForgot)
 		}
 	case raftpb.MsgAppResp:
 		if m.GetIndex() > c.last {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func (r *rig) batches(messages []*raftpb.Message) (list []*wire.Batch) {
 				r.t.Fatal(err)
 			}
 			b := new(wire.Batch)
-			if err := proto.Unmarshal(parsed.batch, b); err != nil {
+			if err := proto.Unmarshal(parsed, b); err != nil {
 				r.t.Fatal(err)
 			}
 			list = append(list, b)
@@ -62,12 +63,12 @@ func commands(batches []*wire.Batch) (seqs []uint64) {
 // One batch is under way at a time; later commands go into the next.
 func TestPropose_OneBatchAtATime(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.ReceiveSubmission(command(1))
+	r.mustSubmit(command(1))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
 		t.Fatalf("proposes %d", got)
 	}
 	for seq := uint64(2); seq <= 4; seq++ {
-		r.ReceiveSubmission(command(seq))
+		r.mustSubmit(command(seq))
 		if got := r.batches(r.settle()); len(got) > 0 {
 			t.Fatalf("proposes %v while another is under way", got)
 		}
@@ -93,7 +94,7 @@ func TestPropose_OwnCommands(t *testing.T) {
 func TestPropose_DroppedOnStepDown(t *testing.T) {
 	r := newRig(t).follow().lead()
 	for seq := range uint64(3) {
-		r.ReceiveSubmission(command(seq + 1))
+		r.mustSubmit(command(seq + 1))
 		r.settle()
 	}
 	if r.inbox.empty() {
@@ -104,7 +105,7 @@ func TestPropose_DroppedOnStepDown(t *testing.T) {
 	if !r.inbox.empty() || r.inbox.bytes != 0 {
 		t.Errorf("%d bytes wait with a follower", r.inbox.bytes)
 	}
-	r.ReceiveSubmission(command(9))
+	r.mustSubmit(command(9))
 	if !r.inbox.empty() {
 		t.Error("a follower takes commands in")
 	}
@@ -151,7 +152,7 @@ func TestGroupTime_RunsDuringBatch(t *testing.T) {
 	for round := range 5 {
 		now := time.Duration(round) * 100 * ms
 		r.takeAt(now)
-		r.ReceiveSubmission(command(uint64(round + 1)))
+		r.mustSubmit(command(uint64(round + 1)))
 		got := r.batches(r.takeAt(now + 10*ms))
 		if len(got) != 1 || got[0].GetTime() != int64(now+10*ms) {
 			t.Fatalf("proposes %v at %v", got, now+10*ms)
@@ -166,7 +167,7 @@ func TestGroupTime_RunsDuringBatch(t *testing.T) {
 func TestGroupTime_BeginsAtMachine(t *testing.T) {
 	r := newRig(t).follow()
 	r.at = time.Hour
-	r.lead().ReceiveSubmission(command(1))
+	r.lead().mustSubmit(command(1))
 	if got := r.batches(r.settle()); len(got) != 1 || got[0].GetTime() != r.machine.Now() {
 		t.Errorf("proposes %v where group time is %d", got, r.machine.Now())
 	}
@@ -176,12 +177,12 @@ func TestGroupTime_BeginsAtMachine(t *testing.T) {
 // later term.
 func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.ReceiveSubmission(command(1))
+	r.mustSubmit(command(1))
 	r.settle()
 	last, term := r.last-1, r.term
 	r.mustReceive(message(raftpb.MsgApp, 3, term+1, following(last, term, empty(last+1, term+1)), commit(last+1)))
 	r.settle()
-	r.lead().ReceiveSubmission(command(2))
+	r.lead().mustSubmit(command(2))
 	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("proposes %d", got)
 	}
@@ -213,7 +214,7 @@ func TestPropose_NotBeforeFirstEntryOfTerm(t *testing.T) {
 	r.machine = due{r.machine, 1}
 	r.at = time.Second
 	r.elect()
-	r.ReceiveSubmission(command(1))
+	r.mustSubmit(command(1))
 	if got := r.batches(r.settle()); len(got) > 0 {
 		t.Errorf("proposes %v", got)
 	}
@@ -247,7 +248,7 @@ func TestReceiveSubmission_TooLarge(t *testing.T) {
 	r := newRig(t).follow().lead()
 	s := command(1)
 	s.Calls[0].Command = make([]byte, maxBatchBytes)
-	if r.ReceiveSubmission(s); !r.inbox.empty() {
+	if r.mustSubmit(s); !r.inbox.empty() {
 		t.Error("taken in")
 	}
 }
@@ -309,8 +310,23 @@ func TestSnapshot_Message(t *testing.T) {
 func TestGroupTime_PauseIsCapped(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.at = time.Hour
-	r.ReceiveSubmission(command(1))
+	r.mustSubmit(command(1))
 	if got := r.batches(r.settle()); len(got) != 1 || got[0].GetTime() != r.machine.Now()+int64(2*tick) {
 		t.Errorf("proposes %v where group time was %d", got, r.machine.Now())
+	}
+}
+
+// A peer forwards its own commands only.
+func TestReceiveSubmission_OfAnotherMember(t *testing.T) {
+	r := newRig(t).follow().lead()
+	s := command(1)
+	s.Member = 3
+	for _, from := range []uint64{1, 2, 4} {
+		if err := r.ReceiveSubmission(from, s); !errors.Is(err, ErrInadmissible) || !r.inbox.empty() {
+			t.Errorf("from member %d: %v", from, err)
+		}
+	}
+	if err := r.ReceiveSubmission(3, s); err != nil || r.inbox.empty() {
+		t.Errorf("from its member: %v", err)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -28,6 +31,8 @@ type reads struct {
 	sentAt      uint64 // tick of that request
 	waiting     []Read // began later and need a later request
 	ready       []read // confirmed; run when applied
+
+	early []*raftpb.Message // requests of peers, one of each, for a leader that cannot answer yet
 }
 
 type read struct {
@@ -93,4 +98,45 @@ func (r *reads) applied(index uint64) []Read {
 	clear(r.ready[len(keep):])
 	r.ready = keep
 	return run
+}
+
+// answersReads reports whether this member leads and has applied the first entry of its
+// term. Until then it may not know of every committed entry, so it answers no read (Raft
+// dissertation §6.4). raft makes an exception for a single voter, which may have
+// acknowledged entries that its hard state does not show as committed after a restart.
+func (c *Core) answersReads() bool { return c.clock.running && c.isLeader() }
+
+// requestReads requests the confirmation of queued reads from the leader.
+func (c *Core) requestReads() {
+	if c.role.RaftState == raft.StateLeader && !c.answersReads() {
+		return
+	}
+	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
+		c.node.ReadIndex(context)
+	}
+}
+
+// receiveReadRequest passes a peer's request to raft. A follower drops it, as raft would
+// forward it in its sender's name; the sender retries.
+func (c *Core) receiveReadRequest(m *raftpb.Message) {
+	switch {
+	case !c.isLeader():
+	case c.answersReads():
+		c.step(m)
+	case c.isMember(m.GetFrom()):
+		same := func(other *raftpb.Message) bool { return other.GetFrom() == m.GetFrom() }
+		c.reads.early = append(slices.DeleteFunc(c.reads.early, same), m) // a member waits for its latest only
+	}
+}
+
+// answerEarly answers the requests that came before this leader could.
+func (c *Core) answerEarly() {
+	for _, m := range c.reads.early {
+		c.step(m)
+	}
+	c.reads.early = nil
+}
+
+func (c *Core) isMember(id uint64) bool {
+	return slices.Contains(c.conf.GetVoters(), id) || slices.Contains(c.conf.GetLearners(), id)
 }

@@ -25,6 +25,9 @@ func (c *Core) ready(rd raft.Ready) error {
 		case raft.LocalAppendThread:
 			c.append(m)
 		case raft.LocalApplyThread:
+			if c.arbitration.diverged != nil {
+				continue
+			}
 			if err := c.applyAll(m); err != nil {
 				return err
 			}
@@ -49,9 +52,13 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	}
 	c.out.LeaderChanged = true
 	c.proposed, c.changing = false, false
+	c.hearing = hearing{}
+	c.reads.early = nil
 	c.clock.stop()
+	c.inbox.dropped()
 	if c.role.RaftState != raft.StateLeader {
 		c.inbox.clear()
+		c.catchUps.clear()
 	}
 	if c.role.Lead != raft.None {
 		c.leaderKnown()
@@ -64,6 +71,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		c.out.Snapshots = append(c.out.Snapshots, m)
+		c.catchUps.begin(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex(), c.ticks)
 		return
 	}
 	c.out.Messages = append(c.out.Messages, m)
@@ -107,6 +115,7 @@ func (c *Core) applyAll(m *raftpb.Message) error {
 	}
 	if c.role.RaftState == raft.StateLeader && op.Term == c.term && !c.clock.running {
 		c.clock.start(c.machine.Now(), c.now)
+		c.answerEarly()
 	}
 	c.truncate()
 	return nil
@@ -118,20 +127,22 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	}
 	batch := e.GetData()
 	if len(batch) > 0 {
-		parsed, err := parseEntry(batch)
-		if err != nil {
+		var err error
+		if batch, err = parseEntry(batch); err != nil {
 			return err
 		}
-		if !c.digests.agrees(parsed.digestIndex, parsed.digest) {
-			return fmt.Errorf("%w: digest at index %d differs from the leader's", ErrCorrupt, parsed.digestIndex)
-		}
-		batch = parsed.batch
 		if e.GetTerm() == c.term {
 			c.proposed = false
+			c.inbox.applied(e.GetIndex())
 		}
 	}
 	result := c.machine.Apply(e.GetIndex(), e.GetTerm(), batch)
+	if agreed, supported := c.machine.Level(); agreed > supported {
+		// Nothing of this entry is written, so a newer build applies it again.
+		return fmt.Errorf("%w: the group's feature level is %d, this build supports up to %d", ErrUpgradeRequired, agreed, supported)
+	}
 	c.digests.add(e.GetIndex(), result.Changes)
+	c.digestAdded()
 	op.Changes = append(op.Changes, result.Changes...)
 	c.notify(result)
 	return nil
@@ -144,7 +155,7 @@ func (c *Core) notify(result wire.Result) {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
 	for _, o := range result.Outcomes {
-		if o.Ticket.Incarnation != c.incarnation {
+		if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
 			continue
 		}
 		if call := c.tickets.outcome(o.Ticket.Seq, o.More); call != nil {
@@ -165,25 +176,6 @@ func (c *Core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
 	c.membershipChanged(c.node.ApplyConfChange(change))
 	op.ConfState = c.conf
 	c.digests.add(e.GetIndex(), nil)
+	c.digestAdded()
 	return nil
-}
-
-// truncate truncates the log behind the applied entry once that is worth a write. It
-// keeps some applied entries, from which a lagging member catches up without a snapshot.
-func (c *Core) truncate() {
-	first, _ := c.log.FirstIndex()
-	if first <= c.truncated {
-		return // in flight; Bytes still counts it
-	}
-	if c.applied < first+2*c.cfg.Keep && c.log.Bytes() < 2*c.cfg.KeepBytes {
-		return
-	}
-	keep := c.cfg.Keep
-	if c.log.Bytes() >= 2*c.cfg.KeepBytes {
-		keep = min(keep, (c.applied-first)/2)
-	}
-	if c.applied-keep >= first {
-		c.truncated = c.applied - keep
-		c.disk.add(write{op: raftlog.Truncate{Index: c.truncated}})
-	}
 }

@@ -83,6 +83,7 @@ func (r *rig) effects() (all Effects) {
 		all.Messages = append(all.Messages, out.Messages...)
 		all.Forwards = append(all.Forwards, out.Forwards...)
 		all.Transfers = append(all.Transfers, out.Transfers...)
+		all.Digests = append(all.Digests, out.Digests...)
 		all.Notifications = append(all.Notifications, out.Notifications...)
 		if len(out.Batch.writes) == 0 {
 			return all
@@ -189,6 +190,14 @@ func (r *rig) elect() {
 				r.mustReceive(message(kind, 2, m.GetTerm()))
 			}
 		}
+	}
+}
+
+// mustSubmit receives a submission of its member.
+func (r *rig) mustSubmit(s *wire.Submission) {
+	r.t.Helper()
+	if err := r.ReceiveSubmission(s.GetMember(), s); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

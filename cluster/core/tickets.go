@@ -15,99 +15,163 @@ const (
 	ordinaryWindow = window - 256
 )
 
+const (
+	// maxSentBytes bounds the ordinary commands that are on their way. It is several
+	// entries, so that the leader never waits for the next one, and no more, so that
+	// they queue here, where urgent commands overtake them.
+	maxSentBytes = 4 << 20
+	// maxUrgentBytes bounds the urgent commands without an outcome: more than the
+	// releases of all that one session can hold.
+	maxUrgentBytes = 256 << 20
+	callOverhead   = 128 // approximate memory of a call without its command
+)
+
 // tickets holds the calls of this process until their last outcome. A call is queued
 // until there is a place in the window, urgent ones first, and gets its ticket when its
 // command is sent. It is then pending until its first outcome, and its command is
 // retried. A call whose first outcome announces another one is awaiting that.
 type tickets struct {
-	gated    bool // the first ticket registers the incarnation: no other is issued before its outcome
-	urgent   []*pendingCall
-	ordinary []*pendingCall
-	floor    uint64         // every ticket up to here has had its first outcome
-	pending  []*pendingCall // pending[i] has ticket floor+1+i; nil if it has its outcome
-	calls    int            // queued and pending
-	awaiting map[uint64]Call
+	gated       bool // the first ticket registers the incarnation: no other is issued before its outcome
+	urgent      []*pendingCall
+	ordinary    []*pendingCall
+	floor       uint64         // every ticket up to here has had its first outcome
+	pending     []*pendingCall // pending[i] has ticket floor+1+i; nil if it has its outcome
+	calls       int            // queued and pending
+	bytes       int            // of the ordinary ones among calls
+	urgentBytes int            // of the urgent ones
+	sentBytes   int            // of the ordinary ones that are pending
+	awaiting    map[uint64]Call
 }
 
 type pendingCall struct {
 	seq     uint64 // 0: queued
 	command []byte
 	call    Call
+	urgent  bool
 	due     uint64 // tick of the next retry
 	pause   uint64 // ticks from that to the following retry
 }
 
-// Ticks until a command without an outcome is retried. They double: at first a message
-// was probably lost, later the group is probably busy or unreachable.
+func (o *pendingCall) size() int { return len(o.command) + callOverhead }
+
+func (o *pendingCall) firstRetry() uint64 {
+	if o.urgent {
+		return firstRetryUrgent
+	}
+	return firstRetry
+}
+
+// Ticks until a command without an outcome is retried. They double. What the leader or
+// a connection has lost is retried at once when either changes, so these are for rare
+// losses: an ordinary command without an outcome is probably queued at the leader, and a
+// retry costs bandwidth. An urgent one is small and rare.
 const (
-	firstRetry = 3
-	maxRetry   = 48
+	firstRetryUrgent = 3
+	firstRetry       = 12
+	maxRetry         = 48
 )
+
+// outgoing is commands to send, by lane.
+type outgoing struct{ urgent, ordinary []*wire.Call }
+
+func (l *outgoing) add(o *pendingCall, tick uint64) {
+	o.due = tick + o.pause
+	o.pause = min(2*o.pause, maxRetry)
+	lane := &l.ordinary
+	if o.urgent {
+		lane = &l.urgent
+	}
+	*lane = append(*lane, &wire.Call{Seq: o.seq, Command: o.command})
+}
 
 func newTickets() *tickets {
 	return &tickets{awaiting: make(map[uint64]Call)}
 }
 
+// admits reports whether the limits admit another command of that many bytes.
+func (t *tickets) admits(size int, urgent bool, maxCalls, maxBytes int) bool {
+	size += callOverhead
+	if urgent {
+		return t.urgentBytes+size <= maxUrgentBytes
+	}
+	return t.calls < maxCalls && (t.bytes == 0 || t.bytes+size <= maxBytes)
+}
+
 func (t *tickets) add(command []byte, call Call, urgent bool) {
-	o := &pendingCall{command: command, call: call, pause: firstRetry}
+	o := &pendingCall{command: command, call: call, urgent: urgent}
+	o.pause = o.firstRetry()
 	if urgent {
 		t.urgent = append(t.urgent, o)
 	} else {
 		t.ordinary = append(t.ordinary, o)
 	}
-	t.calls++
+	t.count(o, 1)
+}
+
+// count adds a call to the totals, or with -1 removes it.
+func (t *tickets) count(o *pendingCall, sign int) {
+	t.calls += sign
+	if o.urgent {
+		t.urgentBytes += sign * o.size()
+	} else {
+		t.bytes += sign * o.size()
+	}
 }
 
 // issueTickets issues tickets to queued calls, within the window, and returns their
 // commands.
-func (t *tickets) issueTickets(tick uint64) []*wire.Call {
-	calls := t.issueFrom(nil, &t.urgent, window, tick)
-	return t.issueFrom(calls, &t.ordinary, ordinaryWindow, tick)
+func (t *tickets) issueTickets(tick uint64) (out outgoing) {
+	for len(t.urgent) > 0 && t.hasPlace(window) {
+		t.issue(&t.urgent, &out, tick)
+	}
+	for len(t.ordinary) > 0 && t.hasPlace(ordinaryWindow) {
+		size := t.ordinary[0].size()
+		if t.sentBytes > 0 && t.sentBytes+size > maxSentBytes {
+			break
+		}
+		t.sentBytes += size
+		t.issue(&t.ordinary, &out, tick)
+	}
+	return out
 }
 
-func (t *tickets) issueFrom(calls []*wire.Call, queue *[]*pendingCall, limit int, tick uint64) []*wire.Call {
+func (t *tickets) hasPlace(limit int) bool {
 	if t.gated && t.floor == 0 {
 		limit = 1
 	}
-	for len(*queue) > 0 && len(t.pending) < limit {
-		o := (*queue)[0]
-		(*queue)[0] = nil
-		*queue = (*queue)[1:]
-		o.seq = t.floor + uint64(len(t.pending)) + 1
-		t.pending = append(t.pending, o)
-		calls = append(calls, o.send(tick))
-	}
-	if len(*queue) == 0 {
+	return len(t.pending) < limit
+}
+
+func (t *tickets) issue(queue *[]*pendingCall, out *outgoing, tick uint64) {
+	o := (*queue)[0]
+	(*queue)[0] = nil
+	if *queue = (*queue)[1:]; len(*queue) == 0 {
 		*queue = nil // frees the array
 	}
-	return calls
+	o.seq = t.floor + uint64(len(t.pending)) + 1
+	t.pending = append(t.pending, o)
+	out.add(o, tick)
 }
 
 // overdue returns the commands whose retry is due.
-func (t *tickets) overdue(tick uint64) []*wire.Call {
-	var calls []*wire.Call
+func (t *tickets) overdue(tick uint64) (out outgoing) {
 	for _, o := range t.pending {
 		if o != nil && o.due <= tick {
-			calls = append(calls, o.send(tick))
+			out.add(o, tick)
 		}
 	}
-	return calls
+	return out
 }
 
-// retryAll returns the commands of all pending calls: a former leader may have lost them.
-func (t *tickets) retryAll(tick uint64) []*wire.Call {
+// retryAll returns the commands of all pending calls: a former leader or connection may
+// have lost them.
+func (t *tickets) retryAll(tick uint64) outgoing {
 	for _, o := range t.pending {
 		if o != nil {
-			o.due, o.pause = tick, firstRetry
+			o.due, o.pause = tick, o.firstRetry()
 		}
 	}
 	return t.overdue(tick)
-}
-
-func (o *pendingCall) send(tick uint64) *wire.Call {
-	o.due = tick + o.pause
-	o.pause = min(2*o.pause, maxRetry)
-	return &wire.Call{Seq: o.seq, Command: o.command}
 }
 
 func (t *tickets) isPending(seq uint64) bool {
@@ -140,8 +204,8 @@ func (t *tickets) outcome(seq uint64, more bool) Call {
 func (t *tickets) cancel(call Call) bool {
 	for _, queue := range []*[]*pendingCall{&t.urgent, &t.ordinary} {
 		if i := slices.IndexFunc(*queue, func(o *pendingCall) bool { return o.call == call }); i >= 0 {
+			t.count((*queue)[i], -1)
 			*queue = slices.Delete(*queue, i, i+1)
-			t.calls--
 			return true
 		}
 	}
@@ -149,8 +213,12 @@ func (t *tickets) cancel(call Call) bool {
 }
 
 func (t *tickets) close(i int) {
+	o := t.pending[i]
 	t.pending[i] = nil
-	t.calls--
+	t.count(o, -1)
+	if !o.urgent {
+		t.sentBytes -= o.size()
+	}
 	closed := 0
 	for closed < len(t.pending) && t.pending[closed] == nil {
 		closed++

@@ -29,14 +29,14 @@ func newCalls(t *tickets, n int) []*quietCall {
 	return calls
 }
 
-func seqs(calls []*wire.Call) (list []uint64) {
-	for _, c := range calls {
+func seqs(out outgoing) (list []uint64) {
+	for _, c := range slices.Concat(out.urgent, out.ordinary) {
 		list = append(list, c.GetSeq())
 	}
 	return list
 }
 
-func wantSeqs(t *testing.T, what string, got []*wire.Call, want ...uint64) {
+func wantSeqs(t *testing.T, what string, got outgoing, want ...uint64) {
 	t.Helper()
 	if !slices.Equal(seqs(got), want) {
 		t.Errorf("%s: sent %v, want %v", what, seqs(got), want)
@@ -95,7 +95,7 @@ func TestTickets_OutcomeOnce(t *testing.T) {
 func TestTickets_Window(t *testing.T) {
 	k := newTickets()
 	newCalls(k, ordinaryWindow+3)
-	if n := len(k.issueTickets(0)); n != ordinaryWindow {
+	if n := len(seqs(k.issueTickets(0))); n != ordinaryWindow {
 		t.Fatalf("%d were sent, want %d", n, ordinaryWindow)
 	}
 	wantSeqs(t, "a full window", k.issueTickets(0))
@@ -148,7 +148,7 @@ func TestTickets_RegistrationFirst(t *testing.T) {
 	newCalls(k, 3)
 	wantSeqs(t, "the registration", k.issueTickets(0), 1)
 	wantSeqs(t, "before its outcome", k.issueTickets(1))
-	wantSeqs(t, "once more", k.overdue(3), 1)
+	wantSeqs(t, "once more", k.overdue(firstRetry), 1)
 	k.outcome(1, false)
 	wantSeqs(t, "then", k.issueTickets(4), 2, 3)
 }
@@ -169,29 +169,93 @@ func TestTickets_CancelMakesRoom(t *testing.T) {
 	}
 }
 
-// A command is repeated after 3, 6, 12, 24 and then each 48 ticks.
+// An urgent command is repeated after 3, 6, 12, 24 and then each 48 ticks, another one
+// after 12, 24 and then each 48; after a change of leader or connection at once.
 func TestTickets_Repetition(t *testing.T) {
-	k := newTickets()
-	newCalls(k, 1)
-	k.issueTickets(0)
-	var at []uint64
-	for tick := range uint64(200) {
-		if len(k.overdue(tick)) > 0 {
-			at = append(at, tick)
+	for _, c := range []struct {
+		urgent bool
+		want   []uint64
+	}{{true, []uint64{3, 9, 21, 45, 93, 141, 189}}, {false, []uint64{12, 36, 84, 132, 180}}} {
+		k := newTickets()
+		k.add([]byte{1}, new(quietCall), c.urgent)
+		k.issueTickets(0)
+		var at []uint64
+		for tick := range uint64(200) {
+			if len(seqs(k.overdue(tick))) > 0 {
+				at = append(at, tick)
+			}
 		}
+		if !slices.Equal(at, c.want) {
+			t.Errorf("urgent %v: sent again at %v, want %v", c.urgent, at, c.want)
+		}
+		newCalls(k, 1)
+		wantSeqs(t, "to a new leader", k.retryAll(200), 1)
+		wantSeqs(t, "a tick before it is due", k.overdue(200+c.want[0]-1))
+		wantSeqs(t, "when it is due", k.overdue(200+c.want[0]), 1)
+		newCalls(k, 2)
+		k.issueTickets(300)
+		k.outcome(2+1, false)
+		wantSeqs(t, "but what is answered", k.retryAll(300), 1, 2, 4)
+		wantSeqs(t, "and that not later", k.overdue(300+firstRetry), 1, 2, 4)
 	}
-	if want := []uint64{3, 9, 21, 45, 93, 141, 189}; !slices.Equal(at, want) {
-		t.Errorf("sent again at %v, want %v", at, want)
+}
+
+// Ordinary commands on their way are bounded in bytes; urgent ones pass them.
+func TestTickets_SentBytes(t *testing.T) {
+	k := newTickets()
+	size := maxSentBytes/4 - callOverhead
+	for range 6 {
+		k.add(make([]byte, size), new(quietCall), false)
 	}
-	newCalls(k, 1)
-	wantSeqs(t, "to a new leader", k.retryAll(200), 1)
-	wantSeqs(t, "2 ticks later", k.overdue(202))
-	wantSeqs(t, "3 ticks later", k.overdue(203), 1)
-	newCalls(k, 2)
-	k.issueTickets(300)
-	k.outcome(2+1, false)
-	wantSeqs(t, "but what is answered", k.retryAll(300), 1, 2, 4)
-	wantSeqs(t, "and that not later", k.overdue(303), 1, 2, 4)
+	wantSeqs(t, "as many as fit", k.issueTickets(0), 1, 2, 3, 4)
+	k.add([]byte("renewal"), new(quietCall), true)
+	wantSeqs(t, "an urgent one", k.issueTickets(0), 5)
+	k.outcome(5, false)
+	wantSeqs(t, "after its outcome", k.issueTickets(0))
+	k.outcome(2, false)
+	wantSeqs(t, "after another outcome", k.issueTickets(0), 6)
+	for _, seq := range []uint64{1, 3, 4, 6} {
+		k.outcome(seq, false)
+	}
+	wantSeqs(t, "the last", k.issueTickets(0), 7)
+	k.outcome(7, false)
+	if k.sentBytes != 0 || k.bytes != 0 || k.urgentBytes != 0 {
+		t.Errorf("%d of %d and %d bytes are left", k.sentBytes, k.bytes, k.urgentBytes)
+	}
+	k.add(make([]byte, maxSentBytes), new(quietCall), false)
+	wantSeqs(t, "one that alone exceeds the limit", k.issueTickets(0), 8)
+}
+
+// A call beyond a limit is refused at once. Urgent ones have a limit of their own.
+func TestTickets_Limits(t *testing.T) {
+	const calls, bytes = 4, 10_000
+	admits := func(k *tickets, size int, urgent bool) bool { return k.admits(size, urgent, calls, bytes) }
+	k := newTickets()
+	if !admits(k, 2*bytes, false) {
+		t.Error("a large call alone is refused")
+	}
+	for range 2 {
+		k.add(make([]byte, bytes/2-callOverhead), new(quietCall), false)
+	}
+	if admits(k, 1, false) || !admits(k, 2*bytes, true) {
+		t.Error("with all bytes in use: want a refusal of ordinary calls only")
+	}
+	out := k.issueTickets(0)
+	if k.outcome(seqs(out)[0], true); !admits(k, bytes/2-callOverhead, false) {
+		t.Error("a call that awaits a grant still counts")
+	}
+	newCalls(k, calls-1)
+	if admits(k, 0, false) || !admits(k, 0, true) {
+		t.Error("with all calls in use: want a refusal of ordinary calls only")
+	}
+	k = newTickets()
+	k.add(make([]byte, maxUrgentBytes-callOverhead), new(quietCall), true)
+	if admits(k, 0, true) || !admits(k, 0, false) {
+		t.Error("with all urgent bytes in use: want a refusal of urgent calls only")
+	}
+	if k.drain(); !admits(k, 0, true) {
+		t.Error("drained calls still count")
+	}
 }
 
 func TestTickets_Drain(t *testing.T) {

@@ -16,7 +16,7 @@ func (r *rig) grow(n, size int) (truncated []uint64) {
 		e := empty(r.last+1, 5)
 		if size > 0 {
 			e.Type, e.Data = raftpb.EntryNormal.Enum(), nil
-			e.Data = append(appendEntryHeader(nil, 0, 0), make([]byte, size)...)
+			e.Data = append(appendEntryHeader(nil), make([]byte, size)...)
 		}
 		r.mustReceive(message(raftpb.MsgApp, 2, 5, following(r.last, 5, e), commit(r.last+1)))
 		for {

@@ -45,24 +45,27 @@ func (t *Transport) admit(raw net.Conn) {
 		_ = raw.Close()
 		return
 	}
-	if !t.limits.beginHandshake() {
-		_ = raw.Close() // members dial again
+	c, ok := t.track(raw)
+	if !ok {
 		return
 	}
-	c, ok := t.track(raw)
-	if ok {
-		ok = t.goroutines.start("inbound", func() { t.serve(c) })
+	c.inbound = true
+	host := hostOf(raw.RemoteAddr())
+	place := t.handshakes.begin(host, t.knownHost(host), func() { _ = c.Close() })
+	if place == nil {
+		_ = c.Close() // members dial again
+		return
 	}
-	if !ok {
-		t.limits.endHandshake()
+	if !t.goroutines.start("inbound", func() { t.serve(c, place) }) {
+		t.handshakes.end(place)
 		_ = c.Close() // the transport is closed
 	}
 }
 
 // serve runs one inbound connection.
-func (t *Transport) serve(c *conn) {
+func (t *Transport) serve(c *conn, place *slot) {
 	h, err := t.answer(c)
-	t.limits.endHandshake()
+	t.handshakes.end(place)
 	if err != nil {
 		t.failures.inbound(c.RemoteAddr(), err)
 		_ = c.Close()

@@ -20,10 +20,10 @@ func TestClose_ConcurrentWithEveryOperation(t *testing.T) {
 		var all []*wire.Pair
 		b.events.snapshot = collect(&all)
 		b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{} }
-		b.SetPeer(1, a.addr)
-		a.SetPeer(2, b.addr)
+		b.SetPeer(m(1), a.addr)
+		a.SetPeer(m(2), b.addr)
 		if round%2 == 0 {
-			awaitConnected(t, a, 2)
+			awaitConnected(t, a, m(2))
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
@@ -36,11 +36,11 @@ func TestClose_ConcurrentWithEveryOperation(t *testing.T) {
 		}
 		formed := make(chan struct{})
 		var once sync.Once
-		repeat(func(i int) { a.Send(2, raftFrame("x")); drainEvents(b.events) })
+		repeat(func(i int) { a.Send(m(2), raftFrame("x")); drainEvents(b.events) })
 		repeat(func(i int) { a.SetPeer(uint64(3+i%5), fmt.Sprint("127.0.0.1:", 1+i%3)); a.RemovePeer(uint64(3 + i%7)) })
 		repeat(func(int) { _, _ = a.Form(ctx, b.addr, &wire.FormRequest{}); once.Do(func() { close(formed) }) })
 		repeat(func(int) {
-			if w, err := a.OpenSnapshot(ctx, 2, testHeader); err == nil {
+			if w, err := a.OpenSnapshot(ctx, m(2), testHeader); err == nil {
 				_ = w.Add([]byte("k"), []byte("v"))
 				_ = w.Commit()
 				w.Close()
@@ -97,19 +97,19 @@ func checkReleased(t *testing.T, n *node) {
 }
 
 func TestClose_BeforeStartAndTwice(t *testing.T) {
-	tr, err := New(Config{Identity: identity(1), Listener: listenTCP(t), Handler: newEvents()})
+	tr, err := New(Config{Identity: identity(1), Key: testKeys[1], Listener: listenTCP(t), Handler: newEvents()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.SetPeer(2, "127.0.0.1:1")
+	tr.SetPeer(m(2), "127.0.0.1:1")
 	for range 2 {
 		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	tr.Start()
-	tr.SetPeer(3, "127.0.0.1:1")
-	if tr.Send(2, raftFrame("x")) {
+	tr.SetPeer(m(3), "127.0.0.1:1")
+	if tr.Send(m(2), raftFrame("x")) {
 		t.Error("Send after Close returned true")
 	}
 	if _, err := tr.Form(context.Background(), "127.0.0.1:1", &wire.FormRequest{}); err == nil {

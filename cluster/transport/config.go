@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Identity struct {
 	Boot        uint64
 	Name        string
 	Advertise   string // host:port that peers dial. Default: the listener's address
+	// FeatureLevel is the highest that this process supports.
+	FeatureLevel uint32
 }
 
 // Handler receives what arrives. Calls for different members are concurrent;
@@ -45,6 +48,7 @@ type Handler interface {
 // Config configures a Transport.
 type Config struct {
 	Identity Identity
+	Key      ed25519.PrivateKey                                       // whose fingerprint is Identity.Member
 	Listener net.Listener                                             // owned by the transport from New on
 	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
 	// TLS is used in both directions, so it needs a certificate for either; nil:
@@ -64,9 +68,20 @@ type Config struct {
 	// Removed reports whether the group has removed the member, so that a
 	// removed member can learn of it here; nil: never. It must not block.
 	Removed func(member uint64) bool
-	// OnRemoved is called when a peer reports that the group has removed this
-	// member; nil: ignored. It must not block.
-	OnRemoved func()
+	// Reconnected is called when there is a new connection to a peer: frames sent
+	// to it before may be lost; nil: ignored. It must not block.
+	Reconnected func(member uint64)
+	// Admit is asked about each connection, in both directions, after both sides have
+	// proven their keys; nil: no objection. The text of its error is the refusal; a
+	// *RefusedError keeps its Reason. The connection may still fail afterwards. It must
+	// not block.
+	Admit func(Peer) error
+	// OnRefused is called for each refusal of this member by a peer that has proven to
+	// be a member; nil: ignored. It must not block.
+	OnRefused func(member uint64, r *RefusedError)
+	// Durable returns the current term and the index of the log's last entry, as far as
+	// they are durable here, for the hello; nil: none. It must not block.
+	Durable func() (term, index uint64)
 	// Boots are the highest boot counters known of other members.
 	Boots map[uint64]uint64
 	// BootAdvanced is called with each higher counter before the connection that
@@ -86,7 +101,8 @@ type Limits struct {
 	QueueFrames int // frames queued for one peer. Default 4096
 	QueueBytes  int // their bytes. Default 16 MiB
 	Handshakes  int // inbound handshakes in progress. Default 64
-	Connections int // inbound connections in total. Default 1024
+	Strangers   int // inbound connections of proven processes that are no members. Default 128
+	Connections int // inbound connections of members in total. Default 1024
 	PerMember   int // inbound connections of one kind from one member. Default 8
 	Packets     int // memberlist packets queued: inbound, and for each address. Default 256
 	Packet      int // bytes of one memberlist packet; four times that are queued for one address. Default 64 KiB
@@ -123,6 +139,7 @@ func (c Config) withDefaults() (Config, error) {
 	orInt(&l.QueueFrames, 4096)
 	orInt(&l.QueueBytes, 16<<20)
 	orInt(&l.Handshakes, 64)
+	orInt(&l.Strangers, 128)
 	orInt(&l.Connections, 1024)
 	orInt(&l.PerMember, 8)
 	orInt(&l.Packets, 256)
@@ -157,14 +174,16 @@ func (c *Config) faults() error {
 	} else if c.TLS == nil && !c.Insecure && !isLoopback(c.Listener.Addr()) {
 		fault("transport: listening on %v: %w", c.Listener.Addr(), ErrPlaintext)
 	}
-	if err := checkTLS(c.TLS); err != nil {
+	if err := CheckTLS(c.TLS); err != nil {
 		fault("transport: member %v at %s: %w", wire.MemberID(c.Identity.Member), c.Identity.Advertise, err)
 	}
 	if c.Handler == nil {
 		fault("transport: no handler")
 	}
-	if c.Identity.Member == 0 {
-		fault("transport: no member ID")
+	if len(c.Key) != ed25519.PrivateKeySize {
+		fault("transport: no key")
+	} else if c.Identity.Member != wire.FingerprintOf(c.Key.Public().(ed25519.PublicKey)) {
+		fault("transport: the key is not that of member %v", wire.MemberID(c.Identity.Member))
 	}
 	if c.Identity.Incarnation.IsZero() {
 		fault("transport: no incarnation")

@@ -15,7 +15,7 @@ func TestNew_ReportsEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("New succeeded")
 	}
-	for _, want := range []string{"no listener", "no handler", "no member", "no incarnation", "exceed the limit"} {
+	for _, want := range []string{"no listener", "no handler", "no key", "no incarnation", "exceed the limit"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not contain %q", err, want)
 		}
@@ -32,7 +32,7 @@ func TestPlaintext_BeyondLoopback(t *testing.T) {
 		return ln
 	}
 	ln := wildcard()
-	if _, err := New(Config{Identity: identity(1), Listener: ln, Handler: newEvents()}); !errors.Is(err, ErrPlaintext) {
+	if _, err := New(Config{Identity: identity(1), Key: testKeys[1], Listener: ln, Handler: newEvents()}); !errors.Is(err, ErrPlaintext) {
 		t.Errorf("listen beyond loopback: %v", err)
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {

@@ -13,6 +13,8 @@ import (
 type conn struct {
 	net.Conn               // TLS or not
 	raw      net.Conn      // below TLS
+	inbound  bool          // the peer dialed
+	from     *hello        // of the other side, proven; set by the handshake
 	done     chan struct{} // closed by Close
 
 	mu      sync.Mutex // guards what follows

@@ -6,14 +6,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// connLimits bounds the inbound connections.
+// connLimits bounds the inbound connections of members, counted by the identity that they
+// have proven.
 type connLimits struct {
 	limits Limits
 
-	mu         sync.Mutex // guards what follows
-	handshakes int
-	total      int
-	reserved   map[connClass]int
+	mu       sync.Mutex // guards what follows
+	total    int
+	reserved map[connClass]int
 }
 
 // connClass is what Limits.PerMember applies to.
@@ -26,25 +26,7 @@ func newConnLimits(l Limits) *connLimits {
 	return &connLimits{limits: l, reserved: make(map[connClass]int)}
 }
 
-// beginHandshake admits a connection to its handshake; endHandshake releases
-// its place.
-func (l *connLimits) beginHandshake() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.handshakes >= l.limits.Handshakes {
-		return false
-	}
-	l.handshakes++
-	return true
-}
-
-func (l *connLimits) endHandshake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.handshakes--
-}
-
-// reserve reserves a place for a connection that has passed its handshake.
+// reserve reserves a place for a connection of a proven member.
 func (l *connLimits) reserve(member uint64, kind wire.Kind) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

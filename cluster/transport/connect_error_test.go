@@ -32,14 +32,14 @@ func wantParts(t *testing.T, err error, parts ...string) {
 // dialPeer makes addr the address of member 2 and returns the first error.
 func dialPeer(t *testing.T, a *node, addr string) error {
 	t.Helper()
-	a.SetPeer(2, addr)
+	a.SetPeer(m(2), addr)
 	await(t, func() error {
-		if err := a.PeerError(2); errors.Is(err, ErrNotConnected) {
+		if err := a.PeerError(m(2)); errors.Is(err, ErrNotConnected) {
 			return err
 		}
 		return nil
 	})
-	return a.PeerError(2)
+	return a.PeerError(m(2))
 }
 
 // otherProgram listens and answers every connection with a greeting.
@@ -64,7 +64,7 @@ func otherProgram(t *testing.T, greeting string) string {
 }
 
 func TestConnectError_WrongAdvertisePort(t *testing.T) {
-	const member = "member 0000000000000002 at "
+	member := "member " + text(2) + " at "
 	for _, c := range []struct {
 		name  string
 		addr  func(a *node) string
@@ -78,7 +78,7 @@ func TestConnectError_WrongAdvertisePort(t *testing.T) {
 		{"another program listens", func(*node) string { return otherProgram(t, "SSH-2.0-OpenSSH_9.9\r\n") },
 			[]string{"handshake with", ErrNotConclave.Error(), "check the port in Config.Advertise of that member"}},
 		{"port of this member", func(a *node) string { return a.addr },
-			[]string{string(ReasonMember), "address of member 0000000000000001, not of 0000000000000002", "Config.Advertise"}},
+			[]string{string(ReasonMember), "address of member " + text(1) + ", not of " + text(2), "Config.Advertise"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := start(t, identity(1), listenTCP(t), nil)
@@ -93,8 +93,8 @@ func TestConnectError_WrongAdvertisePort(t *testing.T) {
 	t.Run("port of another member", func(t *testing.T) {
 		a := start(t, identity(1), listenTCP(t), nil)
 		b := start(t, identity(3), listenTCP(t), nil)
-		wantParts(t, dialPeer(t, a, b.addr), "refused by member 0000000000000003 at "+b.addr,
-			"address of member 0000000000000003, not of 0000000000000002", "check the port in Config.Advertise of both")
+		wantParts(t, dialPeer(t, a, b.addr), "refused by member "+text(3)+" at "+b.addr,
+			"address of member "+text(3)+", not of "+text(2), "check the port in Config.Advertise of both")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestConnectError_UnresolvableName(t *testing.T) {
 	if !errors.As(err, &unresolved) {
 		t.Skipf("no resolver answers: %v", err)
 	}
-	wantParts(t, err, "connect to member 0000000000000002 at member-2.invalid:7000", unresolved.Error(),
+	wantParts(t, err, "connect to member "+text(2)+" at member-2.invalid:7000", unresolved.Error(),
 		"check the host in Config.Advertise of that member, and the name service")
 	if reasonOf(err) != reasonUnresolved {
 		t.Errorf("reason %q", reasonOf(err))
@@ -116,19 +116,39 @@ func TestConnectError_UnresolvableName(t *testing.T) {
 	id.Advertise = "member-3.invalid:7000"
 	b := start(t, id, listenTCP(t), nil)
 	_, _, err = b.Gossip().FinalAdvertiseAddr("", 0)
-	wantParts(t, err, `member 0000000000000003 advertises "member-3.invalid:7000"`, "member-3.invalid", "set Config.Advertise")
+	wantParts(t, err, "member "+text(3)+` advertises "member-3.invalid:7000"`, "member-3.invalid", "set Config.Advertise")
 }
 
-func TestNew_TLSWithoutCertificate(t *testing.T) {
-	for name, cfg := range map[string]*tls.Config{
-		"empty":                     {},
-		"no certificate to dial":    {GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }},
-		"no certificate to present": {GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }},
+func TestNew_InvalidTLS(t *testing.T) {
+	roots := newAuthority(t).config(t).RootCAs
+	certificate := newAuthority(t).config(t).Certificates
+	present := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return nil, nil }
+	verify := func(tls.ConnectionState) error { return nil }
+	for name, c := range map[string]struct {
+		cfg  *tls.Config
+		want string // "": valid
+	}{
+		"no certificate":                            {&tls.Config{RootCAs: roots}, "lacks a certificate"},
+		"no certificate to dial":                    {&tls.Config{RootCAs: roots, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }}, "lacks a certificate"},
+		"no certificate to present":                 {&tls.Config{RootCAs: roots, GetClientCertificate: present}, "lacks a certificate"},
+		"no authorities":                            {&tls.Config{Certificates: certificate}, "names no authorities"},
+		"ClientCAs only":                            {&tls.Config{Certificates: certificate, ClientCAs: roots}, "names no authorities"},
+		"no verification":                           {&tls.Config{Certificates: certificate, ClientCAs: roots, InsecureSkipVerify: true}, "names no authorities"},
+		"own verification, inbound by the system's": {&tls.Config{Certificates: certificate, InsecureSkipVerify: true, VerifyConnection: verify}, "names no authorities"},
+		"own verification":                          {&tls.Config{Certificates: certificate, ClientCAs: roots, InsecureSkipVerify: true, VerifyConnection: verify}, ""},
+		"renegotiation":                             {&tls.Config{Certificates: certificate, RootCAs: roots, Renegotiation: tls.RenegotiateOnceAsClient}, "renegotiation"},
+		"RootCAs":                                   {&tls.Config{Certificates: certificate, RootCAs: roots}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ln := listenTCP(t)
-			_, err := New(Config{Identity: identity(1), Listener: ln, Handler: newEvents(), TLS: cfg})
-			wantParts(t, err, "member 0000000000000001 at "+ln.Addr().String(), "Config.TLS lacks a certificate", "set Certificates", "RootCAs")
+			port, err := New(Config{Identity: identity(1), Key: testKeys[1], Listener: ln, Handler: newEvents(), TLS: c.cfg})
+			if c.want != "" {
+				wantParts(t, err, "member "+text(1)+" at "+ln.Addr().String(), c.want)
+			} else if err != nil {
+				t.Error(err)
+			} else {
+				port.Close()
+			}
 		})
 	}
 }
@@ -142,14 +162,14 @@ func TestConnectError_TLSAgainstPlaintext(t *testing.T) {
 		cause            string // in the dialer's error
 	}{
 		{"dialer uses TLS", ca.config(t), nil, ErrTLSMismatch.Error()},
-		{"listener uses TLS", nil, ca.config(t), "the refusing member uses TLS"},
+		{"listener uses TLS", nil, ca.config(t), ErrTLSMismatch.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var dialer, listener journal
 			b := start(t, identity(2), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.listener, listener.logger() })
 			a := start(t, identity(1), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.dialer, dialer.logger() })
 			err := dialPeer(t, a, b.addr)
-			wantParts(t, err, "member 0000000000000002 at "+b.addr, c.cause, "set Config.TLS on every member or on none")
+			wantParts(t, err, "member "+text(2)+" at "+b.addr, c.cause, "set Config.TLS on every member or on none")
 			if got := reasonOf(err); got != string(ReasonTLS) {
 				t.Errorf("reason %q", got)
 			}
@@ -184,7 +204,7 @@ func TestConnectError_CertificateNotTrusted(t *testing.T) {
 			b := start(t, identity(2), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = ours.config(t), listener.logger() })
 			a := start(t, identity(1), listenTCP(t), withTLS(c.dialer))
 			err := dialPeer(t, a, b.addr)
-			wantParts(t, err, "handshake with member 0000000000000002 at "+b.addr, "tls: ", c.want)
+			wantParts(t, err, "handshake with member "+text(2)+" at "+b.addr, "tls: ", c.want)
 			await(t, func() error {
 				if listener.count(`level=WARN msg="inbound handshake failed" addr=127.0.0.1:`) != 1 || listener.count(`reason="TLS handshake failed"`) != 1 {
 					return fmt.Errorf("the log is:\n%v", &listener)

@@ -14,12 +14,14 @@ import (
 
 const (
 	failureInterval = time.Minute      // between two lines about the same failure
+	repeatInterval  = 5 * time.Second  // between two lines about the same failure at Debug
 	failureGrace    = 10 * time.Second // after which a failure that may pass by itself is logged
 	maxFailures     = 256              // bounds memory, and lines per minute: addresses come from outside
 )
 
 // failureLog logs failed handshakes and refusals at Warn: one line a minute for
-// each address and reason. Repetitions are logged at Debug.
+// each address and reason. Repetitions, and failures that need no operator, are logged at
+// Debug, every 5 s at most.
 type failureLog struct {
 	log *slog.Logger
 
@@ -34,6 +36,7 @@ type failure struct {
 type occurrences struct {
 	first, last time.Time
 	logged      time.Time // zero: not yet
+	repeated    time.Time // when it was last logged, at any level; zero: not yet
 }
 
 func newFailureLog(log *slog.Logger) *failureLog {
@@ -73,33 +76,40 @@ func (l *failureLog) write(message, subject string, member uint64, err error, at
 	if member != 0 {
 		attrs = append(attrs, "member", wire.MemberID(member))
 	}
-	level := slog.LevelDebug
-	if needsOperator(reason) && l.due(failure{message, subject, reason}) {
-		level = slog.LevelWarn
+	if level, due := l.due(failure{message, subject, reason}); due {
+		l.log.Log(context.Background(), level, message, attrs...)
 	}
-	l.log.Log(context.Background(), level, message, attrs...)
 }
 
-// due records a failure and reports whether it must be logged now.
-func (l *failureLog) due(f failure) bool {
+// gossip logs a message of a member that memberlist must not see.
+func (l *failureLog) gossip(from *hello, remote net.Addr, err error) {
+	if level, due := l.due(failure{"gossip dropped", wire.MemberID(from.Member).String(), string(ReasonMalformed)}); due {
+		l.log.Log(context.Background(), level, "gossip dropped", "member", wire.MemberID(from.Member), "addr", remote.String(), "error", err)
+	}
+}
+
+// due records a failure and reports whether it must be logged now, and at which level.
+func (l *failureLog) due(f failure) (level slog.Level, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	o := l.seen[f]
 	if o == nil || now.Sub(o.last) >= failureInterval {
 		if o = l.begin(f, now); o == nil {
-			return false
+			return 0, false
 		}
 	}
 	o.last = now
-	if passes(f.reason) && now.Sub(o.first) < failureGrace {
-		return false
+	level = slog.LevelDebug
+	if needsOperator(f.reason) && (!passes(f.reason) || now.Sub(o.first) >= failureGrace) &&
+		(o.logged.IsZero() || now.Sub(o.logged) >= failureInterval) {
+		level, o.logged = slog.LevelWarn, now
 	}
-	if !o.logged.IsZero() && now.Sub(o.logged) < failureInterval {
-		return false
+	if level == slog.LevelDebug && !o.repeated.IsZero() && now.Sub(o.repeated) < repeatInterval {
+		return 0, false
 	}
-	o.logged = now
-	return true
+	o.repeated = now
+	return level, true
 }
 
 // begin is called with mu held. It returns nil if there is no room.

@@ -49,7 +49,7 @@ func TestFailureLog_OneLineAMinute(t *testing.T) {
 		var dialer, listener journal
 		a := logTo(t, n, &dialer, 1, "a")
 		b := logTo(t, n, &listener, 2, "b")
-		a.SetPeer(2, "b") // which does not accept member 1 yet
+		a.SetPeer(m(2), "b") // which does not accept member 1 yet
 		for minutes := range 3 {
 			time.Sleep(time.Minute)
 			if n.dials("b") < 10*(minutes+1) ||
@@ -58,17 +58,33 @@ func TestFailureLog_OneLineAMinute(t *testing.T) {
 				t.Fatalf("after %d minutes and %d dials:\n%v\n%v", minutes+1, n.dials("b"), &dialer, &listener)
 			}
 		}
-		for _, want := range []string{` addr=b `, ` reason="not a member" `, ` error="transport: refused by member 0000000000000002 at b: `, ` member=0000000000000002`} {
+		for _, want := range []string{` addr=b `, ` reason="not a member" `, ` error="transport: refused by member ` + text(2) + ` at b: `, ` member=` + text(2)} {
 			if dialer.count(want) != 3 {
 				t.Errorf("the log does not contain %q three times:\n%v", want, &dialer)
 			}
 		}
-		b.SetPeer(1, "a")
+		b.SetPeer(m(1), "a")
 		time.Sleep(time.Minute)
 		b.Close()
 		time.Sleep(time.Minute)
 		if dialer.count(`msg="peer connected"`) != 1 || dialer.count(`msg="peer not connected"`) != 1 || dialer.count(`msg="inbound connection lost"`) != 1 {
 			t.Errorf("the log is:\n%v", &dialer)
+		}
+	})
+}
+
+// A peer that is refused a hundred times a second costs one line in 5 s, also at Debug.
+func TestFailureLog_RepetitionsEvery5s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		l := newFailureLog(slog.New(slog.NewTextHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		for range 100 * 20 {
+			l.inbound(memAddr("a"), &RefusedError{Member: m(2), Reason: ReasonClone})
+			l.outbound(t.Context(), m(2), "b", &ConnectError{Err: ErrNotConnected})
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := j.count("level="); got != 8 || j.count("level=WARN") != 1 {
+			t.Errorf("%d lines in 20 s, want 8, one of them a warning:\n%v", got, &j)
 		}
 	})
 }
@@ -81,9 +97,9 @@ func TestFailureLog_TemporaryRefusalNotLogged(t *testing.T) {
 		var j journal
 		a := logTo(t, n, &j, 1, "a")
 		b := logTo(t, n, &j, 2, "b")
-		a.SetPeer(2, "b")
+		a.SetPeer(m(2), "b")
 		time.Sleep(failureGrace / 2)
-		b.SetPeer(1, "a")
+		b.SetPeer(m(1), "a")
 		time.Sleep(time.Minute)
 		if n.dials("b") < 3 || j.count("refused") != 0 {
 			t.Errorf("after %d dials:\n%v", n.dials("b"), &j)
@@ -97,9 +113,9 @@ func TestFailureLog_UnreachablePeer(t *testing.T) {
 		n := newMemNet()
 		var j journal
 		a := logTo(t, n, &j, 1, "a")
-		a.SetPeer(2, "unreachable")
+		a.SetPeer(m(2), "unreachable")
 		time.Sleep(time.Hour)
-		if j.count("level=INFO") != 1 || j.count("level=") != 1 || j.count(`msg="peer not connected" member=0000000000000002 addr=unreachable error=`) != 1 {
+		if j.count("level=INFO") != 1 || j.count("level=") != 1 || j.count(`msg="peer not connected" member=`+text(2)+` addr=unreachable error=`) != 1 {
 			t.Errorf("after an hour:\n%v", &j)
 		}
 	})

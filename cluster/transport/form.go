@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 const maxForm = 64 << 10
 
 // Form sends a proposal to the member at addr and returns its answer.
-// It blocks for at most Timing.Form.
+// It blocks for at most Timing.Form. The member in the answer, and the candidate that it
+// describes as itself, are those that the connection has proven; so they are in the
+// requests that Handler.Form receives.
 func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest) (*wire.FormReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Form)
 	defer cancel()
@@ -25,10 +28,23 @@ func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	reply := new(wire.FormReply)
-	if err := exchange(c, req, reply); err != nil {
+	err = exchange(c, req, reply)
+	if err == nil {
+		err = proven(reply.GetCandidate(), c.from)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("transport: proposal to %s: %w", addr, withCause(ctx, err))
 	}
+	reply.Member = c.from.Member
 	return reply, nil
+}
+
+// proven checks what a peer states about itself against what its connection has proven.
+func proven(stated *wire.GossipMeta, h *hello) error {
+	if stated != nil && (stated.GetMember() != h.Member || !h.key.Equal(ed25519.PublicKey(stated.GetKey()))) {
+		return fmt.Errorf("%w: member %v states that it is member %v", ErrUnproven, wire.MemberID(h.Member), wire.MemberID(stated.GetMember()))
+	}
+	return nil
 }
 
 func exchange(c *conn, req, reply proto.Message) error {
@@ -62,7 +78,11 @@ func (t *Transport) serveForm(c *conn) {
 		return
 	}
 	req := new(wire.FormRequest)
-	if err := readMessage(c, req); err != nil {
+	err := readMessage(c, req)
+	if err == nil {
+		err = proven(req.GetCandidate(), c.from)
+	}
+	if err != nil {
 		t.log().Debug("proposal not received", "addr", c.RemoteAddr(), "error", err)
 		return
 	}

@@ -63,3 +63,27 @@ func TestForm_ContextDone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a process states about itself must be what its connection has proven.
+func TestForm_StatesAnotherMember(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	b := start(t, identity(2), listenTCP(t), nil)
+	lie := &wire.GossipMeta{Member: m(3), Key: publicOf(testKeys[3])}
+	truth := &wire.GossipMeta{Member: m(1), Key: publicOf(testKeys[1])}
+	b.events.form = func(r *wire.FormRequest) *wire.FormReply {
+		if r.GetCandidate().GetMember() != m(1) {
+			t.Errorf("the handler was asked for %v", r)
+		}
+		return &wire.FormReply{Member: m(3), Candidate: lie}
+	}
+	if _, err := a.Form(t.Context(), b.addr, &wire.FormRequest{Candidate: lie}); err == nil {
+		t.Error("a request of another member was answered")
+	}
+	if _, err := a.Form(t.Context(), b.addr, &wire.FormRequest{Candidate: truth}); !errors.Is(err, ErrUnproven) {
+		t.Errorf("got %v, want %v", err, ErrUnproven)
+	}
+	b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{Member: m(3)} }
+	if reply, err := a.Form(t.Context(), b.addr, &wire.FormRequest{Candidate: truth}); err != nil || reply.GetMember() != m(2) {
+		t.Errorf("got %v, %v, want an answer of member 2", reply, err)
+	}
+}

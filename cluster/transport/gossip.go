@@ -112,7 +112,7 @@ func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 	if !g.track(c) {
 		return nil, ErrClosed
 	}
-	return c, nil
+	return &gossipStream{Conn: c}, nil
 }
 
 // DialAddressTimeout dials a stream.
@@ -126,7 +126,7 @@ func (g *Gossip) acceptStream(c *conn) {
 		return
 	}
 	select {
-	case g.streams <- c:
+	case g.streams <- &gossipStream{Conn: c}:
 	default:
 		_ = c.Close() // memberlist does not keep up; the peer retries
 	}
@@ -145,6 +145,13 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		if err != nil {
 			g.t.log().Debug("packet connection closed", "addr", c.RemoteAddr(), "error", err)
 			return
+		}
+		if !g.t.isMember(h.Member) {
+			return // removed since its hello
+		}
+		if err := checkPacket(body); err != nil {
+			g.t.failures.gossip(c.from, c.RemoteAddr(), err)
+			continue
 		}
 		p := &memberlist.Packet{Buf: append([]byte(nil), body...), From: from, Timestamp: time.Now()}
 		select {

@@ -1,14 +1,25 @@
 package transport
 
 import (
-	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
+
+// The handshake, after that of TLS:
+//
+//	dialer    Hello
+//	listener  Hello
+//	dialer    Proof
+//	listener  Proof with its refusal, or none
+//	dialer    Proof with its refusal, or none; unless it was refused
+//
+// Nothing in a hello has an effect before its proof is verified: until then it is a claim.
+// A refusal is part of what its proof signs.
 
 // connect dials addr and runs the dialer's half of the handshake. to is the
 // member expected there; zero: any. ctx and Timing.Dial bound connect only: the
@@ -63,27 +74,89 @@ func (t *Transport) greet(c *conn, addr string, kind wire.Kind, to uint64) error
 		return err
 	}
 	id := t.identity()
-	if err := writeHello(c, id, kind, to, ""); err != nil {
-		return err
-	}
-	h, err := readHello(c)
-	var refused *RefusedError
+	h, x, refused, err := t.exchangeHellos(c, &id, kind, to)
 	switch {
-	case errors.As(err, &refused):
 	case err != nil:
 		return err
-	case h.refusal != "":
-		return parseRefusal(cmp.Or(h.Member, to), addr, h.refusal)
-	case to != 0 && h.Member != to:
+	case refused != nil:
+		refused.Addr, refused.Here = addr, true
+		return refused
+	}
+	if err := writeProof(c, t.cfg.Key, x, dialerProof, ""); err != nil {
+		return err
+	}
+	text, err := readProof(c, h.key, x, listenerVerdict)
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		return t.refusedBy(h, parseRefusal(h.Member, addr, text))
+	}
+	if to != 0 && h.Member != to {
 		refused = &RefusedError{Reason: ReasonMember, Detail: wrongMember(h.Member, to)}
-	default:
-		refused = t.checkHello(&id, h, kind, to != 0)
+	} else {
+		refused = t.admitHello(c, &id, h, kind)
 	}
 	if refused == nil {
+		return writeProof(c, t.cfg.Key, x, dialerVerdict, "")
+	}
+	refused.Addr, refused.Here, refused.Member = addr, true, h.Member
+	_ = writeProof(c, t.cfg.Key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
+	return refused
+}
+
+// exchangeHellos is the dialer's exchange.
+func (t *Transport) exchangeHellos(c *conn, id *Identity, kind wire.Kind, to uint64) (*hello, *transcript, *RefusedError, error) {
+	own, err := newHello(*id, t.publicKey(), kind, to, t.durable())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := writeHello(c, own); err != nil {
+		return nil, nil, nil, err
+	}
+	body, err := readHello(c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	channel, err := channelOf(c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	h, refused := parseHello(body)
+	return h, &transcript{channel: channel, dialer: own, listener: body}, refused, nil
+}
+
+// admitHello makes the decision of either side about a proven hello, and has its effects
+// if the hello is accepted.
+func (t *Transport) admitHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+	if refused := t.checkHello(c, id, h, kind); refused != nil {
+		return refused
+	}
+	return t.acceptHello(c, id, h, kind)
+}
+
+// acceptHello has the effects of an accepted, proven hello.
+func (t *Transport) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+	c.from = h
+	if id.Cluster.IsZero() || h.Cluster != id.Cluster || !t.isMember(h.Member) {
 		return nil
 	}
-	if refused.Addr, refused.Here = addr, true; h != nil {
-		refused.Member = h.Member
+	t.noteHost(h.Member, c.RemoteAddr())
+	if kind == wire.Kind_PEER {
+		leave, refused := t.processes.enter(h.Member, h.Incarnation)
+		if refused != nil {
+			return refused
+		}
+		c.afterClose(leave)
+	}
+	return t.boots.advance(&h.Identity)
+}
+
+// refusedBy has the effects of a refusal by a proven peer, which it returns. That of a
+// peer that is no member is an error like any other.
+func (t *Transport) refusedBy(h *hello, refused *RefusedError) *RefusedError {
+	if t.cfg.OnRefused != nil && t.isMember(h.Member) {
+		t.cfg.OnRefused(h.Member, refused)
 	}
 	return refused
 }
@@ -98,27 +171,12 @@ func (t *Transport) answer(c *conn) (*hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.cfg.Timing.Hello)); err != nil {
 		return nil, failed(err)
 	}
-	h, err := t.readInbound(c)
-	var refused *RefusedError
-	if err != nil && !errors.As(err, &refused) {
-		if errors.Is(err, ErrTLSMismatch) {
-			refuseMismatch(c)
-		}
-		return nil, failed(err) // not a member, which is owed no answer
-	}
-	id := t.identity()
-	if refused == nil {
-		if refused = t.checkInbound(c, &id, h); refused != nil {
-			refused.Member = h.Member
-		}
-	}
-	if refused != nil {
-		refused.Addr, refused.Here = c.RemoteAddr().String(), true
-		// Best effort: the refusal is the error to report.
-		_ = writeHello(c, id, wire.Kind_KIND_UNSPECIFIED, 0, refused.text())
+	h, err := t.decide(c)
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		refused.Addr = c.RemoteAddr().String()
 		return nil, refused
 	}
-	if err := writeHello(c, id, h.kind, h.Member, ""); err != nil {
+	if err != nil {
 		return nil, failed(err)
 	}
 	if err := c.SetDeadline(time.Time{}); err != nil {
@@ -127,7 +185,76 @@ func (t *Transport) answer(c *conn) (*hello, error) {
 	return h, nil
 }
 
-func (t *Transport) readInbound(c *conn) (*hello, error) {
+func (t *Transport) decide(c *conn) (*hello, error) {
+	body, err := t.readInbound(c)
+	if err != nil {
+		if errors.Is(err, ErrTLSMismatch) {
+			refuseMismatch(c)
+		}
+		return nil, err // not a member, which is owed no answer
+	}
+	channel, err := channelOf(c)
+	if err != nil {
+		return nil, err
+	}
+	id := t.identity()
+	h, malformed := parseHello(body)
+	kind, to := wire.Kind_KIND_UNSPECIFIED, uint64(0)
+	if h != nil {
+		kind, to = h.kind, h.Member
+	}
+	own, err := newHello(id, t.publicKey(), kind, to, t.durable())
+	if err != nil {
+		return nil, err
+	}
+	if err := writeHello(c, own); err != nil {
+		return nil, err
+	}
+	x := &transcript{channel: channel, dialer: body, listener: own}
+	if malformed != nil {
+		// There is no key to verify the dialer's proof with. Unread, it could reset the
+		// connection and lose the answer.
+		_, _ = readFrame(c, maxProof, nil)
+		return nil, t.refuse(c, x, malformed)
+	}
+	if _, err := readProof(c, h.key, x, dialerProof); err != nil {
+		return nil, err
+	}
+	if refused := t.checkInbound(c, &id, h); refused != nil {
+		refused.Member = h.Member
+		return nil, t.refuse(c, x, refused)
+	}
+	if err := writeProof(c, t.cfg.Key, x, listenerVerdict, ""); err != nil {
+		return nil, err
+	}
+	return h, t.awaitVerdict(c, x, &id, h)
+}
+
+// awaitVerdict reads the dialer's decision.
+func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello) error {
+	text, err := readProof(c, h.key, x, dialerVerdict)
+	if err != nil {
+		return err
+	}
+	if text != "" {
+		return t.refusedBy(h, parseRefusal(h.Member, "", text))
+	}
+	if refused := t.acceptHello(c, id, h, h.kind); refused != nil {
+		refused.Here, refused.Member = true, h.Member
+		return refused // another connection has changed what checkInbound saw
+	}
+	return nil
+}
+
+// refuse sends a refusal and returns it.
+func (t *Transport) refuse(c *conn, x *transcript, refused *RefusedError) *RefusedError {
+	refused.Here = true
+	// Best effort: the refusal is the error to report.
+	_ = writeProof(c, t.cfg.Key, x, listenerVerdict, refused.text())
+	return refused
+}
+
+func (t *Transport) readInbound(c *conn) ([]byte, error) {
 	if t.tls != nil {
 		c.Conn = t.tls.accept(c.raw)
 	}
@@ -135,4 +262,16 @@ func (t *Transport) readInbound(c *conn) (*hello, error) {
 		return nil, err
 	}
 	return readHello(c)
+}
+
+func (t *Transport) publicKey() ed25519.PublicKey {
+	return t.cfg.Key.Public().(ed25519.PublicKey) // always of that type
+}
+
+// durable returns what this member's hello reports as durable now.
+func (t *Transport) durable() (p position) {
+	if t.cfg.Durable != nil {
+		p.term, p.index = t.cfg.Durable()
+	}
+	return p
 }

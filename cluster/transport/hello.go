@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"strings"
@@ -16,48 +18,58 @@ const (
 	maxHello = 4 << 10
 )
 
-// hello is a wire.Hello with well-formed fields.
+// hello is a wire.Hello with well-formed fields. It is a claim until its proof is verified.
 type hello struct {
 	Identity
-	kind    wire.Kind
-	to      uint64
-	refusal string
+	key      ed25519.PublicKey // whose fingerprint is Member
+	kind     wire.Kind
+	to       uint64
+	protocol uint32 // the highest version that both sides support
+	durable  position
 }
 
-func writeHello(w io.Writer, id Identity, kind wire.Kind, to uint64, refusal string) error {
+// position is that of an entry in a log.
+type position struct{ term, index uint64 }
+
+// newHello returns the body of a hello with a fresh nonce.
+func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, durable position) ([]byte, error) {
 	m := &wire.Hello{
-		MinProtocol: wire.ProtocolMin,
-		MaxProtocol: wire.ProtocolMax,
-		Group:       id.Group,
-		Member:      id.Member,
-		Incarnation: id.Incarnation[:],
-		Boot:        id.Boot,
-		Kind:        kind,
-		Advertise:   id.Advertise,
-		Name:        id.Name,
-		Refusal:     refusal,
-		To:          to,
+		MinProtocol:  wire.ProtocolMin,
+		MaxProtocol:  wire.ProtocolMax,
+		Group:        id.Group,
+		Member:       id.Member,
+		Incarnation:  id.Incarnation[:],
+		Boot:         id.Boot,
+		Kind:         kind,
+		Advertise:    id.Advertise,
+		Name:         id.Name,
+		To:           to,
+		Key:          key,
+		Nonce:        make([]byte, nonceBytes),
+		FeatureLevel: id.FeatureLevel,
+		DurableTerm:  durable.term,
+		DurableIndex: durable.index,
 	}
+	rand.Read(m.Nonce) // never fails
 	if !id.Cluster.IsZero() {
 		m.Cluster = id.Cluster[:]
 	}
-	buf, err := appendMessage([]byte(magic), m)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(buf)
+	return proto.Marshal(m)
+}
+
+func writeHello(w io.Writer, body []byte) error {
+	_, err := w.Write(appendFrame([]byte(magic), body))
 	return err
 }
 
-// readHello reads exactly one hello and not a byte more: a raw stream may
-// follow. A *RefusedError means that the peer uses conclave's protocol, but
-// sent a hello that this version cannot accept.
-func readHello(r io.Reader) (*hello, error) {
+// readHello reads the body of exactly one hello and not a byte more: a raw stream may
+// follow the handshake.
+func readHello(r io.Reader) ([]byte, error) {
 	var m [len(magic)]byte
 	if _, err := io.ReadFull(r, m[:]); err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(string(m[:]), tlsClientHello) {
+	if strings.HasPrefix(string(m[:]), tlsClientHello) || strings.HasPrefix(string(m[:]), tlsAlert) {
 		return nil, ErrTLSMismatch
 	}
 	if string(m[:]) != magic {
@@ -67,32 +79,49 @@ func readHello(r io.Reader) (*hello, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hello: %w", err)
 	}
-	return parseHello(body)
+	if err := proto.Unmarshal(body, new(wire.Hello)); err != nil {
+		return nil, fmt.Errorf("%w: hello: %w", ErrBadFrame, err)
+	}
+	return body, nil
 }
 
-func parseHello(body []byte) (*hello, error) {
+// parseHello returns an error if the peer uses conclave's protocol, but sent a hello that
+// this version cannot accept.
+func parseHello(body []byte) (*hello, *RefusedError) {
 	var m wire.Hello
 	if err := proto.Unmarshal(body, &m); err != nil {
 		return nil, &RefusedError{Reason: ReasonMalformed, Detail: err.Error()}
 	}
-	if m.GetRefusal() != "" { // of any protocol version, so nothing else is checked
-		return &hello{refusal: m.GetRefusal(), Identity: Identity{Member: m.GetMember()}}, nil
+	malformed := func(format string, args ...any) (*hello, *RefusedError) {
+		return nil, &RefusedError{Reason: ReasonMalformed, Detail: fmt.Sprintf(format, args...)}
 	}
 	if m.GetMinProtocol() > wire.ProtocolMax || m.GetMaxProtocol() < wire.ProtocolMin {
-		return nil, &RefusedError{Member: m.GetMember(), Reason: ReasonProtocol, Detail: fmt.Sprintf(
+		return nil, &RefusedError{Reason: ReasonProtocol, Detail: fmt.Sprintf(
 			"one member supports versions %d to %d, the other %d to %d: upgrade the older one",
 			m.GetMinProtocol(), m.GetMaxProtocol(), wire.ProtocolMin, wire.ProtocolMax)}
 	}
-	h := &hello{kind: m.GetKind(), to: m.GetTo(), Identity: Identity{
-		Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
-	}}
+	h := &hello{
+		Identity: Identity{
+			Group: m.GetGroup(), Member: m.GetMember(), Boot: m.GetBoot(), Name: m.GetName(), Advertise: m.GetAdvertise(),
+			FeatureLevel: m.GetFeatureLevel(),
+		},
+		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
+		durable: position{m.GetDurableTerm(), m.GetDurableIndex()},
+	}
+	switch {
+	case len(h.key) != ed25519.PublicKeySize:
+		return malformed("invalid key: want %d bytes, got %d", ed25519.PublicKeySize, len(h.key))
+	case h.Member != wire.FingerprintOf(h.key):
+		return malformed("member %v presents the key of member %v", wire.MemberID(h.Member), wire.MemberID(wire.FingerprintOf(h.key)))
+	case len(m.GetNonce()) != nonceBytes:
+		return malformed("invalid nonce: want %d bytes, got %d", nonceBytes, len(m.GetNonce()))
+	}
 	var ok bool
-	if h.Incarnation, ok = wire.IDFrom(m.GetIncarnation()); !ok || h.Incarnation.IsZero() || h.Member == 0 {
-		return nil, &RefusedError{Member: h.Member, Reason: ReasonMalformed, Detail: "a hello needs a member and an incarnation"}
+	if h.Incarnation, ok = wire.IDFrom(m.GetIncarnation()); !ok || h.Incarnation.IsZero() {
+		return malformed("a hello needs an incarnation")
 	}
 	if h.Cluster, ok = wire.IDFrom(m.GetCluster()); !ok && len(m.GetCluster()) != 0 {
-		return nil, &RefusedError{Member: h.Member, Reason: ReasonMalformed, Detail: fmt.Sprintf(
-			"invalid cluster ID: want 16 bytes, got %d", len(m.GetCluster()))}
+		return malformed("invalid cluster ID: want 16 bytes, got %d", len(m.GetCluster()))
 	}
 	return h, nil
 }

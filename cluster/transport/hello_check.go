@@ -1,31 +1,74 @@
 package transport
 
 import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
 	"fmt"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// checkInbound decides whether to accept an inbound hello.
+// Peer is the other side of a connection, which has proven that it has the member's key.
+type Peer struct {
+	Member      uint64
+	Key         ed25519.PublicKey // whose fingerprint is Member
+	Name        string
+	Advertise   string // host:port
+	Remote      string // address of this connection's other end
+	Inbound     bool   // the peer connected to this member
+	Kind        wire.Kind
+	Cluster     wire.ID // zero: none yet
+	Incarnation wire.ID
+	Boot        uint64
+	// The peer's term and the index of its last entry, as far as they are durable: an upper
+	// bound of what it has acknowledged.
+	DurableTerm, DurableIndex uint64
+	FeatureLevel              uint32               // the highest that its process supports
+	TLS                       *tls.ConnectionState // nil: plaintext
+}
+
+func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
+	p := Peer{
+		Member: h.Member, Key: h.key, Name: h.Name, Advertise: h.Advertise, Remote: c.RemoteAddr().String(), Inbound: c.inbound,
+		Kind: kind, Cluster: h.Cluster, Incarnation: h.Incarnation, Boot: h.Boot,
+		DurableTerm: h.durable.term, DurableIndex: h.durable.index, FeatureLevel: h.FeatureLevel,
+	}
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		state := secure.ConnectionState()
+		p.TLS = &state
+	}
+	return p
+}
+
+// checkInbound decides whether to accept a proven inbound hello.
 func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError {
 	switch {
-	case h.refusal != "":
-		return &RefusedError{Reason: ReasonMalformed, Detail: "the first hello of a connection carries a refusal"}
 	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_FORM:
 		return &RefusedError{Reason: ReasonKind, Detail: h.kind.String()}
 	case h.Group == id.Group && h.to != 0 && h.to != id.Member:
 		return &RefusedError{Reason: ReasonMember, Detail: wrongMember(id.Member, h.to)}
 	}
-	if refused := t.checkHello(id, h, h.kind, t.isMember(h.Member)); refused != nil {
+	if refused := t.checkHello(c, id, h, h.kind); refused != nil {
 		return refused
 	}
-	release, ok := t.limits.reserve(h.Member, h.kind)
+	release, ok := t.reserve(c, h)
 	if !ok {
 		return &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
 			"limit exceeded: another %v connection from member %v", h.kind, wire.MemberID(h.Member))}
 	}
 	c.afterClose(release)
 	return nil
+}
+
+// reserve reserves a place for an inbound connection with a proven hello.
+func (t *Transport) reserve(c *conn, h *hello) (release func(), ok bool) {
+	if t.isMember(h.Member) {
+		return t.limits.reserve(h.Member, h.kind)
+	}
+	host := hostOf(c.RemoteAddr())
+	place := t.strangers.begin(host, t.knownHost(host), func() { _ = c.Close() })
+	return func() { t.strangers.end(place) }, place != nil
 }
 
 func wrongMember(got, want uint64) string {
@@ -39,8 +82,9 @@ const cannotJoin = "this version cannot add a member to an existing group"
 
 // checkHello makes the checks that both sides share, most fundamental first.
 // Either side may report the result, so the texts do not depend on the side.
-func (t *Transport) checkHello(id *Identity, h *hello, kind wire.Kind, isMember bool) *RefusedError {
-	membersOnly := kind == wire.Kind_PEER || kind == wire.Kind_SNAPSHOT
+func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
+	isMember := t.isMember(h.Member)
+	membersOnly := kind != wire.Kind_FORM
 	sameCluster := !id.Cluster.IsZero() && h.Cluster == id.Cluster
 	refuse := func(r Reason, format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: r, Detail: fmt.Sprintf(format, args...)}
@@ -61,8 +105,28 @@ func (t *Transport) checkHello(id *Identity, h *hello, kind wire.Kind, isMember 
 		return refuse(ReasonRemoved, "the group has removed member %v: %s", member, cannotJoin)
 	case membersOnly && !isMember:
 		return refuse(ReasonNotMember, "member %v is unknown or removed", member)
-	case isMember && sameCluster:
-		return t.boots.advance(&h.Identity)
 	}
-	return t.boots.check(&h.Identity)
+	if refused := t.boots.check(&h.Identity); refused != nil {
+		return refused
+	}
+	if refused := t.processes.check(h.Member, h.Incarnation); refused != nil {
+		return refused
+	}
+	return t.askAdmission(c, h, kind)
+}
+
+// askAdmission asks Config.Admit.
+func (t *Transport) askAdmission(c *conn, h *hello, kind wire.Kind) *RefusedError {
+	if t.cfg.Admit == nil {
+		return nil
+	}
+	err := t.cfg.Admit(peerOf(c, h, kind))
+	if err == nil {
+		return nil
+	}
+	refused := &RefusedError{Reason: ReasonNotAdmitted, Detail: err.Error()}
+	if own := (*RefusedError)(nil); errors.As(err, &own) {
+		refused.Reason, refused.Detail = own.Reason, own.Detail
+	}
+	return refused
 }

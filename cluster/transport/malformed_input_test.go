@@ -52,7 +52,7 @@ func TestAccept_MalformedHelloClosesConnection(t *testing.T) {
 
 func TestAccept_MalformedFrameClosesConnection(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
-	a.SetPeer(2, "127.0.0.1:1")
+	a.SetPeer(m(2), "127.0.0.1:1")
 	badSum := appendFrame(nil, []byte("x"))
 	badSum[5] ^= 1
 	for name, in := range map[string][]byte{
@@ -62,10 +62,10 @@ func TestAccept_MalformedFrameClosesConnection(t *testing.T) {
 		"unknown kind": appendFrame(nil, []byte{0x7a, 0x01, 0x00}), // field 15
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, h := greetAs(t, a.addr, memberTwo())
+			c, refusal := greetAs(t, a.addr, memberTwo())
 			defer c.Close()
-			if h.refusal != "" {
-				t.Fatal(h.refusal)
+			if refusal != "" {
+				t.Fatal(refusal)
 			}
 			a.events.await(t, "connected 2")
 			if _, err := c.Write(in); err != nil {
@@ -108,7 +108,7 @@ func TestAccept_HalfOpenConnections(t *testing.T) {
 		if got := a.goroutines.count() - before; got != 10 {
 			t.Errorf("%d handshakes at once, want 10", got)
 		}
-		if !b.Send(1, raftFrame("through")) {
+		if !b.Send(m(1), raftFrame("through")) {
 			t.Error("Send returned false")
 		}
 		a.events.await(t, "frame 2 through")
@@ -174,12 +174,12 @@ func heap() uint64 {
 // Connections of one kind from one member are bounded; closing one releases its
 // place.
 func TestAccept_ConnectionsPerMember(t *testing.T) {
-	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.PerMember = 3; c.Limits.Connections = 5 })
+	a := start(t, identity(1), listenTCP(t), func(c *Config) { anyMember(c); c.Limits.PerMember = 3; c.Limits.Connections = 5 })
 	open := func(member uint64) (net.Conn, string) {
 		o := opening{id: identity(member), kind: wire.Kind_GOSSIP_PACKETS}
-		c, h := greetAs(t, a.addr, o)
+		c, refusal := greetAs(t, a.addr, o)
 		t.Cleanup(func() { c.Close() })
-		return c, h.refusal
+		return c, refusal
 	}
 	var first net.Conn
 	for range 3 {
@@ -190,14 +190,14 @@ func TestAccept_ConnectionsPerMember(t *testing.T) {
 		first = c
 	}
 	_, refusal := open(2)
-	checkRefusal(t, parseRefusal(1, a.addr, refusal), ReasonBusy, "GOSSIP_PACKETS")
+	checkRefusal(t, parseRefusal(m(1), a.addr, refusal), ReasonBusy, "GOSSIP_PACKETS")
 	for range 2 {
 		if _, refusal := open(3); refusal != "" {
 			t.Fatal(refusal)
 		}
 	}
 	_, refusal = open(4) // the limit on the total
-	checkRefusal(t, parseRefusal(1, a.addr, refusal), ReasonBusy, "member 0000000000000004")
+	checkRefusal(t, parseRefusal(m(1), a.addr, refusal), ReasonBusy, "member "+text(4))
 	first.Close()
 	await(t, func() error {
 		if _, refusal := open(2); refusal != "" {

@@ -107,6 +107,9 @@ func (p *peer) serve(s *stream) error {
 	p.queue.reset(true)
 	defer p.queue.reset(false)
 	p.setState(nil)
+	if p.t.cfg.Reconnected != nil {
+		p.t.cfg.Reconnected(p.member)
+	}
 	readErr := make(chan error, 1)
 	started := p.t.goroutines.start("peer reader", func() {
 		defer func() { _ = s.Close() }()
@@ -139,13 +142,10 @@ func (p *peer) setState(err error) {
 	if p.ctx.Err() != nil || !errors.Is(last, ErrNotConnected) && reasonOf(last) == reason {
 		return
 	}
-	var refused *RefusedError
 	switch {
 	case err == nil:
 		p.t.log().Info("peer connected", "member", wire.MemberID(p.member), "addr", addr)
 	case !needsOperator(reason):
 		p.t.log().Info("peer not connected", "member", wire.MemberID(p.member), "addr", addr, "error", err)
-	case errors.As(err, &refused) && refused.Reason == ReasonRemoved && !refused.Here && p.t.cfg.OnRemoved != nil:
-		p.t.cfg.OnRemoved()
 	}
 }

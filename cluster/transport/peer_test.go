@@ -36,27 +36,27 @@ func TestPeer_RestartAtAnotherAddress(t *testing.T) {
 		b.Close()
 		a.events.await(t, "lost 2")
 		synctest.Wait() // the outbound connection ends separately
-		if a.Send(2, raftFrame("x")) {
+		if a.Send(m(2), raftFrame("x")) {
 			t.Error("Send to a lost peer returned true")
 		}
 
 		id := identity(2)
 		id.Boot, id.Incarnation = 2, wire.ID{2, 2}
 		b2 := inMemory(t, n, id, "b2")
-		b2.SetPeer(1, "a")
+		b2.SetPeer(m(1), "a")
 		a.events.await(t, "connected 2 b2")
-		a.SetPeer(2, "b2")
+		a.SetPeer(m(2), "b2")
 		b2.events.await(t, "connected 1")
-		awaitConnected(t, a, 2)
-		if !a.Send(2, raftFrame("again")) {
+		awaitConnected(t, a, m(2))
+		if !a.Send(m(2), raftFrame("again")) {
 			t.Fatal("Send returned false")
 		}
 		b2.events.await(t, "frame 1 again")
 
 		old := inMemory(t, n, identity(2), "b")
-		old.SetPeer(1, "a")
+		old.SetPeer(m(1), "a")
 		synctest.Wait()
-		checkRefusal(t, old.PeerError(1), ReasonRollback, "member 0000000000000002 has boot counter 1 after 2 was seen")
+		checkRefusal(t, old.PeerError(m(1)), ReasonRollback, "member "+text(2)+" has boot counter 1 after 2 was seen")
 	})
 }
 
@@ -70,13 +70,13 @@ func TestPeer_CopyOfRunningMemberRefused(t *testing.T) {
 		id := identity(2)
 		id.Incarnation = wire.ID{66}
 		copied := inMemory(t, n, id, "copied")
-		copied.SetPeer(1, "a")
+		copied.SetPeer(m(1), "a")
 		synctest.Wait()
-		checkRefusal(t, copied.PeerError(1), ReasonClone, "on a copy of the data directory")
-		if err := errors.Join(a.PeerError(2), b.PeerError(1)); err != nil {
+		checkRefusal(t, copied.PeerError(m(1)), ReasonClone, "on a copy of the data directory")
+		if err := errors.Join(a.PeerError(m(2)), b.PeerError(m(1))); err != nil {
 			t.Error(err)
 		}
-		if b.Send(1, raftFrame("original")) {
+		if b.Send(m(1), raftFrame("original")) {
 			a.events.await(t, "frame 2 original")
 		} else {
 			t.Error("the original lost its connection")
@@ -93,14 +93,18 @@ func TestPeer_AddressChanged(t *testing.T) {
 		connectAll(t, a, b)
 		moved := n.listen("moved")
 		defer moved.Close()
-		a.SetPeer(2, "moved")
+		a.SetPeer(m(2), "moved")
 		c, err := moved.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if h, err := readHello(c); err != nil || h.to != 2 {
-			t.Fatalf("%+v, %v", h, err)
+		body, err := readHello(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, refused := parseHello(body); refused != nil || h.to != m(2) {
+			t.Fatalf("%+v, %v", h, refused)
 		}
 		b.events.await(t, "lost 1")
 	})
@@ -112,7 +116,7 @@ func TestPeer_Backoff(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
 		began := time.Now()
-		a.SetPeer(2, "unreachable")
+		a.SetPeer(m(2), "unreachable")
 		var at []time.Duration
 		for seen := 0; len(at) < 9; time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
@@ -126,7 +130,7 @@ func TestPeer_Backoff(t *testing.T) {
 			t.Errorf("dialed at %v ms, want %v", at, want)
 		}
 		before := n.dials("unreachable")
-		a.Redial(2)
+		a.Redial(m(2))
 		synctest.Wait()
 		if n.dials("unreachable") != before+1 {
 			t.Error("Redial did not dial at once")
@@ -139,26 +143,16 @@ func TestPeer_InboundConnectionEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := inMemory(t, n, identity(1), "a")
-		a.SetPeer(2, "b")
+		a.SetPeer(m(2), "b")
 		time.Sleep(4 * time.Second) // the next dial is up to 2 s away
 		synctest.Wait()
 		b := inMemory(t, n, identity(2), "b")
-		b.SetPeer(1, "a")
+		b.SetPeer(m(1), "a")
 		synctest.Wait()
-		if err := a.PeerError(2); err != nil {
+		if err := a.PeerError(m(2)); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-func answer(t *testing.T, c net.Conn, id Identity) {
-	t.Helper()
-	if _, err := readHello(c); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeHello(c, id, wire.Kind_PEER, 0, ""); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A network that loses everything without a reset is detected at both ends.
@@ -179,13 +173,13 @@ func TestPeer_PartitionWithoutReset(t *testing.T) {
 			}
 		})
 		b := start(t, identity(2), n.listen("b"), func(c *Config) { c.Dial = n.dial })
-		a.SetPeer(2, "b")
-		b.SetPeer(1, "nowhere")
-		awaitConnected(t, a, 2)
+		a.SetPeer(m(2), "b")
+		b.SetPeer(m(1), "nowhere")
+		awaitConnected(t, a, m(2))
 		b.events.await(t, "connected 1")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if err := a.PeerError(2); err != nil {
+		if err := a.PeerError(m(2)); err != nil {
 			t.Fatalf("an idle connection was closed: %v", err)
 		}
 		close(partition)
@@ -195,7 +189,7 @@ func TestPeer_PartitionWithoutReset(t *testing.T) {
 			t.Errorf("detected after %v", d)
 		}
 		time.Sleep(b.cfg.Timing.KeepAliveTimeout)
-		if a.PeerError(2) == nil {
+		if a.PeerError(m(2)) == nil {
 			t.Error("the dialer still counts as connected")
 		}
 	})
@@ -234,7 +228,7 @@ func (c *lossyConn) Write(b []byte) (int, error) {
 // dead reports no loss; a new process reports the loss of the old one.
 func TestPeer_ConnectionReplaced(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
-	a.SetPeer(2, "127.0.0.1:1")
+	a.SetPeer(m(2), "127.0.0.1:1")
 	first, _ := greetAs(t, a.addr, memberTwo())
 	defer first.Close()
 	a.events.await(t, "connected 2")
@@ -243,34 +237,60 @@ func TestPeer_ConnectionReplaced(t *testing.T) {
 	if got := <-a.events.ch; got[:9] != "connected" {
 		t.Fatalf("got %q, want connected", got)
 	}
+}
+
+// A second process of a member is refused until the connections of the first have
+// ended, and consumes nothing.
+func TestPeer_SecondProcessOfMember(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	a.SetPeer(m(2), "127.0.0.1:1")
+	first, _ := greetAs(t, a.addr, memberTwo())
+	a.events.await(t, "connected 2")
+	if got, ok := a.Connected(m(2)); !ok || got != memberTwo().id.Incarnation {
+		t.Errorf("Connected returned %v, %v", got, ok)
+	}
 	o := memberTwo()
 	o.id.Boot, o.id.Incarnation = 6, wire.ID{6}
-	third, h := greetAs(t, a.addr, o)
-	defer third.Close()
-	if h.refusal != "" {
-		t.Fatal(h.refusal)
+	for _, kind := range []wire.Kind{wire.Kind_PEER, wire.Kind_GOSSIP_STREAM, wire.Kind_FORM} {
+		o.kind = kind
+		second, refusal := greetAs(t, a.addr, o)
+		second.Close()
+		checkRefusal(t, parseRefusal(m(1), a.addr, refusal), ReasonClone, "still in contact")
 	}
-	for _, want := range []string{"lost 2", "connected 2"} {
-		if got := <-a.events.ch; got[:len(want)] != want {
-			t.Fatalf("got %q, want %q", got, want)
+	if last := a.boots.highest[m(2)]; last.counter != 5 {
+		t.Errorf("a refused process advanced the boot counter to %d", last.counter)
+	}
+	first.Close()
+	a.events.await(t, "lost 2")
+	await(t, func() error {
+		if _, ok := a.Connected(m(2)); ok {
+			return errors.New("still counted as connected")
 		}
+		return nil
+	})
+	o.kind = wire.Kind_PEER
+	second, refusal := greetAs(t, a.addr, o)
+	defer second.Close()
+	if refusal != "" {
+		t.Fatal(refusal)
 	}
+	a.events.await(t, "connected 2")
 }
 
 func TestRemovePeer_ClosesBothDirections(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
 	connectAll(t, a, b)
-	a.RemovePeer(2)
+	a.RemovePeer(m(2))
 	a.events.await(t, "lost 2")
 	b.events.await(t, "lost 1")
-	if err := a.PeerError(2); !errors.Is(err, ErrUnknownPeer) {
+	if err := a.PeerError(m(2)); !errors.Is(err, ErrUnknownPeer) {
 		t.Error(err)
 	}
 	await(t, func() error {
-		b.Redial(1)
-		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonNotMember {
-			return fmt.Errorf("not refused as not a member: %v", b.PeerError(1))
+		b.Redial(m(1))
+		if refused := new(RefusedError); !errors.As(b.PeerError(m(1)), &refused) || refused.Reason != ReasonNotMember {
+			return fmt.Errorf("not refused as not a member: %v", b.PeerError(m(1)))
 		}
 		return nil
 	})
@@ -286,15 +306,15 @@ func TestRemovePeer_DuringHandshake(t *testing.T) {
 			if removed.Swap(true) {
 				return false
 			}
-			a.RemovePeer(2)
+			a.RemovePeer(m(2))
 			return true
 		}
 	})
 	b := start(t, identity(2), listenTCP(t), nil)
-	b.SetPeer(1, a.addr)
+	b.SetPeer(m(1), a.addr)
 	await(t, func() error {
-		if refused := new(RefusedError); !errors.As(b.PeerError(1), &refused) || refused.Reason != ReasonNotMember {
-			return fmt.Errorf("not refused as not a member: %v", b.PeerError(1))
+		if refused := new(RefusedError); !errors.As(b.PeerError(m(1)), &refused) || refused.Reason != ReasonNotMember {
+			return fmt.Errorf("not refused as not a member: %v", b.PeerError(m(1)))
 		}
 		return nil
 	})
@@ -307,16 +327,16 @@ func TestJoined_NoDialBefore(t *testing.T) {
 		id.Cluster = wire.ID{}
 		a := inMemory(t, n, id, "a")
 		b := inMemory(t, n, identity(2), "b")
-		a.SetPeer(2, "b")
-		b.SetPeer(1, "a")
+		a.SetPeer(m(2), "b")
+		b.SetPeer(m(1), "a")
 		time.Sleep(10 * time.Second)
-		if !errors.Is(a.PeerError(2), ErrNotJoined) || n.dials("b") > 0 {
-			t.Errorf("%v after %d dials", a.PeerError(2), n.dials("b"))
+		if !errors.Is(a.PeerError(m(2)), ErrNotJoined) || n.dials("b") > 0 {
+			t.Errorf("%v after %d dials", a.PeerError(m(2)), n.dials("b"))
 		}
-		checkRefusal(t, b.PeerError(1), ReasonNoCluster, "no cluster yet")
+		checkRefusal(t, b.PeerError(m(1)), ReasonNoCluster, "no cluster yet")
 		a.Joined(testCluster)
 		synctest.Wait()
-		if err := errors.Join(a.PeerError(2), b.PeerError(1)); err != nil {
+		if err := errors.Join(a.PeerError(m(2)), b.PeerError(m(1))); err != nil {
 			t.Error(err)
 		}
 	})
@@ -326,20 +346,27 @@ func TestSend_RefusesOversizedFrameAndUnknownPeer(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Limits.Frame = 100 })
 	b := start(t, identity(2), listenTCP(t), nil)
 	connectAll(t, a, b)
-	if a.Send(2, raftFrame(string(make([]byte, 101)))) {
+	if a.Send(m(2), raftFrame(string(make([]byte, 101)))) {
 		t.Error("Send of an oversized frame returned true")
 	}
-	if a.Send(9, raftFrame("x")) {
+	if a.Send(m(9), raftFrame("x")) {
 		t.Error("Send to an unknown peer returned true")
 	}
 }
 
 // A member that the group removed while it was down learns of it from a peer.
-func TestOnRemoved_ReportedByPeer(t *testing.T) {
-	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Removed = func(member uint64) bool { return member == 2 } })
-	removed := make(chan struct{}, 1)
-	b := start(t, identity(2), listenTCP(t), func(c *Config) { c.OnRemoved = func() { removed <- struct{}{} } })
-	b.SetPeer(1, a.addr)
+func TestOnRefused_RemovedReportedByPeer(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Removed = func(member uint64) bool { return member == m(2) } })
+	removed := make(chan struct{}, 100)
+	b := start(t, identity(2), listenTCP(t), func(c *Config) {
+		c.OnRefused = func(member uint64, r *RefusedError) {
+			if member == m(1) && r.Reason == ReasonRemoved && !r.Here {
+				removed <- struct{}{}
+			}
+		}
+	})
+	b.SetPeer(m(1), a.addr)
 	<-removed
-	checkRefusal(t, b.PeerError(1), ReasonRemoved, "cannot add a member to an existing group")
+	<-removed // PeerError has the first refusal before the second dial
+	checkRefusal(t, b.PeerError(m(1)), ReasonRemoved, "cannot add a member to an existing group")
 }

@@ -70,6 +70,7 @@ func (t *Transport) PeerError(member uint64) error {
 }
 
 // Send queues a frame, which must not be modified afterwards. It never blocks.
+// Submissions that are not urgent are sent when no other frame is queued.
 // It returns false if the frame will not arrive: the member is unknown or not
 // connected, its queue is full, or the frame exceeds the limit. True promises
 // nothing: a connection may break with frames queued.
@@ -82,6 +83,9 @@ func (t *Transport) Send(to uint64, f *wire.Frame) bool {
 	if size > t.cfg.Limits.Frame {
 		t.log().Error("frame not sent: size limit exceeded", "to", wire.MemberID(to), "bytes", size, "limit", t.cfg.Limits.Frame)
 		return false
+	}
+	if s := f.GetSubmission(); s != nil && !s.GetUrgent() {
+		return p.queue.pushBulk(f, size+frameHeader)
 	}
 	return p.queue.push(f, size+frameHeader)
 }

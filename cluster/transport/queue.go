@@ -2,9 +2,10 @@ package transport
 
 import "sync"
 
-// queue is a bounded queue between callers that must not block and one writer.
-// Items count against the bounds until they are written, so that the bounds are
-// those of the memory in use.
+// queue is a bounded queue between callers that must not block and one writer. It has
+// two lanes: bulk items are written when nothing else is queued, and may fill half of
+// the queue. Items count against the bounds until they are written, so that the bounds
+// are those of the memory in use.
 type queue[T any] struct {
 	maxItems, maxBytes int
 	ready              chan struct{} // holds a token while items are queued
@@ -12,8 +13,15 @@ type queue[T any] struct {
 	mu                  sync.Mutex // guards what follows
 	accepting           bool
 	items               []T
-	bytes               int // of items, and of those being written
+	bulk                []sized[T]
+	bytes               int // of items, bulk, and those being written
+	bulkBytes           int // of bulk
 	writing, writeBytes int // being written
+}
+
+type sized[T any] struct {
+	item T
+	size int
 }
 
 func newQueue[T any](maxItems, maxBytes int) *queue[T] {
@@ -26,6 +34,7 @@ func (q *queue[T]) reset(accept bool) {
 	defer q.mu.Unlock()
 	q.accepting = accept
 	q.items, q.bytes, q.writing, q.writeBytes = nil, 0, 0, 0
+	q.bulk, q.bulkBytes = nil, 0
 	select {
 	case <-q.ready:
 	default:
@@ -36,24 +45,63 @@ func (q *queue[T]) reset(accept bool) {
 func (q *queue[T]) push(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.accepting || len(q.items)+q.writing >= q.maxItems || q.bytes+size > q.maxBytes {
+	if !q.hasRoom(size) {
 		return false
 	}
 	q.items = append(q.items, item)
 	q.bytes += size
+	q.signal()
+	return true
+}
+
+// pushBulk is push for the bulk lane.
+func (q *queue[T]) pushBulk(item T, size int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.hasRoom(size) || len(q.bulk) >= q.maxItems/2 || q.bulkBytes+size > q.maxBytes/2 {
+		return false
+	}
+	q.bulk = append(q.bulk, sized[T]{item, size})
+	q.bulkBytes += size
+	q.bytes += size
+	q.signal()
+	return true
+}
+
+func (q *queue[T]) hasRoom(size int) bool {
+	return q.accepting && len(q.items)+len(q.bulk)+q.writing < q.maxItems && q.bytes+size <= q.maxBytes
+}
+
+func (q *queue[T]) signal() {
 	select {
 	case q.ready <- struct{}{}:
 	default:
 	}
-	return true
 }
 
-// take returns every queued item for writing.
+// take returns items for writing: every one that is not bulk, and otherwise bulk for
+// one write.
 func (q *queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	items := q.items
-	q.items, q.writing, q.writeBytes = nil, len(items), q.bytes
+	q.items, q.writeBytes = nil, q.bytes-q.bulkBytes
+	if len(items) == 0 {
+		for len(q.bulk) > 0 && q.writeBytes < maxWrite {
+			first := q.bulk[0]
+			q.bulk[0] = sized[T]{}
+			q.bulk = q.bulk[1:]
+			items = append(items, first.item)
+			q.bulkBytes -= first.size
+			q.writeBytes += first.size
+		}
+	}
+	q.writing = len(items)
+	if len(q.bulk) == 0 {
+		q.bulk = nil // frees the array
+	} else {
+		q.signal()
+	}
 	return items
 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +53,69 @@ func orDefault(n int) int {
 	return n
 }
 
+// Bulk is written when nothing else is queued, a write at a time, and may fill half of
+// the queue.
+func TestQueue_BulkLast(t *testing.T) {
+	q := newQueue[int](100, 8*maxWrite)
+	q.reset(true)
+	pushed := 0
+	for q.pushBulk(pushed+1, maxWrite/2) {
+		pushed++
+	}
+	if pushed != 8 {
+		t.Errorf("%d bulk items were accepted, want 8: half of the bytes", pushed)
+	}
+	var got [][]int
+	for round := range 6 {
+		if round < 2 && !(q.push(-1, 10) && q.push(-2, 10)) {
+			t.Fatal("bulk has taken all of the room")
+		}
+		select {
+		case <-q.ready:
+		default:
+			t.Fatal("items are queued without a signal")
+		}
+		got = append(got, q.take())
+		q.written()
+	}
+	want := [][]int{{-1, -2}, {-1, -2}, {1, 2}, {3, 4}, {5, 6}, {7, 8}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("written in the order %v, want %v", got, want)
+	}
+	if q.bytes != 0 || q.bulkBytes != 0 || q.writing != 0 {
+		t.Errorf("%d and %d bytes are left", q.bytes, q.bulkBytes)
+	}
+	items := newQueue[int](10, 1000)
+	items.reset(true)
+	for pushed = 0; items.pushBulk(1, 1); pushed++ {
+	}
+	if pushed != 5 {
+		t.Errorf("%d bulk items were accepted of 10, want 5", pushed)
+	}
+}
+
+// A submission that is not urgent is bulk; frames of raft and urgent ones are not.
+func TestSend_Lanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := inMemory(t, newMemNet(), identity(1), "a")
+		a.SetPeer(m(2), "nowhere")
+		q := a.peer(m(2)).queue
+		q.reset(true)
+		defer q.reset(false)
+		submission := func(urgent bool) *wire.Frame {
+			return &wire.Frame{Body: &wire.Frame_Submission{Submission: &wire.Submission{Floor: 1, Urgent: urgent}}}
+		}
+		for _, f := range []*wire.Frame{submission(false), raftFrame("x"), submission(true)} {
+			if !a.Send(m(2), f) {
+				t.Fatal("Send returned false")
+			}
+		}
+		if len(q.items) != 2 || len(q.bulk) != 1 {
+			t.Errorf("%d frames and %d bulk, want 2 and 1", len(q.items), len(q.bulk))
+		}
+	})
+}
+
 // A Handler that blocks applies backpressure to its peer only: Send drops frames
 // without blocking, and every accepted frame arrives afterwards.
 func TestSend_BackpressureOfOnePeer(t *testing.T) {
@@ -64,7 +128,7 @@ func TestSend_BackpressureOfOnePeer(t *testing.T) {
 		connectAll(t, a, b, d)
 		accepted := 0
 		for range 1000 {
-			if a.Send(2, raftFrame(fmt.Sprint(accepted))) {
+			if a.Send(m(2), raftFrame(fmt.Sprint(accepted))) {
 				accepted++
 			}
 			synctest.Wait()
@@ -72,7 +136,7 @@ func TestSend_BackpressureOfOnePeer(t *testing.T) {
 		if accepted < 50 || accepted == 1000 {
 			t.Fatalf("%d of 1000 frames were accepted", accepted)
 		}
-		if !a.Send(3, raftFrame("other peer")) {
+		if !a.Send(m(3), raftFrame("other peer")) {
 			t.Error("Send to another peer returned false")
 		}
 		d.events.await(t, "frame 1 other peer")
@@ -91,19 +155,19 @@ func TestPeer_StopsReading(t *testing.T) {
 		a := inMemory(t, n, identity(1), "a")
 		ln := n.listen("stalled")
 		defer ln.Close()
-		a.SetPeer(2, "stalled")
+		a.SetPeer(m(2), "stalled")
 		c, err := ln.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		answer(t, c, identity(2))
-		awaitConnected(t, a, 2)
+		awaitConnected(t, a, m(2))
 		ln.Close()
-		a.Send(2, raftFrame("unread"))
+		a.Send(m(2), raftFrame("unread"))
 		began := time.Now()
 		await(t, func() error {
-			if a.PeerError(2) == nil {
+			if a.PeerError(m(2)) == nil {
 				return errors.New("still connected")
 			}
 			return nil
@@ -111,7 +175,7 @@ func TestPeer_StopsReading(t *testing.T) {
 		if got := time.Since(began).Round(time.Second); got != a.cfg.Timing.KeepAliveTimeout {
 			t.Errorf("closed after %v, want %v", got, a.cfg.Timing.KeepAliveTimeout)
 		}
-		if a.Send(2, raftFrame("x")) {
+		if a.Send(m(2), raftFrame("x")) {
 			t.Error("Send returned true")
 		}
 	})

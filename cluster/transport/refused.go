@@ -11,21 +11,22 @@ type Reason string
 
 // The reasons for which a connection is refused.
 const (
-	ReasonMalformed Reason = "malformed hello"
-	ReasonProtocol  Reason = "no common protocol version"
-	ReasonTLS       Reason = "TLS against plaintext"
-	ReasonGroup     Reason = "another group"
-	ReasonCluster   Reason = "another cluster"
-	ReasonNoCluster Reason = "no cluster yet"
-	ReasonMember    Reason = "another member"
-	ReasonSelf      Reason = "connected to itself"
-	ReasonClone     Reason = "copied data directory"
-	ReasonRollback  Reason = "rolled-back data directory"
-	ReasonNotMember Reason = "not a member"
-	ReasonRemoved   Reason = "not a member any more"
-	ReasonBusy      Reason = "too many connections"
-	ReasonKind      Reason = "unknown kind of connection"
-	ReasonOther     Reason = "refused" // by a later version, for a reason of its own
+	ReasonMalformed   Reason = "malformed hello"
+	ReasonProtocol    Reason = "no common protocol version"
+	ReasonTLS         Reason = "TLS against plaintext"
+	ReasonGroup       Reason = "another group"
+	ReasonCluster     Reason = "another cluster"
+	ReasonNoCluster   Reason = "no cluster yet"
+	ReasonMember      Reason = "another member"
+	ReasonSelf        Reason = "connected to itself"
+	ReasonClone       Reason = "copied data directory"
+	ReasonRollback    Reason = "rolled-back data directory"
+	ReasonNotMember   Reason = "not a member"
+	ReasonRemoved     Reason = "not a member any more"
+	ReasonBusy        Reason = "too many connections"
+	ReasonKind        Reason = "unknown kind of connection"
+	ReasonNotAdmitted Reason = "not admitted" // by Config.Admit
+	ReasonOther       Reason = "refused"      // by a later version, for a reason of its own
 )
 
 // RefusedError reports that one side of a handshake refused the other's hello.
@@ -45,7 +46,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("transport: %s%s: %s: %s", verb, peerAt(e.Member, e.Addr), e.Reason, e.Detail)
 }
 
-// text is the refusal in a hello; parseRefusal reads it.
+// text is the refusal in a proof; parseRefusal reads it.
 func (e *RefusedError) text() string { return string(e.Reason) + ": " + e.Detail }
 
 func parseRefusal(member uint64, addr, text string) *RefusedError {
@@ -53,7 +54,7 @@ func parseRefusal(member uint64, addr, text string) *RefusedError {
 	reason, detail, ok := strings.Cut(text, ": ")
 	switch r := Reason(reason); r {
 	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonSelf,
-		ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind:
+		ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
 		if ok {
 			e.Reason, e.Detail = r, detail
 		}

@@ -53,12 +53,12 @@ func TestSnapshot_Transfer(t *testing.T) {
 			a, b := snapshotPair(t)
 			var got []*wire.Pair
 			b.events.snapshot = func(from uint64, r *SnapshotReader) error {
-				if from != 1 || r.Header().GetDigest() != 42 {
+				if from != m(1) || r.Header().GetDigest() != 42 {
 					t.Errorf("from %d, header %v", from, r.Header())
 				}
 				return collect(&got)(from, r)
 			}
-			w, err := a.OpenSnapshot(context.Background(), 2, testHeader)
+			w, err := a.OpenSnapshot(context.Background(), m(2), testHeader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestSnapshot_Transfer(t *testing.T) {
 func TestSnapshot_Refused(t *testing.T) {
 	a, b := snapshotPair(t)
 	send := func(header *wire.SnapshotHeader, n int) error {
-		w, err := a.OpenSnapshot(context.Background(), 2, header)
+		w, err := a.OpenSnapshot(context.Background(), m(2), header)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func TestSnapshot_Refused(t *testing.T) {
 func snapshotClosed(n *node) error {
 	n.limits.mu.Lock()
 	defer n.limits.mu.Unlock()
-	if n.limits.reserved[connClass{1, wire.Kind_SNAPSHOT}] > 0 {
+	if n.limits.reserved[connClass{m(1), wire.Kind_SNAPSHOT}] > 0 {
 		return errors.New("the snapshot connection is still open")
 	}
 	return nil
@@ -163,7 +163,7 @@ func TestSnapshot_Incomplete(t *testing.T) {
 			await(t, func() error { return snapshotClosed(b) })
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			w, err := a.OpenSnapshot(ctx, 2, testHeader)
+			w, err := a.OpenSnapshot(ctx, m(2), testHeader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,14 +185,14 @@ func TestSnapshot_ConcurrentRefused(t *testing.T) {
 	a, b := snapshotPair(t)
 	var all []*wire.Pair
 	b.events.snapshot = collect(&all)
-	first, err := a.OpenSnapshot(context.Background(), 2, testHeader)
+	first, err := a.OpenSnapshot(context.Background(), m(2), testHeader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	_, err = a.OpenSnapshot(context.Background(), 2, testHeader)
+	_, err = a.OpenSnapshot(context.Background(), m(2), testHeader)
 	checkRefusal(t, err, ReasonBusy, "SNAPSHOT")
-	if _, err = a.OpenSnapshot(context.Background(), 9, testHeader); !errors.Is(err, ErrUnknownPeer) {
+	if _, err = a.OpenSnapshot(context.Background(), m(9), testHeader); !errors.Is(err, ErrUnknownPeer) {
 		t.Error(err)
 	}
 	if err := first.Add(nil, make([]byte, 17<<10)); !errors.Is(err, ErrTooLarge) {

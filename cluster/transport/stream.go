@@ -67,6 +67,20 @@ func (s *stream) read() ([]byte, error) {
 func (s *stream) write(frames []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.writeLocked(frames)
+}
+
+// writeKeepAlive writes a keep-alive, unless another write is in progress.
+func (s *stream) writeKeepAlive() error {
+	if !s.mu.TryLock() {
+		return nil
+	}
+	defer s.mu.Unlock()
+	return s.writeLocked(appendFrame(nil, nil))
+}
+
+// writeLocked is write with s.mu held.
+func (s *stream) writeLocked(frames []byte) error {
 	for len(frames) > 0 {
 		n := min(len(frames), maxWrite)
 		if err := s.SetWriteDeadline(time.Now().Add(s.timing.KeepAliveTimeout)); err != nil {
@@ -88,7 +102,6 @@ func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idl
 	defer func() { _ = s.Close() }() // the error that counts is the one returned
 	ticker := time.NewTicker(s.timing.KeepAlive)
 	defer ticker.Stop()
-	keepAlive := appendFrame(nil, nil)
 	active := time.Now()
 	for {
 		var err error
@@ -102,7 +115,7 @@ func (s *stream) writeLoop(ready <-chan struct{}, flush func(*stream) error, idl
 			if idle > 0 && now.Sub(active) >= idle {
 				return errIdle
 			}
-			err = s.write(keepAlive)
+			err = s.writeKeepAlive()
 		}
 		if err != nil {
 			return err

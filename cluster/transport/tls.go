@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // tlsPair holds the two sides of mutual TLS.
@@ -20,10 +18,26 @@ func newTLSPair(cfg *tls.Config) *tlsPair {
 	return &tlsPair{server: mutual(cfg), client: cfg.Clone()}
 }
 
-// checkTLS returns an error if a member with this configuration could neither
-// accept nor dial: both sides present a certificate.
-func checkTLS(cfg *tls.Config) error {
-	if cfg == nil || len(cfg.Certificates) > 0 {
+// CheckTLS returns an error if a member with this configuration could neither accept nor
+// dial, as both sides present a certificate, or if it would trust the authorities of the
+// system: a public authority issues certificates to all.
+func CheckTLS(cfg *tls.Config) error {
+	if cfg == nil {
+		return nil
+	}
+	if cfg.Renegotiation != tls.RenegotiateNever {
+		return errors.New("Config.TLS permits renegotiation, which the handshake cannot be bound to: set Renegotiation to RenegotiateNever")
+	}
+	ownVerification := cfg.InsecureSkipVerify && (cfg.VerifyConnection != nil || cfg.VerifyPeerCertificate != nil)
+	if cfg.RootCAs == nil && !ownVerification || cfg.RootCAs == nil && cfg.ClientCAs == nil && cfg.GetConfigForClient == nil {
+		return errors.New("Config.TLS names no authorities, so that the system's would be trusted: set RootCAs to the authority " +
+			"that issues the members' certificates, and ClientCAs if it is another one for dialing members")
+	}
+	return checkCertificates(cfg)
+}
+
+func checkCertificates(cfg *tls.Config) error {
+	if len(cfg.Certificates) > 0 {
 		return nil
 	}
 	if (cfg.GetCertificate == nil && cfg.GetConfigForClient == nil) || cfg.GetClientCertificate == nil {
@@ -37,6 +51,7 @@ func checkTLS(cfg *tls.Config) error {
 // trust the same authorities unless the configuration names others.
 func mutual(cfg *tls.Config) *tls.Config {
 	s := cfg.Clone()
+	s.SessionTicketsDisabled = true // a resumed session would carry a verification from before a rotation
 	s.ClientAuth = tls.RequireAndVerifyClientCert
 	if s.ClientCAs == nil {
 		s.ClientCAs = s.RootCAs
@@ -44,8 +59,14 @@ func mutual(cfg *tls.Config) *tls.Config {
 	if choose := s.GetConfigForClient; choose != nil {
 		s.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			chosen, err := choose(h)
+			if chosen == nil && err == nil && s.ClientCAs == nil {
+				return nil, errors.New("GetConfigForClient returned no configuration, and Config.TLS names no authorities: set ClientCAs")
+			}
 			if chosen == nil || err != nil {
 				return chosen, err
+			}
+			if chosen.ClientCAs == nil && chosen.RootCAs == nil {
+				return nil, errors.New("the configuration that GetConfigForClient returned names no authorities: set ClientCAs")
 			}
 			m := chosen.Clone()
 			m.GetConfigForClient = nil
@@ -94,18 +115,20 @@ func handshakeTLS(c *conn) error {
 // version 3.x.
 const tlsClientHello = "\x16\x03"
 
-// refuseMismatch answers a peer whose use of TLS differs from this member's.
-// The answer is in plaintext, which is what either side can recognize, and
-// therefore carries no identity.
+// tlsAlert is how a peer that uses TLS answers plaintext: an alert record.
+const tlsAlert = "\x15\x03"
+
+// refuseMismatch answers a peer whose use of TLS differs from this member's, so that both
+// report the mismatch. It shows what this member speaks, and carries nothing to be acted
+// upon.
 func refuseMismatch(c *conn) {
-	need := "plaintext"
 	if _, secure := c.Conn.(*tls.Conn); secure {
-		need = "TLS"
-	} else {
-		// The rest of the client hello. Unread, it could reset the connection
-		// and lose the answer.
-		_, _ = c.raw.Read(make([]byte, 16<<10))
+		// The fatal alert protocol_version, filled up to the length of the magic.
+		_, _ = c.raw.Write([]byte(tlsAlert + "\x01\x00\x02\x02\x46\x00"))
+		return // c is closed next
 	}
-	refused := RefusedError{Reason: ReasonTLS, Detail: "the refusing member uses " + need + ": set Config.TLS on every member or on none"}
-	_ = writeHello(c.raw, Identity{}, wire.Kind_KIND_UNSPECIFIED, 0, refused.text()) // c is closed next
+	// The rest of the client hello. Unread, it could reset the connection and lose the
+	// answer.
+	_, _ = c.raw.Read(make([]byte, 16<<10))
+	_, _ = c.raw.Write([]byte(magic))
 }

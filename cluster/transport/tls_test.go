@@ -69,7 +69,12 @@ func (a *authority) config(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, RootCAs: pool}
 }
 
-func withTLS(cfg *tls.Config) func(*Config) { return func(c *Config) { c.TLS = cfg } }
+func withTLS(cfg *tls.Config) func(*Config) {
+	return func(c *Config) {
+		anyMember(c)
+		c.TLS = cfg
+	}
+}
 
 func TestTLS_EveryKindOfConnection(t *testing.T) {
 	ca := newAuthority(t)
@@ -79,7 +84,7 @@ func TestTLS_EveryKindOfConnection(t *testing.T) {
 	}
 	a, b := nodes[0], nodes[1]
 	connectAll(t, a, b)
-	a.Send(2, raftFrame("secret"))
+	a.Send(m(2), raftFrame("secret"))
 	b.events.await(t, "frame 1 secret")
 
 	b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{Accepted: true} }
@@ -88,7 +93,7 @@ func TestTLS_EveryKindOfConnection(t *testing.T) {
 	}
 	var got []*wire.Pair
 	b.events.snapshot = collect(&got)
-	w, err := a.OpenSnapshot(context.Background(), 2, testHeader)
+	w, err := a.OpenSnapshot(context.Background(), m(2), testHeader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 // Package transport connects the members of a group over one TCP port.
 //
 // Every connection, of whatever kind, starts with a handshake: TLS if it is
-// configured, then one hello in each direction. A mismatch is refused before
-// anything else is decoded. The hello is followed by raft frames (one way, so a
+// configured, then one hello in each direction, then proofs that each side has the
+// key of the member that it claims to be. A mismatch is refused before anything else
+// is decoded. The handshake is followed by raft frames (one way, so a
 // pair of members holds two connections), memberlist's packets or streams, a
 // snapshot, or a proposal to form a group.
 //
@@ -28,7 +29,10 @@ type Transport struct {
 	cancel     context.CancelFunc
 	goroutines *goroutines
 	limits     *connLimits
+	handshakes *slots // inbound connections that have proven nothing yet
+	strangers  *slots // those of proven processes that are no members
 	boots      *bootCounters
+	processes  *processes
 	gossip     *Gossip
 	failures   *failureLog
 
@@ -39,6 +43,7 @@ type Transport struct {
 	peers   map[uint64]*peer
 	inbound map[uint64]*inbound // the current PEER connection from each member
 	conns   map[*conn]struct{}  // every open connection
+	hosts   map[uint64]string   // from which each member has connected last
 }
 
 // New validates cfg and takes ownership of its listener, which it closes if it
@@ -59,7 +64,11 @@ func New(cfg Config) (*Transport, error) {
 		cancel:     cancel,
 		goroutines: newGoroutines(c.Identity.Member),
 		limits:     newConnLimits(c.Limits),
+		handshakes: newSlots(c.Limits.Handshakes),
+		strangers:  newSlots(c.Limits.Strangers),
+		hosts:      make(map[uint64]string),
 		boots:      newBootCounters(c.Boots, c.BootAdvanced),
+		processes:  newProcesses(),
 		failures:   newFailureLog(c.Logger),
 		cluster:    c.Identity.Cluster,
 		peers:      make(map[uint64]*peer),

@@ -26,17 +26,17 @@ type events struct {
 func newEvents() *events { return &events{ch: make(chan string, 10_000)} }
 
 func (e *events) Frame(from uint64, f *wire.Frame) {
-	e.ch <- fmt.Sprintf("frame %d %s", from, f.GetRaft())
+	e.ch <- fmt.Sprintf("frame %d %s", number(from), f.GetRaft())
 	if e.stall != nil {
 		<-e.stall
 	}
 }
 
 func (e *events) PeerConnected(member uint64, advertise, name string) {
-	e.ch <- fmt.Sprintf("connected %d %s %s", member, advertise, name)
+	e.ch <- fmt.Sprintf("connected %d %s %s", number(member), advertise, name)
 }
 
-func (e *events) PeerLost(member uint64) { e.ch <- fmt.Sprintf("lost %d", member) }
+func (e *events) PeerLost(member uint64) { e.ch <- fmt.Sprintf("lost %d", number(member)) }
 
 func (e *events) Form(r *wire.FormRequest) *wire.FormReply { return e.form(r) }
 
@@ -60,12 +60,6 @@ func (e *events) await(t *testing.T, want string) string {
 
 var testCluster = wire.ID{0xc1}
 
-func identity(member uint64) Identity {
-	return Identity{
-		Group: "test", Cluster: testCluster, Member: member, Incarnation: wire.ID{byte(member), 1}, Boot: 1, Name: fmt.Sprintf("m%d", member),
-	}
-}
-
 // node is a transport under test with its Handler.
 type node struct {
 	*Transport
@@ -77,7 +71,7 @@ type node struct {
 func start(t *testing.T, id Identity, ln net.Listener, change func(*Config)) *node {
 	t.Helper()
 	e := newEvents()
-	cfg := Config{Identity: id, Listener: ln, Handler: e}
+	cfg := Config{Identity: id, Key: testKeys[number(id.Member)], Listener: ln, Handler: e}
 	if change != nil {
 		change(&cfg)
 	}
@@ -158,7 +152,7 @@ func TestSend_FramesArriveInOrder(t *testing.T) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	for i := range 1000 {
-		if !a.Send(2, raftFrame(fmt.Sprint(i))) {
+		if !a.Send(m(2), raftFrame(fmt.Sprint(i))) {
 			t.Fatalf("Send of frame %d returned false", i)
 		}
 	}

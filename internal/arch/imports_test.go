@@ -16,7 +16,7 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/wire
-//	for tests internal/reference internal/memnet   internal/grouptest   conclavetest
+//	for tests internal/reference internal/memnet   internal/hostile   internal/grouptest   conclavetest
 var floors = map[string][]string{
 	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
 	"internal/client":    {"internal/machine", "internal/wire"},
@@ -30,6 +30,7 @@ var floors = map[string][]string{
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
 	"internal/memnet":    {},                // an in-memory network, for tests
+	"internal/hostile":   {"internal/wire"}, // a lying client, for tests
 	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
@@ -45,7 +46,7 @@ var outside = map[string][]string{
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference"},
+	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client"}, // CLOCK_BOOTTIME; also a dependency of Pebble
 	"go.uber.org/goleak":                   {"conclavetest"},
 }

@@ -21,6 +21,9 @@ type target interface {
 	semaphore() string
 	// releaseCommand makes the command that releases a grant.
 	releaseCommand(l *Lease, fence uint64) *wire.Command
+	// undoing notes that something is being undone which a later request must not
+	// overtake, until done is called.
+	undoing() (done func())
 }
 
 // acquisition is one Lock, Acquire or Campaign under way. Its caller gets the
@@ -42,6 +45,7 @@ type acquisition struct {
 	phase  phase       // guarded by mu
 	queued *wire.Reply // guarded by mu; the outcome that queued the request, if any
 	ticket wire.Ticket // guarded by mu; with queued
+	undone func()      // guarded by mu; of an abandoned request: to call once nothing is left of it
 }
 
 type acquired struct {
@@ -79,7 +83,7 @@ func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (fence uint64,
 	select {
 	case unsent := <-a.unsent:
 		if unsent {
-			return 0, contextFault(Unavailable, ctx)
+			return 0, a.lease.client.unavailable(ctx)
 		}
 	case r := <-a.result:
 		a.result <- r
@@ -100,7 +104,7 @@ func (a *acquisition) abandon(why error) error {
 		f.Reply = a.queued
 	}
 	if a.phase == waiting {
-		a.phase = abandoned
+		a.phase, a.undone = abandoned, a.target.undoing()
 		if a.queued != nil {
 			a.withdraw()
 		}
@@ -110,7 +114,7 @@ func (a *acquisition) abandon(why error) error {
 	switch {
 	case r.err == nil:
 		if h, lost := a.target.takeBack(); h != nil && !lost {
-			a.release(h.lease, h.fence)
+			a.release(h.lease, h.fence, a.target.undoing())
 		}
 	case !errors.Is(r.err, errUnknownSession):
 		return r.err
@@ -136,7 +140,9 @@ func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	case a.phase == abandoned && first && more:
 		a.withdraw()
 	case a.phase == abandoned && first && refusal(r) == nil:
-		a.release(a.lease, r.GetFence())
+		a.release(a.lease, r.GetFence(), a.undone)
+	case a.phase == abandoned && first:
+		a.undone() // it was refused
 	}
 }
 
@@ -146,7 +152,7 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 	switch {
 	case result.err == nil:
 		if err := a.target.granted(a.lease, result.fence); err != nil {
-			a.release(a.lease, result.fence)
+			a.release(a.lease, result.fence, a.target.undoing())
 			result = acquired{err: err}
 		}
 	case isCode(result.err, wire.Code_WITHDRAWN):
@@ -164,16 +170,17 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 	a.result <- result
 }
 
-// release releases a grant that no caller was told of.
-func (a *acquisition) release(l *Lease, fence uint64) {
-	l.client.pursue(a.target.releaseCommand(l, fence), ignore)
+// release releases a grant that no caller was told of, and then calls done.
+func (a *acquisition) release(l *Lease, fence uint64, done func()) {
+	l.client.pursue(a.target.releaseCommand(l, fence), func(answer) { done() })
 }
 
 // withdraw is pursued until it is applied, or the session has ended.
 func (a *acquisition) withdraw() {
+	done := a.undone
 	a.lease.client.pursue(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{
 		Incarnation: a.ticket.Incarnation[:], Seq: a.ticket.Seq,
-	}}}, ignore)
+	}}}, func(answer) { done() })
 }
 
 // Recheck implements Call.
@@ -190,6 +197,9 @@ func (a *acquisition) Cancelled(sent bool) { a.unsent <- !sent }
 func (a *acquisition) Fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.phase == abandoned && a.queued == nil {
+		a.undone()
+	}
 	if a.phase != waiting {
 		return
 	}

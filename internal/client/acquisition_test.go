@@ -167,7 +167,7 @@ func TestLock_ReleasedDuringReentry(t *testing.T) {
 		released, reentered := make(chan error, 1), make(chan error, 1)
 		held := l.hold
 		go func() {
-			released <- held.release(t.Context(), l.releaseCommand(held.lease, first))
+			released <- held.release(t.Context(), l.releaseCommand(held.lease, first), func() {})
 		}()
 		synctest.Wait()
 		go func() {

@@ -93,9 +93,15 @@ func (c *Client) Exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, erro
 // through the log; and what arrives late under the old registration is refused.
 // Only a snapshot can have skipped the outcome: then it is unknown.
 func (c *Client) exec(ctx context.Context, cmd *wire.Command) (*wire.Reply, error) {
+	return c.execEach(ctx, cmd, func() func(answer) { return ignore })
+}
+
+// execEach is exec. begin is called before each submission; what it returns gets the
+// answer, as with send.
+func (c *Client) execEach(ctx context.Context, cmd *wire.Command, begin func() (note func(answer))) (*wire.Reply, error) {
 	for {
 		replacements := c.replacements.Load()
-		reply, err := c.send(ctx, cmd, ignore)
+		reply, err := c.send(ctx, cmd, begin())
 		if !(answer{client: c, reply: reply, err: err}).expired() {
 			return reply, err
 		}
@@ -122,7 +128,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 		on:        func(a answer) { note(a); answered <- a },
 		cancelled: func(sent bool) { cancelled <- sent },
 	}
-	c.group.Submit(encode(cmd), k, false)
+	c.group.Submit(encode(cmd), k, isUrgent(cmd))
 	select {
 	case a := <-answered:
 		return a.reply, a.err
@@ -134,7 +140,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 		return a.reply, a.err
 	case sent := <-cancelled:
 		if !sent {
-			return nil, contextFault(Unavailable, ctx)
+			return nil, c.unavailable(ctx)
 		}
 	}
 	select {
@@ -144,6 +150,10 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 		return nil, contextFault(Unknown, ctx)
 	}
 }
+
+// isUrgent reports whether a deadline in the group depends on the command: renewals and
+// changes of checks go before other commands.
+func isUrgent(cmd *wire.Command) bool { return cmd.GetRenew() != nil || cmd.GetSetCheck() != nil }
 
 func encode(cmd *wire.Command) []byte {
 	b, err := proto.Marshal(cmd)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -30,12 +32,13 @@ type Client struct {
 	log     *slog.Logger
 	clock   clock
 	group   Group
-	member  uint64
-	boot    uint64
+	process *wire.Register // its registration, without attempt and TTL
 	feeds   *feeds
 	renewal renewal
+	checks  checks
 	losses  lossLog
 	handles atomic.Uint64 // the last number given to a handle
+	lookAt  atomic.Int64  // the instant at which Woke looks at all leases again
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
@@ -58,6 +61,7 @@ func New(cfg Config) *Client {
 		log:    cfg.Logger,
 		clock:  newClock(),
 		feeds:  newFeeds(),
+		checks: checks{byName: make(map[string]*check)},
 		leases: make(map[wire.ID]*Lease),
 		done:   make(chan struct{}),
 	}
@@ -65,17 +69,15 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Connect gives the client its group and the identity of its process: the member
-// and that member's boot counter. Feed events may come before.
-func (c *Client) Connect(g Group, member, boot uint64) {
-	c.group, c.member, c.boot = g, member, boot
-}
+// Connect gives the client its group and the registration of its process, to which it
+// adds attempt and TTL. Feed events may come before.
+func (c *Client) Connect(g Group, process *wire.Register) { c.group, c.process = g, process }
 
 // Register registers this process with the group, and then keeps it registered. It
 // blocks until the group has agreed, so a leader is known and the log up to that
 // point is applied here. A refusal is a Fault with the machine's reply.
 func (c *Client) Register(ctx context.Context) error {
-	reply, err := c.send(ctx, c.registration(), ignore)
+	reply, err := c.send(ctx, c.registration(), c.registered)
 	if err == nil && (answer{reply: reply}).unregistered() {
 		// The registration was applied and had expired before its outcome came. By
 		// now the process is being registered again, ahead of what it sends next.
@@ -198,6 +200,7 @@ func (c *Client) registrationExpired(incarnation wire.ID) {
 	c.group.Reregister(incarnation, func() ([]byte, Call) {
 		c.attempt++
 		return encode(c.registration()), &call{client: c, on: func(a answer) {
+			c.registered(a)
 			if err := a.fault(); err != nil {
 				c.log.Warn("registering again failed", "error", err)
 			}
@@ -206,10 +209,14 @@ func (c *Client) registrationExpired(incarnation wire.ID) {
 }
 
 func (c *Client) registration() *wire.Command {
-	return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
-		Member:  c.member,
-		Boot:    c.boot,
-		Attempt: c.attempt,
-		Ttl:     int64(c.cfg.IncarnationTTL),
-	}}}
+	r := proto.CloneOf(c.process)
+	r.Attempt, r.Ttl = c.attempt, int64(c.cfg.IncarnationTTL)
+	return &wire.Command{Op: &wire.Command_Register{Register: r}}
+}
+
+// registered passes on the outcome of a registration.
+func (c *Client) registered(a answer) {
+	if a.err == nil {
+		c.group.Registered(a.reply)
+	}
 }

@@ -93,6 +93,11 @@ func contextFault(k Kind, ctx context.Context) error {
 	return &Fault{Kind: k, Cause: ContextError(ctx)}
 }
 
+// unavailable is the fault of a request that was not sent before ctx was done.
+func (c *Client) unavailable(ctx context.Context) error {
+	return &Fault{Kind: Unavailable, Detail: c.group.Unreachable(), Cause: ContextError(ctx)}
+}
+
 // ContextError is the error of a context that is done, with its cause if that says
 // more; nil while ctx is not done.
 func ContextError(ctx context.Context) error {

@@ -8,11 +8,12 @@ import (
 )
 
 // Group is the door to the group. In the other direction the group calls
-// [Client.SessionEnded], [Client.Changed] and [Client.StateReplaced], in log order.
+// [Client.SessionEnded], [Client.Changed] and [Client.StateReplaced], in log order, and
+// [Client.Woke].
 type Group interface {
 	// Submit submits a command. It never blocks: everything further comes through
-	// the call, which may fail before Submit returns. Urgent commands are sent
-	// first and are not counted against the limit on calls under way.
+	// the call, which may fail before Submit returns. Urgent commands go before
+	// the others in every queue, and are not refused for the limits on calls.
 	Submit(command []byte, c Call, urgent bool)
 	// Cancel asks to take back a command that has not been sent. The call's
 	// Cancelled reports the result, unless an outcome or Fail comes first.
@@ -24,9 +25,15 @@ type Group interface {
 	// makes the command that registers it, and is not called if another caller
 	// has reregistered already.
 	Reregister(expired wire.ID, register func() ([]byte, Call))
+	// Registered reports the outcome of a registration of this process, on the
+	// goroutine that delivers outcomes.
+	Registered(r *wire.Reply)
 	// Unregistered reports whether err, given to Fail, means that the registration
 	// of this process has expired.
 	Unregistered(err error) bool
+	// Unreachable describes for people why no leader can be asked; "" if that is
+	// not known.
+	Unreachable() string
 }
 
 // Call is one command under way. The methods are called from one goroutine, in

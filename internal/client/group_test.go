@@ -28,6 +28,7 @@ type fakeGroup struct {
 	calls       map[uint64]Call  // guarded by mu; submitted, by ticket
 	queue       []queuedCommand  // guarded by mu; not applied yet
 	held        bool             // guarded by mu; nothing is applied
+	sent        bool             // guarded by mu; what is held back counts as sent
 	busy        bool             // guarded by mu; outcomes are being delivered
 	closed      bool             // guarded by mu
 	applied     []*wire.Command  // guarded by mu
@@ -51,7 +52,7 @@ func newFake(t *testing.T) (*Client, *fakeGroup) {
 	})
 	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
 	g.changed.L = &g.mu
-	c.Connect(g, 1, 1)
+	c.Connect(g, &wire.Register{Member: 1, Boot: 1, NextToken: []byte("0123456789abcdef")})
 	var loop sync.WaitGroup
 	loop.Go(g.run)
 	t.Cleanup(func() {
@@ -117,7 +118,7 @@ func (g *fakeGroup) apply(q queuedCommand) {
 	}
 	g.applied = append(g.applied, command)
 	g.deliver(g.entry(&wire.Submission{
-		Incarnation: g.incarnation[:], Calls: []*wire.Call{{Seq: g.seq, Command: q.command}},
+		Member: 1, Incarnation: g.incarnation[:], Calls: []*wire.Call{{Seq: g.seq, Command: q.command}},
 	}))
 }
 
@@ -173,7 +174,7 @@ func (g *fakeGroup) Cancel(c Call) {
 	g.mu.Lock()
 	unsent := false
 	for i, q := range g.queue {
-		if q.call == c {
+		if q.call == c && !g.sent {
 			g.queue = append(g.queue[:i], g.queue[i+1:]...)
 			unsent = true
 			break
@@ -213,6 +214,10 @@ func (g *fakeGroup) Reregister(expired wire.ID, register func() ([]byte, Call)) 
 	g.mu.Lock()
 	g.changed.Broadcast()
 }
+
+func (*fakeGroup) Registered(*wire.Reply) {}
+
+func (*fakeGroup) Unreachable() string { return "" }
 
 func (*fakeGroup) Unregistered(err error) bool { return errors.Is(err, errFakeUnregistered) }
 

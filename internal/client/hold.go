@@ -14,7 +14,10 @@ type Hold struct {
 	lease *Lease
 	fence uint64
 	lost  chan struct{} // closed by the lease
-	count int           // guarded by the mu of the handle that has it
+
+	// Guarded by the mu of the handle that has it.
+	count    int
+	released bool // completely, and before it was lost; of locks
 }
 
 func newHold(name string, l *Lease, fence uint64) *Hold {
@@ -36,10 +39,11 @@ func (h *Hold) isLost() bool {
 }
 
 // release submits the command that releases the hold. The command is pursued until
-// it is applied or the session has ended; release waits for that until ctx is done.
-func (h *Hold) release(ctx context.Context, cmd *wire.Command) error {
+// it is applied or the session has ended, and then calls done; release waits for that
+// until ctx is done.
+func (h *Hold) release(ctx context.Context, cmd *wire.Command, done func()) error {
 	answered := make(chan answer, 1)
-	h.lease.client.pursue(cmd, func(a answer) { answered <- a })
+	h.lease.client.pursue(cmd, func(a answer) { done(); answered <- a })
 	select {
 	case a := <-answered:
 		err := a.fault()

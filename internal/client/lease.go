@@ -2,10 +2,11 @@ package client
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -19,23 +20,28 @@ const NoTTL time.Duration = -1
 //	opening ──(the group agreed)──> live ──(deadline, group, close)──> ended
 //
 // An opening is in opening.go. A live lease has a deadline on the local clock,
-// which acknowledged renewals move (renewal.go), and holds that end with it. An
-// ended lease stays ended, whatever the group says later. Its err is why.
+// which acknowledged renewals (renewal.go) and refreshes of its checks (checks.go)
+// move, and holds that end with it: it precedes the earliest time at which the group
+// can grant another owner what the lease holds, because of silence. An ended lease
+// stays ended, whatever the group says later. Its err is why.
 type Lease struct {
 	client      *Client
 	id          wire.ID
 	incarnation wire.ID // that the session is bound to
 	ttl         time.Duration
+	span        time.Duration // for which a renewal keeps what the lease holds; never more than ttl; NoTTL: for ever
+	lockDelay   time.Duration
+	checks      []*check // with a TTL, or without
 	done        chan struct{}
 	closing     closing
 	wrap        sync.Once
 	wrapper     any // set by wrap
 
-	mu       sync.Mutex
-	deadline instant            // guarded by mu; no other owner is granted anything before it
-	timer    *time.Timer        // guarded by mu; nil without TTL
-	holds    map[*Hold]struct{} // guarded by mu
-	err      error              // guarded by mu; why it ended; nil while live
+	mu      sync.Mutex
+	renewed instant            // guarded by mu; when the last acknowledged renewal was sent
+	timer   *time.Timer        // guarded by mu; nil: there was no deadline so far
+	holds   map[*Hold]struct{} // guarded by mu
+	err     error              // guarded by mu; why it ended; nil while live
 }
 
 // ending says what the end of a lease means for its holds.
@@ -46,29 +52,69 @@ const (
 	released ending = false // on purpose
 )
 
-// newLease makes a live lease. sent is when the command that opened or attached the
-// session was sent.
-func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, sent instant) *Lease {
+// newLease makes a live lease. opened is the group's reply, and sent is when the command
+// that opened or attached the session was sent.
+func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wire.Reply, sent instant) *Lease {
 	l := &Lease{
-		client: c, id: id, incarnation: incarnation, ttl: ttl,
-		done:     make(chan struct{}),
-		closing:  closing{answered: make(chan struct{})},
-		deadline: math.MaxInt64,
-		holds:    make(map[*Hold]struct{}),
+		client: c, id: id, incarnation: incarnation, ttl: ttl, span: ttl,
+		lockDelay: time.Duration(opened.GetLockDelay()),
+		checks:    c.checks.learn(opened, sent),
+		done:      make(chan struct{}),
+		closing:   closing{answered: make(chan struct{})},
+		renewed:   sent,
+		holds:     make(map[*Hold]struct{}),
 	}
-	if ttl == NoTTL {
-		return l
+	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) && (ttl == NoTTL || declared < ttl) {
+		l.span = declared
 	}
 	l.mu.Lock() // the timer may run at once
 	defer l.mu.Unlock()
-	l.deadline = sent + instant(trusted(ttl))
-	l.timer = time.AfterFunc(c.clock.until(l.deadline), l.checkDeadline)
+	l.setTimer()
 	return l
 }
 
-// trusted is how long after an acknowledged renewal was sent a holder may rely on
-// it: the TTL less the rate error between its clock and the leader's.
-func trusted(ttl time.Duration) time.Duration { return ttl - ttl/100 }
+// trusted is for how long of a time that the group grants a holder may rely on it: all
+// but the rate error between its clock and the leader's.
+func trusted(granted time.Duration) time.Duration { return granted - granted/100 }
+
+// deadline returns when the lease ends unless it is renewed and its checks are
+// refreshed, and the check that ends it; nil if it is the lack of a renewal. l.mu is
+// held.
+func (l *Lease) deadline() (at instant, by *check) {
+	at = never
+	if len(l.checks) > 0 {
+		at, by = l.client.checks.deadline(l.checks, l.lockDelay)
+	}
+	if l.span != NoTTL && l.renewed+instant(trusted(l.span)) < at {
+		return l.renewed + instant(trusted(l.span)), nil
+	}
+	return at, by
+}
+
+// setTimer sets the timer to the deadline, if there is one, and makes the client's next
+// look at its leases no later. l.mu is held.
+func (l *Lease) setTimer() {
+	at, _ := l.deadline()
+	if at == never || l.err != nil {
+		return
+	}
+	l.client.lookBy(at)
+	if left := l.client.clock.until(at); l.timer == nil {
+		l.timer = time.AfterFunc(left, l.checkDeadline)
+	} else {
+		l.timer.Reset(left)
+	}
+}
+
+// hasten brings the timer forward if the lease depends on a check whose TTL may have
+// become smaller.
+func (l *Lease) hasten(c *check) {
+	if slices.Contains(l.checks, c) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.setTimer()
+	}
+}
 
 // ID is the session's ID.
 func (l *Lease) ID() wire.ID { return l.id }
@@ -86,34 +132,39 @@ func (l *Lease) Done() <-chan struct{} { return l.done }
 // Err returns why the lease has ended; nil while it is live. It reads the clock.
 func (l *Lease) Err() error {
 	l.mu.Lock()
-	expired := l.err == nil && l.client.clock.now() >= l.deadline
+	at, by := l.deadline()
+	expired := l.err == nil && l.client.clock.now() >= at
 	err := l.err
 	l.mu.Unlock()
 	if expired {
-		return l.expire()
+		return l.expire(by)
 	}
 	return err
 }
 
 // checkDeadline runs when the deadline may have come.
 func (l *Lease) checkDeadline() {
-	l.mu.Lock()
-	left := l.client.clock.until(l.deadline)
-	if l.err == nil && left > 0 {
-		l.timer.Reset(left)
-	}
-	l.mu.Unlock()
-	if left <= 0 {
-		l.expire()
+	if l.Err() == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.setTimer()
 	}
 }
 
-// expire ends the lease at its deadline, from which on the group may let the
-// session expire. The group is told, since this process has no more use for it.
-func (l *Lease) expire() error {
-	why := &Fault{Kind: Expired, Detail: fmt.Sprintf("no renewal was acknowledged for %v", trusted(l.ttl))}
-	if l.end(why, lost) {
-		l.client.pursue(closeCommand(l.id, false), ignore)
+// expire ends the lease at its deadline, from which on the group may end the session.
+// The group is told, since this process has no more use for it. A session without TTL
+// lives on if the registration of this process has expired as well; it is closed then.
+func (l *Lease) expire(by *check) error {
+	detail := fmt.Sprintf("no renewal was acknowledged for %v", trusted(l.span))
+	if by != nil {
+		detail = fmt.Sprintf("no refresh of its check %q was acknowledged in time", by.name)
+	}
+	if l.end(&Fault{Kind: Expired, Detail: detail}, lost) {
+		l.client.pursue(closeCommand(l.id, false), func(a answer) {
+			if l.ttl == NoTTL && a.expired() && l.client.Usable() == nil {
+				l.client.discard(l.id, l.ttl)
+			}
+		})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,15 +197,15 @@ func (l *Lease) end(why error, what ending) bool {
 	return true
 }
 
-// renewed moves the deadline: the group has acknowledged a renewal that was sent at
+// acknowledged moves the deadline: the group has acknowledged a renewal that was sent at
 // that time. A lease that is past its deadline stays ended.
-func (l *Lease) renewed(sent instant) {
-	if l.ttl == NoTTL || l.Err() != nil {
+func (l *Lease) acknowledged(sent instant) {
+	if l.Err() != nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deadline = max(l.deadline, sent+instant(trusted(l.ttl)))
+	l.renewed = max(l.renewed, sent)
 }
 
 // add makes a hold end with the lease; false means that the lease has ended.

@@ -12,7 +12,8 @@ import (
 func (l *Lease) currentDeadline() instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline
+	at, _ := l.deadline()
+	return at
 }
 
 // A holder trusts its lease for 99 % of the TTL from the sending of the command that
@@ -64,7 +65,7 @@ func TestLease_FenceReadsClock(t *testing.T) {
 	l := newLock(c, lease, "x")
 	mustAcquire(t, l)
 	lease.mu.Lock()
-	lease.deadline = c.clock.now() // its timer is an hour away
+	lease.renewed -= instant(time.Hour) // its timer is an hour away
 	lease.mu.Unlock()
 	_, err := l.Fence()
 	wantKind(t, err, Lost)
@@ -73,7 +74,7 @@ func TestLease_FenceReadsClock(t *testing.T) {
 
 func TestLease_AcknowledgedAfterTTL(t *testing.T) {
 	c, _ := newFake(t)
-	l := newLease(c, wire.ID{1}, wire.ID{2}, time.Second, c.clock.now()-instant(time.Minute))
+	l := newLease(c, wire.ID{1}, wire.ID{2}, time.Second, new(wire.Reply), c.clock.now()-instant(time.Minute))
 	<-l.Done()
 	wantKind(t, l.Err(), Expired)
 }
@@ -139,7 +140,7 @@ func TestLease_OwnReplacedAfterDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.mu.Lock()
-	first.deadline = c.clock.now()
+	first.renewed -= instant(time.Hour)
 	first.mu.Unlock()
 	next, err := c.ownLease(t.Context())
 	if err != nil {

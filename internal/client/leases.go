@@ -54,15 +54,45 @@ func (c *Client) liveLeases() []*Lease {
 	return list
 }
 
-// smallestTTL is the smallest TTL of the live leases and of the registration.
-func (c *Client) smallestTTL() time.Duration {
+// smallestSpan is the smallest time for which a renewal lasts, of the live leases and of
+// the registration.
+func (c *Client) smallestSpan() time.Duration {
 	smallest := c.cfg.IncarnationTTL
 	for _, l := range c.liveLeases() {
-		if l.ttl != NoTTL {
-			smallest = min(smallest, l.ttl)
+		if l.span != NoTTL {
+			smallest = min(smallest, l.span)
 		}
 	}
 	return smallest
+}
+
+// Woke checks the deadlines of all leases, and whether a renewal is due. The group calls
+// it whenever the goroutine that delivers outcomes has something to do, each tick
+// included: timers stand still while the machine is suspended, and lag behind the
+// clock afterwards.
+func (c *Client) Woke() {
+	if c.clock.now() < instant(c.lookAt.Load()) {
+		return
+	}
+	c.lookAt.Store(int64(never))
+	for _, l := range c.liveLeases() {
+		if l.Err() == nil {
+			l.mu.Lock()
+			l.setTimer()
+			l.mu.Unlock()
+		}
+	}
+	c.renewal.woke()
+}
+
+// lookBy has Woke look at all leases no later than then.
+func (c *Client) lookBy(at instant) {
+	for {
+		planned := c.lookAt.Load()
+		if int64(at) >= planned || c.lookAt.CompareAndSwap(planned, int64(at)) {
+			return
+		}
+	}
 }
 
 // unbindAll ends the leases without TTL that were bound to an incarnation whose

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -19,6 +20,8 @@ type Lock struct {
 	number    uint64 // tells the handles of one session apart
 	reentrant bool
 	limit     uint32
+
+	order order
 
 	mu   sync.Mutex
 	hold *Hold // guarded by mu; nil when nothing is held or owed
@@ -46,13 +49,31 @@ func (l *Lock) Init(c *Client, cfg LockConfig) {
 // A handle under the client's own lease that holds nothing is not affected by the
 // end of that lease: its request is repeated under the next one.
 func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint64, err error) {
+	var had *Hold // of the handle, when the call began or later
 	for {
 		if ctx.Err() != nil {
 			return 0, contextFault(Interrupted, ctx)
 		}
-		lease, held, err := l.acquireUnder(ctx)
+		lease, own, err := l.acquireUnder(ctx)
+		if had = cmp.Or(own, had); IsKind(err, Expired) && had != nil && !l.wasReleased(had) {
+			err = &Fault{Kind: Lost} // the release that was owed came during the call
+		}
 		if err != nil {
 			return 0, err
+		}
+		held := own
+		if !l.reentrant {
+			held = nil
+		}
+		if settled := l.order.wait(); settled != nil {
+			select {
+			case <-settled:
+				continue
+			case <-lease.done:
+				continue
+			case <-ctx.Done():
+				return 0, contextFault(Unavailable, ctx)
+			}
 		}
 		got, err := newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value))
 		switch unknown := errors.Is(err, errUnknownSession); {
@@ -76,7 +97,7 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 	}
 }
 
-// acquireUnder returns the lease to acquire under, and the hold that is re-entered.
+// acquireUnder returns the lease to acquire under, and the handle's hold, if any.
 func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
 	if err := l.client.Usable(); err != nil {
 		return nil, nil, err
@@ -88,10 +109,7 @@ func (l *Lock) acquireUnder(ctx context.Context) (*Lease, *Hold, error) {
 		if h.isLost() {
 			return nil, nil, &Fault{Kind: Lost}
 		}
-		if l.reentrant {
-			return h.lease, h, nil
-		}
-		return h.lease, nil, nil
+		return h.lease, h, nil
 	}
 	lease, err := l.client.leaseFor(ctx, l.lease)
 	return lease, nil, err
@@ -142,8 +160,16 @@ func (l *Lock) takeBack() (h *Hold, lost bool) {
 	if h.count--; h.count == 0 {
 		l.hold = nil
 		h.lease.remove(h)
+		h.released = !lost
 	}
 	return h, lost
+}
+
+// wasReleased reports whether the hold was released before it was lost.
+func (l *Lock) wasReleased(h *Hold) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.released
 }
 
 // Release releases one hold. It counts as released from the call on. It blocks until
@@ -156,7 +182,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	case lost:
 		return &Fault{Kind: Lost}
 	}
-	return h.release(ctx, l.releaseCommand(h.lease, h.fence))
+	return h.release(ctx, l.releaseCommand(h.lease, h.fence), l.undoing())
 }
 
 // Fence returns the fence of the current hold. It reads the clock.
@@ -228,6 +254,9 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 	}
 	return err
 }
+
+// undoing implements target.
+func (l *Lock) undoing() (done func()) { return l.order.begin() }
 
 func (l *Lock) semaphore() string { return "" }
 

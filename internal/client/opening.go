@@ -142,7 +142,7 @@ func (o *opening) answered(a answer) (*Lease, error) {
 	if l := o.client.lease(o.id); l != nil {
 		return l, nil // another Attach was faster
 	}
-	l := newLease(o.client, o.id, a.incarnation, o.ttl, o.sent)
+	l := newLease(o.client, o.id, a.incarnation, o.ttl, a.reply, o.sent)
 	if !o.client.track(l) {
 		o.discard() // or the graceful shutdown does
 		l.end(&Fault{Kind: Closed}, released)
@@ -151,16 +151,21 @@ func (o *opening) answered(a answer) (*Lease, error) {
 	return l, nil
 }
 
-// discard closes a session that this process opened and has no lease for. One
-// without TTL would live for ever, so the close is repeated if the registration
-// expired meanwhile. An attached session stays: it is its owner's to close.
+// discard closes a session that this process opened and has no lease for. An attached
+// session stays: it is its owner's to close.
 func (o *opening) discard() {
-	if o.attach {
-		return
+	if !o.attach {
+		o.client.discard(o.id, o.ttl)
 	}
-	o.client.pursue(closeCommand(o.id, true), func(a answer) {
-		if o.ttl == NoTTL && a.expired() && o.client.Usable() == nil {
-			o.discard()
+}
+
+// discard closes a session that this process has no lease for. One without TTL would
+// live for ever, so the close is repeated if the registration expired meanwhile. It
+// spares a session that another process has attached.
+func (c *Client) discard(id wire.ID, ttl time.Duration) {
+	c.pursue(closeCommand(id, true), func(a answer) {
+		if ttl == NoTTL && a.expired() && c.Usable() == nil {
+			c.discard(id, ttl)
 		}
 	})
 }
@@ -202,7 +207,7 @@ func (c *Client) ownLease(ctx context.Context) (*Lease, error) {
 			}
 		case <-ctx.Done():
 			// No caller holds anything by a session that none has seen.
-			return nil, contextFault(Unavailable, ctx)
+			return nil, c.unavailable(ctx)
 		}
 	}
 }

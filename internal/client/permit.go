@@ -67,7 +67,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	case lost:
 		return &Fault{Kind: Lost}
 	}
-	return h.release(ctx, p.releaseCommand(h.lease, h.fence))
+	return h.release(ctx, p.releaseCommand(h.lease, h.fence), p.undoing())
 }
 
 // Fence returns the fence of the acquisition. It reads the clock.
@@ -119,6 +119,9 @@ func (p *Permit) takeBack() (h *Hold, lost bool) {
 	p.hold.lease.remove(p.hold)
 	return p.hold, p.hold.isLost()
 }
+
+// undoing implements target: each Acquire stands by itself.
+func (p *Permit) undoing() (done func()) { return func() {} }
 
 func (p *Permit) semaphore() string { return p.name }
 

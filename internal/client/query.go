@@ -21,7 +21,7 @@ func Ask[A any](ctx context.Context, c *Client, q machine.Query, opts QueryOptio
 	case err != nil && ctx.Err() != nil && opts.Stale:
 		return answer, contextFault(Interrupted, ctx)
 	case err != nil && ctx.Err() != nil:
-		return answer, contextFault(Unavailable, ctx)
+		return answer, c.unavailable(ctx)
 	case err != nil:
 		return answer, err
 	}

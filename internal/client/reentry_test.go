@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"testing"
+	"time"
 )
 
 // A handle that holds the lock loses it while another Acquire of it is under way, by
@@ -25,12 +26,41 @@ func TestLock_LeaseEndsWhileHandleHolds(t *testing.T) {
 				failed <- err
 			}()
 			g.awaitQueued()
-			own.expire()
+			own.expire(nil)
 			err = <-failed
 			g.release()
 			wantKind(t, err, Lost)
 			wantKind(t, l.Release(t.Context()), Lost)
 			mustAcquire(t, l)
+		})
+	}
+}
+
+// The same under a session of its own, when the owed release comes before the call has
+// noticed.
+func TestLock_ReleasedWhileLostDuringAcquire(t *testing.T) {
+	for name, reentrant := range map[string]bool{"re-entry": true, "queue": false} {
+		t.Run(name, func(t *testing.T) {
+			c, g := newFake(t)
+			lease := mustOpen(t, c, time.Hour)
+			l := new(Lock)
+			l.Init(c, LockConfig{Lease: lease, Name: "x", Reentrant: reentrant})
+			mustAcquire(t, l)
+			g.hold()
+			failed := make(chan error, 1)
+			go func() {
+				_, err := l.Acquire(context.Background(), true, nil)
+				failed <- err
+			}()
+			g.awaitQueued()
+			l.mu.Lock()
+			lease.end(endedByGroup(), lost)
+			l.hold = nil // as its release leaves it
+			l.mu.Unlock()
+			wantKind(t, <-failed, Lost)
+			_, err := l.Acquire(context.Background(), true, nil)
+			wantKind(t, err, Expired)
+			g.release()
 		})
 	}
 }

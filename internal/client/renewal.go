@@ -9,14 +9,14 @@ import (
 )
 
 // renewal renews the registration of this process and all of its leases by one
-// command, each third of the smallest TTL. One renewal is under way at a time: it
-// is retried until its outcome is known.
+// command, each third of the smallest time for which a renewal lasts. One renewal is
+// under way at a time: it is retried until its outcome is known.
 type renewal struct {
 	client *Client
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
-	due     instant     // guarded by mu; when the timer runs
+	due     instant     // guarded by mu; when the timer runs; never while a renewal is under way
 	stopped bool        // guarded by mu
 }
 
@@ -27,31 +27,46 @@ func (r *renewal) schedule(after instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopped {
-		r.due = after + instant(r.client.smallestTTL()/3)
+		r.due = after + instant(r.client.smallestSpan()/3)
+		r.client.lookBy(r.due)
 		r.timer = time.AfterFunc(max(r.client.clock.until(r.due), 0), r.send)
+	}
+}
+
+// woke brings the timer forward if it lags behind the clock.
+func (r *renewal) woke() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.timer == nil || r.stopped || r.due == never:
+	case r.client.clock.now() < r.due:
+		r.client.lookBy(r.due)
+	case r.timer.Stop():
+		r.timer.Reset(0)
 	}
 }
 
 // hasten brings the timer forward for a lease that needs a renewal earlier. If the
 // timer has fired already, schedule will see the lease.
 func (r *renewal) hasten(l *Lease) {
-	if l.ttl == NoTTL {
+	if l.span == NoTTL {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := r.client.clock.now() + instant(l.ttl/3)
+	due := r.client.clock.now() + instant(l.span/3)
 	if r.timer != nil && due < r.due && r.timer.Stop() {
 		r.due = due
+		r.client.lookBy(due)
 		r.timer.Reset(r.client.clock.until(due))
 	}
 }
 
 func (r *renewal) send() {
+	r.mu.Lock()
+	r.due = never
+	r.mu.Unlock()
 	sent := r.client.clock.now()
-	for _, l := range r.client.liveLeases() {
-		l.Err() // after a suspend, this is the first look at the deadline
-	}
 	r.client.pursue(renewCommand(), func(a answer) {
 		r.acknowledged(sent, a)
 		r.schedule(sent)
@@ -67,7 +82,7 @@ func (r *renewal) acknowledged(sent instant, a answer) {
 	}
 	for _, l := range r.client.liveLeases() {
 		if l.incarnation == a.incarnation {
-			l.renewed(sent)
+			l.acknowledged(sent)
 		}
 	}
 }

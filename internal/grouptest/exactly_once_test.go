@@ -121,7 +121,7 @@ func (g *Group) wantIdle(name string) {
 func TestLock_CancelledLeavesNothing(t *testing.T) {
 	g := Start(t, 3)
 	ctx := Within(t, 100*time.Second)
-	goroutines := runtime.NumGoroutine()
+	goroutines := settledGoroutines(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	delays := make([]time.Duration, 1000)
 	for i := range delays {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -156,4 +157,16 @@ func Alone(t testing.TB) *conclave.Node {
 	}
 	t.Cleanup(func() { Kill(n) })
 	return n
+}
+
+// FlipBit flips a bit in the memory of a member's machine: in its counter of fences.
+func (g *Group) FlipBit(i int) {
+	g.T.Helper()
+	err := g.Member(i).ReadStale(g.T.Context(), func(m cluster.Machine) {
+		counter := reflect.ValueOf(m).Elem().FieldByName("fences")
+		*(*uint64)(counter.Addr().UnsafePointer()) ^= 1 << 20
+	})
+	if err != nil {
+		g.T.Fatal(err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"math/big"
 	"net"
 	"testing"
@@ -32,10 +33,11 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue issues a member's certificate.
-func (a *authority) issue(t *testing.T) []tls.Certificate {
+// issue issues a member's certificate, which may have names.
+func (a *authority) issue(t *testing.T, names ...string) []tls.Certificate {
 	t.Helper()
 	template, key := certificate(), newKey(t)
+	template.DNSNames = names
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	return []tls.Certificate{{Certificate: [][]byte{sign(t, template, a.cert, key, a.key).Raw}, PrivateKey: key}}
@@ -74,6 +76,19 @@ func withoutClientCertificate(server []tls.Certificate, roots *x509.CertPool) *t
 		RootCAs:              roots,
 		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &server[0], nil },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return new(tls.Certificate), nil },
+	}
+}
+
+// Without authorities of its own a member would accept each certificate that a public
+// authority has issued.
+func TestHostile_PublicCertificate(t *testing.T) {
+	t.Parallel()
+	c := SoloConfig(t)
+	c.TLS = &tls.Config{Certificates: newAuthority(t).issue(t)}
+	_, err := conclave.Open(Within(t, time.Minute), &c)
+	t.Logf("attempt: %-60s result: %v", "open a member that trusts the system's authorities", err)
+	if !errors.Is(err, conclave.ErrInvalid) {
+		t.Errorf("got %v, want %v", err, conclave.ErrInvalid)
 	}
 }
 

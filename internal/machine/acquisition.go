@@ -1,8 +1,9 @@
 package machine
 
 import (
-	"maps"
-	"slices"
+	"cmp"
+
+	"github.com/google/btree"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -16,21 +17,50 @@ type ticket struct {
 func (t ticket) wire() wire.Ticket { return wire.Ticket{Incarnation: t.by.id, Seq: t.seq} }
 
 // acquisitions is the queue places of one incarnation, and what was granted to
-// them, by the sequence numbers of their tickets. A ticket is in one of the maps at
+// them, by the sequence numbers of their tickets. A ticket is in one of the trees at
 // most. What is granted at once is in none, and costs none.
 type acquisitions struct {
-	waiters map[uint64]*waiter
-	holds   map[uint64]*lock
-	permits map[uint64]*permit
+	waiters *btree.BTreeG[*waiter]
+	holds   *btree.BTreeG[*lock]
+	permits *btree.BTreeG[*permit]
 }
 
-func newAcquisitions() acquisitions {
-	return acquisitions{make(map[uint64]*waiter), make(map[uint64]*lock), make(map[uint64]*permit)}
+func newAcquisitions(v *visits) acquisitions {
+	return acquisitions{
+		newTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
+		newTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
+		newTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
+	}
+}
+
+// find returns what the sequence number has obtained, but for an ended session: at
+// most one is not nil.
+func (a *acquisitions) find(seq uint64) (w *waiter, l *lock, p *permit) {
+	w, l, p = a.obtained(seq)
+	switch {
+	case w != nil && w.session.dead(), l != nil && l.owner.dead(), p != nil && p.owner.dead():
+		return nil, nil, nil
+	}
+	return w, l, p
+}
+
+// obtained returns what the sequence number has obtained: at most one is not nil.
+func (a *acquisitions) obtained(seq uint64) (w *waiter, l *lock, p *permit) {
+	t := ticket{seq: seq}
+	if w, _ = a.waiters.Get(&waiter{ticket: t}); w != nil {
+		return w, nil, nil
+	}
+	if l, _ = a.holds.Get(&lock{ticket: t}); l != nil {
+		return nil, l, nil
+	}
+	p, _ = a.permits.Get(&permit{ticket: t})
+	return nil, nil, p
 }
 
 // taken reports whether the sequence number has obtained something.
 func (a *acquisitions) taken(seq uint64) bool {
-	return a.waiters[seq] != nil || a.holds[seq] != nil || a.permits[seq] != nil
+	w, l, p := a.obtained(seq)
+	return w != nil || l != nil || p != nil
 }
 
 // withdraw undoes what a request of the submitter that was queued has obtained: its
@@ -43,30 +73,42 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 	case id != inc.id: // sent again after a new registration: the ticket ended with the old one
 		return m.reply(wire.Code_NOT_HELD)
 	}
-	if w := inc.waiters[c.Seq]; w != nil {
+	switch w, l, p := inc.find(c.Seq); {
+	case w != nil:
 		m.dismiss(w, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
-	}
-	if l := inc.holds[c.Seq]; l != nil {
+	case l != nil:
 		l.voidTicket()
 		return m.releaseHold(l)
-	}
-	if p := inc.permits[c.Seq]; p != nil {
+	case p != nil:
 		return m.releasePermits(p)
 	}
 	return m.reply(wire.Code_NOT_HELD)
 }
 
 // endTickets voids the tickets of an incarnation that ends, for what outlives it:
-// another incarnation may be registered under the same ID.
+// another incarnation may be registered under the same ID. What ended sessions had
+// keeps its tickets: see gone.
 func (m *Machine) endTickets(inc *incarnation) {
-	for _, seq := range slices.Sorted(maps.Keys(inc.holds)) {
-		l := inc.holds[seq]
+	var holds []*lock
+	inc.holds.Ascend(func(l *lock) bool {
+		if !l.owner.dead() {
+			holds = append(holds, l)
+		}
+		return true
+	})
+	for _, l := range holds {
 		l.voidTicket()
 		m.dirty.put(l.key, l)
 	}
-	for _, seq := range slices.Sorted(maps.Keys(inc.permits)) {
-		p := inc.permits[seq]
+	var permits []*permit
+	inc.permits.Ascend(func(p *permit) bool {
+		if !p.owner.dead() {
+			permits = append(permits, p)
+		}
+		return true
+	})
+	for _, p := range permits {
 		p.voidTicket()
 		m.dirty.put(p.key(), p)
 	}
@@ -86,13 +128,12 @@ func (m *Machine) Acquisition(t wire.Ticket) Acquired {
 	if inc == nil {
 		return Acquired{}
 	}
-	if inc.waiters[t.Seq] != nil {
+	switch w, l, p := inc.find(t.Seq); {
+	case w != nil:
 		return Acquired{Waiting: true}
-	}
-	if l := inc.holds[t.Seq]; l != nil {
+	case l != nil:
 		return Acquired{Held: true, Fence: l.fence, Holds: l.holds}
-	}
-	if p := inc.permits[t.Seq]; p != nil {
+	case p != nil:
 		return Acquired{Held: true, Fence: p.fence, Holds: p.n}
 	}
 	return Acquired{}

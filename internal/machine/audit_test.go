@@ -29,8 +29,8 @@ func audit(m *Machine) error {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
-	if a.delayed+len(m.keys.delays) != len(m.delays) {
-		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), len(m.delays))
+	if a.delayed+len(m.keys.delays) != len(m.delays.of) {
+		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), len(m.delays.of))
 	}
 	return errors.Join(a.errs...)
 }
@@ -68,7 +68,7 @@ func (a *auditor) lock(name string, l *lock) {
 		a.fail("lock %q is unclaimed and cannot be claimed", name)
 	}
 	if t := l.ticket; t != (ticket{}) {
-		if l.owner == nil || t.by.holds[t.seq] != l || a.m.incarnation(t.by.id) != t.by {
+		if l.owner == nil || heldBy(t) != l || !a.names(t, l.owner) {
 			a.fail("lock %q is not found by its ticket %d", name, t.seq)
 		}
 		a.tickets++
@@ -123,7 +123,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 			a.delayed++
 		}
 		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner ||
-			p.ticket != (ticket{}) && p.ticket.by.permits[p.ticket.seq] != p {
+			p.ticket != (ticket{}) && (permitOf(p.ticket) != p || !a.names(p.ticket, p.owner)) {
 			a.fail("semaphore %q: permit %d has no valid owner", name, p.fence)
 		}
 	}
@@ -133,8 +133,6 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 		a.fail("semaphore %q counts %d taken and %d delayed, and has %d and %d", name, s.taken, s.delayed, taken, delayed)
 	case s.held.Len() != held:
 		a.fail("semaphore %q finds %d acquisitions by fence, and %d are held", name, s.held.Len(), held)
-	case taken > int64(s.limit) && !s.resized:
-		a.fail("semaphore %q: %d permits of %d", name, taken, s.limit)
 	case head != nil && int64(head.permits) <= int64(s.limit)-taken:
 		a.fail("semaphore %q: the head waits for what is free", name)
 	case taken == 0 && !s.resized:
@@ -149,7 +147,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 	last := uint64(0)
 	for w := first; w != nil; w = w.inQueue.next {
-		if !fits(w) || w.position <= last || w.ticket.by.waiters[w.ticket.seq] != w || a.m.sessions[w.session.id] != w.session {
+		if !fits(w) || w.position <= last || waiterOf(w.ticket) != w || !a.names(w.ticket, w.session) || a.m.sessions[w.session.id] != w.session {
 			a.fail("a queue is broken at %d", w.position)
 		}
 		last = w.position
@@ -160,6 +158,11 @@ func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 func (a *auditor) entries() {
 	size, modified := 0, map[uint64]bool{}
 	for _, e := range keysOf(a.m, "") {
+		if !e.Session.IsZero() && sessionOf(a.m, e.Session) == nil {
+			a.fail("key %q shows an ended session", e.Key)
+		}
+	}
+	for _, e := range a.m.allKeys() {
 		size += len(e.Key) + len(e.Value)
 		if e.CreateIndex == 0 || e.CreateIndex > e.ModifyIndex || e.ModifyIndex > a.m.keys.changes || modified[e.ModifyIndex] {
 			a.fail("key %q: its indexes are impossible: %s", e.Key, printFields(e))
@@ -172,7 +175,7 @@ func (a *auditor) entries() {
 		s := a.m.sessions[e.Session]
 		if s == nil || e.LockIndex == 0 || a.m.keys.delays[e.Key] != nil {
 			a.fail("key %q is locked by a dead session, or under a delay", e.Key)
-		} else if _, ok := s.keys[e.Key]; !ok {
+		} else if s.keys == nil || !s.keys.Has(e.Key) {
 			a.fail("key %q: its session does not know that it is locked", e.Key)
 		}
 	}
@@ -204,21 +207,32 @@ func (a *auditor) members() {
 			a.fail("member %d has been removed and is still there", id)
 		}
 	}
-	if slices.Sort(removed); !slices.Equal(removed, a.m.removed) {
-		a.fail("%v have been removed, and %v are listed", removed, a.m.removed)
+	if slices.Sort(removed); !slices.Equal(removed, a.m.Removed()) {
+		a.fail("%v have been removed, and %v are listed", removed, a.m.Removed())
 	}
 }
 
 func (a *auditor) incarnations() {
-	for _, inc := range a.m.incarnations {
-		a.waiting += len(inc.waiters)
-		a.tickets -= len(inc.holds) + len(inc.permits)
-		n := 0
-		for _, c := range inc.classes {
-			n += c.sessions.len
+	for id, inc := range a.m.gone {
+		if a.m.incarnation(id) != nil || inc.idle() {
+			a.fail("the incarnation %s is kept after its end", id)
 		}
-		if n != inc.count {
-			a.fail("incarnation %s counts %d sessions and has %d", inc.id, inc.count, n)
+		a.waiting += inc.waiters.Len()
+		a.tickets -= inc.holds.Len() + inc.permits.Len()
+	}
+	for _, inc := range a.m.incarnations {
+		a.waiting += inc.waiters.Len()
+		a.tickets -= inc.holds.Len() + inc.permits.Len()
+		n := 0
+		timed := 0
+		inc.classes.Ascend(func(c *class) bool {
+			if n += c.sessions.len; c.ttl != never {
+				timed += c.sessions.len
+			}
+			return true
+		})
+		if n != inc.count || timed != inc.timed {
+			a.fail("incarnation %s counts %d sessions, %d timed, and has %d and %d", inc.id, inc.count, inc.timed, n, timed)
 		}
 		a.bound += n
 	}
@@ -228,6 +242,19 @@ func (a *auditor) sessions() {
 	if a.m.byCreation.Len() != len(a.m.sessions) {
 		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), len(a.m.sessions))
 	}
+	dead := 0
+	defer func() {
+		last := uint64(0)
+		for s := a.m.ending.first; s != nil; s = s.inClass.next {
+			if dead--; s.ended <= last {
+				a.fail("session %s is out of order", s.id)
+			}
+			last = s.ended
+		}
+		if dead != 0 {
+			a.fail("%d ended sessions are not listed", dead)
+		}
+	}()
 	for _, s := range a.m.sessions {
 		if found, _ := a.m.byCreation.Get(s); found != s {
 			a.fail("session %s is not listed", s.id)
@@ -236,8 +263,13 @@ func (a *auditor) sessions() {
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len
 		a.waiting -= s.waiters.len
-		a.locked -= len(s.keys)
+		a.locked -= s.locked()
 		switch {
+		case s.dead():
+			dead++
+			if s.incarnation != nil || s.ended > a.m.endings || !s.recorded {
+				a.fail("session %s has ended and is still bound", s.id)
+			}
 		case s.incarnation != nil:
 			a.bound--
 		case a.m.members[s.member] == nil || a.m.members[s.member].removed:
@@ -296,7 +328,7 @@ func (a *auditor) belongings() {
 			}
 		}
 	}
-	if sessions != len(a.m.sessions) {
+	if sessions+a.m.ending.len != len(a.m.sessions) {
 		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
 	}
 	for name, s := range a.m.semaphores.byName {
@@ -306,8 +338,18 @@ func (a *auditor) belongings() {
 				back++
 			}
 		}
-		if back != len(s.back) || !slices.IsSortedFunc(s.back, byEnd) || s.shortened {
-			a.fail("semaphore %q: held back are %d, and %d are listed", name, back, len(s.back))
+		if back != s.back.len || back != len(s.back.all()) || !slices.IsSortedFunc(s.back.all(), byEnd) || s.shortened {
+			a.fail("semaphore %q: held back are %d, and %d are listed", name, back, s.back.len)
 		}
 	}
 }
+
+// names reports whether a ticket names a process that is registered or, under an
+// ended session, was.
+func (a *auditor) names(t ticket, under *session) bool {
+	return a.m.incarnation(t.by.id) == t.by || under.dead() && a.m.gone[t.by.id] == t.by
+}
+
+func waiterOf(t ticket) *waiter { w, _, _ := t.by.obtained(t.seq); return w }
+func heldBy(t ticket) *lock     { _, l, _ := t.by.obtained(t.seq); return l }
+func permitOf(t ticket) *permit { _, _, p := t.by.obtained(t.seq); return p }

@@ -18,7 +18,7 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		batch := &wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Incarnation: d.inc[:], Floor: d.seq}}}
+		batch := &wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Member: 1, Incarnation: d.inc[:], Floor: d.seq}}}
 		for i := range uint64(owners) {
 			name := fmt.Sprint("orders/", i)
 			for _, c := range []*wire.Command{lockCommand(name, s, i), unlockCommand(name, s, i, d.m.fences+i+1)} {

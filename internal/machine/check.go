@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -17,7 +16,7 @@ type check struct {
 	status    wire.CheckState
 	ttl       int64 // 0: none
 	refreshed int64 // group time
-	at        int   // position in checkups; -1: none
+	at        int   // position in checkups
 }
 
 // gossipCheck is the check that each member has without registering it: the
@@ -25,7 +24,7 @@ type check struct {
 const gossipCheck = "gossip"
 
 // builtIn returns the gossip check of the member.
-func (k *member) builtIn() *check { return &check{member: k, name: gossipCheck, at: -1} }
+func (k *member) builtIn() *check { return &check{member: k, name: gossipCheck} }
 
 func (c *check) deadline() int64 { return after(c.refreshed, c.ttl) }
 
@@ -33,45 +32,22 @@ func byMember(a, b *check) int {
 	return cmp.Or(cmp.Compare(a.member.id, b.member.id), cmp.Compare(a.name, b.name))
 }
 
-// checkups is a heap of the checks that can expire, by deadline.
-type checkups []*check
-
-func (h checkups) Len() int { return len(h) }
-
-func (h checkups) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].deadline(), h[j].deadline()), byMember(h[i], h[j])) < 0
-}
-
-func (h checkups) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *checkups) Push(x any) {
-	c := x.(*check)
-	c.at = len(*h)
-	*h = append(*h, c)
-}
-
-func (h *checkups) Pop() any {
-	last := len(*h) - 1
-	c := (*h)[last]
-	(*h)[last], c.at = nil, -1
-	*h = (*h)[:last]
-	return c
+// byExpiry orders the checks that can expire, by deadline.
+func byExpiry(a, b *check) int {
+	return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), byMember(a, b))
 }
 
 // schedule puts the check where its deadline belongs, or removes it if it cannot
 // expire.
-func (h *checkups) schedule(c *check) {
+func (m *Machine) schedule(c *check) {
 	due := c.ttl > 0 && c.status != wire.CheckState_CRITICAL
 	switch {
-	case due && c.at < 0:
-		heap.Push(h, c)
+	case due && c.at == 0:
+		m.checkups.push(c)
 	case due:
-		heap.Fix(h, c.at)
-	case c.at >= 0:
-		heap.Remove(h, c.at)
+		m.checkups.fix(c)
+	case c.at != 0:
+		m.checkups.remove(c)
 	}
 }
 
@@ -92,7 +68,7 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	case known == nil && len(member.checks) >= MaxChecks:
 		return m.refuse(wire.Code_BUSY, "the member has too many checks; deregister some")
 	case known == nil:
-		known = &check{member: member, name: c.Name, status: c.State, at: -1}
+		known = &check{member: member, name: c.Name, status: c.State}
 		m.addCheck(known)
 	}
 	failed := c.State == wire.CheckState_CRITICAL && known.status != c.State
@@ -100,12 +76,22 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	if c.Register {
 		known.ttl = c.Ttl
 	}
-	m.checkups.schedule(known)
+	m.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
 		m.endSessions(m.dependents(known), invalidated, nil)
 	}
-	return m.reply(wire.Code_OK)
+	r := m.reply(wire.Code_OK)
+	r.Checks = []*wire.CheckTerms{m.terms(known)}
+	return r
+}
+
+func (m *Machine) terms(c *check) *wire.CheckTerms {
+	terms := &wire.CheckTerms{Name: c.name, Ttl: c.ttl}
+	if c.ttl > 0 && c.status != wire.CheckState_CRITICAL {
+		terms.Remaining = c.deadline() - m.now
+	}
+	return terms
 }
 
 func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
@@ -130,8 +116,8 @@ func (m *Machine) addCheck(c *check) {
 func (m *Machine) removeCheck(c *check) {
 	delete(c.member.checks, c.name)
 	m.checks.Delete(c)
-	if c.at >= 0 {
-		heap.Remove(&m.checkups, c.at)
+	if c.at != 0 {
+		m.checkups.remove(c)
 	}
 	m.dirty.drop(c.key())
 }
@@ -139,10 +125,20 @@ func (m *Machine) removeCheck(c *check) {
 // reportGossip records the verdict of the leader's failure detector on a process.
 // It does not apply to a later start of the member, which has proved by
 // registering that it is alive, and the view of an earlier leader may be stale.
+//
+// Until MinSilence after the last renewal of a registered process its death is not
+// recorded, so that a holder knows by its own clock when that can happen first. The
+// reply says how long that still takes.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k := m.members[c.Member]
 	if k == nil || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
+	}
+	if inc := m.incarnation(k.incarnation); inc != nil && !c.Alive {
+		if r := m.reply(wire.Code_OK); m.now < after(inc.renewed, MinSilence) {
+			r.Delay = after(inc.renewed, MinSilence) - m.now
+			return r
+		}
 	}
 	k.silent = !c.Alive
 	m.dirty.put(k.key(), k)
@@ -156,8 +152,8 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 // by deadline.
 func (m *Machine) overdueChecks() []*check {
 	var overdue []*check
-	for len(m.checkups) > 0 && m.checkups[0].deadline() <= m.now {
-		c := heap.Pop(&m.checkups).(*check)
+	for c := m.checkups.first(); c != nil && c.deadline() <= m.now; c = m.checkups.first() {
+		m.checkups.pop()
 		c.status = wire.CheckState_CRITICAL
 		m.dirty.put(c.key(), c)
 		overdue = append(overdue, c)
@@ -167,36 +163,27 @@ func (m *Machine) overdueChecks() []*check {
 
 // refreshChecks renews the TTL of each check.
 func (m *Machine) refreshChecks() {
-	checks := slices.Clone(m.checkups)
+	checks := slices.Clone(m.checkups.of)
 	slices.SortFunc(checks, byMember)
 	for _, c := range checks {
 		c.refreshed = m.now
+		m.checkups.fix(c)
 		m.dirty.put(c.key(), c)
 	}
-	heap.Init(&m.checkups)
 }
 
 // dependents returns the sessions that depend on one of the checks, by creation.
 func (m *Machine) dependents(checks ...*check) []*session {
 	var found []*session
-	var visited []*member
 	for _, c := range checks {
-		if slices.Contains(visited, c.member) {
-			continue
-		}
-		visited = append(visited, c.member)
-		for s := c.member.sessions.first; s != nil; s = s.inMember.next {
-			if slices.ContainsFunc(checks, s.dependsOn) {
-				found = append(found, s)
+		if on := c.member.dependents[c.name]; on != nil {
+			for d := range on.all(&m.visits) {
+				found = append(found, d.session)
 			}
 		}
 	}
 	slices.SortFunc(found, byCreation)
-	return found
-}
-
-func (s *session) dependsOn(c *check) bool {
-	return s.member == c.member.id && slices.Contains(s.checks, c.name)
+	return slices.Compact(found)
 }
 
 // healthy refuses checks that the member does not have or that are critical.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -9,21 +10,23 @@ import (
 // advance moves group time forward, never back, and fires what is due: first all
 // sessions together, whether their own TTL or that of a check has expired, then
 // lock-delays, then incarnations. The queue places of expiring incarnations go
-// before everything else, so that nothing is granted to a session or a process
+// before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
 func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
 	overdue := m.overdueChecks()
-	due := m.dueSessions()
-	if len(overdue) > 0 {
-		due = append(due, slices.DeleteFunc(m.dependents(overdue...), m.isDue)...)
+	for _, s := range m.dueSessions() {
+		m.endSession(s, invalidated)
 	}
-	silent := m.silent(due)
+	for _, s := range m.dependents(overdue...) {
+		m.endSession(s, invalidated)
+	}
+	silent := m.silent()
 	var shortened shortened
 	for _, inc := range silent {
 		shortened = append(shortened, m.dropPlaces(inc)...)
 	}
-	m.endSessions(due, invalidated, shortened)
+	m.endSessions(nil, invalidated, shortened)
 	m.endDelays()
 	for _, inc := range silent {
 		m.drop(inc, invalidated)
@@ -43,14 +46,17 @@ func (m *Machine) startTerm() {
 // something; ok is false if nothing is pending.
 func (m *Machine) NextDeadline() (at int64, ok bool) {
 	at = math.MaxInt64
-	for _, inc := range m.incarnations {
+	if inc := m.deadlines.first(); inc != nil {
 		at, ok = min(at, inc.deadline()), true
 	}
-	if len(m.delays) > 0 {
-		at, ok = min(at, m.delays[0].ends()), true
+	if x := m.delays.first(); x != nil {
+		at, ok = min(at, x.ends()), true
 	}
-	if len(m.checkups) > 0 {
-		at, ok = min(at, m.checkups[0].deadline()), true
+	if c := m.checkups.first(); c != nil {
+		at, ok = min(at, c.deadline()), true
+	}
+	if m.ending.len > 0 {
+		at, ok = min(at, m.now), true
 	}
 	if !ok {
 		return 0, false
@@ -58,43 +64,51 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	return at, true
 }
 
-func (m *Machine) isDue(s *session) bool { return s.ttl != 0 && s.deadline() <= m.now }
-
-// dueSessions returns the expired sessions by deadline.
+// dueSessions returns expired sessions by deadline: all of one process with the same
+// TTL together, and of no further ones once the entry has enough to release. Those
+// expire in the next entry, since a TTL is a lower bound.
 func (m *Machine) dueSessions() []*session {
-	var due []*session
-	for _, inc := range m.incarnations {
-		for _, c := range inc.classes {
-			if c.ttl == never || after(inc.renewed, c.ttl) > m.now {
-				break // classes are sorted by TTL
-			}
-			due = c.sessions.appendTo(due)
-		}
+	type due struct {
+		of *incarnation
+		*class
 	}
-	slices.SortFunc(due, func(a, b *session) int {
+	var classes []due
+	for _, inc := range m.dueIncarnations() {
+		n := 0
+		inc.classes.Ascend(func(c *class) bool {
+			if n == m.split || c.ttl == never || after(inc.renewed, c.ttl) > m.now {
+				return false // classes are sorted by TTL
+			}
+			n++
+			classes = append(classes, due{inc, c})
+			return true
+		})
+	}
+	slices.SortFunc(classes, func(a, b due) int {
+		return cmp.Or(cmp.Compare(after(a.of.renewed, a.ttl), after(b.of.renewed, b.ttl)), bytes.Compare(a.of.id[:], b.of.id[:]))
+	})
+	var sessions []*session
+	for _, c := range classes {
+		if len(sessions)+m.ending.len >= m.split {
+			break
+		}
+		sessions = c.sessions.appendTo(sessions, &m.visits)
+	}
+	slices.SortFunc(sessions, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), byCreation(a, b))
 	})
-	return due
+	return sessions
 }
 
-// silent returns the expired incarnations that, once the ending sessions have
-// ended, have no session with a TTL.
-func (m *Machine) silent(ending []*session) []*incarnation {
-	var silent []*incarnation
-	for _, inc := range m.incarnations {
-		if after(inc.renewed, inc.ttl) > m.now {
-			continue
-		}
-		timed := inc.count - inc.untimed()
-		for _, s := range ending {
-			if s.incarnation == inc && s.ttl != 0 {
-				timed--
-			}
-		}
-		if timed == 0 {
-			silent = append(silent, inc)
-		}
-	}
+// dueIncarnations returns those whose deadline has passed.
+func (m *Machine) dueIncarnations() []*incarnation {
+	return m.deadlines.until(func(inc *incarnation) bool { return inc.deadline() <= m.now })
+}
+
+// silent returns the expired incarnations that have no session with a TTL, by ID.
+func (m *Machine) silent() []*incarnation {
+	silent := slices.DeleteFunc(m.dueIncarnations(), func(inc *incarnation) bool { return inc.timed > 0 })
+	slices.SortFunc(silent, func(a, b *incarnation) int { return bytes.Compare(a.id[:], b.id[:]) })
 	return silent
 }
 

@@ -22,6 +22,13 @@ func (Commands) ReportLiveness(r wire.LivenessReport) []byte {
 	}}})
 }
 
+// RaiseLevel raises the group's feature level. members are those of Raft's configuration.
+func (Commands) RaiseLevel(level uint32, members []uint64, force bool) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{
+		Level: level, Members: members, Force: force,
+	}}})
+}
+
 func encodeCommand(c *wire.Command) []byte {
 	b, err := proto.Marshal(c)
 	if err != nil {

@@ -17,8 +17,8 @@ B open t ttl=1h
 ----
 A.1: OK
 B.1: OK
-A.2: OK
-A.3: OK
+A.2: OK check=disk
+A.3: OK lock-delay=15s check=gossip check=disk
 A.4: OK
 B.2: OK
 
@@ -72,8 +72,8 @@ ended s of A`},
 	{"it is invalidated when one of its checks becomes critical", `A check disk warning
 A check disk critical
 ----
-A.5: OK
-A.6: OK
+A.5: OK check=disk
+A.6: OK check=disk
 ended s of A`},
 
 	{"it is invalidated when it is destroyed", `B close s
@@ -120,7 +120,8 @@ ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d`},
 
-	{"the gossip check releases the locks of a node that failed: liveness", `A lock x s/1
+	{"the gossip check releases the locks of a node that failed: liveness", `at 5s
+A lock x s/1
 B lock x t/1 wait
 B gossip member=1 boot=1 dead
 ----
@@ -129,11 +130,12 @@ B.3: QUEUED in place 1 by s/1 of member 1, fence=1, more to come
 B.4: OK
 ended s of A
 
-at 15s
+at 20s
 ----
 B.3: OK fence=2 holds=1`},
 
-	{"gossip can be wrong: the lock is released though its owner lives and says so", `A lock x s/1
+	{"gossip can be wrong: the lock is released though its owner lives and says so", `at 5s
+A lock x s/1
 B gossip member=1 boot=1 dead
 A unlock x s/1 fence=1
 ----
@@ -144,14 +146,17 @@ ended s of A`},
 
 	{"without checks and TTL nothing but an operator releases the lock: safety", `A open n ttl=none
 A lock x n/1
+----
+A.5: OK
+A.6: OK fence=1 holds=1
+
+at 5s
 B gossip member=1 boot=1 dead
 A check disk critical
 A2 register member=1 boot=2
 ----
-A.5: OK
-A.6: OK fence=1 holds=1
 B.3: OK
-A.7: OK
+A.7: OK check=disk
 A2.1: OK
 ended s of A
 ended d of A
@@ -205,7 +210,7 @@ A open c delay=60001ms
 A open e delay=-1s
 ----
 A.5: OK
-A.6: OK
+A.6: OK lock-delay=1m0s
 A.7: INVALID (the lock-delay is out of range: want 0 to 60 s)
 A.8: INVALID (the lock-delay is out of range: want 0 to 60 s)`},
 

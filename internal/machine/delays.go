@@ -1,47 +1,36 @@
 package machine
 
-import (
-	"cmp"
-	"container/heap"
-)
+import "cmp"
 
 // delayed is a lock, election, permit or key that cannot be acquired until its
 // lock-delay ends.
 type delayed interface {
 	ends() int64
-	durable() string // its durable key
+	place() place
 	over(*Machine)
 }
 
-// delays is a heap of everything under a lock-delay, by end.
-type delays []delayed
-
-func (d *delays) push(x delayed) { heap.Push((*delayHeap)(d), x) }
-func (d *delays) pop() delayed   { return heap.Pop((*delayHeap)(d)).(delayed) }
-
-// delayHeap implements heap.Interface.
-type delayHeap []delayed
-
-func (h delayHeap) Len() int      { return len(h) }
-func (h delayHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *delayHeap) Push(x any)   { *h = append(*h, x.(delayed)) }
-
-func (h delayHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	return cmp.Or(cmp.Compare(a.ends(), b.ends()), cmp.Compare(a.durable(), b.durable())) < 0
+// place orders what is delayed until the same time, as its durable keys do.
+type place struct {
+	kind  byte
+	name  string
+	fence uint64 // of a permit
 }
 
-func (h *delayHeap) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return x
+func (a place) compare(b place) int {
+	return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.fence, b.fence))
 }
 
-// endDelays ends the lock-delays that have passed, by end, then by key.
+// byDelay orders everything under a lock-delay, by end.
+func byDelay(a, b delayed) int {
+	return cmp.Or(cmp.Compare(a.ends(), b.ends()), a.place().compare(b.place()))
+}
+
+// endDelays ends the lock-delays that have passed, by end, then by place, as far as
+// the entry may. The deadline of the rest has passed.
 func (m *Machine) endDelays() {
-	for len(m.delays) > 0 && m.delays[0].ends() <= m.now {
+	for x := m.delays.first(); x != nil && x.ends() <= m.now && m.left > 0; x = m.delays.first() {
+		m.left--
 		m.delays.pop().over(m)
 	}
 }

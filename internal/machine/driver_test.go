@@ -22,19 +22,33 @@ type driver struct {
 
 func newDriver(tb testing.TB) *driver {
 	d := &driver{tb: tb, m: New(), disk: disk{}, inc: wire.ID{1}}
-	d.do(&wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: MaxTTL}}})
+	d.do(registerCommand(1, MaxTTL))
 	return d
 }
 
 // do applies the commands as one entry and returns the outcomes.
 func (d *driver) do(commands ...*wire.Command) []wire.Outcome {
 	d.tb.Helper()
-	s := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq}
+	s := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq, Member: d.member(commands)}
 	for _, c := range commands {
 		d.seq++
 		s.Calls = append(s.Calls, &wire.Call{Seq: d.seq, Command: must(proto.Marshal(c))})
 	}
 	return d.submit(s).Outcomes
+}
+
+// member returns the member that submits the commands: that of the incarnation, or the
+// one that they register.
+func (d *driver) member(commands []*wire.Command) uint64 {
+	if inc := d.m.incarnation(d.inc); inc != nil {
+		return inc.member
+	}
+	for _, c := range commands {
+		if r := c.GetRegister(); r != nil {
+			return r.GetMember()
+		}
+	}
+	return 0
 }
 
 func (d *driver) submit(s ...*wire.Submission) wire.Result {
@@ -55,6 +69,12 @@ func (d *driver) want(code wire.Code, outcomes []wire.Outcome) *wire.Reply {
 		d.tb.Fatalf("got %v, want %v", r, code)
 	}
 	return r
+}
+
+// registerCommand registers the first start of a member.
+func registerCommand(member uint64, ttl int64) *wire.Command {
+	token := makeID("token")
+	return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: member, Boot: 1, Ttl: ttl, NextToken: token[:]}}}
 }
 
 func openCommand(id wire.ID, ttl, delay int64) *wire.Command {

@@ -80,7 +80,7 @@ func dump(m *Machine) disk {
 			put(p.key(), p)
 		}
 	}
-	for _, e := range keysOf(m, "") {
+	for _, e := range m.allKeys() {
 		put(entryKey(e.Key), entry{e})
 	}
 	for _, x := range m.keys.delays {
@@ -89,9 +89,18 @@ func dump(m *Machine) disk {
 	return d
 }
 
+// allKeys returns the keys as they are stored.
+func (m *Machine) allKeys() (all []*wire.Entry) {
+	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+		all = append(all, e)
+		return true
+	})
+	return all
+}
+
 // all returns the permits of a semaphore, held or delayed, by fence.
 func (s *semaphore) all() []*permit {
-	permits := slices.Clone(s.back)
+	permits := s.back.all()
 	s.held.Ascend(func(p *permit) bool {
 		permits = append(permits, p)
 		return true

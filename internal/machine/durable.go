@@ -72,14 +72,17 @@ func (s stored) state() proto.Message { return s.reply }
 
 func (m *Machine) state() proto.Message {
 	return &wire.MachineState{
-		Version: wire.StateVersion, Now: m.now,
+		Version: wire.StateVersion, FeatureLevel: m.levels.agreed, Now: m.now,
 		Fences: m.fences, Epoch: m.epoch, Positions: m.positions,
-		Changes: m.keys.changes, LockFloor: m.keys.lockFloor, LockFloorAt: m.keys.lockFloorAt,
+		Ended: m.endings, Changes: m.keys.changes, LockFloor: m.keys.lockFloor, LockFloorAt: m.keys.lockFloorAt,
 	}
 }
 
 func (k *member) state() proto.Message {
-	return &wire.MemberState{Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Removed: k.removed}
+	return &wire.MemberState{
+		Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Removed: k.removed,
+		Token: k.token[:], FeatureLevel: k.level, Key: []byte(k.public),
+	}
 }
 
 func (inc *incarnation) state() proto.Message {
@@ -95,7 +98,7 @@ func (c *check) state() proto.Message {
 func (s *session) state() proto.Message {
 	st := &wire.SessionState{
 		Name: s.name, Member: s.member, Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
-		Behavior: s.behavior, Checks: s.checks,
+		Behavior: s.behavior, Checks: s.checks, Ended: s.ended, EndedAt: s.endedAt, Graceful: s.graceful,
 	}
 	if s.incarnation != nil {
 		st.Incarnation = s.incarnation.id[:]

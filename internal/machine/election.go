@@ -15,6 +15,14 @@ func (m *Machine) elect(l *lock, value []byte) {
 	l.more().leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
 }
 
+// leaderNow returns the leader, or nil if its session has ended.
+func (l *lock) leaderNow() *wire.Leader {
+	if l.owner != nil && l.owner.dead() {
+		return nil
+	}
+	return l.leader()
+}
+
 // leads emits the present leader, or that there is none.
 func (m *Machine) leads(l *lock) {
 	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader()})

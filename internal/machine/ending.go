@@ -1,9 +1,6 @@
 package machine
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -15,57 +12,105 @@ const (
 	invalidated ending = false // the session's lock-delay follows
 )
 
-// endSessions ends several sessions in one entry. All their queue places go before
-// anything that they hold is released, so that nothing is granted to a session that
-// ends. shortened are queues that have lost other waiters in the same entry.
+// endSessions ends several sessions at one index: none of them can be used, holds
+// anything or is granted anything from here on. What they had is released as far as
+// the entry may, and by the entries that follow. shortened are queues that have lost
+// other waiters in the same entry.
 func (m *Machine) endSessions(ending []*session, how ending, shortened shortened) {
 	for _, s := range ending {
-		m.removeSession(s)
+		m.endSession(s, how)
 	}
-	for _, s := range ending {
-		for w := s.waiters.first; w != nil; w = s.waiters.first {
-			m.dequeue(w)
-			m.settle(w, m.reply(wire.Code_SESSION_EXPIRED))
-			shortened.by(w)
-		}
-	}
-	for _, s := range ending {
-		m.releaseAll(s, s.delayAfter(how))
-	}
+	m.release()
 	m.serveAll(shortened)
 }
 
-// releaseAll releases everything that a session holds: locks and permits by fence,
-// keys by name.
-func (m *Machine) releaseAll(s *session, delay int64) {
-	for l := s.holds.first; l != nil; l = s.holds.first {
-		m.release(l, delay)
-	}
-	for p := s.permits.first; p != nil; p = s.permits.first {
-		m.endPermit(p, delay)
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
-		m.endKey(key, s.behavior, delay)
-	}
-}
-
-func (s *session) delayAfter(how ending) int64 {
-	if how == graceful {
-		return 0
-	}
-	return s.lockDelay
-}
-
-// removeSession removes a session and emits that it has ended.
-func (m *Machine) removeSession(s *session) {
+// endSession ends a session and emits that it has ended.
+func (m *Machine) endSession(s *session, how ending) {
 	ended := wire.Ended{Session: s.id}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id
-		s.incarnation.unbind(s)
+		m.unbind(s)
+		s.incarnation = nil
 	}
-	delete(m.sessions, s.id)
-	m.byCreation.Delete(s)
-	m.members[s.member].sessions.remove(s)
-	m.dirty.drop(s.key())
+	m.leave(s)
+	m.endings++
+	s.ended, s.endedAt, s.graceful = m.endings, m.now, how == graceful
+	m.ending.push(s)
 	m.ended = append(m.ended, ended)
+}
+
+// dead reports whether the session has ended, and what it had is being released.
+func (s *session) dead() bool { return s.ended != 0 }
+
+// delayUntil is when the lock-delay of an ended session's holds ends.
+func (s *session) delayUntil() int64 {
+	if s.graceful {
+		return 0
+	}
+	return after(s.endedAt, s.lockDelay)
+}
+
+// release releases what ended sessions had, in the order in which they ended, as far
+// as the entry may. The deadline of the rest is now.
+func (m *Machine) release() {
+	for s := m.ending.first; s != nil && m.left > 0; s = m.ending.first {
+		m.left--
+		m.releaseOne(s)
+	}
+}
+
+// releaseOne releases the next thing that an ended session had: queue places by
+// position, locks and permits by fence, keys by name; last the session itself.
+func (m *Machine) releaseOne(s *session) {
+	switch {
+	case s.waiters.first != nil:
+		m.dismiss(s.waiters.first, wire.Code_SESSION_EXPIRED)
+	case s.holds.first != nil:
+		m.releaseLock(s.holds.first, s.delayUntil())
+	case s.permits.first != nil:
+		m.endPermit(s.permits.first, s.delayUntil())
+	case s.locked() > 0:
+		key, _ := s.keys.Min()
+		m.endKey(key, s)
+	default:
+		m.ending.remove(s)
+		delete(m.sessions, s.id)
+		m.byCreation.Delete(s)
+		m.dirty.drop(s.key())
+	}
+}
+
+// recordEndings makes the sessions durable that have ended in this entry and have
+// something left to be released.
+func (m *Machine) recordEndings() {
+	for s := m.ending.last; s != nil && !s.recorded; s = s.inClass.prev {
+		s.recorded = true
+		m.dirty.put(s.key(), s)
+	}
+	for id, inc := range m.gone { // order: nothing of it shows
+		if inc.idle() {
+			delete(m.gone, id)
+		}
+	}
+}
+
+// known reports whether tickets of the incarnation are still in use.
+func (m *Machine) known(id wire.ID) bool {
+	inc := m.gone[id]
+	return inc != nil && !inc.idle()
+}
+
+// goneAs returns the ended incarnation that tickets of ended sessions name.
+func (m *Machine) goneAs(id wire.ID) *incarnation {
+	inc := m.gone[id]
+	if inc == nil {
+		inc = &incarnation{id: id, gone: true, acquisitions: newAcquisitions(&m.visits)}
+		m.gone[id] = inc
+	}
+	return inc
+}
+
+// idle reports that no ticket has obtained anything.
+func (a *acquisitions) idle() bool {
+	return a.waiters.Len()+a.holds.Len()+a.permits.Len() == 0
 }

@@ -87,7 +87,7 @@ func oneCall(tb testing.TB, seq uint64, line string) []byte {
 	}
 	id := wire.ID{1}
 	return must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{
-		{Incarnation: id[:], Calls: []*wire.Call{{Seq: seq, Command: command}}},
+		{Member: 1, Incarnation: id[:], Calls: []*wire.Call{{Seq: seq, Command: command}}},
 	}}))
 }
 

@@ -29,6 +29,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{40, func() *wire.Command { return g.setCheck() }},
 		{6, func() *wire.Command { return g.dropCheck() }},
 		{20, func() *wire.Command { return g.gossip(r) }},
+		{4, func() *wire.Command { return g.raise(r) }},
 		{140, func() *wire.Command { return g.lock(r) }},
 		{110, func() *wire.Command { return g.unlock(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
@@ -42,6 +43,14 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		}
 	}
 	return g.write(r)
+}
+
+func (g *generator) raise(r *reference.Model) *wire.Command {
+	c := &wire.RaiseLevel{Level: r.Level + uint32(g.rand.IntN(3)), Force: g.chance(10)}
+	if g.chance(50) {
+		c.Members = []uint64{1 + g.rand.Uint64N(g.last)}
+	}
+	return &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: c}}
 }
 
 func (g *generator) openSession(r *reference.Model, inc wire.ID) *wire.Command {
@@ -244,9 +253,9 @@ func (g *generator) release(r *reference.Model) *wire.Command {
 }
 
 func (g *generator) resize() *wire.Command {
-	c := &wire.Resize{Name: g.crowded(), Limit: 1 + g.rand.Uint32N(6)}
+	c := &wire.Resize{Name: g.crowded(), Limit: g.rand.Uint32N(7)}
 	if g.chance(5) {
-		c.Limit = []uint32{0, MaxPermits, MaxPermits + 1}[g.rand.IntN(3)]
+		c.Limit = []uint32{MaxPermits, MaxPermits + 1}[g.rand.IntN(2)]
 	}
 	return &wire.Command{Op: &wire.Command_Resize{Resize: c}}
 }

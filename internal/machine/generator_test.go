@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"strings"
 
@@ -78,7 +79,13 @@ func (g *generator) submission(r *reference.Model) *wire.Submission {
 	case g.chance(30):
 		floor = g.rand.Uint64N(g.seqs[id] + 1)
 	}
-	s := &wire.Submission{Incarnation: id[:], Floor: floor}
+	s := &wire.Submission{Member: inc.Member, Incarnation: id[:], Floor: floor}
+	if live := r.Incarnation(id); live != nil && id != inc.ID {
+		s.Member = live.Member
+	}
+	if g.chance(2) { // it lies, mostly
+		s.Member = 1 + g.rand.Uint64N(4)
+	}
 	for range 1 + g.rand.IntN(3) {
 		s.Calls = append(s.Calls, g.call(r, id))
 	}
@@ -111,17 +118,54 @@ func (g *generator) registration(r *reference.Model) *wire.Submission {
 		g.ids = append(g.ids, id)
 	}
 	ttl := (1 + g.rand.Int64N(4)) * second
+	if g.chance(30) { // it can be declared dead before it expires
+		ttl += MinSilence
+	}
 	if g.chance(5) {
 		ttl = g.rand.Int64()
 	}
 	c := g.newCall(id, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: member, Boot: g.boots[member], Attempt: g.rand.Uint32N(2), Ttl: ttl,
+		Tokens: g.tokens(), NextToken: g.token(), Key: g.key(member), FeatureLevel: g.level(r),
 	}}})
-	s := &wire.Submission{Incarnation: id[:], Calls: []*wire.Call{c}}
+	s := &wire.Submission{Member: member, Incarnation: id[:], Calls: []*wire.Call{c}}
+	if g.chance(3) {
+		s.Member++
+	}
 	if g.chance(20) {
 		s.Floor = g.rand.Uint64N(c.Seq + 1)
 	}
 	return s
+}
+
+// level is mostly one that the group can live with.
+func (g *generator) level(r *reference.Model) uint32 {
+	if g.chance(95) {
+		return r.Level + uint32(g.rand.IntN(2))
+	}
+	return uint32(g.rand.IntN(4))
+}
+
+// token is one of few, so that most registrations present that of the last.
+func (g *generator) token() []byte {
+	if g.chance(1) {
+		return nil
+	}
+	return []byte{15: byte(g.rand.IntN(4))} // 0: none
+}
+
+func (g *generator) tokens() (tokens [][]byte) {
+	for range g.rand.IntN(6) {
+		tokens = append(tokens, g.token())
+	}
+	return tokens
+}
+
+func (g *generator) key(member uint64) []byte {
+	if g.chance(95) {
+		return nil
+	}
+	return bytes.Repeat([]byte{byte(member), byte(g.rand.IntN(20) / 19)}, 16)
 }
 
 func (g *generator) call(r *reference.Model, id wire.ID) *wire.Call {

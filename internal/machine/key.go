@@ -48,16 +48,47 @@ func (k *keys) get(key string) *wire.Entry {
 
 // snapshot is all keys at one index. Any goroutine may read it while the machine
 // goes on.
-type snapshot struct{ tree *btree.BTreeG[*wire.Entry] }
+type snapshot struct {
+	tree *btree.BTreeG[*wire.Entry]
+	dead map[wire.ID]wire.Behavior // ended sessions with keys that are not released yet
+}
 
-// snapshot returns all keys as they are now, in O(1).
-func (k *keys) snapshot() snapshot { return snapshot{k.tree.Clone()} }
+// snapshot returns all keys as they are now, in O(1), but for ended sessions.
+func (m *Machine) snapshot() snapshot {
+	s := snapshot{tree: m.keys.tree.Clone()}
+	for e := range m.ending.all(&m.visits) {
+		if e.locked() > 0 {
+			if s.dead == nil {
+				s.dead = make(map[wire.ID]wire.Behavior)
+			}
+			s.dead[e.id] = e.behavior
+		}
+	}
+	return s
+}
+
+// released returns a key locked by an ended session as it will be when it is
+// released; nil: deleted.
+func released(e *wire.Entry, behavior wire.Behavior) *wire.Entry {
+	if behavior == wire.Behavior_DELETE {
+		return nil
+	}
+	free := *e
+	free.Session = wire.ID{}
+	return &free
+}
 
 // prefix iterates over the entries whose keys begin with prefix, by bytes.
 func (s snapshot) prefix(prefix string) iter.Seq[*wire.Entry] {
 	return func(yield func(*wire.Entry) bool) {
 		s.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
-			return strings.HasPrefix(e.Key, prefix) && yield(e)
+			if !strings.HasPrefix(e.Key, prefix) {
+				return false
+			}
+			if behavior, dead := s.dead[e.Session]; dead {
+				e = released(e, behavior)
+			}
+			return e == nil || yield(e)
 		})
 	}
 }
@@ -93,19 +124,27 @@ func (k *keys) replace(from, to *wire.Entry) {
 func (m *Machine) bindKey(from, to *wire.Entry) {
 	if from != nil && !from.Session.IsZero() {
 		if s := m.sessions[from.Session]; s != nil {
-			delete(s.keys, from.Key)
+			s.keys.Delete(from.Key)
 		}
 	}
 	if to != nil && !to.Session.IsZero() {
-		m.sessions[to.Session].lockKey(to.Key)
+		m.lockKey(m.sessions[to.Session], to.Key)
 	}
 }
 
-func (s *session) lockKey(key string) {
+func (m *Machine) lockKey(s *session, key string) {
 	if s.keys == nil {
-		s.keys = make(map[string]struct{})
+		s.keys = newTree(&m.visits, strings.Compare)
 	}
-	s.keys[key] = struct{}{}
+	s.keys.ReplaceOrInsert(key)
+}
+
+// locked returns how many keys the session has locked.
+func (s *session) locked() int {
+	if s.keys == nil {
+		return 0
+	}
+	return s.keys.Len()
 }
 
 // keyStep is one change of one key.
@@ -142,19 +181,13 @@ func (m *Machine) record(s keyStep) {
 	m.changed = append(m.changed, wire.KeyChange{Index: s.index, Entry: cmp.Or(s.to, s.from), Deleted: s.to == nil})
 }
 
-// endKey releases or deletes a key of a session that ends. The lock-delay belongs to
-// the name and outlives the key.
-func (m *Machine) endKey(key string, behavior wire.Behavior, delay int64) {
+// endKey releases or deletes a key of a session that has ended. The lock-delay
+// belongs to the name and outlives the key.
+func (m *Machine) endKey(key string, s *session) {
 	from := m.keys.get(key)
-	var to *wire.Entry
-	if behavior == wire.Behavior_RELEASE {
-		free := *from
-		free.Session = wire.ID{}
-		to = &free
-	}
-	m.record(m.step(from, to))
-	if delay > 0 {
-		d := &keyDelay{key: key, until: after(m.now, delay)}
+	m.record(m.step(from, released(from, s.behavior)))
+	if until := s.delayUntil(); until > m.now {
+		d := &keyDelay{key: key, until: until}
 		m.keys.delays[key] = d
 		m.delays.push(d)
 		m.dirty.put(d.durable(), d)
@@ -162,6 +195,7 @@ func (m *Machine) endKey(key string, behavior wire.Behavior, delay int64) {
 }
 
 func (d *keyDelay) ends() int64     { return d.until }
+func (d *keyDelay) place() place    { return place{kind: keyDelayKind, name: d.key} }
 func (d *keyDelay) durable() string { return string(keyDelayKind) + d.key }
 
 // over ends the lock-delay.

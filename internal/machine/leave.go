@@ -12,11 +12,14 @@ import (
 // commit again.
 func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Reply {
 	k := m.members[inc.member]
-	remains := func(voter uint64) bool { return voter != k.id && !slices.Contains(m.removed, voter) }
+	remains := func(voter uint64) bool {
+		other := m.members[voter]
+		return voter != k.id && (other == nil || !other.removed)
+	}
 	if !slices.ContainsFunc(c.Voters, remains) {
 		return m.refuse(wire.Code_INVALID, "every other voter has been removed; the last voter cannot be")
 	}
-	m.markRemoved(k)
+	k.removed, m.removed = true, nil
 	m.dirty.put(k.key(), k)
 	m.endSessions(m.sessionsOf(k), invalidated, m.dropPlaces(inc))
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
@@ -27,17 +30,21 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 	return m.reply(wire.Code_OK)
 }
 
-// markRemoved records that a member has been removed.
-func (m *Machine) markRemoved(k *member) {
-	k.removed = true
-	i, _ := slices.BinarySearch(m.removed, k.id)
-	m.removed = slices.Insert(slices.Clone(m.removed), i, k.id)
-}
-
 // Removed returns the removed members, ascending. The slice is never changed.
-func (m *Machine) Removed() []uint64 { return m.removed }
+func (m *Machine) Removed() []uint64 {
+	if m.removed == nil {
+		m.removed = make([]uint64, 0)
+		for id, k := range m.members { // order: sorted below
+			if k.removed {
+				m.removed = append(m.removed, id)
+			}
+		}
+		slices.Sort(m.removed)
+	}
+	return m.removed
+}
 
 // sessionsOf returns all sessions of a member, unbound ones included, by creation.
 func (m *Machine) sessionsOf(k *member) []*session {
-	return slices.SortedFunc(slices.Values(k.sessions.appendTo(nil)), byCreation)
+	return slices.SortedFunc(slices.Values(k.sessions.appendTo(nil, &m.visits)), byCreation)
 }

@@ -16,6 +16,7 @@ const (
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
+	MinSilence   = 5 * second // of a registered process, before it can be declared dead
 
 	MaxIncarnations = 1024      // registered at once
 	MaxSessions     = 131_072   // of one member, unbound ones included
@@ -23,6 +24,7 @@ const (
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
+	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
 	MaxChecks        = 256       // of one member

@@ -28,8 +28,8 @@ func TestIdle_NothingKept(t *testing.T) {
 	}
 	d.do(closeCommand(s), closeCommand(other))
 	d.do() // the floor passes
-	if len(d.m.locks.byName)+len(d.m.sessions)+len(d.m.delays) > 0 {
-		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks.byName), len(d.m.sessions), len(d.m.delays))
+	if len(d.m.locks.byName)+len(d.m.sessions)+len(d.m.delays.of) > 0 {
+		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks.byName), len(d.m.sessions), len(d.m.delays.of))
 	}
 	if len(d.disk) != 3 { // m, M and i
 		t.Errorf("on disk: %d keys", len(d.disk))
@@ -100,8 +100,8 @@ func TestLimit_Incarnations(t *testing.T) {
 	d := newDriver(t)
 	register := func(i int) wire.Outcome {
 		id := wire.ID{0xff, byte(i >> 8), byte(i)}
-		c := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: uint64(i), Boot: 1, Ttl: MinTTL}}}
-		return d.submit(&wire.Submission{Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: must(proto.Marshal(c))}}}).Outcomes[0]
+		c := registerCommand(uint64(i), MinTTL)
+		return d.submit(&wire.Submission{Member: uint64(i), Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: must(proto.Marshal(c))}}}).Outcomes[0]
 	}
 	for i := 2; i <= MaxIncarnations; i++ {
 		if code := register(i).Reply.Code; code != wire.Code_OK {

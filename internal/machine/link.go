@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,7 +42,7 @@ func (ld *loader) linkChecks() error {
 			return fmt.Errorf("check %q: %w", c.name, errLoose)
 		}
 		ld.m.addCheck(c)
-		ld.m.checkups.schedule(c)
+		ld.m.schedule(c)
 	}
 	return nil
 }
@@ -52,6 +53,9 @@ func (ld *loader) linkSessions() error {
 		if ld.m.members[p.of.member] == nil {
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
+		if p.of.dead() {
+			continue
+		}
 		ld.m.belong(p.of, p.of.member)
 		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 {
 			continue // unbound
@@ -61,7 +65,24 @@ func (ld *loader) linkSessions() error {
 		if inc == nil || inc.member != p.of.member {
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
-		inc.bind(p.of)
+		ld.m.bind(inc, p.of)
+	}
+	return ld.linkEnded()
+}
+
+// linkEnded lists the ended sessions in the order in which they have ended.
+func (ld *loader) linkEnded() error {
+	slices.SortFunc(ld.sessions, func(a, b pending[session, *wire.SessionState]) int { return cmp.Compare(a.of.ended, b.of.ended) })
+	last := uint64(0)
+	for _, p := range ld.sessions {
+		if !p.of.dead() {
+			continue
+		}
+		if p.of.ended == last || p.of.ended > ld.m.endings {
+			return fmt.Errorf("session %s: %w", p.of.id, errRange)
+		}
+		last = p.of.ended
+		ld.m.ending.push(p.of)
 	}
 	return nil
 }

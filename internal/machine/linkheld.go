@@ -45,10 +45,12 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	case m.sessions[id] == nil:
 		return errLoose
 	}
-	l.owner = m.sessions[id]
+	if l.owner = m.sessions[id]; ld.isLoose(l.ticket, l.owner) {
+		return errLoose
+	}
 	l.owner.holds.push(l)
 	if l.ticket != (ticket{}) {
-		l.ticket.by.holds[l.ticket.seq] = l
+		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
 	if l.isElection() {
 		m.elect(l, st.Value)
@@ -106,7 +108,7 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 		return err
 	}
 	switch {
-	case p.semaphore == nil, held && p.owner == nil:
+	case p.semaphore == nil, held && p.owner == nil, held && ld.isLoose(p.ticket, p.owner):
 		return errLoose
 	case held != (p.delayUntil == 0), p.n == 0:
 		return errNeither
@@ -120,6 +122,12 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 		ld.m.delays.push(p)
 	}
 	return nil
+}
+
+// isLoose reports that a ticket names no registered incarnation, which only that of
+// an ended session may do.
+func (ld *loader) isLoose(t ticket, of *session) bool {
+	return t.by != nil && t.by.gone && !of.dead()
 }
 
 // linkWaiters fills the queues in the order of the positions.
@@ -149,7 +157,7 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 		return err
 	}
 	switch s := w.semaphore; {
-	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}:
+	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}, ld.isLoose(w.ticket, w.session):
 		return errLoose
 	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions:
 		return errRange
@@ -169,7 +177,7 @@ func (ld *loader) checkSemaphores() error {
 		switch {
 		case !s.resized && s.idle():
 			return fmt.Errorf("semaphore %q: it is idle", name)
-		case !s.resized && s.free() < 0, head != nil && int64(head.permits) <= s.free():
+		case head != nil && int64(head.permits) <= s.free():
 			return fmt.Errorf("semaphore %q: %w", name, errRange)
 		}
 	}

@@ -1,5 +1,10 @@
 package machine
 
+import (
+	"iter"
+	"slices"
+)
+
 // list is a doubly linked list whose links are fields of the elements: removing
 // an element from the middle of a long list is O(1), and adding one allocates
 // nothing. L names the field, since an element may be in several lists.
@@ -43,27 +48,38 @@ func (l *list[T, L]) remove(x *T) {
 	l.len--
 }
 
-func (l *list[T, L]) appendTo(s []*T) []*T {
-	var link L
-	for x := l.first; x != nil; x = link.of(x).next {
-		s = append(s, x)
+// all iterates over the list. The loop may remove the element that it is at.
+func (l *list[T, L]) all(v *visits) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		var link L
+		for x := l.first; x != nil; {
+			v.count()
+			next := link.of(x).next
+			if !yield(x) {
+				return
+			}
+			x = next
+		}
 	}
-	return s
 }
+
+func (l *list[T, L]) appendTo(s []*T, v *visits) []*T { return slices.AppendSeq(s, l.all(v)) }
 
 // The lists of the machine.
 type (
 	sessionsOfClass  struct{}
 	sessionsOfMember struct{}
+	sessionsOfCheck  struct{}
 	holdsOfSession   struct{}
 	permitsOfSession struct{}
 	waitersInQueue   struct{}
 	waitersOfSession struct{}
 )
 
-func (sessionsOfClass) of(s *session) *link[session]  { return &s.inClass }
-func (sessionsOfMember) of(s *session) *link[session] { return &s.inMember }
-func (holdsOfSession) of(l *lock) *link[lock]         { return &l.inSession }
-func (permitsOfSession) of(p *permit) *link[permit]   { return &p.inSession }
-func (waitersInQueue) of(w *waiter) *link[waiter]     { return &w.inQueue }
-func (waitersOfSession) of(w *waiter) *link[waiter]   { return &w.inSession }
+func (sessionsOfClass) of(s *session) *link[session]       { return &s.inClass }
+func (sessionsOfMember) of(s *session) *link[session]      { return &s.inMember }
+func (sessionsOfCheck) of(d *dependency) *link[dependency] { return &d.inCheck }
+func (holdsOfSession) of(l *lock) *link[lock]              { return &l.inSession }
+func (permitsOfSession) of(p *permit) *link[permit]        { return &p.inSession }
+func (waitersInQueue) of(w *waiter) *link[waiter]          { return &w.inQueue }
+func (waitersOfSession) of(w *waiter) *link[waiter]        { return &w.inSession }

@@ -20,8 +20,12 @@ var (
 
 // Load rebuilds the machine from all changes written so far, sorted by key. No
 // pairs at all yield the machine before the first entry. The bytes are copied.
-func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
+func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) { return LoadAt(pairs, wire.FeatureLevel) }
+
+// LoadAt is Load by a build that supports feature levels up to the given one.
+func LoadAt(pairs iter.Seq2[[]byte, []byte], supported uint32) (*Machine, error) {
 	ld := &loader{m: New()}
+	ld.m.levels.supported = supported
 	for key, value := range pairs {
 		// The version follows pairs that depend on it: read on to find it.
 		if err := ld.pair(string(key), value); err != nil && ld.err == nil {
@@ -31,6 +35,8 @@ func Load(pairs iter.Seq2[[]byte, []byte]) (*Machine, error) {
 	switch {
 	case ld.version > wire.StateVersion:
 		return nil, fmt.Errorf("%w: version %d; this one reads up to %d", ErrNewer, ld.version, wire.StateVersion)
+	case ld.m.levels.check() != nil:
+		return nil, ld.m.levels.check()
 	case ld.err != nil:
 		return nil, ld.err
 	}
@@ -125,7 +131,9 @@ func (ld *loader) machine(rest string, value []byte) error {
 		return errRange
 	}
 	m := ld.m
+	m.levels.agreed = max(st.FeatureLevel, firstLevel)
 	m.now, m.fences, m.epoch, m.positions = st.Now, st.Fences, st.Epoch, st.Positions
+	m.endings = st.Ended
 	m.keys.changes, m.keys.lockFloor, m.keys.lockFloorAt = st.Changes, st.LockFloor, st.LockFloorAt
 	return nil
 }
@@ -136,7 +144,8 @@ func (ld *loader) member(rest string, value []byte) error {
 		return err
 	}
 	id, ok := wire.IDFrom(st.Incarnation)
-	if len(rest) != 8 || !ok {
+	token, tokenOK := wire.IDFrom(st.Token)
+	if len(rest) != 8 || !ok || !tokenOK || len(st.Key) != 0 && len(st.Key) != publicKeySize {
 		return errShape
 	}
 	n := binary.BigEndian.Uint64([]byte(rest))
@@ -145,10 +154,12 @@ func (ld *loader) member(rest string, value []byte) error {
 	}
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
+	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
 	ld.m.addMember(k)
 	if st.Removed {
 		ld.m.checks.Delete(k.builtIn())
-		ld.m.markRemoved(k)
+		k.removed = true
+		ld.m.removed = nil
 	}
 	return nil
 }
@@ -165,7 +176,7 @@ func (ld *loader) check(rest string, value []byte) error {
 		st.State < wire.CheckState_PASSING || st.State > wire.CheckState_CRITICAL {
 		return errRange
 	}
-	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed, at: -1}
+	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed}
 	ld.checks = append(ld.checks, pending[check, uint64]{of: c, state: binary.BigEndian.Uint64([]byte(rest[:8]))})
 	return nil
 }
@@ -202,10 +213,13 @@ func (ld *loader) session(rest string, value []byte) error {
 	case st.Ttl != 0 && (st.Ttl < MinTTL || st.Ttl > MaxTTL), st.LockDelay < 0, st.LockDelay > MaxLockDelay,
 		st.Behavior != wire.Behavior_RELEASE && st.Behavior != wire.Behavior_DELETE, len(st.Checks) > MaxSessionChecks:
 		return errRange
+	case st.Ended == 0 && (st.EndedAt != 0 || st.Graceful), st.Ended != 0 && len(st.Incarnation) > 0, st.EndedAt < 0:
+		return errRange
 	case ld.m.sessions[id] != nil:
 		return errTwice
 	}
 	s := &session{
+		ended: st.Ended, endedAt: st.EndedAt, graceful: st.Graceful, recorded: st.Ended != 0,
 		id: id, name: st.Name, member: st.Member, ttl: st.Ttl, lockDelay: st.LockDelay,
 		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex,
 	}

@@ -20,8 +20,8 @@ const (
 // breaks one rule breaks no other.
 func roomyDisk() disk {
 	d := soundDisk()
-	d["m"] = marshalled(&wire.MachineState{Version: 1, Now: 1, Fences: 6, Positions: 5, Changes: 9})
-	d["M"+be(2)] = marshalled(&wire.MemberState{Incarnation: []byte(roomyOther)})
+	d["m"] = marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Now: 1, Fences: 6, Positions: 5, Changes: 9})
+	d["M"+be(2)] = marshalled(&wire.MemberState{Incarnation: []byte(roomyOther), Token: []byte(roomyOther)})
 	d["i"+roomyOther] = marshalled(&wire.IncarnationState{Member: 2, Ttl: second})
 	inc, session := []byte(soundInc), []byte(soundSession)
 	d["lx"] = marshalled(&wire.LockState{Session: session, Holds: 1, Fence: 1, Incarnation: inc, Seq: 8})
@@ -66,8 +66,10 @@ func TestLoad_RefusesEachViolation(t *testing.T) {
 
 var violations = []stateRow{
 	{"the machine under a longer key", "mm", roomyDisk()["m"]},
-	{"a member under a longer key", "M" + be(2) + "x", marshalled(&wire.MemberState{Incarnation: []byte(unknown)})},
-	{"a member under a shorter key", "M2", marshalled(&wire.MemberState{Incarnation: []byte(unknown)})},
+	{"a member under a longer key", "M" + be(2) + "x", marshalled(&wire.MemberState{Incarnation: []byte(unknown), Token: []byte(unknown)})},
+	{"a member without a token", "M" + be(2), marshalled(&wire.MemberState{Incarnation: []byte(roomyOther)})},
+	{"a member with a short key of its own", "M" + be(2), marshalled(&wire.MemberState{Incarnation: []byte(roomyOther), Token: []byte(roomyOther), Key: []byte{1}})},
+	{"a member under a shorter key", "M2", marshalled(&wire.MemberState{Incarnation: []byte(unknown), Token: []byte(unknown)})},
 
 	{"a check refreshed before the beginning", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, Refreshed: -1})},
 	{"a check with too short a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MinTTL - 1})},
@@ -183,8 +185,8 @@ func TestLoad_AcceptsBounds(t *testing.T) {
 
 var bounds = []stateRow{
 	{"as it is", "m", roomyDisk()["m"]},
-	{"the last fence", "m", marshalled(&wire.MachineState{Version: 1, Fences: maxFences, Positions: 5, Changes: 9})},
-	{"the last epoch", "m", marshalled(&wire.MachineState{Version: 1, Epoch: maxEpoch, Fences: 6, Positions: 5, Changes: 9})},
+	{"the last fence", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Fences: maxFences, Positions: 5, Changes: 9})},
+	{"the last epoch", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Epoch: maxEpoch, Fences: 6, Positions: 5, Changes: 9})},
 	{"a check with a name of one byte", "c" + be(1) + "x", marshalled(&wire.CheckRecord{Ttl: MinTTL})},
 	{"a check with the longest TTL", "c" + be(1) + "x", marshalled(&wire.CheckRecord{Ttl: MaxTTL, State: wire.CheckState_CRITICAL})},
 	{"an incarnation with the shortest TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MinTTL})},

@@ -56,11 +56,11 @@ var unsound = []unsoundRow{
 	{"no record of the machine", "m", nil, ErrCorrupt},
 	{"no version", "m", marshalled(&wire.MachineState{Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
 	{"a later version", "m", marshalled(&wire.MachineState{Version: 2}), ErrNewer},
-	{"too many fences", "m", marshalled(&wire.MachineState{Version: 1, Fences: 1 << 48, Positions: 3, Changes: 7}), ErrCorrupt},
-	{"too high an epoch", "m", marshalled(&wire.MachineState{Version: 1, Epoch: 1 << 16, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
-	{"time before the beginning", "m", marshalled(&wire.MachineState{Version: 1, Now: -1, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
-	{"a fence not granted", "m", marshalled(&wire.MachineState{Version: 1, Positions: 3, Changes: 7}), ErrCorrupt},
-	{"a position not granted", "m", marshalled(&wire.MachineState{Version: 1, Fences: 4, Changes: 7}), ErrCorrupt},
+	{"too many fences", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Fences: 1 << 48, Positions: 3, Changes: 7}), ErrCorrupt},
+	{"too high an epoch", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Epoch: 1 << 16, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
+	{"time before the beginning", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Now: -1, Fences: 4, Positions: 3, Changes: 7}), ErrCorrupt},
+	{"a fence not granted", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Positions: 3, Changes: 7}), ErrCorrupt},
+	{"a position not granted", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Fences: 4, Changes: 7}), ErrCorrupt},
 	{"the machine under a longer key", "mm", marshalled(&wire.MachineState{Version: 1}), ErrCorrupt},
 	{"an empty key", "", []byte{0xff}, ErrCorrupt},
 	{"an unknown kind", "zz", []byte{0xff}, ErrCorrupt},
@@ -86,7 +86,7 @@ var unsound = []unsoundRow{
 	{"a ticket of an unknown incarnation", "t" + soundSession + be(2), marshalled(&wire.Reply{}), ErrCorrupt},
 	{"a ticket too far ahead", "t" + soundInc + be(MaxInFlight+2), marshalled(&wire.Reply{}), ErrCorrupt},
 	{"a short ticket", "t" + soundInc, marshalled(&wire.Reply{}), ErrCorrupt},
-	{"a change not granted", "m", marshalled(&wire.MachineState{Version: 1, Fences: 4, Positions: 3}), ErrCorrupt},
+	{"a change not granted", "m", marshalled(&wire.MachineState{Version: 1, FeatureLevel: 1, Fences: 4, Positions: 3}), ErrCorrupt},
 	{"an unknown behavior", "s" + soundSession, marshalled(&wire.SessionState{Incarnation: []byte(soundInc), Member: 1, Ttl: second, Behavior: 2}), ErrCorrupt},
 	{"a check of an unknown member", "c" + be(2) + "ok", marshalled(&wire.CheckRecord{}), ErrCorrupt},
 	{"a check without name", "c" + be(1), marshalled(&wire.CheckRecord{}), ErrCorrupt},
@@ -113,7 +113,6 @@ var unsound = []unsoundRow{
 	{"a delayed lock that is unclaimed", "ly", marshalled(&wire.LockState{DelayUntil: 5, Unclaimed: true}), ErrCorrupt},
 	{"a lock with a value", "lx", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 1, Value: []byte("v")}), ErrCorrupt},
 	{"an idle semaphore", "Sz", marshalled(&wire.SemaphoreState{Limit: 1}), ErrCorrupt},
-	{"more permits than the limit", "px\x00" + be(3), marshalled(&wire.PermitState{Session: []byte(soundSession), Permits: 3}), ErrCorrupt},
 	{"a waiter for what is free", "wSx\x00" + be(3), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(soundInc), Seq: 4}), ErrCorrupt},
 	{"a waiter for more than the limit", "wSx\x00" + be(3), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(soundInc), Seq: 4, Permits: 4}), ErrCorrupt},
 	{"permits with the fence of a lock", "px\x00" + be(1), marshalled(&wire.PermitState{Permits: 1, DelayUntil: 5}), ErrCorrupt},
@@ -122,7 +121,7 @@ var unsound = []unsoundRow{
 	{"a locked key without lock index", "kx", marshalled(&wire.KeyState{CreateIndex: 6, ModifyIndex: 7, Session: []byte(soundSession)}), ErrCorrupt},
 	{"a locked key under a delay", "dx", marshalled(&wire.KeyDelayState{Until: 5}), ErrCorrupt},
 	{"a key-delay without end", "dx", marshalled(&wire.KeyDelayState{}), ErrCorrupt},
-	{"a member without incarnation", "M" + be(2), marshalled(&wire.MemberState{}), ErrCorrupt},
+	{"a member without incarnation", "M" + be(2), marshalled(&wire.MemberState{Token: []byte(soundInc)}), ErrCorrupt},
 }
 
 const (
@@ -138,8 +137,8 @@ func soundDisk() disk {
 	value := marshalled
 	inc, session := []byte(soundInc), []byte(soundSession)
 	return disk{
-		"m":                value(&wire.MachineState{Version: 1, Now: 1, Fences: 4, Positions: 3, Changes: 7}),
-		"M" + be(1):        value(&wire.MemberState{Incarnation: inc}),
+		"m":                value(&wire.MachineState{Version: 1, FeatureLevel: 1, Now: 1, Fences: 4, Positions: 3, Changes: 7}),
+		"M" + be(1):        value(&wire.MemberState{Incarnation: inc, Token: inc}),
 		"i" + soundInc:     value(&wire.IncarnationState{Member: 1, Ttl: second, Floor: 1}),
 		"c" + be(1) + "ok": value(&wire.CheckRecord{Ttl: second}),
 		"s" + soundSession: value(&wire.SessionState{Incarnation: inc, Member: 1, Ttl: second, Checks: []string{"ok"}}),

@@ -38,7 +38,7 @@ func (ld *loader) ticket(incarnation []byte, seq uint64) (t ticket, err error) {
 		return ticket{}, errShape
 	}
 	if t = (ticket{ld.m.incarnation(id), seq}); t.by == nil {
-		return ticket{}, errLoose
+		t.by = ld.m.goneAs(id)
 	}
 	if t.by.taken(seq) {
 		return ticket{}, errTwice

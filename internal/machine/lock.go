@@ -73,8 +73,8 @@ type space struct {
 	index  index[lock]
 }
 
-func newSpace() space {
-	return space{make(map[string]*lock), newIndex((*lock).name, func(l *lock) *slot { return &l.slot })}
+func newSpace(v *visits) space {
+	return space{make(map[string]*lock), newIndex(v, (*lock).name, func(l *lock) *slot { return &l.slot })}
 }
 
 func (s *space) add(l *lock) {
@@ -102,7 +102,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	if s == nil {
 		return refusal
 	}
-	l := m.space(c.Election).byName[c.Name]
+	l := m.lockNow(c.Election, c.Name)
 	mine := l != nil && l.ownedBy(s, c.Handle)
 	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, ticket: ticket{inc, seq}}
 	switch {
@@ -118,8 +118,18 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		return m.locked(l.holder())
 	}
 	r := m.reply(wire.Code_LOCK_DELAY)
-	r.Delay = l.delayUntil - m.now
+	r.Delay = max(0, l.delayUntil-m.now)
 	return r
+}
+
+// lockNow returns the lock, or nil. If its owner has ended, it is released first.
+func (m *Machine) lockNow(election bool, name string) *lock {
+	l := m.space(election).byName[name]
+	if l != nil && l.owner != nil && l.owner.dead() {
+		m.releaseLock(l, l.owner.delayUntil())
+		l = m.space(election).byName[name]
+	}
+	return l
 }
 
 // holder describes the owner of a lock that is held.
@@ -210,16 +220,16 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 	l.holds--
 	r := m.holding(l)
 	if l.holds == 0 {
-		m.release(l, 0)
+		m.releaseLock(l, 0)
 	} else {
 		m.dirty.put(l.key, l)
 	}
 	return r
 }
 
-// release takes the lock from its owner. It goes to the head of its queue, at
-// once or after the delay.
-func (m *Machine) release(l *lock, delay int64) {
+// releaseLock takes the lock from its owner. It goes to the head of its queue, at
+// once or when its lock-delay ends.
+func (m *Machine) releaseLock(l *lock, until int64) {
 	l.owner.holds.remove(l)
 	l.voidTicket()
 	m.candidates -= l.leader().Bytes()
@@ -227,8 +237,8 @@ func (m *Machine) release(l *lock, delay int64) {
 	if l.extra != nil {
 		l.extra.leader = nil
 	}
-	if delay > 0 {
-		l.delayUntil = after(m.now, delay)
+	if until > m.now {
+		l.delayUntil = until
 		m.delays.push(l)
 		m.dirty.put(l.key, l)
 	} else {
@@ -239,8 +249,8 @@ func (m *Machine) release(l *lock, delay int64) {
 	}
 }
 
-func (l *lock) ends() int64     { return l.delayUntil }
-func (l *lock) durable() string { return l.key }
+func (l *lock) ends() int64  { return l.delayUntil }
+func (l *lock) place() place { return place{kind: l.key[0], name: l.name()} }
 
 // over ends the lock-delay.
 func (l *lock) over(m *Machine) {
@@ -251,6 +261,9 @@ func (l *lock) over(m *Machine) {
 // grantHead grants a free lock to the first in its queue, or drops it.
 func (m *Machine) grantHead(l *lock) {
 	for w := l.head(); w != nil; w = l.head() {
+		if m.dismissDead(w) {
+			continue
+		}
 		m.dequeue(w)
 		if m.fences < maxFences {
 			m.settle(w, m.grant(l, w))
@@ -267,7 +280,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	l.owner, l.handle, l.holds, l.unclaimed = w.session, w.handle, 1, false
 	l.fence = m.nextFence()
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
-		l.ticket.by.holds[l.ticket.seq] = l
+		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
 	w.session.holds.push(l)
 	m.dirty.put(l.key, l)
@@ -281,7 +294,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 // voidTicket makes the hold independent of its ticket.
 func (l *lock) voidTicket() {
 	if l.ticket != (ticket{}) {
-		delete(l.ticket.by.holds, l.ticket.seq)
+		l.ticket.by.holds.Delete(l)
 		l.ticket = ticket{}
 	}
 }

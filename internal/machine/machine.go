@@ -19,13 +19,14 @@ import (
 
 // Machine is the replicated state. It is not safe for concurrent use.
 type Machine struct {
+	levels    levels
 	now       int64  // group time: the largest of any batch
 	fences    uint64 // grants so far
 	epoch     uint32 // high bits of each fence
 	positions uint64 // queue places assigned so far
 
 	members      map[uint64]*member
-	removed      []uint64       // members, ascending; never changed in place
+	removed      []uint64       // members, ascending; never changed in place. nil: see Removed
 	incarnations []*incarnation // by ID; at most one for each member
 	sessions     map[wire.ID]*session
 	byCreation   *btree.BTreeG[*session]
@@ -35,9 +36,17 @@ type Machine struct {
 	semaphores   semaphores
 	resized      int // semaphores that Resize has set a limit of
 	keys         keys
-	checks       *btree.BTreeG[*check] // by member and name
-	checkups     checkups
-	delays       delays
+	ending       list[session, sessionsOfClass] // ended, and being released, in this order
+	endings      uint64                         // sessions that have ended so far
+	gone         map[wire.ID]*incarnation       // ended, with tickets of ended sessions
+	split        int                            // things that one entry releases at most
+	checks       *btree.BTreeG[*check]          // by member and name
+	checkups     heap[*check]
+	delays       heap[delayed]
+	deadlines    heap[*incarnation]
+
+	visits visits
+	left   int // things that the present entry may still release
 
 	// Of the entry being applied.
 	index    uint64
@@ -51,29 +60,33 @@ type Machine struct {
 
 // New returns the machine before the first entry.
 func New() *Machine {
-	return &Machine{
-		members:    make(map[uint64]*member),
-		sessions:   make(map[wire.ID]*session),
-		byCreation: btree.NewG(degree, func(a, b *session) bool { return byCreation(a, b) < 0 }),
-		locks:      newSpace(),
-		elections:  newSpace(),
-		semaphores: newSemaphores(),
-		keys:       newKeys(),
-		checks:     btree.NewG(degree, func(a, b *check) bool { return byMember(a, b) < 0 }),
-	}
+	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
+	v := &m.visits
+	m.gone = make(map[wire.ID]*incarnation)
+	m.members = make(map[uint64]*member)
+	m.sessions = make(map[wire.ID]*session)
+	m.byCreation = newTree(v, byCreation)
+	m.locks, m.elections = newSpace(v), newSpace(v)
+	m.semaphores = newSemaphores(v)
+	m.keys = newKeys()
+	m.checks = newTree(v, byMember)
+	m.checkups = heap[*check]{compare: byExpiry, at: func(c *check) *int { return &c.at }, visits: v}
+	m.delays = heap[delayed]{compare: byDelay, visits: v}
+	m.deadlines = heap[*incarnation]{compare: byDeadline, at: func(inc *incarnation) *int { return &inc.at }, visits: v}
+	return m
 }
 
 // Apply applies the entry at index. Empty data is the first entry of a term. A
-// malformed Batch, or one of another version, has no effect; the cluster must not
-// propose one.
+// malformed Batch, or one of a higher level than the group's, has no effect; the cluster
+// must not propose one.
 func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
-	m.index, m.term = index, term
+	m.index, m.term, m.left = index, term, m.split
 	if len(data) == 0 {
 		m.startTerm()
 		return m.result()
 	}
 	var batch wire.Batch
-	if proto.Unmarshal(data, &batch) != nil || batch.Version != wire.BatchVersion {
+	if proto.Unmarshal(data, &batch) != nil || batch.Version == 0 || batch.Version > m.levels.agreed {
 		return wire.Result{}
 	}
 	m.advance(batch.Time)
@@ -90,6 +103,7 @@ func (m *Machine) Now() int64 { return m.now }
 // is always written: its clock and counters change with nearly every entry, and Load
 // needs the version that it carries.
 func (m *Machine) result() wire.Result {
+	m.recordEndings()
 	m.dirty.put(machineKey, m)
 	r := wire.Result{
 		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
@@ -99,8 +113,8 @@ func (m *Machine) result() wire.Result {
 	return r
 }
 
-func (m *Machine) emit(t wire.Ticket, r *wire.Reply, more bool) {
-	m.outcomes = append(m.outcomes, wire.Outcome{Ticket: t, Reply: r, More: more})
+func (m *Machine) emit(t wire.Ticket, member uint64, r *wire.Reply, more bool) {
+	m.outcomes = append(m.outcomes, wire.Outcome{Ticket: t, Member: member, Reply: r, More: more})
 }
 
 // reply returns a reply decided by the present entry.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/google/btree"
@@ -29,9 +30,9 @@ const (
 	maxMerged = 256 // objects in fresh or stale: merging them takes about 100 µs
 )
 
-func newIndex[T any](name func(*T) string, at func(*T) *slot) index[T] {
-	less := func(a, b *T) bool { return name(a) < name(b) }
-	return index[T]{tree: btree.NewG(degree, less), name: name, slot: at}
+func newIndex[T any](v *visits, name func(*T) string, at func(*T) *slot) index[T] {
+	compare := func(a, b *T) int { return cmp.Compare(name(a), name(b)) }
+	return index[T]{tree: newTree(v, compare), name: name, slot: at}
 }
 
 func (x *index[T]) add(of *T) {

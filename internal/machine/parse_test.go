@@ -93,6 +93,25 @@ func (a *arguments) id(word string) []byte {
 	return id[:]
 }
 
+// token reads key=ID; "token" if it is missing, so that every registration presents the
+// token of the one before.
+func (a *arguments) token(key string) []byte {
+	v, ok := a.value(key)
+	if !ok {
+		v = "token"
+	}
+	return a.id(v)
+}
+
+// tokens reads tokens=ID,ID.
+func (a *arguments) tokens() (tokens [][]byte) {
+	v, _ := a.value("tokens")
+	for _, word := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' }) {
+		tokens = append(tokens, a.id(word))
+	}
+	return tokens
+}
+
 // text reads key=value, where the value may be written as a name may.
 func (a *arguments) text(key string) []byte {
 	v, ok := a.value(key)
@@ -149,7 +168,8 @@ func parseSession(a *arguments, c *wire.Command) {
 	case "register":
 		c.Op = &wire.Command_Register{Register: &wire.Register{
 			Member: a.number("member"), Boot: a.number("boot"), Attempt: uint32(a.number("attempt")),
-			Ttl: a.duration("ttl", 10*time.Second),
+			Ttl: a.duration("ttl", 10*time.Second), Tokens: a.tokens(), NextToken: a.token("next"),
+			Key: a.text("key"), FeatureLevel: uint32(a.number("level")),
 		}}
 	case "renew":
 		c.Op = &wire.Command_Renew{Renew: &wire.Renew{}}
@@ -162,6 +182,13 @@ func parseSession(a *arguments, c *wire.Command) {
 			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
 		}
 		c.Op = &wire.Command_RemoveMember{RemoveMember: op}
+	case "raise":
+		op := &wire.RaiseLevel{Level: uint32(a.number("level")), Force: a.flag("force")}
+		members, _ := a.value("members")
+		for _, id := range strings.FieldsFunc(members, func(r rune) bool { return r == ',' }) {
+			op.Members = append(op.Members, (&arguments{words: []string{"id=" + id}}).number("id"))
+		}
+		c.Op = &wire.Command_RaiseLevel{RaiseLevel: op}
 	case "open":
 		op := &wire.OpenSession{
 			Id: a.id(a.at(1)), Name: string(a.text("name")), Behavior: wire.Behavior(a.number("behavior")),

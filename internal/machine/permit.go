@@ -1,11 +1,6 @@
 package machine
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/conclave-go/conclave/internal/wire"
-)
+import "github.com/conclave-go/conclave/internal/wire"
 
 // permit is one acquisition of permits. It is held by a session, or delayed by
 // the lock-delay of one that was invalidated.
@@ -21,18 +16,41 @@ type permit struct {
 	inSession link[permit]
 }
 
+// claim is what an Acquire must ask for in order to claim an unclaimed acquisition.
+type claim struct {
+	semaphore *semaphore
+	n         uint32
+}
+
+func (p *permit) claim() claim { return claim{p.semaphore, p.n} }
+
 // unclaimed returns the oldest unclaimed acquisition of n permits of an attached
 // session, or nil.
 func (s *semaphore) unclaimed(owner *session, n uint32) *permit {
-	if owner.unclaimed == 0 {
-		return nil
-	}
-	for p := owner.permits.first; p != nil; p = p.inSession.next {
-		if p.unclaimed && p.semaphore == s && p.n == n {
-			return p
-		}
+	if queue := owner.unclaimed[claim{s, n}]; len(queue) > 0 {
+		return queue[0]
 	}
 	return nil
+}
+
+// addUnclaimed appends an acquisition to those that the session may claim. They
+// come by fence.
+func (s *session) addUnclaimed(p *permit) {
+	if s.unclaimed == nil {
+		s.unclaimed = make(map[claim][]*permit)
+	}
+	s.unclaimed[p.claim()] = append(s.unclaimed[p.claim()], p)
+}
+
+// removeUnclaimed removes an acquisition that is claimed, or released as the
+// session ends: either way it is the oldest of its kind.
+func (s *session) removeUnclaimed(p *permit) {
+	queue := s.unclaimed[p.claim()]
+	if queue[0] = nil; len(queue) == 1 {
+		delete(s.unclaimed, p.claim())
+		return
+	}
+	s.unclaimed[p.claim()] = queue[1:]
 }
 
 // claimPermits transfers an unclaimed acquisition to w, under a new fence.
@@ -62,9 +80,11 @@ func (p *permit) add() {
 	}
 	p.semaphore.held.ReplaceOrInsert(p)
 	p.owner.permits.push(p)
-	p.owner.unclaimed += p.countUnclaimed()
+	if p.unclaimed {
+		p.owner.addUnclaimed(p)
+	}
 	if p.ticket != (ticket{}) {
-		p.ticket.by.permits[p.ticket.seq] = p
+		p.ticket.by.permits.ReplaceOrInsert(p)
 	}
 }
 
@@ -83,23 +103,18 @@ func (m *Machine) removePermit(p *permit) {
 func (p *permit) unlink() {
 	p.semaphore.held.Delete(p)
 	p.owner.permits.remove(p)
-	p.owner.unclaimed -= p.countUnclaimed()
+	if p.unclaimed {
+		p.owner.removeUnclaimed(p)
+	}
 	p.voidTicket()
 }
 
 // voidTicket makes the acquisition independent of its ticket.
 func (p *permit) voidTicket() {
 	if p.ticket != (ticket{}) {
-		delete(p.ticket.by.permits, p.ticket.seq)
+		p.ticket.by.permits.Delete(p)
 		p.ticket = ticket{}
 	}
-}
-
-func (p *permit) countUnclaimed() int32 {
-	if p.unclaimed {
-		return 1
-	}
-	return 0
 }
 
 // releasePermits releases an acquisition to the next waiters.
@@ -111,15 +126,15 @@ func (m *Machine) releasePermits(p *permit) *wire.Reply {
 	return r
 }
 
-// endPermit releases the permits of a session that ends, at once or after the
-// delay.
-func (m *Machine) endPermit(p *permit, delay int64) {
-	if delay == 0 {
+// endPermit releases the permits of a session that has ended, at once or when its
+// lock-delay ends.
+func (m *Machine) endPermit(p *permit, until int64) {
+	if until <= m.now {
 		m.removePermit(p)
 	} else {
 		p.unlink()
 		p.owner, p.unclaimed = nil, false
-		p.delayUntil = after(m.now, delay)
+		p.delayUntil = until
 		p.semaphore.delay(p)
 		m.delays.push(p)
 		m.dirty.put(p.key(), p)
@@ -127,8 +142,8 @@ func (m *Machine) endPermit(p *permit, delay int64) {
 	m.serve(p.semaphore)
 }
 
-func (p *permit) ends() int64     { return p.delayUntil }
-func (p *permit) durable() string { return p.key() }
+func (p *permit) ends() int64  { return p.delayUntil }
+func (p *permit) place() place { return place{permitKind, p.semaphore.name(), p.fence} }
 
 // over ends the lock-delay.
 func (p *permit) over(m *Machine) {
@@ -136,20 +151,13 @@ func (p *permit) over(m *Machine) {
 	m.serve(p.semaphore)
 }
 
-// byEnd orders delayed permits.
-func byEnd(a, b *permit) int {
-	return cmp.Or(cmp.Compare(a.delayUntil, b.delayUntil), cmp.Compare(a.fence, b.fence))
-}
-
 // delay puts p, which has no owner, among the permits under a lock-delay.
 func (s *semaphore) delay(p *permit) {
 	s.delayed += int64(p.n)
-	i, _ := slices.BinarySearchFunc(s.back, p, byEnd)
-	s.back = slices.Insert(s.back, i, p)
+	s.back.add(p)
 }
 
 func (s *semaphore) undelay(p *permit) {
 	s.delayed -= int64(p.n)
-	i, _ := slices.BinarySearchFunc(s.back, p, byEnd)
-	s.back = slices.Delete(s.back, i, i+1)
+	s.back.remove(p)
 }

@@ -56,6 +56,15 @@ func printReply(r *wire.Reply) string {
 	if r.Limit != 0 {
 		s += fmt.Sprintf(" limit=%d", r.Limit)
 	}
+	if r.LockDelay != 0 {
+		s += fmt.Sprintf(" lock-delay=%v", time.Duration(r.LockDelay))
+	}
+	for _, c := range r.Checks {
+		s += fmt.Sprintf(" check=%s", c.Name)
+		if c.Ttl != 0 {
+			s += fmt.Sprintf(",ttl=%v,left=%v", time.Duration(c.Ttl), time.Duration(c.Remaining))
+		}
+	}
 	if r.Position != 0 {
 		s += fmt.Sprintf(" in place %d", r.Position)
 	}

@@ -92,7 +92,7 @@ func (q LeaderQuery) Begin(m *Machine) func() any {
 	if l == nil {
 		return answered((*wire.Leader)(nil))
 	}
-	return answered(l.leader())
+	return answered(l.leaderNow())
 }
 
 // LeadersQuery asks for elections that have a leader, or had one whose lock-delay
@@ -111,7 +111,7 @@ type LeaderView struct {
 // Begin implements [Query].
 func (q LeadersQuery) Begin(m *Machine) func() any {
 	return answered(pageOf(m, true, q.Prefix, q.After, q.Limit, func(l *lock) LeaderView {
-		return LeaderView{Name: l.name(), Leader: l.leader()}
+		return LeaderView{Name: l.name(), Leader: l.leaderNow()}
 	}))
 }
 

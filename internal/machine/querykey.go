@@ -11,7 +11,13 @@ import (
 type KeyQuery struct{ Key string }
 
 // Begin implements [Query].
-func (q KeyQuery) Begin(m *Machine) func() any { return answered(m.keys.get(q.Key)) }
+func (q KeyQuery) Begin(m *Machine) func() any {
+	e := m.keys.get(q.Key)
+	if s := m.ender(e); s != nil {
+		e = released(e, s.behavior)
+	}
+	return answered(e)
+}
 
 // KeysQuery asks for all keys with a prefix, at one index. The answer is a
 // []*wire.Entry by key; it does not come in pages.
@@ -19,7 +25,7 @@ type KeysQuery struct{ Prefix string }
 
 // Begin implements [Query].
 func (q KeysQuery) Begin(m *Machine) func() any {
-	keys := m.keys.snapshot()
+	keys := m.snapshot()
 	return func() any {
 		var entries []*wire.Entry
 		for e := range keys.prefix(q.Prefix) {
@@ -36,7 +42,7 @@ type KeyNamesQuery struct{ Prefix, Separator string }
 
 // Begin implements [Query].
 func (q KeyNamesQuery) Begin(m *Machine) func() any {
-	keys := m.keys.snapshot()
+	keys := m.snapshot()
 	return func() any {
 		var names []string
 		for e := range keys.prefix(q.Prefix) {
@@ -71,7 +77,7 @@ type SequencerQuery struct {
 // Begin implements [Query].
 func (q SequencerQuery) Begin(m *Machine) func() any {
 	e := m.keys.get(q.Key)
-	return answered(e != nil && !q.Session.IsZero() && e.Session == q.Session && e.LockIndex == q.LockIndex)
+	return answered(e != nil && m.ender(e) == nil && !q.Session.IsZero() && e.Session == q.Session && e.LockIndex == q.LockIndex)
 }
 
 // IndexQuery asks for the index of the last change of any key. The answer is a

@@ -11,7 +11,7 @@ type SessionQuery struct{ ID wire.ID }
 // Begin implements [Query].
 func (q SessionQuery) Begin(m *Machine) func() any {
 	s := m.sessions[q.ID]
-	if s == nil {
+	if s == nil || s.dead() {
 		return answered((*SessionView)(nil))
 	}
 	v := m.viewSession(s)
@@ -40,7 +40,7 @@ func (q SessionsQuery) Begin(m *Machine) func() any {
 	var views []SessionView
 	after := &session{createIndex: q.After.CreateIndex, id: q.After.ID}
 	m.byCreation.AscendGreaterOrEqual(after, func(s *session) bool {
-		if byCreation(s, after) > 0 {
+		if byCreation(s, after) > 0 && !s.dead() {
 			views = append(views, m.viewSession(s))
 		}
 		return len(views) < limited(q.Limit)
@@ -96,7 +96,7 @@ func (m *Machine) viewCheck(c *check) CheckView {
 			v.State = wire.CheckState_CRITICAL
 		}
 	}
-	if c.at >= 0 {
+	if c.at != 0 {
 		v.Remaining = c.deadline() - m.now
 	}
 	return v
@@ -107,4 +107,4 @@ func (m *Machine) viewCheck(c *check) CheckView {
 type RemovedQuery struct{}
 
 // Begin implements [Query].
-func (RemovedQuery) Begin(m *Machine) func() any { return answered(m.removed) }
+func (RemovedQuery) Begin(m *Machine) func() any { return answered(m.Removed()) }

@@ -54,6 +54,7 @@ func TestChecksQuery(t *testing.T) {
 		d.line(wire.Code_OK, "register member=%d boot=1", member)
 		d.line(wire.Code_OK, "check app register warning")
 	}
+	d.time = MinSilence
 	d.line(wire.Code_OK, "gossip member=2 boot=1 dead")
 	d.line(wire.Code_OK, "remove-member voters=1")
 	var got []string
@@ -67,7 +68,7 @@ func TestChecksQuery(t *testing.T) {
 	}
 	if want := []string{
 		"1 bad CRITICAL 9000000000 0 false",
-		"1 disk PASSING 9000000000 9000000000 false",
+		"1 disk PASSING 9000000000 4000000000 false",
 		"1 gossip PASSING 0 0 true",
 		"1 http PASSING 0 0 false",
 		"2 app WARNING 0 0 false",

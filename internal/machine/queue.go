@@ -2,8 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -23,6 +21,8 @@ type waiter struct {
 	inQueue   link[waiter]
 	inSession link[waiter]
 }
+
+func byPosition(a, b *waiter) int { return cmp.Compare(a.position, b.position) }
 
 // granted is the ticket by which a grant to w is found: that of a request that was
 // queued. One that is granted at once has the fence in its first outcome, and is
@@ -57,13 +57,6 @@ func (w *waiter) holder() *wire.Holder {
 	return w.lock.holder()
 }
 
-// byPosition returns the waiters in the order of their positions.
-func byPosition(waiters map[uint64]*waiter) []*waiter {
-	return slices.SortedFunc(maps.Values(waiters), func(a, b *waiter) int {
-		return cmp.Compare(a.position, b.position)
-	})
-}
-
 // mayJoin refuses a place in a queue that is too long.
 func (m *Machine) mayJoin(length int) *wire.Reply {
 	if length >= MaxWaiters {
@@ -87,14 +80,20 @@ func (m *Machine) enqueue(w *waiter) *wire.Reply {
 // join links the waiter into the queue, its session and its incarnation.
 func (w *waiter) join() {
 	w.queue().push(w)
+	if w.semaphore != nil {
+		w.semaphore.bySize.ReplaceOrInsert(w)
+	}
 	w.session.waiters.push(w)
-	w.ticket.by.waiters[w.ticket.seq] = w
+	w.ticket.by.waiters.ReplaceOrInsert(w)
 }
 
 func (m *Machine) dequeue(w *waiter) {
 	w.queue().remove(w)
+	if w.semaphore != nil {
+		w.semaphore.bySize.Delete(w)
+	}
 	w.session.waiters.remove(w)
-	delete(w.ticket.by.waiters, w.ticket.seq)
+	w.ticket.by.waiters.Delete(w)
 	m.candidates -= len(w.value)
 	m.dirty.drop(w.key())
 }
@@ -124,4 +123,16 @@ func (m *Machine) dismiss(w *waiter, code wire.Code) {
 	if w.semaphore != nil {
 		m.serve(w.semaphore)
 	}
+}
+
+// dismissDead removes the first waiter of a queue if its session has ended: what
+// serves a queue calls it, since nothing is granted to an ended session.
+func (m *Machine) dismissDead(w *waiter) bool {
+	if !w.session.dead() {
+		return false
+	}
+	m.left--
+	m.dequeue(w)
+	m.settle(w, m.reply(wire.Code_SESSION_EXPIRED))
+	return true
 }

@@ -98,7 +98,7 @@ func (r *replay) write() {
 // load goes on from the disk: what was not written is applied again.
 func (r *replay) load(t *testing.T) {
 	t.Helper()
-	m, err := Load(r.disk.pairs())
+	m, err := LoadAt(r.disk.pairs(), 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

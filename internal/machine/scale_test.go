@@ -64,7 +64,7 @@ func benchmarkScale(b *testing.B, n uint64, command func(*driver, uint64) *wire.
 		d.do() // the floor lets the outcomes go
 		b.ReportMetric(float64(d.disk.size()-disk)/float64(n), "disk-B/each")
 
-		renewal := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq, Calls: []*wire.Call{{
+		renewal := &wire.Submission{Member: 1, Incarnation: d.inc[:], Floor: d.seq, Calls: []*wire.Call{{
 			Seq: d.seq + 1, Command: must(proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})),
 		}}}
 		start := time.Now()

@@ -26,6 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A lock x s/1 wait          incarnation A's next call
 //	A.7 lock x s/1             the same under sequence number 7
 //	A floor 7                  A received the outcomes up to 7
+//	A renew from=2             submitted by member 2, whatever A's
 //	A write put k v ; delete l A's next call, one Write of two operations
 //	? lock x                   or locks p, sessions, semaphore x, leader x,
 //	                           key k, entries p, changes, checks, gossip, removed,
@@ -132,6 +133,24 @@ func (s *script) apply() error {
 	return s.rig.apply(must(proto.Marshal(s.batch)))
 }
 
+// memberOf returns the member that submits a line: the one in from=N, or the
+// incarnation's, or the one that the line registers.
+func (s *script) memberOf(id wire.ID, words []string) uint64 {
+	a := &arguments{words: words}
+	if _, ok := a.value("from"); ok {
+		return a.number("from")
+	}
+	if inc := s.rig.straight.incarnation(id); inc != nil {
+		return inc.member
+	}
+	for _, sub := range s.batch.Submissions { // registered in the same entry
+		if string(sub.Incarnation) == string(id[:]) && sub.Member != 0 {
+			return sub.Member
+		}
+	}
+	return a.number("member")
+}
+
 func (s *script) line(f []string) (err error) {
 	switch {
 	case f[0] == "at":
@@ -144,7 +163,7 @@ func (s *script) line(f []string) (err error) {
 	}
 	who, number, explicit := strings.Cut(f[0], ".")
 	id := makeID(who)
-	sub := &wire.Submission{Incarnation: id[:]}
+	sub := &wire.Submission{Incarnation: id[:], Member: s.memberOf(id, f[1:])}
 	s.batch.Submissions = append(s.batch.Submissions, sub)
 	if f[1] == "floor" {
 		sub.Floor, err = strconv.ParseUint(f[2], 10, 64)

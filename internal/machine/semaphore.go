@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/google/btree"
 
@@ -20,28 +21,37 @@ type semaphore struct {
 	taken     int64                  // permits, held or delayed
 	delayed   int64                  // permits under a lock-delay
 	held      *btree.BTreeG[*permit] // by fence
-	back      []*permit              // delayed, the first to be freed first
+	back      reserve                // delayed
 	queue     list[waiter, waitersInQueue]
+	bySize    *btree.BTreeG[*waiter] // the queue, the largest request first
 }
 
 // semaphores holds the semaphores.
 type semaphores struct {
 	byName map[string]*semaphore
 	index  index[semaphore]
-	free   *btree.FreeListG[*permit] // shared by the trees of all of them
+	visits *visits
+
+	// Shared by the trees of all of them.
+	freeHeld  *btree.FreeListG[*permit]
+	freeSizes *btree.FreeListG[*waiter]
 }
 
-func newSemaphores() semaphores {
+func newSemaphores(v *visits) semaphores {
 	return semaphores{
-		make(map[string]*semaphore),
-		newIndex((*semaphore).name, func(s *semaphore) *slot { return &s.slot }),
-		btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
+		byName:    make(map[string]*semaphore),
+		index:     newIndex(v, (*semaphore).name, func(s *semaphore) *slot { return &s.slot }),
+		visits:    v,
+		freeHeld:  btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
+		freeSizes: btree.NewFreeListG[*waiter](btree.DefaultFreeListSize),
 	}
 }
 
 func (x *semaphores) add(name string, limit uint32) *semaphore {
 	s := &semaphore{key: semaphoreKey(name), limit: limit}
-	s.held = btree.NewWithFreeListG(degree, func(a, b *permit) bool { return a.fence < b.fence }, x.free)
+	s.held = newSharingTree(x.visits, func(a, b *permit) int { return cmp.Compare(a.fence, b.fence) }, x.freeHeld)
+	s.bySize = newSharingTree(x.visits, bySize, x.freeSizes)
+	s.back.visits = x.visits
 	x.byName[s.name()] = s
 	x.index.add(s)
 	return s
@@ -59,10 +69,10 @@ func (s *semaphore) free() int64 { return int64(s.limit) - s.taken }
 // idle reports that nothing but a Resize is a reason to keep the semaphore.
 func (s *semaphore) idle() bool { return s.queue.len == 0 && s.taken == 0 }
 
-// holder describes the oldest holder; nil if there is none.
+// holder describes the oldest holder; nil if there is none, or if it has ended.
 func (s *semaphore) holder() *wire.Holder {
 	p, ok := s.held.Min()
-	if !ok {
+	if !ok || p.owner.dead() {
 		return nil
 	}
 	return &wire.Holder{Session: p.owner.id[:], Member: p.owner.member, Fence: p.fence}
@@ -125,14 +135,9 @@ func (m *Machine) refusePermits(s *semaphore, n uint32) *wire.Reply {
 	if s.queue.len > 0 || free+s.delayed < int64(n) {
 		return m.locked(s.holder())
 	}
-	for _, p := range s.back {
-		if free += int64(p.n); free >= int64(n) {
-			r := m.reply(wire.Code_LOCK_DELAY)
-			r.Delay = p.delayUntil - m.now
-			return r
-		}
-	}
-	return m.locked(s.holder())
+	r := m.reply(wire.Code_LOCK_DELAY)
+	r.Delay = max(0, s.back.enough(int64(n)-free).delayUntil-m.now)
+	return r
 }
 
 func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
@@ -157,7 +162,10 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 // serve grants to the head of the queue as long as enough permits are free, and
 // drops a semaphore that is idle.
 func (m *Machine) serve(s *semaphore) {
-	for w := s.queue.first; w != nil && int64(w.permits) <= s.free(); w = s.queue.first {
+	for w := s.queue.first; w != nil && (w.session.dead() || int64(w.permits) <= s.free()); w = s.queue.first {
+		if m.dismissDead(w) {
+			continue
+		}
 		m.dequeue(w)
 		if m.fences < maxFences {
 			m.settle(w, m.grantPermits(w))
@@ -174,6 +182,9 @@ func (m *Machine) serve(s *semaphore) {
 // resize sets the limit that every caller must expect. It dismisses the waiters
 // for more permits than that: they would wait forever.
 func (m *Machine) resize(c *wire.Resize) *wire.Reply {
+	if c.Limit == 0 {
+		return m.unresize(c.Name)
+	}
 	if r := cmp.Or(m.checkName(c.Name), m.checkLimit(c.Limit)); r != nil {
 		return r
 	}
@@ -190,14 +201,48 @@ func (m *Machine) resize(c *wire.Resize) *wire.Reply {
 	}
 	s.limit = c.Limit
 	m.dirty.put(s.key, s)
-	for _, w := range s.queue.appendTo(nil) {
-		if w.permits > c.Limit {
-			m.dequeue(w)
-			m.settle(w, m.mismatch(c.Limit))
+	for _, w := range s.larger(c.Limit) {
+		if m.dismissDead(w) {
+			continue
 		}
+		m.dequeue(w)
+		m.settle(w, m.mismatch(c.Limit))
 	}
 	m.serve(s)
 	return m.reply(wire.Code_OK)
+}
+
+// unresize makes the limit last only as long as the semaphore is in use, like one that
+// was never resized: its next user states the limit.
+func (m *Machine) unresize(name string) *wire.Reply {
+	if r := m.checkName(name); r != nil {
+		return r
+	}
+	if s := m.semaphores.byName[name]; s != nil && s.resized {
+		s.resized = false
+		m.resized--
+		m.dirty.put(s.key, s)
+		m.serve(s) // which drops an idle one
+	}
+	return m.reply(wire.Code_OK)
+}
+
+// bySize orders waiters by the permits they ask for, the most first.
+func bySize(a, b *waiter) int {
+	return cmp.Or(cmp.Compare(b.permits, a.permits), cmp.Compare(a.position, b.position))
+}
+
+// larger returns the waiters for more permits than limit, by position.
+func (s *semaphore) larger(limit uint32) (larger []*waiter) {
+	s.bySize.Ascend(func(w *waiter) bool {
+		if w.permits <= limit {
+			return false
+		}
+		larger = append(larger, w)
+		return true
+	})
+	slices.SortFunc(larger, byPosition)
+	return larger
 }
 
 func (m *Machine) mismatch(limit uint32) *wire.Reply {

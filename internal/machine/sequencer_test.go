@@ -13,7 +13,7 @@ import (
 func TestSequencer_StaysStale(t *testing.T) {
 	for seed := range uint64(20) {
 		g, r := newGenerator(seed+1), newRig()
-		r.mustApply(t, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{Member: 1, Boot: 1, Ttl: MaxTTL}}})
+		r.mustApply(t, registerCommand(1, MaxTTL))
 		var sessions []wire.ID
 		for range 1_000 {
 			if n := len(sessions); n < 3 || g.chance(3) {
@@ -43,7 +43,7 @@ func (r *rig) mustApply(t *testing.T, c *wire.Command) {
 	t.Helper()
 	inc := wire.ID{1}
 	call := &wire.Call{Seq: r.index + 1, Command: must(proto.Marshal(c))}
-	b := &wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Incarnation: inc[:], Floor: r.index, Calls: []*wire.Call{call}}}}
+	b := &wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Member: 1, Incarnation: inc[:], Floor: r.index, Calls: []*wire.Call{call}}}}
 	if err := r.apply(must(proto.Marshal(b))); err != nil {
 		t.Fatalf("index %d: %v", r.index, err)
 	}

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"math"
-	"slices"
+
+	"github.com/google/btree"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -22,13 +23,19 @@ type session struct {
 	checks      []string
 	createIndex uint64
 
-	inClass   link[session]
+	ended    uint64 // see SessionState; 0: the session lives
+	endedAt  int64
+	graceful bool
+	recorded bool // the end is durable
+
+	inClass   link[session] // or, once it has ended, in the list of those
 	inMember  link[session]
+	depends   []dependency
 	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
 	permits   list[permit, permitsOfSession] // by fence
-	unclaimed int32                          // of the permits
+	unclaimed map[claim][]*permit            // of the permits, by fence; nil: none
 	waiters   list[waiter, waitersOfSession] // by position
-	keys      map[string]struct{}            // locked by the session; nil: none
+	keys      *btree.BTreeG[string]          // locked by the session; nil: none
 }
 
 // never is the class of the sessions that never expire.
@@ -53,7 +60,7 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.permits.len+s.waiters.len+len(s.keys) >= MaxPlaces {
+	if s.holds.len+s.permits.len+s.waiters.len+s.locked() >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
@@ -76,7 +83,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		if s.incarnation != inc {
 			return m.refuse(wire.Code_INVALID, "the session's ID is in use; draw a new one")
 		}
-		return m.reply(wire.Code_OK)
+		return m.bound(s)
 	}
 	if len(m.sessions) >= MaxAllSessions {
 		return m.refuse(wire.Code_BUSY, "the group has too many sessions; close some")
@@ -91,10 +98,25 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 	m.sessions[id] = s
 	m.byCreation.ReplaceOrInsert(s)
 	m.belong(s, inc.member)
-	inc.bind(s)
+	m.bind(inc, s)
 	m.renewed(inc)
 	m.dirty.put(s.key(), s)
-	return m.reply(wire.Code_OK)
+	return m.bound(s)
+}
+
+// bound replies that the session is bound to the caller, with what decides when it can
+// end by time.
+func (m *Machine) bound(s *session) *wire.Reply {
+	r := m.reply(wire.Code_OK)
+	r.LockDelay = s.lockDelay
+	for _, name := range s.checks {
+		c := m.members[s.member].checks[name]
+		if c == nil {
+			c = &check{name: name} // the built-in one
+		}
+		r.Checks = append(r.Checks, m.terms(c))
+	}
+	return r
 }
 
 // mayBind refuses a member that has too many sessions, unbound ones included.
@@ -108,12 +130,43 @@ func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
 // belong assigns a session to a member.
 func (m *Machine) belong(s *session, member uint64) {
 	s.member = member
-	m.members[member].sessions.push(s)
+	k := m.members[member]
+	k.sessions.push(s)
+	s.depends = make([]dependency, len(s.checks))
+	for i, name := range s.checks {
+		s.depends[i].session = s
+		on := k.dependents[name]
+		if on == nil {
+			on = new(list[dependency, sessionsOfCheck])
+			k.dependents[name] = on
+		}
+		on.push(&s.depends[i])
+	}
+}
+
+// leave undoes belong.
+func (m *Machine) leave(s *session) {
+	k := m.members[s.member]
+	k.sessions.remove(s)
+	for i, name := range s.checks {
+		on := k.dependents[name]
+		if on.remove(&s.depends[i]); on.len == 0 {
+			delete(k.dependents, name)
+		}
+	}
+	s.depends = nil
+}
+
+// dependency is a check that a session depends on.
+type dependency struct {
+	session *session
+	inCheck link[dependency]
 }
 
 // attachSession binds an unbound session to the caller. Its holds remain, but are
 // unclaimed: their handles ended with the earlier process, so the session's next
-// acquisition of the same name claims them.
+// acquisition of the same name claims them. It renews the process, whose deadline for
+// the session counts from when it asked.
 func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.Reply {
 	s, refusal := m.live(c.Id)
 	switch {
@@ -122,7 +175,8 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	case s.ttl != 0:
 		return m.refuse(wire.Code_INVALID, "only a session without a TTL can be attached")
 	case s.incarnation == inc:
-		return m.reply(wire.Code_OK)
+		m.renewed(inc)
+		return m.bound(s)
 	case s.incarnation != nil:
 		return m.reply(wire.Code_SESSION_BOUND)
 	}
@@ -134,11 +188,12 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	if r := m.healthy(inc.member, s.checks); r != nil {
 		return r
 	}
-	m.members[s.member].sessions.remove(s)
+	m.leave(s)
 	m.belong(s, inc.member)
-	inc.bind(s)
+	m.bind(inc, s)
+	m.renewed(inc)
 	m.dirty.put(s.key(), s)
-	for l := s.holds.first; l != nil; l = l.inSession.next {
+	for l := range s.holds.all(&m.visits) {
 		l.voidTicket()
 		l.unclaimed = true
 		if l.isElection() {
@@ -147,13 +202,14 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		}
 		m.dirty.put(l.key, l)
 	}
-	for p := s.permits.first; p != nil; p = p.inSession.next {
+	s.unclaimed = nil
+	for p := range s.permits.all(&m.visits) {
 		p.voidTicket()
 		p.unclaimed = true
+		s.addUnclaimed(p)
 		m.dirty.put(p.key(), p)
 	}
-	s.unclaimed = int32(s.permits.len)
-	return m.reply(wire.Code_OK)
+	return m.bound(s)
 }
 
 // closeSession ends a session by force for any caller, and gracefully for the
@@ -176,41 +232,42 @@ func (m *Machine) live(b []byte) (*session, *wire.Reply) {
 	if !ok {
 		return nil, m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes")
 	}
-	if s := m.sessions[id]; s != nil {
+	if s := m.sessions[id]; s != nil && !s.dead() {
 		return s, nil
 	}
 	return nil, m.reply(wire.Code_SESSION_EXPIRED)
 }
 
-func (inc *incarnation) bind(s *session) {
+// bind binds a session to a process.
+func (m *Machine) bind(inc *incarnation, s *session) {
 	s.incarnation = inc
-	i, ok := inc.class(s.class())
+	c, ok := inc.classes.Get(&class{ttl: s.class()})
 	if !ok {
-		inc.classes = slices.Insert(inc.classes, i, &class{ttl: s.class()})
+		c = &class{ttl: s.class()}
+		inc.classes.ReplaceOrInsert(c)
 	}
-	inc.classes[i].sessions.push(s)
+	c.sessions.push(s)
 	inc.count++
+	inc.timed += s.countTimed()
+	m.deadlines.fix(inc)
 }
 
-func (inc *incarnation) unbind(s *session) {
-	i, _ := inc.class(s.class())
-	inc.classes[i].sessions.remove(s)
-	if inc.classes[i].sessions.len == 0 {
-		inc.classes = slices.Delete(inc.classes, i, i+1)
+// unbind undoes bind, but for the session's pointer.
+func (m *Machine) unbind(s *session) {
+	inc := s.incarnation
+	c, _ := inc.classes.Get(&class{ttl: s.class()})
+	c.sessions.remove(s)
+	if c.sessions.len == 0 {
+		inc.classes.Delete(c)
 	}
 	inc.count--
+	inc.timed -= s.countTimed()
+	m.deadlines.fix(inc)
 }
 
-// untimed returns how many of the sessions never expire.
-func (inc *incarnation) untimed() int {
-	if i, ok := inc.class(never); ok {
-		return inc.classes[i].sessions.len
+func (s *session) countTimed() int {
+	if s.ttl == 0 {
+		return 0
 	}
-	return 0
-}
-
-func (inc *incarnation) class(ttl int64) (int, bool) {
-	return slices.BinarySearchFunc(inc.classes, ttl, func(c *class, ttl int64) int {
-		return cmp.Compare(c.ttl, ttl)
-	})
+	return 1
 }

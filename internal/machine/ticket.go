@@ -6,17 +6,21 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// submit applies the calls of one incarnation.
+// submit applies the calls of one incarnation. A submission under another member's
+// incarnation has no effect and no outcome: its tickets belong to that member.
 func (m *Machine) submit(s *wire.Submission) {
 	id, ok := wire.IDFrom(s.Incarnation)
 	if !ok {
 		return // there is no ticket to answer
 	}
 	if inc := m.incarnation(id); inc != nil {
+		if inc.member != s.Member {
+			return
+		}
 		m.raiseFloor(inc, s.Floor)
 	}
 	for _, c := range s.Calls {
-		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, s.Floor, c.Command)
+		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, s, c.Command)
 	}
 }
 
@@ -31,10 +35,10 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	m.dirty.put(inc.key(), inc)
 }
 
-// call applies a command unless its ticket shows that it has been applied. floor is
-// the submission's; that of a registered incarnation is never below it.
-func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
-	inc := m.incarnation(t.Incarnation)
+// call applies a command unless its ticket shows that it has been applied. The floor of
+// a registered incarnation is never below the submission's.
+func (m *Machine) call(t wire.Ticket, s *wire.Submission, command []byte) {
+	inc, floor := m.incarnation(t.Incarnation), s.Floor
 	if inc != nil {
 		floor = inc.window.floor
 	}
@@ -42,22 +46,22 @@ func (m *Machine) call(t wire.Ticket, floor uint64, command []byte) {
 	case t.Seq <= floor:
 		return // a late duplicate: its outcome has been received
 	case t.Seq-floor > MaxInFlight:
-		m.emit(t, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
+		m.emit(t, s.Member, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
 		return
 	}
 	if inc != nil {
 		if stored := inc.window.get(t.Seq); stored != nil {
-			m.emit(t, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
+			m.emit(t, s.Member, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
 			return
 		}
 	}
-	m.answer(t, m.execute(t, floor, command))
+	m.answer(t, s.Member, m.execute(t, s.Member, floor, command))
 }
 
 // answer emits the first outcome of a ticket, and stores it if the incarnation is
 // registered after the command.
-func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
-	m.emit(t, r, r.Code == wire.Code_QUEUED)
+func (m *Machine) answer(t wire.Ticket, member uint64, r *wire.Reply) {
+	m.emit(t, member, r, r.Code == wire.Code_QUEUED)
 	if inc := m.incarnation(t.Incarnation); inc != nil {
 		m.store(inc, t, r)
 	}
@@ -66,8 +70,11 @@ func (m *Machine) answer(t wire.Ticket, r *wire.Reply) {
 // settle emits the second and last outcome of a ticket that was QUEUED. It replaces
 // the first one if that is still stored, so that a retry of the call receives it.
 func (m *Machine) settle(w *waiter, r *wire.Reply) {
+	if w.ticket.by.gone {
+		return // nothing awaits it
+	}
 	t := w.ticket.wire()
-	m.emit(t, r, false)
+	m.emit(t, w.ticket.by.member, r, false)
 	if w.ticket.by.window.get(t.Seq) != nil {
 		m.store(w.ticket.by, t, r)
 	}
@@ -78,13 +85,13 @@ func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
 	m.dirty.put(ticketKey(t), stored{r})
 }
 
-// execute executes a command and returns its outcome.
-func (m *Machine) execute(t wire.Ticket, floor uint64, command []byte) *wire.Reply {
+// execute executes a command of a member and returns its outcome.
+func (m *Machine) execute(t wire.Ticket, member, floor uint64, command []byte) *wire.Reply {
 	var c wire.Command
 	bad := proto.Unmarshal(command, &c) != nil
 	inc := m.incarnation(t.Incarnation)
 	if op, ok := c.Op.(*wire.Command_Register); ok && !bad {
-		return m.register(t.Incarnation, floor, op.Register)
+		return m.register(t.Incarnation, member, floor, op.Register)
 	}
 	if inc == nil {
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation is not registered; register a new one")
@@ -136,6 +143,8 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 		return m.dropCheck(inc, op.DropCheck)
 	case *wire.Command_ReportGossip:
 		return m.reportGossip(op.ReportGossip)
+	case *wire.Command_RaiseLevel:
+		return m.raiseLevel(inc, op.RaiseLevel)
 	}
 	return m.refuse(wire.Code_INVALID, "unknown command")
 }

@@ -54,11 +54,15 @@ type PermitView struct {
 }
 
 func (m *Machine) view(l *lock) LockView {
-	v := LockView{Name: l.name(), Waiters: l.waiters(), Handle: l.handle, Holds: l.holds, Fence: l.fence}
-	if l.owner != nil {
+	v := LockView{Name: l.name(), Waiters: l.waiters()}
+	switch {
+	case l.owner == nil:
+		v.Delay = max(0, l.delayUntil-m.now)
+	case l.owner.dead():
+		v.Delay = max(0, l.owner.delayUntil()-m.now)
+	default:
 		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
-	} else {
-		v.Delay = l.delayUntil - m.now
+		v.Handle, v.Holds, v.Fence = l.handle, l.holds, l.fence
 	}
 	return v
 }
@@ -83,11 +87,14 @@ func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id
 func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
 	s.held.Ascend(func(p *permit) bool {
+		if p.owner.dead() {
+			return true
+		}
 		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
 		return true
 	})
-	if len(s.back) > 0 {
-		v.Delay = s.back[0].delayUntil - m.now
+	if p := s.back.first(); p != nil {
+		v.Delay = max(0, p.delayUntil-m.now)
 	}
 	return v
 }

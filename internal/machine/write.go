@@ -22,6 +22,9 @@ func (m *Machine) write(c *wire.Write) *wire.Reply {
 	case len(c.Ops) > MaxOps:
 		return m.refuse(wire.Code_TOO_LARGE, "too many operations: at most 128")
 	}
+	for _, op := range c.Ops {
+		m.endKeys(op)
+	}
 	w := &writing{m: m, before: m.keys}
 	done := m.reply(wire.Code_OK)
 	done.Keys = make([]*wire.KeyMeta, len(c.Ops))
@@ -38,6 +41,49 @@ func (m *Machine) write(c *wire.Write) *wire.Reply {
 		m.record(s)
 	}
 	return done
+}
+
+// endKeys releases the keys of an operation that ended sessions have locked, so that
+// it finds them as if they had been released when the sessions ended.
+func (m *Machine) endKeys(op *wire.KeyOp) {
+	switch {
+	case m.ending.len == 0 || m.checkKeyOp(op) != nil:
+		return
+	case op.Kind == wire.KeyOp_DELETE_PREFIX:
+		for _, e := range m.withPrefix(op.Key) {
+			if s := m.ender(e); s != nil {
+				m.endKey(e.Key, s)
+			}
+		}
+		return
+	}
+	if s := m.ender(m.keys.get(op.Key)); s != nil {
+		m.endKey(op.Key, s)
+	}
+}
+
+// ender returns the ended session that has locked the key, or nil.
+func (m *Machine) ender(e *wire.Entry) *session {
+	if e == nil || e.Session.IsZero() {
+		return nil
+	}
+	if s := m.sessions[e.Session]; s.dead() {
+		return s
+	}
+	return nil
+}
+
+// withPrefix returns the keys with the prefix, or more than MaxPrefixKeys of them.
+func (m *Machine) withPrefix(prefix string) (found []*wire.Entry) {
+	m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+		m.visits.count()
+		if !strings.HasPrefix(e.Key, prefix) || len(found) > MaxPrefixKeys {
+			return false
+		}
+		found = append(found, e)
+		return true
+	})
+	return found
 }
 
 func (w *writing) undo() {
@@ -182,14 +228,7 @@ func (w *writing) delete(e *wire.Entry) (*wire.Entry, *wire.Reply) {
 }
 
 func (w *writing) deletePrefix(prefix string) *wire.Reply {
-	var doomed []*wire.Entry
-	w.m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
-		if !strings.HasPrefix(e.Key, prefix) || len(doomed) > MaxPrefixKeys {
-			return false
-		}
-		doomed = append(doomed, e)
-		return true
-	})
+	doomed := w.m.withPrefix(prefix)
 	if len(doomed) > MaxPrefixKeys {
 		return w.m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefix; use longer prefixes")
 	}
@@ -225,7 +264,7 @@ func (m *Machine) mayLockKey(e *wire.Entry, s *session) *wire.Reply {
 	}
 	if d := m.keys.delays[e.Key]; d != nil {
 		r := m.reply(wire.Code_LOCK_DELAY)
-		r.Delay = d.until - m.now
+		r.Delay = max(0, d.until-m.now)
 		return r
 	}
 	return m.mayHaveMore(s)

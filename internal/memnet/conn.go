@@ -70,6 +70,29 @@ type segment struct {
 	due  time.Time
 }
 
+// rate is the bandwidth of one direction of a link.
+type rate struct {
+	perSecond int
+
+	mu   sync.Mutex
+	free time.Time // guarded by mu; when the link has carried what was sent
+}
+
+// arrival returns when n bytes that are sent now arrive.
+func (f *fault) arrival(n int) time.Time {
+	at := time.Now()
+	if r := f.rate; r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.free.After(at) {
+			at = r.free
+		}
+		at = at.Add(time.Duration(n) * time.Second / time.Duration(r.perSecond))
+		r.free = at
+	}
+	return at.Add(f.delay)
+}
+
 // deadline is that of a reader or writer, with the timer that wakes it.
 type deadline struct {
 	at    time.Time // zero: none
@@ -135,7 +158,7 @@ func (p *pipe) write(b []byte) (int, error) {
 			return sent, os.ErrDeadlineExceeded
 		}
 		if n := min(len(b)-sent, pipeBytes-p.size); n > 0 {
-			p.segments = append(p.segments, segment{append([]byte(nil), b[sent:sent+n]...), time.Now().Add(p.fault.delay)})
+			p.segments = append(p.segments, segment{append([]byte(nil), b[sent:sent+n]...), p.fault.arrival(n)})
 			p.size += n
 			sent += n
 			p.changed.Broadcast()

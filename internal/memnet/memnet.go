@@ -34,6 +34,7 @@ type direction struct{ from, to int }
 type fault struct {
 	cut   bool
 	delay time.Duration
+	rate  *rate // nil: unlimited
 }
 
 // New returns a network of so many members.
@@ -77,6 +78,12 @@ func (n *Network) Rejoin(member int) {
 // Delay lets what is sent from now on in one direction arrive after d.
 func (n *Network) Delay(from, to int, d time.Duration) {
 	n.edit(func(f *fault) { f.delay = d }, direction{from, to})
+}
+
+// Throttle bounds what is sent from now on in one direction to so many bytes a second,
+// over all connections together.
+func (n *Network) Throttle(from, to, bytesPerSecond int) {
+	n.edit(func(f *fault) { f.rate = &rate{perSecond: bytesPerSecond} }, direction{from, to})
 }
 
 // Reset breaks all connections of a member: both ends fail, and what was on its

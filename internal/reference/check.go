@@ -64,7 +64,19 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 	if fell {
 		r.end(r.depending(nil, []Check{*old}), true, nil)
 	}
-	return answer(wire.Code_OK)
+	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
+}
+
+// left says how long a check lasts, at least.
+func (r *Model) left(member uint64, name string) *wire.CheckTerms {
+	c := r.check(member, name)
+	switch {
+	case c == nil || c.ttl == 0:
+		return &wire.CheckTerms{Name: name}
+	case c.state == wire.CheckState_CRITICAL:
+		return &wire.CheckTerms{Name: name, Ttl: c.ttl}
+	}
+	return &wire.CheckTerms{Name: name, Ttl: c.ttl, Remaining: later(c.refreshed, c.ttl) - r.Now}
 }
 
 func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
@@ -81,7 +93,7 @@ func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 		return answer(wire.Code_BUSY)
 	}
 	r.Checks = append(r.Checks, &Check{Member: member, Name: c.Name, state: c.State, ttl: c.Ttl, refreshed: r.Now})
-	return answer(wire.Code_OK)
+	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
 }
 
 func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
@@ -104,6 +116,11 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	m := r.Member(c.Member)
 	if m == nil || c.Boot < m.boot || c.Term != r.term {
 		return answer(wire.Code_OK)
+	}
+	if inc := r.Incarnation(m.last); inc != nil && !m.silent && !c.Alive {
+		if may := later(inc.renewed, MinSilence); r.Now < may {
+			return &wire.Reply{Code: wire.Code_OK, Delay: may - r.Now}
+		}
 	}
 	was := m.silent
 	if m.silent = !c.Alive; m.silent && !was {

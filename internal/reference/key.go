@@ -94,6 +94,9 @@ func (r *Model) write(c *wire.Write) *wire.Reply {
 	case len(c.Ops) > MaxOps:
 		return answer(wire.Code_TOO_LARGE)
 	}
+	for _, op := range c.Ops {
+		r.visit(op)
+	}
 	before := r.keys.clone()
 	reply := answer(wire.Code_OK)
 	for i, op := range c.Ops {
@@ -215,7 +218,7 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	}
 	for _, d := range r.delays {
 		if d.key == op.Key {
-			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: d.until - r.Now}
+			return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, d.until-r.Now)}
 		}
 	}
 	// The session may have locked the key before it was deleted.
@@ -225,22 +228,4 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	e.LockIndex++
 	e.Session = s.ID
 	return r.keys.put(r.index, e)
-}
-
-// freeKeys releases or deletes the keys of a session that ends.
-func (r *Model) freeKeys(s *Session, delay int64) {
-	for _, e := range slices.Clone(r.keys.entries) {
-		if e.Session != s.ID {
-			continue
-		}
-		if s.behavior == wire.Behavior_DELETE {
-			r.keys.remove(r.index, e.Key)
-		} else {
-			e.Session = wire.ID{}
-			r.keys.put(r.index, e)
-		}
-		if delay > 0 {
-			r.delays = append(r.delays, keyDelay{e.Key, later(r.Now, delay)})
-		}
-	}
 }

@@ -8,11 +8,14 @@ const (
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
+	MinSilence   = 5 * second
 
-	MaxSessions    = 131_072
-	MaxAllSessions = 1_048_576
-	MaxWaiters     = 16_384
-	MaxInFlight    = 32_768
+	MaxSessions     = 131_072
+	MaxAllSessions  = 1_048_576
+	MaxReleased     = 5_000
+	MaxWaiters      = 16_384
+	MaxInFlight     = 32_768
+	MaxIncarnations = 1024
 
 	MaxChecks        = 256
 	MaxSessionChecks = 16

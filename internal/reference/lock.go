@@ -2,7 +2,6 @@ package reference
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +13,8 @@ import (
 
 // grantHead grants a free lock to the first waiter, or drops it.
 func (r *Model) grantHead(l *Lock) {
+	for len(l.Queue) > 0 && r.dismissDead(&l.Queue) {
+	}
 	if len(l.Queue) == 0 {
 		r.Locks = slices.DeleteFunc(r.Locks, func(o *Lock) bool { return o == l })
 		return
@@ -66,6 +67,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		return bad
 	}
 	place := Place{Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value}
+	r.visitLock(r.find(c.Election, c.Name))
 	l := r.find(c.Election, c.Name)
 	mine := l.heldBy(c.Session, c.Handle)
 	if c.Fence != 0 && (!mine || l.Fence != c.Fence) {
@@ -94,7 +96,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	case l.Owner != nil:
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
 	}
-	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: l.until - r.Now}
+	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, l.until-r.Now)}
 }
 
 func (r *Model) holder(l *Lock) *wire.Holder {
@@ -139,28 +141,15 @@ func (r *Model) releaseHold(l *Lock) *wire.Reply {
 }
 
 // free releases a lock of its owner.
-func (r *Model) free(l *Lock, delay int64) {
+func (r *Model) free(l *Lock, until int64) {
 	l.Owner, l.Unclaimed, l.holds, l.Fence = nil, false, 0, 0
-	if delay > 0 {
-		l.until = later(r.Now, delay)
+	if until > r.Now {
+		l.until = until
 	} else {
 		r.grantHead(l)
 	}
 	if l.Owner == nil {
 		r.lead(l)
-	}
-}
-
-func (r *Model) freeLocks(session wire.ID, delay int64) {
-	var held []*Lock
-	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Session == session {
-			held = append(held, l)
-		}
-	}
-	slices.SortFunc(held, func(a, b *Lock) int { return cmp.Compare(a.Fence, b.Fence) })
-	for _, l := range held {
-		r.free(l, delay)
 	}
 }
 
@@ -196,21 +185,21 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 	if t.Incarnation != inc {
 		return answer(wire.Code_NOT_HELD)
 	}
-	if queued := r.places(func(p Place) bool { return p.Ticket == t }); len(queued) > 0 {
+	if queued := r.places(func(p Place) bool { return p.Ticket == t && r.lateSession(p.Session) == nil }); len(queued) > 0 {
 		for _, s := range r.remove(queued, wire.Code_WITHDRAWN) {
 			r.serve(s)
 		}
 		return answer(wire.Code_OK)
 	}
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Ticket == t {
+		if l.Owner != nil && l.Owner.Ticket == t && r.lateSession(l.Owner.Session) == nil {
 			l.Owner.Ticket = wire.Ticket{}
 			return r.releaseHold(l)
 		}
 	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
-			if p.Ticket == t {
+			if p.Ticket == t && r.lateSession(p.Session) == nil {
 				r.putBack(s, p.Fence, 0)
 				return &wire.Reply{Code: wire.Code_OK, Fence: p.Fence}
 			}
@@ -240,13 +229,13 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 // endTickets voids the tickets of an incarnation that ends.
 func (r *Model) endTickets(inc wire.ID) {
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Ticket.Incarnation == inc {
+		if l.Owner != nil && l.Owner.Ticket.Incarnation == inc && r.lateSession(l.Owner.Session) == nil {
 			l.Owner.Ticket = wire.Ticket{}
 		}
 	}
 	for _, s := range r.Semaphores {
 		for i := range s.Permits {
-			if s.Permits[i].Ticket.Incarnation == inc {
+			if s.Permits[i].Ticket.Incarnation == inc && r.lateSession(s.Permits[i].Session) == nil {
 				s.Permits[i].Ticket = wire.Ticket{}
 			}
 		}

@@ -20,12 +20,16 @@ import (
 type Model struct {
 	Now          int64  // group time
 	Granted      uint64 // fences
+	Level        uint32 // of features; 0 is the first
 	Checks       []*Check
 	Incarnations []Incarnation
 	Sessions     []*Session
 	Locks        []*Lock // and elections
 	Semaphores   []*Semaphore
+	Split        int // things that one entry releases; 0: MaxReleased
 
+	dead        []*dead // sessions whose holds are being released, in the order of their ends
+	quota       int     // things that the present entry may still release
 	index, term uint64
 	arrivals    int
 	members     []Member
@@ -45,6 +49,9 @@ type Member struct {
 	attempt uint32
 	last    wire.ID
 	silent  bool
+	token   string
+	key     string
+	level   uint32
 }
 
 // Incarnation is one process of a member.
@@ -98,11 +105,16 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 		r.startTerm()
 		return wire.Result{}
 	}
+	if r.quota = r.Split; r.quota == 0 {
+		r.quota = MaxReleased
+	}
 	r.Now = max(r.Now, b.Time)
 	r.fire()
 	for _, s := range b.Submissions {
 		if len(s.Incarnation) == 16 {
-			r.submission(wire.ID(s.Incarnation), s)
+			if inc := r.Incarnation(wire.ID(s.Incarnation)); inc == nil || inc.Member == s.Member {
+				r.submission(wire.ID(s.Incarnation), s)
+			}
 		}
 	}
 	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders}
@@ -132,12 +144,14 @@ func (r *Model) fire() {
 		}
 	}
 	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
+	r.kill(due, true)
 	var shortened []*Semaphore
 	for _, id := range silent {
 		shortened = append(shortened, r.dropPlaces(id)...)
 	}
-	r.end(due, true, shortened)
-	for r.endDelay() {
+	r.end(nil, true, shortened)
+	for r.quota > 0 && r.endDelay() {
+		r.quota--
 	}
 	for _, id := range silent {
 		r.drop(id, true)
@@ -151,6 +165,19 @@ func (r *Model) late() []*Session {
 	for _, s := range r.Sessions {
 		if s.ttl > 0 && deadline(s) <= r.Now {
 			due = append(due, s)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), bytes.Compare(a.Incarnation[:], b.Incarnation[:]))
+	})
+	// All of one process with the same deadline, or none of them.
+	for i := range due {
+		if i > 0 && due[i].Incarnation == due[i-1].Incarnation && deadline(due[i]) == deadline(due[i-1]) {
+			continue
+		}
+		if i+len(r.dead) >= r.quota {
+			due = due[:i]
+			break
 		}
 	}
 	slices.SortFunc(due, func(a, b *Session) int {
@@ -202,18 +229,18 @@ func (r *Model) submission(id wire.ID, s *wire.Submission) {
 			continue
 		}
 		if c.Seq-floor > MaxInFlight {
-			r.say(t, wire.Code_BUSY)
+			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
 			continue
 		}
 		if old := r.answered(t); old != nil {
 			r.outcomes = append(r.outcomes, *old)
 			continue
 		}
-		reply := r.command(t, floor, c.Command)
+		reply := r.command(t, s.Member, floor, c.Command)
 		if reply.Index == 0 {
 			reply.Index = r.index
 		}
-		o := wire.Outcome{Ticket: t, Reply: reply, More: reply.Code == wire.Code_QUEUED}
+		o := wire.Outcome{Ticket: t, Member: s.Member, Reply: reply, More: reply.Code == wire.Code_QUEUED}
 		r.outcomes = append(r.outcomes, o)
 		if inc := r.Incarnation(id); inc != nil {
 			inc.answered = append(inc.answered, o)
@@ -221,11 +248,11 @@ func (r *Model) submission(id wire.ID, s *wire.Submission) {
 	}
 }
 
-func (r *Model) command(t wire.Ticket, floor uint64, data []byte) *wire.Reply {
+func (r *Model) command(t wire.Ticket, member, floor uint64, data []byte) *wire.Reply {
 	c := new(wire.Command)
 	err := proto.Unmarshal(data, c)
 	if op, ok := c.Op.(*wire.Command_Register); err == nil && ok {
-		return r.register(t.Incarnation, floor, op.Register)
+		return r.register(t.Incarnation, member, floor, op.Register)
 	}
 	inc := r.Incarnation(t.Incarnation)
 	if inc == nil {
@@ -260,6 +287,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.dropCheck(inc.Member, op.DropCheck)
 	case *wire.Command_ReportGossip:
 		return r.gossip(op.ReportGossip)
+	case *wire.Command_RaiseLevel:
+		return r.raise(inc.Member, op.RaiseLevel)
 	case *wire.Command_Lock:
 		return r.lock(t, op.Lock)
 	case *wire.Command_Unlock:
@@ -285,7 +314,10 @@ func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
 	if reply.Index == 0 {
 		reply.Index = r.index
 	}
-	o := wire.Outcome{Ticket: t, Reply: reply}
+	if r.Incarnation(t.Incarnation) == nil {
+		return // its process has ended
+	}
+	o := wire.Outcome{Ticket: t, Member: r.Incarnation(t.Incarnation).Member, Reply: reply}
 	r.outcomes = append(r.outcomes, o)
 	if old := r.answered(t); old != nil {
 		*old = o

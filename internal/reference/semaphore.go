@@ -90,8 +90,14 @@ func (r *Model) acquire(t wire.Ticket, c *wire.Acquire) *wire.Reply {
 func (r *Model) permitHolder(s *Semaphore) (h *wire.Holder) {
 	for _, p := range s.Permits {
 		if p.until == 0 && (h == nil || p.Fence < h.Fence) {
-			h = &wire.Holder{Session: p.Session[:], Member: r.session(p.Session[:]).Member, Fence: p.Fence}
+			h = &wire.Holder{Session: p.Session[:], Fence: p.Fence}
+			if s := r.session(p.Session[:]); s != nil {
+				h.Member = s.Member
+			}
 		}
+	}
+	if h != nil && r.lateSession(wire.ID(h.Session)) != nil {
+		return nil
 	}
 	return h
 }
@@ -139,7 +145,7 @@ func (s *Semaphore) delay(now int64, permits uint32) int64 {
 	free := s.free()
 	for _, p := range slots {
 		if free += int64(p.Permits); free >= int64(permits) {
-			return p.until - now
+			return max(0, p.until-now)
 		}
 	}
 	return 0
@@ -177,19 +183,25 @@ func (r *Model) release(c *wire.Release) *wire.Reply {
 }
 
 // putBack releases an acquisition, or starts or ends its lock-delay.
-func (r *Model) putBack(s *Semaphore, fence uint64, delay int64) {
+func (r *Model) putBack(s *Semaphore, fence uint64, until int64) {
 	i := slices.IndexFunc(s.Permits, func(p Permit) bool { return p.Fence == fence })
 	p := s.Permits[i]
 	s.Permits = slices.Delete(s.Permits, i, i+1)
-	if delay > 0 {
-		s.Permits = append(s.Permits, Permit{Permits: p.Permits, Fence: fence, until: later(r.Now, delay)})
+	if until > r.Now {
+		s.Permits = append(s.Permits, Permit{Permits: p.Permits, Fence: fence, until: until})
 	}
 	r.serve(s)
 }
 
 // serve grants to the head of the queue while enough permits are free.
 func (r *Model) serve(s *Semaphore) {
-	for len(s.Queue) > 0 && int64(s.Queue[0].Permits) <= s.free() {
+	for len(s.Queue) > 0 {
+		if r.dismissDead(&s.Queue) {
+			continue
+		}
+		if int64(s.Queue[0].Permits) > s.free() {
+			break
+		}
 		next := s.Queue[0]
 		s.Queue = slices.Clone(s.Queue[1:])
 		r.final(next.Ticket, r.take(s, next))
@@ -199,33 +211,21 @@ func (r *Model) serve(s *Semaphore) {
 	}
 }
 
-func (r *Model) freePermits(session wire.ID, delay int64) {
-	type held struct {
-		at    *Semaphore
-		Fence uint64
-	}
-	var all []held
-	for _, s := range r.Semaphores {
-		for _, p := range s.Permits {
-			if p.until == 0 && p.Session == session {
-				all = append(all, held{s, p.Fence})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.Fence, b.Fence) })
-	for _, h := range all {
-		r.putBack(h.at, h.Fence, delay)
-	}
-}
-
 func (r *Model) resize(c *wire.Resize) *wire.Reply {
 	if bad := checkName(c.Name); bad != nil {
 		return bad
 	}
-	if c.Limit == 0 || c.Limit > MaxPermits {
+	if c.Limit > MaxPermits {
 		return answer(wire.Code_INVALID)
 	}
 	s := r.Semaphore(c.Name)
+	if c.Limit == 0 {
+		if s != nil {
+			s.resized = false
+			r.serve(s)
+		}
+		return answer(wire.Code_OK)
+	}
 	if s == nil {
 		s = &Semaphore{Name: c.Name}
 		r.Semaphores = append(r.Semaphores, s)
@@ -234,6 +234,11 @@ func (r *Model) resize(c *wire.Resize) *wire.Reply {
 	for _, p := range slices.Clone(s.Queue) {
 		if p.Permits > c.Limit {
 			s.Queue = slices.DeleteFunc(s.Queue, func(o Place) bool { return o.arrival == p.arrival })
+			if r.lateSession(p.Session) != nil {
+				r.quota--
+				r.say(p.Ticket, wire.Code_SESSION_EXPIRED)
+				continue
+			}
 			r.final(p.Ticket, &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: c.Limit})
 		}
 	}

@@ -11,17 +11,32 @@ import (
 
 // Incarnations and sessions.
 
-func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply {
-	if c.Ttl < MinTTL || c.Ttl > MaxTTL || c.Member == 0 || id == (wire.ID{}) {
+func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) *wire.Reply {
+	if c.Ttl < MinTTL || c.Ttl > MaxTTL || c.Member == 0 || c.Member != submitter || id == (wire.ID{}) ||
+		len(c.NextToken) != 16 || wire.ID(c.NextToken) == (wire.ID{}) || len(c.Key) != 0 && len(c.Key) != 32 {
 		return answer(wire.Code_INVALID)
 	}
-	if inc := r.Incarnation(id); inc != nil {
-		if inc.Member != c.Member {
-			return answer(wire.Code_INVALID)
-		}
+	if r.Incarnation(id) != nil {
 		return answer(wire.Code_OK)
 	}
-	if m := r.Member(c.Member); m != nil {
+	allowed := []string{string(c.NextToken)}
+	for _, token := range c.Tokens {
+		if len(token) != 16 || wire.ID(token) == (wire.ID{}) {
+			token = nil
+		}
+		allowed = append(allowed, string(token))
+	}
+	if len(c.Tokens) == 0 {
+		allowed = append(allowed, "")
+	}
+	if len(r.Tickets(id)) > 0 {
+		return answer(wire.Code_UNKNOWN_INCARNATION)
+	}
+	m := r.Member(c.Member)
+	if m == nil && !slices.Contains(allowed, "") {
+		return answer(wire.Code_STALE_BOOT)
+	}
+	if m != nil {
 		if m.Removed {
 			return answer(wire.Code_REMOVED)
 		}
@@ -31,15 +46,57 @@ func (r *Model) register(id wire.ID, floor uint64, c *wire.Register) *wire.Reply
 		if m.boot > c.Boot || m.boot == c.Boot && m.attempt >= c.Attempt {
 			return answer(wire.Code_STALE_BOOT)
 		}
-		if r.Incarnation(m.last) != nil {
-			r.drop(m.last, true)
+		if !slices.Contains(allowed, m.token) {
+			return answer(wire.Code_STALE_BOOT)
+		}
+		if m.key != "" && m.key != string(c.Key) {
+			return answer(wire.Code_INVALID)
 		}
 	}
+	if atLeast(c.FeatureLevel) < atLeast(r.Level) {
+		return answer(wire.Code_LEVEL)
+	}
+	switch {
+	case m != nil && r.Incarnation(m.last) != nil:
+		r.drop(m.last, true)
+	case len(r.Incarnations) >= MaxIncarnations:
+		return answer(wire.Code_BUSY)
+	}
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
-	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id})
+	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id, token: string(c.NextToken), key: string(c.Key), level: c.FeatureLevel})
 	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: c.Member, ttl: c.Ttl, renewed: r.Now, Floor: floor})
 	return answer(wire.Code_OK)
 }
+
+// raise raises the feature level.
+func (r *Model) raise(by uint64, c *wire.RaiseLevel) *wire.Reply {
+	if c.Level <= atLeast(r.Level) {
+		return answer(wire.Code_OK)
+	}
+	if atLeast(r.Member(by).level) < c.Level {
+		return answer(wire.Code_LEVEL)
+	}
+	for _, m := range r.members {
+		if !c.Force && !m.Removed && atLeast(m.level) < c.Level {
+			return answer(wire.Code_LEVEL)
+		}
+	}
+	for _, id := range c.Members {
+		if m := r.Member(id); !c.Force && (m == nil || atLeast(m.level) < c.Level) {
+			return answer(wire.Code_LEVEL)
+		}
+	}
+	for _, i := range r.Incarnations {
+		if atLeast(r.Member(i.Member).level) < c.Level {
+			return answer(wire.Code_LEVEL)
+		}
+	}
+	r.Level = c.Level
+	return answer(wire.Code_OK)
+}
+
+// atLeast reads a level, of which 0 is the first.
+func atLeast(level uint32) uint32 { return max(level, 1) }
 
 func (r *Model) Member(id uint64) *Member {
 	for i := range r.members {
@@ -73,7 +130,7 @@ func (r *Model) drop(id wire.ID, invalidated bool) {
 func (r *Model) dropPlaces(id wire.ID) []*Semaphore {
 	return r.remove(r.places(func(p Place) bool {
 		s := r.session(p.Session[:])
-		return p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
+		return s != nil && p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
 	}), wire.Code_WITHDRAWN)
 }
 
@@ -116,7 +173,10 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 		if s.Incarnation != inc.ID {
 			return answer(wire.Code_INVALID)
 		}
-		return answer(wire.Code_OK)
+		return r.opened(s)
+	}
+	if len(c.Id) == 16 && r.lateSession(wire.ID(c.Id)) != nil {
+		return answer(wire.Code_INVALID)
 	}
 	if len(r.Sessions) >= MaxAllSessions || len(r.ofMember(inc.Member)) >= MaxSessions {
 		return answer(wire.Code_BUSY)
@@ -125,11 +185,21 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 		return bad
 	}
 	inc.renewed = r.Now
-	r.Sessions = append(r.Sessions, &Session{
+	s := &Session{
 		ID: wire.ID(c.Id), Incarnation: inc.ID, Member: inc.Member, ttl: c.Ttl, delay: c.LockDelay,
 		created: r.index, behavior: c.Behavior, Checks: c.Checks,
-	})
-	return answer(wire.Code_OK)
+	}
+	r.Sessions = append(r.Sessions, s)
+	return r.opened(s)
+}
+
+// opened says when the session can end.
+func (r *Model) opened(s *Session) *wire.Reply {
+	reply := &wire.Reply{Code: wire.Code_OK, LockDelay: s.delay}
+	for _, name := range s.Checks {
+		reply.Checks = append(reply.Checks, r.left(s.Member, name))
+	}
+	return reply
 }
 
 func checkOpening(c *wire.OpenSession) *wire.Reply {
@@ -168,7 +238,8 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	case s.ttl != 0:
 		return answer(wire.Code_INVALID)
 	case s.Incarnation == inc.ID:
-		return answer(wire.Code_OK)
+		inc.renewed = r.Now
+		return r.opened(s)
 	case s.Incarnation != (wire.ID{}):
 		return answer(wire.Code_SESSION_BOUND)
 	case s.Member != inc.Member && len(r.ofMember(inc.Member)) >= MaxSessions:
@@ -177,6 +248,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {
 		return bad
 	}
+	inc.renewed = r.Now
 	s.Incarnation, s.Member = inc.ID, inc.Member
 	var held []*Lock
 	for _, l := range r.Locks {
@@ -196,7 +268,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 			}
 		}
 	}
-	return answer(wire.Code_OK)
+	return r.opened(s)
 }
 
 func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
@@ -211,29 +283,27 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	return answer(wire.Code_OK)
 }
 
-// end ends sessions in one entry: first the sessions, then their queue places, then
-// their holds, each in the order of arrival. shortened are semaphores whose queues
+// end ends sessions in one entry, and releases what they had as far as the entry may.
+// shortened are semaphores whose queues
 // have lost other waiters in the same entry.
 func (r *Model) end(ending []*Session, invalidated bool, shortened []*Semaphore) {
+	r.kill(ending, invalidated)
+	r.releaseDead()
+	for _, s := range shortened {
+		r.serve(s)
+	}
+}
+
+// kill ends sessions without releasing anything yet.
+func (r *Model) kill(ending []*Session, invalidated bool) {
 	for _, s := range ending {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
 		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID})
-	}
-	for _, s := range ending {
-		mine := r.places(func(p Place) bool { return p.Session == s.ID })
-		shortened = append(shortened, r.remove(mine, wire.Code_SESSION_EXPIRED)...)
-	}
-	for _, s := range ending {
-		delay := int64(0)
+		d := &dead{s: s}
 		if invalidated {
-			delay = s.delay
+			d.until = later(r.Now, s.delay)
 		}
-		r.freeLocks(s.ID, delay)
-		r.freePermits(s.ID, delay)
-		r.freeKeys(s, delay)
-	}
-	for _, s := range shortened {
-		r.serve(s)
+		r.dead = append(r.dead, d)
 	}
 }
 

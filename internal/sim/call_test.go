@@ -22,6 +22,9 @@ type simCall struct {
 
 func (c *simCall) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	p := c.program
+	if p.terminated && p.tainted {
+		return
+	}
 	switch {
 	case p.terminated:
 		p.sim.fail("member %d: an outcome for a terminated process", p.n)

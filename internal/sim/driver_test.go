@@ -51,7 +51,10 @@ func (d driver) Send(m *raftpb.Message) {
 		d.sim.fail("encode a message: %v", err)
 	}
 	d.sim.traffic.messages[m.GetType()]++
-	from := d.id()
+	from, sender := d.id(), d.identity()
+	if d.isLiar() && !d.sim.draining && d.sim.extraRNG.IntN(20) == 0 {
+		d.lie(int(m.GetTo() - 1))
+	}
 	carried := d.sim.deliver(d.n, int(m.GetTo()-1), func(to *process) {
 		message := new(raftpb.Message)
 		if err := proto.Unmarshal(body, message); err != nil {
@@ -61,8 +64,12 @@ func (d driver) Send(m *raftpb.Message) {
 			// A leader that crashed before its own write was durable may receive an
 			// acknowledgement beyond its log afterwards; it is no longer the leader.
 			late := message.GetType() == raftpb.MsgAppResp && !c.Status().Leads
-			if err := c.Receive(from, message); err != nil && !late {
+			err := c.Receive(from, message)
+			if err != nil && !late {
 				d.sim.fail("member %d refuses a message of a correct member: %v: %v", to.n, err, message)
+			}
+			if p, ok := c.Acknowledges(message); ok && err == nil {
+				to.learn(sender, p)
 			}
 		})
 	})
@@ -77,12 +84,17 @@ func (d driver) Forward(to uint64, s *wire.Submission) {
 		d.sim.fail("encode a submission: %v", err)
 	}
 	d.sim.traffic.forwards++
+	from := d.id()
 	d.sim.deliver(d.n, int(to-1), func(to *process) {
 		submission := new(wire.Submission)
 		if err := proto.Unmarshal(body, submission); err != nil {
 			d.sim.fail("decode a submission: %v", err)
 		}
-		to.post(func(c *core.Core) { c.ReceiveSubmission(submission) })
+		to.post(func(c *core.Core) {
+			if err := c.ReceiveSubmission(from, submission); err != nil {
+				to.sim.fail("member %d: %v", to.n, err)
+			}
+		})
 	})
 }
 
@@ -93,19 +105,37 @@ func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
 	})
 }
 
+func (d driver) SendDigest(to uint64, digest *wire.Digest) {
+	from, sender := d.id(), d.identity()
+	d.sim.deliver(d.n, int(to-1), func(to *process) {
+		to.acknowledged.AddApplied(sender, digest.GetIndex())
+		to.post(func(c *core.Core) { c.ReceiveDigest(from, digest) })
+	})
+}
+
 func (d driver) Progressed() {}
 
 func (d driver) Restored(m core.Machine) {
+	if d.tainted {
+		return
+	}
 	d.sim.trace("member %d restored a snapshot at %d", d.n, d.core.Status().Applied)
 	d.feed.reset(m)
 	d.program.restored(m)
 }
 
 func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+	if d.tainted {
+		return
+	}
 	d.sim.history.audit.checkFeed(d.process, keys)
 }
 
-func (d driver) Ended(e wire.Ended) { d.program.sessionEnded(e) }
+func (d driver) Ended(e wire.Ended) {
+	if !d.tainted {
+		d.program.sessionEnded(e)
+	}
+}
 
 // MembershipChanged closes no connections: the simulated network has none, see
 // connect.

@@ -15,17 +15,17 @@ type faults struct {
 	loss, duplicates, reorders, slowDisk, disconnects, lostOutcomes bool
 	clockSkew, forcedCloses, checks                                 bool
 	topologies, stalls, diskFaults, removals                        bool
-	coarseClocks, slowApply, keepsUnsynced                          bool
+	coarseClocks, slowApply, keepsUnsynced, flips, liar             bool
 	keepEntries                                                     uint64
 }
 
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t keepEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t keepEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.keepEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.keepEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -46,6 +46,10 @@ func chooseFaults(sim *simulation) faults {
 	f.coarseClocks = sim.seed%6 == 5
 	f.slowApply = sim.seed%4 == 2
 	f.keepsUnsynced = sim.seed%2 == 1
+	f.liar = sim.seed%8 == 1
+	if f.flips = sim.seed%4 == 3 && !f.removals; f.flips {
+		f.keepEntries = 10_000 // a snapshot could spread the state of a tainted member
+	}
 	return f
 }
 
@@ -83,6 +87,9 @@ func (sim *simulation) scheduleFaults() {
 func (sim *simulation) injectFault() {
 	m := sim.members[sim.rng.IntN(len(sim.members))]
 	f := &sim.faults
+	if f.flips && sim.injectFlip(m) {
+		return
+	}
 	switch sim.rng.IntN(10) {
 	case 0:
 		sim.injectNetworkFault()
@@ -130,7 +137,7 @@ func (sim *simulation) injectFault() {
 		if m.process != nil {
 			sim.resize(m.process.program)
 			if f.removals && sim.extraRNG.IntN(3) == 0 {
-				sim.requestLeave(m.process.program)
+				sim.requestLeaves(m)
 			}
 			sim.reportRandomLiveness(m.process.program)
 		}

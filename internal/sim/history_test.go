@@ -62,6 +62,9 @@ type observed struct {
 
 func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 	r := o.Machine.Apply(index, term, data)
+	if o.process.tainted {
+		return r
+	}
 	o.process.sim.history.applied(o.process, index, term, data, r)
 	r.Outcomes = o.process.dropOutcomes(r.Outcomes)
 	return r

@@ -27,9 +27,12 @@ type simMember struct {
 	leaveRequested bool // its removal is requested
 	removed        bool // it has learned of its removal and stopped
 	destroyed      bool // it is lost permanently
+	tainted        bool // a bit has flipped in its state, see flip_test.go
 	boot           uint64
-	noTTLID        wire.ID  // the session that outlives the process; zero: none was opened
-	process        *process // nil: down
+	recorded       map[uint64]core.Position // on disk: what others have acknowledged
+	tokens         [][]byte                 // of succession; the last one is the present process's
+	noTTLID        wire.ID                  // the session that outlives the process; zero: none was opened
+	process        *process                 // nil: down
 }
 
 // process is one run of a member. It drives the core as the loop and the writer do
@@ -46,7 +49,11 @@ type process struct {
 	pausedUntil    time.Duration
 	diskBusy       bool // a batch is being written
 	staging        bool
-	effectsPending bool                 // the core has effects that were not taken yet
+	fromDisk       bool    // tainted by its disk, unless the digest shows otherwise
+	effectsPending bool    // the core has effects that were not taken yet
+	number         uint64  // boot counter
+	incarnation    wire.ID // the first of this process
+	acknowledged   core.Acknowledged
 	delivered      map[wire.Ticket]bool // first outcomes that were delivered to this process
 	crashPoint     crashPoint
 	program        *program
@@ -67,7 +74,7 @@ const (
 )
 
 func newSimMember(sim *simulation, n int) *simMember {
-	return &simMember{sim: sim, n: n, disk: vfs.NewCrashableMem(), diskFault: new(diskFault)}
+	return &simMember{sim: sim, n: n, tokens: [][]byte{nil}, recorded: make(map[uint64]core.Position), disk: vfs.NewCrashableMem(), diskFault: new(diskFault)}
 }
 
 // id is the Raft ID.
@@ -85,12 +92,15 @@ func (m *simMember) openDisk() (*storage.Store, *raftlog.Log) {
 	return store, log
 }
 
-// bootstrap formats the disk for a new group of n voters.
-func (m *simMember) bootstrap(n int) {
+// bootstrap formats the disk for a new group of voters and standbys.
+func (m *simMember) bootstrap(voters, standbys int) {
 	store, log := m.openDisk()
 	conf := &raftpb.ConfState{}
-	for i := range n {
+	for i := range voters {
 		conf.Voters = append(conf.Voters, uint64(i+1))
+	}
+	for i := range standbys {
+		conf.Learners = append(conf.Learners, uint64(voters+i+1))
 	}
 	if err := errors.Join(log.Bootstrap(conf), store.Close()); err != nil {
 		m.sim.fail("bootstrap: %v", err)
@@ -100,10 +110,16 @@ func (m *simMember) bootstrap(n int) {
 // start starts a process on the disk as it is.
 func (m *simMember) start() {
 	m.boot++
+	token := m.sim.newID()
+	m.tokens = append(m.tokens, token[:])
 	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, delivered: make(map[wire.Ticket]bool)}
 	proc.store, proc.log = m.openDisk()
 	proc.durable = proc.readDurable()
 	incarnation := m.sim.newID()
+	proc.number, proc.incarnation = m.boot, incarnation
+	for member, p := range m.recorded { // order: each has a row of its own
+		proc.acknowledged.Load(member, p)
+	}
 	var err error
 	proc.core, err = core.New(core.Config{
 		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: proc.load(),
@@ -121,7 +137,9 @@ func (m *simMember) start() {
 	proc.core.CampaignFirst(m.boot == 1 && m.n == 0)
 	proc.feed.reset(proc.core.Machine())
 	proc.program = newProgram(proc)
+	proc.fromDisk = m.tainted
 	proc.after(m.sim.between(0, tick), proc.tick)
+	proc.checkAdmitted()
 	proc.step()
 }
 
@@ -193,6 +211,7 @@ func (proc *process) tick() {
 	proc.core.Tick()
 	proc.step()
 	proc.connect()
+	proc.checkAdmitted()
 	if proc.process == proc {
 		proc.after(proc.simulatedTime(tick), proc.tick)
 	}
@@ -221,14 +240,21 @@ func (proc *process) step() {
 		return
 	}
 	proc.effectsPending = false
-	out, err := proc.core.Take(proc.clock())
-	if err != nil {
+	var out core.Effects
+	var err error
+	if proc.tainted {
+		if out, err = proc.takeTainted(); err != nil {
+			proc.taintedStopped(err)
+			return
+		}
+	} else if out, err = proc.core.Take(proc.clock()); err != nil {
 		proc.sim.fail("member %d: %v", proc.n, err)
 	}
 	if proc.crashesAt(crashAfterTake, "before any effect") {
 		return
 	}
 	before := proc.progress.applied
+	proc.learnCommit()
 	out.Deliver(driver{proc})
 	if n := proc.core.Status().Applied - before; n > 0 && proc.sim.faults.slowApply && !proc.sim.draining {
 		proc.pausedUntil = max(proc.pausedUntil, proc.sim.now+proc.sim.applyDelay(n))
@@ -253,7 +279,12 @@ func (m *simMember) checkProgress() {
 		m.sim.fail("member %d: progress goes from %+v to %+v", m.n, proc.progress, now)
 	}
 	proc.progress = now
-	m.sim.history.checkDigest(proc)
+	if m.tainted {
+		proc.clearTaint()
+	}
+	if !m.tainted {
+		m.sim.history.checkDigest(proc)
+	}
 	if status.Leads {
 		m.sim.history.checkLeader(status.Term, m.n)
 	}

@@ -34,7 +34,10 @@ type program struct {
 }
 
 func newProgram(proc *process) *program {
-	p := &program{process: proc, incarnation: proc.core.Incarnation(), knownKeys: make(map[string]*wire.KeyMeta)}
+	p := &program{process: proc, incarnation: proc.core.Incarnation(), knownKeys: make(map[string]*wire.KeyMeta), terminated: proc.tainted}
+	if p.terminated {
+		return p
+	}
 	if proc.sim.script != nil {
 		proc.after(0, func() { proc.sim.script(p) })
 		return p
@@ -90,9 +93,10 @@ func (p *program) register() {
 func (p *program) registration() ([]byte, core.Call) {
 	p.sim.clients.processReplaced(p)
 	p.attempt++
-	attempt := p.attempt
+	attempt, tokens := p.attempt, p.tokens
 	command := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
+		Tokens: tokens[:len(tokens)-1], NextToken: tokens[len(tokens)-1],
 	}}}
 	return p.encode(command), p.newCall(func(_ wire.Ticket, r *wire.Reply, _ bool) {
 		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
@@ -106,6 +110,7 @@ func (p *program) registration() ([]byte, core.Call) {
 			p.sim.fail("member %d: register: %v", p.n, r)
 		}
 		p.registered, p.leaving = true, false
+		p.tokens = tokens[len(tokens)-1:]
 	})
 }
 
@@ -127,6 +132,9 @@ func (p *program) registrationExpired(incarnation wire.ID) {
 
 // act is one step of the program.
 func (p *program) act() {
+	if p.terminated {
+		return
+	}
 	pause := p.sim.between(time.Millisecond, 50*time.Millisecond)
 	p.after(pause, p.act)
 	if !p.registered || p.leaving || p.sim.programsStopped {

@@ -11,7 +11,7 @@ import (
 func TestElection_SlowNetwork(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
 	sim := newSimulation(t, 1)
-	sim.formGroup(3, faults{sim: sim, keepEntries: 1000})
+	sim.formGroup(3, 0, faults{sim: sim, keepEntries: 1000})
 	defer sim.shutDown()
 	sim.network.minDelay, sim.network.maxDelay = 120*time.Millisecond, 150*time.Millisecond
 	sim.await(5*time.Second, "leader", func() bool { return len(sim.history.leaderOf) > 0 })

@@ -19,7 +19,7 @@ func (sim *simulation) requestLeave(p *program) {
 			remaining++
 		}
 	}
-	if remaining < 2 || !p.registered || p.leaving || sim.anyDestroyed() {
+	if remaining < 2 || !p.registered || p.leaving || sim.anyDestroyed() || sim.onlyVoter(p.simMember) {
 		return
 	}
 	p.leaveRequested = true
@@ -38,19 +38,51 @@ func (sim *simulation) requestLeave(p *program) {
 	})
 }
 
+// requestLeaves has a member leave, at times together with another one, and at times
+// under a new partition.
+func (sim *simulation) requestLeaves(m *simMember) {
+	leaving := []*simMember{m}
+	if sim.extraRNG.IntN(2) == 0 {
+		leaving = append(leaving, sim.members[sim.extraRNG.IntN(len(sim.members))])
+	}
+	for _, m := range leaving {
+		if m.process != nil {
+			sim.requestLeave(m.process.program)
+		}
+	}
+	if len(leaving) > 1 && sim.faults.partitions && sim.extraRNG.IntN(2) == 0 {
+		sim.partition()
+	}
+}
+
 // isMember reports whether member n is in the configuration on this member's disk.
 func (proc *process) isMember(n int) bool {
 	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners()), proc.sim.members[n].id())
 }
 
-// connect stands for the transport, which connects to all peers: one of them may
-// report this member's removal, and the member stops.
+// connect stands for the transport, which connects to all peers: those that refuse this
+// member as removed confirm its removal, if they are voters of its own configuration, and
+// one is sufficient if its own log contains the removal, else a majority
+// (cluster/member_removal.go).
 func (proc *process) connect() {
+	conf, us := proc.core.Status().Membership, proc.simMember.id()
+	var refusers []*simMember
+	others := 0
 	for _, other := range proc.sim.members {
-		if to := other.process; to != nil && !to.isMember(proc.n) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
-			proc.after(0, func() { proc.learnRemoval(to.simMember) })
-			return
+		if other.id() == us || !slices.Contains(conf.GetVoters(), other.id()) {
+			continue
 		}
+		others++
+		if to := other.process; to != nil && !to.isMember(proc.n) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
+			refusers = append(refusers, other)
+		}
+	}
+	needed := min(len(conf.GetVoters())/2+1, others)
+	if !slices.Contains(conf.GetVoters(), us) && !slices.Contains(conf.GetLearners(), us) {
+		needed = 1
+	}
+	if len(refusers) > 0 && len(refusers) >= needed {
+		proc.after(0, func() { proc.learnRemoval(refusers[0]) })
 	}
 }
 
@@ -62,7 +94,7 @@ func (proc *process) learnRemoval(informer *simMember) {
 	proc.stop()
 	remaining := proc.sim.remaining()
 	undecided := slices.ContainsFunc(remaining, func(m *simMember) bool { return m.leaveRequested })
-	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.extraRNG.IntN(2) == 0 {
+	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.standbys == 0 && proc.sim.extraRNG.IntN(2) == 0 {
 		informer.crash("permanently")
 		informer.destroyed = true
 	}
@@ -72,6 +104,11 @@ func (proc *process) learnRemoval(informer *simMember) {
 // leave then: the vote of each may be needed.
 func (sim *simulation) anyDestroyed() bool {
 	return slices.ContainsFunc(sim.members, func(m *simMember) bool { return m.destroyed })
+}
+
+// onlyVoter reports whether the group was formed with this voter and standbys only.
+func (sim *simulation) onlyVoter(m *simMember) bool {
+	return m.n == 0 && len(sim.members) == 1+sim.standbys
 }
 
 // checkRemoved: nothing of a removed member remains or returns.

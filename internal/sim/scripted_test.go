@@ -23,6 +23,11 @@ type traffic struct {
 // newScriptedSimulation starts a group without random faults, whose programs do
 // nothing but what the test has them do. Member i has the clock rate rates[i].
 func newScriptedSimulation(t *testing.T, seed uint64, members int, f faults, rates ...rate) *simulation {
+	return newScriptedGroup(t, seed, members, 0, f, rates...)
+}
+
+// newScriptedGroup is newScriptedSimulation with standbys.
+func newScriptedGroup(t *testing.T, seed uint64, voters, standbys int, f faults, rates ...rate) *simulation {
 	cryptotest.SetGlobalRandom(t, seed)
 	sim := newSimulation(t, seed)
 	sim.script = func(*program) {}
@@ -30,7 +35,8 @@ func newScriptedSimulation(t *testing.T, seed uint64, members int, f faults, rat
 	if f.keepEntries == 0 {
 		f.keepEntries = 10_000
 	}
-	for i := range members {
+	sim.standbys = standbys
+	for i := range voters + standbys {
 		m := newSimMember(sim, i)
 		if i < len(rates) {
 			m.rate = rates[i]

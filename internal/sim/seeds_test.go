@@ -72,11 +72,16 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 	if f.removals && sim.extraRNG.IntN(2) == 0 {
 		n = 4
 	}
-	sim.formGroup(n, f)
+	standbys := 0
+	if n == 1 && sim.extraRNG.IntN(3) > 0 {
+		standbys = 1 + sim.extraRNG.IntN(2)
+	}
+	sim.formGroup(n, standbys, f)
 	defer sim.shutDown()
 	sim.scheduleFaults()
 	sim.runUntil("the fault period", func() bool { return sim.now >= faultPeriod })
 	sim.heal()
+	sim.settleTainted()
 	sim.await(recoveryLimit, "convergence after the last fault", sim.converged)
 	sim.checkExpiryWithoutRenewals()
 	for _, m := range sim.remaining() {

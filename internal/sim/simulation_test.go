@@ -34,6 +34,7 @@ type simulation struct {
 	sequence        uint64
 	executed        int
 	members         []*simMember
+	standbys        int // how many of the members, the last ones, are standbys
 	network         network
 	disks           struct{ slow bool }
 	faults          faults
@@ -46,6 +47,8 @@ type simulation struct {
 	swapped         map[string]bool   // key@index: a compare-and-swap against this index has succeeded
 	writes          int
 	crashes         int
+	lies            int // frames that no correct member sends
+	flips, diverged int // bits flipped in memory; stops of members whose states differed
 	traffic         traffic
 	script          func(*program)      // replaces what programs do
 	onAdvance       func(time.Duration) // observes each advance of time
@@ -70,12 +73,12 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	return sim
 }
 
-// formGroup starts a new group of n members.
-func (sim *simulation) formGroup(n int, f faults) {
-	for i := range n {
+// formGroup starts a new group of voters and standbys.
+func (sim *simulation) formGroup(voters, standbys int, f faults) {
+	for i := range voters + standbys {
 		sim.members = append(sim.members, newSimMember(sim, i))
 	}
-	sim.faults = f
+	sim.faults, sim.standbys = f, standbys
 	sim.setClocks()
 	sim.bootGroup(f)
 }
@@ -84,9 +87,9 @@ func (sim *simulation) formGroup(n int, f faults) {
 func (sim *simulation) bootGroup(f faults) {
 	n := len(sim.members)
 	sim.faults, sim.network = f, f.network(n)
-	sim.trace("%d members, faults %+v", n, f)
+	sim.trace("%d members, %d standbys, faults %+v", n, sim.standbys, f)
 	for _, m := range sim.members {
-		m.bootstrap(n)
+		m.bootstrap(n-sim.standbys, sim.standbys)
 		m.start()
 	}
 }

@@ -57,6 +57,9 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 	})
 }
 
+// CancelSnapshot has no effect: a simulated stream ends within a second.
+func (d driver) CancelSnapshot(uint64) {}
+
 // receiveSnapshot does what Member.Snapshot does.
 func (proc *process) receiveSnapshot(from *process, body []byte, digest uint64, state []keyValue, done func(error)) {
 	if proc.staging {

@@ -96,8 +96,15 @@ type Hello struct {
 	Advertise   string                 `protobuf:"bytes,9,opt,name=advertise,proto3" json:"advertise,omitempty"`
 	Name        string                 `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	// In the reply: the reason for a refusal. Empty: accepted.
-	Refusal       string `protobuf:"bytes,11,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	To            uint64 `protobuf:"varint,12,opt,name=to,proto3" json:"to,omitempty"` // the member that the dialer expects; 0: any
+	Refusal      string `protobuf:"bytes,11,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	To           uint64 `protobuf:"varint,12,opt,name=to,proto3" json:"to,omitempty"`                                         // the member that the dialer expects; 0: any
+	Key          []byte `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`                                        // the member's public key (Ed25519), whose fingerprint is the member's ID
+	Nonce        []byte `protobuf:"bytes,14,opt,name=nonce,proto3" json:"nonce,omitempty"`                                    // 32 random bytes, of this connection
+	FeatureLevel uint32 `protobuf:"varint,15,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process supports
+	// The current term and the index of the log's last entry, as far as they are durable
+	// here: what the member has acknowledged at most.
+	DurableTerm   uint64 `protobuf:"varint,16,opt,name=durable_term,json=durableTerm,proto3" json:"durable_term,omitempty"`
+	DurableIndex  uint64 `protobuf:"varint,17,opt,name=durable_index,json=durableIndex,proto3" json:"durable_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,6 +223,96 @@ func (x *Hello) GetTo() uint64 {
 	return 0
 }
 
+func (x *Hello) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Hello) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *Hello) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *Hello) GetDurableTerm() uint64 {
+	if x != nil {
+		return x.DurableTerm
+	}
+	return 0
+}
+
+func (x *Hello) GetDurableIndex() uint64 {
+	if x != nil {
+		return x.DurableIndex
+	}
+	return 0
+}
+
+// Proof follows the hellos. The signature covers both of them, the sender's part in
+// the handshake, the refusal, and with TLS a value that only this connection has, so that
+// it is worthless on another connection.
+type Proof struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Signature     []byte                 `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
+	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // the reason for a refusal. Empty: accepted.
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proof) Reset() {
+	*x = Proof{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proof) ProtoMessage() {}
+
+func (x *Proof) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proof.ProtoReflect.Descriptor instead.
+func (*Proof) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Proof) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *Proof) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
 type GossipMeta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -226,13 +323,14 @@ type GossipMeta struct {
 	Advertise     string                 `protobuf:"bytes,6,opt,name=advertise,proto3" json:"advertise,omitempty"`
 	Expect        uint32                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // of a new member: the size of the group to form
 	Voters        uint32                 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"` // of a new member: how many of them are to vote
+	Key           []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`        // public
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +342,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +355,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -316,6 +414,13 @@ func (x *GossipMeta) GetVoters() uint32 {
 	return 0
 }
 
+func (x *GossipMeta) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -327,7 +432,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +444,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +457,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -381,13 +486,14 @@ type Founder struct {
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Advertise     string                 `protobuf:"bytes,3,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"` // public
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +505,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +518,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -436,16 +542,26 @@ func (x *Founder) GetAdvertise() string {
 	return ""
 }
 
+func (x *Founder) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// FormRequest is what a process that is no member can request: the candidates that the
+// listener knows, or the acceptance of a proposal.
 type FormRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Proposal      *Proposal              `protobuf:"bytes,1,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	Proposal      *Proposal              `protobuf:"bytes,1,opt,name=proposal,proto3" json:"proposal,omitempty"`   // absent: only the candidates
+	Candidate     *GossipMeta            `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"` // the sender
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +573,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +586,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -480,19 +596,28 @@ func (x *FormRequest) GetProposal() *Proposal {
 	return nil
 }
 
+func (x *FormRequest) GetCandidate() *GossipMeta {
+	if x != nil {
+		return x.Candidate
+	}
+	return nil
+}
+
 type FormReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Accepted      bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
-	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"` // the reason
-	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`    // the refusal is durable
-	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`  // that replies
+	Refusal       string                 `protobuf:"bytes,2,opt,name=refusal,proto3" json:"refusal,omitempty"`       // the reason
+	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`          // the refusal is durable
+	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`        // that replies
+	Candidate     *GossipMeta            `protobuf:"bytes,5,opt,name=candidate,proto3" json:"candidate,omitempty"`   // that replies
+	Candidates    []*GossipMeta          `protobuf:"bytes,6,rep,name=candidates,proto3" json:"candidates,omitempty"` // other processes that it knows, each a suggestion only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +629,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +642,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -548,6 +673,20 @@ func (x *FormReply) GetMember() uint64 {
 	return 0
 }
 
+func (x *FormReply) GetCandidate() *GossipMeta {
+	if x != nil {
+		return x.Candidate
+	}
+	return nil
+}
+
+func (x *FormReply) GetCandidates() []*GossipMeta {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
 type SnapshotHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -559,7 +698,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +710,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +723,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -619,7 +758,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +770,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +783,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -678,7 +817,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +829,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +842,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -721,22 +860,27 @@ func (x *Pair) GetValue() []byte {
 }
 
 type Identity struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Member        uint64                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
-	Cluster       []byte                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // empty: no group yet
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	Group         string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Accepted      *Proposal              `protobuf:"bytes,6,opt,name=accepted,proto3" json:"accepted,omitempty"` // while the group is not formed yet
-	Refused       [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused permanently
-	Removed       bool                   `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`  // the member has been removed; the directory cannot be used again
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Version  uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Member   uint64                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
+	Cluster  []byte                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"` // empty: no group yet
+	Boot     uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	Group    string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Accepted *Proposal              `protobuf:"bytes,6,opt,name=accepted,proto3" json:"accepted,omitempty"` // while the group is not formed yet
+	Refused  [][]byte               `protobuf:"bytes,7,rep,name=refused,proto3" json:"refused,omitempty"`   // cluster IDs of proposals refused permanently
+	Removed  bool                   `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`  // the member has been removed; the directory cannot be used again
+	Key      []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`           // private (Ed25519 seed)
+	// Succession tokens, of which the group has one: that of the registration which
+	// succeeded last. Those behind it may be of registrations whose outcome this member
+	// has not learned. An empty one: it may never have registered.
+	Tokens        [][]byte `protobuf:"bytes,10,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +892,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +905,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -820,19 +964,108 @@ func (x *Identity) GetRemoved() bool {
 	return false
 }
 
-type Peer struct {
+func (x *Identity) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Identity) GetTokens() [][]byte {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+// Divergence records that a majority of the voters had another state at an index than
+// this member, whose directory cannot be used again.
+type Divergence struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Advertise     string                 `protobuf:"bytes,3,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`     // this member's
+	Majority      uint64                 `protobuf:"fixed64,4,opt,name=majority,proto3" json:"majority,omitempty"` // the majority's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Divergence) Reset() {
+	*x = Divergence{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Divergence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Divergence) ProtoMessage() {}
+
+func (x *Divergence) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Divergence.ProtoReflect.Descriptor instead.
+func (*Divergence) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Divergence) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Divergence) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Divergence) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *Divergence) GetMajority() uint64 {
+	if x != nil {
+		return x.Majority
+	}
+	return 0
+}
+
+type Peer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Member    uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise string                 `protobuf:"bytes,3,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Boot      uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	Key       []byte                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"` // public
+	// What the member is known to have acknowledged: committed entries up to the index, to
+	// the leader of the term.
+	AcknowledgedTerm  uint64 `protobuf:"varint,6,opt,name=acknowledged_term,json=acknowledgedTerm,proto3" json:"acknowledged_term,omitempty"`
+	AcknowledgedIndex uint64 `protobuf:"varint,7,opt,name=acknowledged_index,json=acknowledgedIndex,proto3" json:"acknowledged_index,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1077,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1090,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -888,11 +1121,32 @@ func (x *Peer) GetBoot() uint64 {
 	return 0
 }
 
+func (x *Peer) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Peer) GetAcknowledgedTerm() uint64 {
+	if x != nil {
+		return x.AcknowledgedTerm
+	}
+	return 0
+}
+
+func (x *Peer) GetAcknowledgedIndex() uint64 {
+	if x != nil {
+		return x.AcknowledgedIndex
+	}
+	return 0
+}
+
 var File_github_com_conclave_go_conclave_internal_wire_net_proto protoreflect.FileDescriptor
 
 const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" +
 	"\n" +
-	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xd7\x02\n" +
+	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xec\x03\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -906,7 +1160,15 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x04name\x18\n" +
 	" \x01(\tR\x04name\x12\x18\n" +
 	"\arefusal\x18\v \x01(\tR\arefusal\x12\x0e\n" +
-	"\x02to\x18\f \x01(\x04R\x02to\"\xce\x01\n" +
+	"\x02to\x18\f \x01(\x04R\x02to\x12\x10\n" +
+	"\x03key\x18\r \x01(\fR\x03key\x12\x14\n" +
+	"\x05nonce\x18\x0e \x01(\fR\x05nonce\x12#\n" +
+	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12!\n" +
+	"\fdurable_term\x18\x10 \x01(\x04R\vdurableTerm\x12#\n" +
+	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\"?\n" +
+	"\x05Proof\x12\x1c\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x18\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\"\xe0\x01\n" +
 	"\n" +
 	"GossipMeta\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -916,22 +1178,29 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x06 \x01(\tR\tadvertise\x12\x16\n" +
 	"\x06expect\x18\a \x01(\rR\x06expect\x12\x16\n" +
-	"\x06voters\x18\b \x01(\rR\x06voters\"w\n" +
+	"\x06voters\x18\b \x01(\rR\x06voters\x12\x10\n" +
+	"\x03key\x18\t \x01(\fR\x03key\"w\n" +
 	"\bProposal\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x129\n" +
 	"\bfounders\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\bfounders\x12\x16\n" +
-	"\x06voters\x18\x03 \x01(\rR\x06voters\"S\n" +
+	"\x06voters\x18\x03 \x01(\rR\x06voters\"e\n" +
 	"\aFounder\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\tadvertise\x18\x03 \x01(\tR\tadvertise\"I\n" +
+	"\tadvertise\x18\x03 \x01(\tR\tadvertise\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\"\x89\x01\n" +
 	"\vFormRequest\x12:\n" +
-	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\"o\n" +
+	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\x12>\n" +
+	"\tcandidate\x18\x02 \x01(\v2 .conclave.internal.v1.GossipMetaR\tcandidate\"\xf1\x01\n" +
 	"\tFormReply\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\x12\x14\n" +
 	"\x05final\x18\x03 \x01(\bR\x05final\x12\x16\n" +
-	"\x06member\x18\x04 \x01(\x04R\x06member\"V\n" +
+	"\x06member\x18\x04 \x01(\x04R\x06member\x12>\n" +
+	"\tcandidate\x18\x05 \x01(\v2 .conclave.internal.v1.GossipMetaR\tcandidate\x12@\n" +
+	"\n" +
+	"candidates\x18\x06 \x03(\v2 .conclave.internal.v1.GossipMetaR\n" +
+	"candidates\"V\n" +
 	"\x0eSnapshotHeader\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
@@ -943,7 +1212,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"pairsTotal\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xf0\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x9a\x02\n" +
 	"\bIdentity\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
@@ -952,12 +1221,24 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x05group\x18\x05 \x01(\tR\x05group\x12:\n" +
 	"\baccepted\x18\x06 \x01(\v2\x1e.conclave.internal.v1.ProposalR\baccepted\x12\x18\n" +
 	"\arefused\x18\a \x03(\fR\arefused\x12\x18\n" +
-	"\aremoved\x18\b \x01(\bR\aremoved\"d\n" +
+	"\aremoved\x18\b \x01(\bR\aremoved\x12\x10\n" +
+	"\x03key\x18\t \x01(\fR\x03key\x12\x16\n" +
+	"\x06tokens\x18\n" +
+	" \x03(\fR\x06tokens\"p\n" +
+	"\n" +
+	"Divergence\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12\x1a\n" +
+	"\bmajority\x18\x04 \x01(\x06R\bmajority\"\xd2\x01\n" +
 	"\x04Peer\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x03 \x01(\tR\tadvertise\x12\x12\n" +
-	"\x04boot\x18\x04 \x01(\x04R\x04boot*e\n" +
+	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12+\n" +
+	"\x11acknowledged_term\x18\x06 \x01(\x04R\x10acknowledgedTerm\x12-\n" +
+	"\x12acknowledged_index\x18\a \x01(\x04R\x11acknowledgedIndex*e\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PEER\x10\x01\x12\x12\n" +
@@ -979,32 +1260,37 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP() 
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any{
 	(Kind)(0),              // 0: conclave.internal.v1.Kind
 	(*Hello)(nil),          // 1: conclave.internal.v1.Hello
-	(*GossipMeta)(nil),     // 2: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),       // 3: conclave.internal.v1.Proposal
-	(*Founder)(nil),        // 4: conclave.internal.v1.Founder
-	(*FormRequest)(nil),    // 5: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),      // 6: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil), // 7: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),  // 8: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),           // 9: conclave.internal.v1.Pair
-	(*Identity)(nil),       // 10: conclave.internal.v1.Identity
-	(*Peer)(nil),           // 11: conclave.internal.v1.Peer
+	(*Proof)(nil),          // 2: conclave.internal.v1.Proof
+	(*GossipMeta)(nil),     // 3: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),       // 4: conclave.internal.v1.Proposal
+	(*Founder)(nil),        // 5: conclave.internal.v1.Founder
+	(*FormRequest)(nil),    // 6: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),      // 7: conclave.internal.v1.FormReply
+	(*SnapshotHeader)(nil), // 8: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),  // 9: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),           // 10: conclave.internal.v1.Pair
+	(*Identity)(nil),       // 11: conclave.internal.v1.Identity
+	(*Divergence)(nil),     // 12: conclave.internal.v1.Divergence
+	(*Peer)(nil),           // 13: conclave.internal.v1.Peer
 }
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int32{
-	0, // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	4, // 1: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	3, // 2: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	9, // 3: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	3, // 4: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	0,  // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
+	5,  // 1: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	4,  // 2: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	3,  // 3: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
+	3,  // 4: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
+	3,  // 5: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
+	10, // 6: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	4,  // 7: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_net_proto_init() }
@@ -1018,7 +1304,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

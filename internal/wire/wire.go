@@ -9,14 +9,19 @@ import "fmt"
 
 // Versions of the formats. Data with a larger version is refused.
 const (
-	BatchVersion    = 1
-	StateVersion    = 1
-	IdentityVersion = 1
-	SnapshotVersion = 1
-	GossipVersion   = 1
-	ProtocolMin     = 1
-	ProtocolMax     = 1
+	BatchVersion      = 1
+	StateVersion      = 1
+	IdentityVersion   = 2
+	SnapshotVersion   = 1
+	DivergenceVersion = 1
+	GossipVersion     = 1
+	ProtocolMin       = 1
+	ProtocolMax       = 1
 )
+
+// FeatureLevel is the highest feature level that this build supports. BatchVersion is the
+// lowest that a batch can have.
+const FeatureLevel = 1
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.
 type ID [16]byte
@@ -57,10 +62,11 @@ type Change struct {
 	Key, Value []byte
 }
 
-// Outcome is the result of a command, addressed to its ticket. If More is set, a
-// second outcome for the ticket follows.
+// Outcome is the result of a command, addressed to its ticket and the member that
+// submitted it. If More is set, a second outcome for the ticket follows.
 type Outcome struct {
 	Ticket Ticket
+	Member uint64
 	Reply  *Reply
 	More   bool
 }

@@ -199,6 +199,7 @@ const (
 	Code_BUSY                Code = 20 // a limit that clears when others release; detail
 	Code_SESSION_BOUND       Code = 21 // the session is bound to a live process
 	Code_STALE_SEQUENCER     Code = 22 // the session does not hold the key with that lock index
+	Code_LEVEL               Code = 23 // the feature level is not supported by every member; detail
 )
 
 // Enum value maps for Code.
@@ -227,6 +228,7 @@ var (
 		20: "BUSY",
 		21: "SESSION_BOUND",
 		22: "STALE_SEQUENCER",
+		23: "LEVEL",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED":    0,
@@ -252,6 +254,7 @@ var (
 		"BUSY":                20,
 		"SESSION_BOUND":       21,
 		"STALE_SEQUENCER":     22,
+		"LEVEL":               23,
 	}
 )
 
@@ -352,7 +355,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -420,10 +423,14 @@ func (x *Batch) GetSubmissions() []*Submission {
 // Submission carries the calls of one incarnation: within a Batch, and in the
 // frame that forwards commands to the leader.
 type Submission struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // 16 bytes
-	Floor         uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`            // every ticket up to here has received its first outcome
-	Calls         []*Call                `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // 16 bytes
+	Floor       uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`            // every ticket up to here has received its first outcome
+	Calls       []*Call                `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
+	Member      uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"` // of the incarnation; the machine refuses another's
+	// For the leader only, and absent in a Batch.
+	Urgent        bool   `protobuf:"varint,5,opt,name=urgent,proto3" json:"urgent,omitempty"`   // before those that are not
+	Applied       uint64 `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"` // the index up to which the sender has applied without the outcomes of calls
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,6 +484,27 @@ func (x *Submission) GetCalls() []*Call {
 		return x.Calls
 	}
 	return nil
+}
+
+func (x *Submission) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *Submission) GetUrgent() bool {
+	if x != nil {
+		return x.Urgent
+	}
+	return false
+}
+
+func (x *Submission) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
 }
 
 // Call is a command under its ticket (the submission's incarnation, seq).
@@ -540,6 +568,7 @@ type Frame struct {
 	//	*Frame_Raft
 	//	*Frame_Submission
 	//	*Frame_LeadershipTransfer
+	//	*Frame_Digest
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -609,6 +638,15 @@ func (x *Frame) GetLeadershipTransfer() *LeadershipTransfer {
 	return nil
 }
 
+func (x *Frame) GetDigest() *Digest {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Digest); ok {
+			return x.Digest
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -625,11 +663,70 @@ type Frame_LeadershipTransfer struct {
 	LeadershipTransfer *LeadershipTransfer `protobuf:"bytes,3,opt,name=leadership_transfer,json=leadershipTransfer,proto3,oneof"`
 }
 
+type Frame_Digest struct {
+	Digest *Digest `protobuf:"bytes,4,opt,name=digest,proto3,oneof"`
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Submission) isFrame_Body() {}
 
 func (*Frame_LeadershipTransfer) isFrame_Body() {}
+
+func (*Frame_Digest) isFrame_Body() {}
+
+// Digest is a voter's rolling digest of the machine's state at an index.
+type Digest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Digest) Reset() {
+	*x = Digest{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Digest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Digest) ProtoMessage() {}
+
+func (x *Digest) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Digest.ProtoReflect.Descriptor instead.
+func (*Digest) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Digest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Digest) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
 
 // LeadershipTransfer asks the leader of a term to transfer leadership, and is
 // the leader's answer if it cannot. It has no effect in another term.
@@ -644,7 +741,7 @@ type LeadershipTransfer struct {
 
 func (x *LeadershipTransfer) Reset() {
 	*x = LeadershipTransfer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +753,7 @@ func (x *LeadershipTransfer) String() string {
 func (*LeadershipTransfer) ProtoMessage() {}
 
 func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +766,7 @@ func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
 func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LeadershipTransfer) GetTo() uint64 {
@@ -715,6 +812,7 @@ type Command struct {
 	//	*Command_Proclaim
 	//	*Command_Write
 	//	*Command_RemoveMember
+	//	*Command_RaiseLevel
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -722,7 +820,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +832,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +845,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -919,6 +1017,15 @@ func (x *Command) GetRemoveMember() *RemoveMember {
 	return nil
 }
 
+func (x *Command) GetRaiseLevel() *RaiseLevel {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RaiseLevel); ok {
+			return x.RaiseLevel
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -995,6 +1102,10 @@ type Command_RemoveMember struct {
 	RemoveMember *RemoveMember `protobuf:"bytes,18,opt,name=remove_member,json=removeMember,proto3,oneof"`
 }
 
+type Command_RaiseLevel struct {
+	RaiseLevel *RaiseLevel `protobuf:"bytes,19,opt,name=raise_level,json=raiseLevel,proto3,oneof"`
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -1031,21 +1142,31 @@ func (*Command_Write) isCommand_Op() {}
 
 func (*Command_RemoveMember) isCommand_Op() {}
 
+func (*Command_RaiseLevel) isCommand_Op() {}
+
 // Register registers the submission's incarnation. It succeeds only with a
-// (boot, attempt) larger than in every earlier registration of the member.
+// (boot, attempt) larger than in every earlier registration of the member, and with
+// the succession token of the last one. Refused, it changes nothing.
 type Register struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // counts the registrations of one process
-	Ttl           int64                  `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Member  uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Boot    uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	Attempt uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // counts the registrations of one process
+	Ttl     int64                  `protobuf:"varint,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// One of these is the token of the member's last registration. There are several if
+	// earlier processes stopped before they knew the outcome of theirs. None, or an empty
+	// one: the member may never have registered.
+	Tokens        [][]byte `protobuf:"bytes,5,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	NextToken     []byte   `protobuf:"bytes,6,opt,name=next_token,json=nextToken,proto3" json:"next_token,omitempty"`           // 16 random bytes: the token of this registration
+	FeatureLevel  uint32   `protobuf:"varint,7,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process supports
+	Key           []byte   `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`                                        // the member's public key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1178,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1191,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -1101,6 +1222,34 @@ func (x *Register) GetTtl() int64 {
 	return 0
 }
 
+func (x *Register) GetTokens() [][]byte {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *Register) GetNextToken() []byte {
+	if x != nil {
+		return x.NextToken
+	}
+	return nil
+}
+
+func (x *Register) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *Register) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Renew renews the incarnation and every session bound to it.
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1110,7 +1259,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1271,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1284,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -1148,7 +1297,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1309,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1322,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
 // RemoveMember removes the incarnation's member from the group: all its sessions
@@ -1188,7 +1337,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1349,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,12 +1362,73 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
 	if x != nil {
 		return x.Voters
+	}
+	return nil
+}
+
+// RaiseLevel raises the group's feature level, if every member supports it.
+type RaiseLevel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`             // by an operator: members that do not support it will not return
+	Members       []uint64               `protobuf:"fixed64,3,rep,packed,name=members,proto3" json:"members,omitempty"` // of Raft's configuration; each must have registered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseLevel) Reset() {
+	*x = RaiseLevel{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseLevel) ProtoMessage() {}
+
+func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
+func (*RaiseLevel) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RaiseLevel) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *RaiseLevel) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *RaiseLevel) GetMembers() []uint64 {
+	if x != nil {
+		return x.Members
 	}
 	return nil
 }
@@ -1237,7 +1447,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1459,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1472,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1317,7 +1527,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1539,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1552,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1366,7 +1576,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1588,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1601,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetCheck) GetName() string {
@@ -1431,7 +1641,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1653,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1666,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DropCheck) GetName() string {
@@ -1480,7 +1690,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1702,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1715,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -1546,7 +1756,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1768,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1781,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -1605,7 +1815,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1827,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1840,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Lock) GetName() string {
@@ -1709,7 +1919,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1931,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1944,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Unlock) GetName() string {
@@ -1786,7 +1996,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2008,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2021,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Proclaim) GetName() string {
@@ -1863,7 +2073,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1875,7 +2085,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1888,7 +2098,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Acquire) GetName() string {
@@ -1938,7 +2148,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2160,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2173,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Release) GetName() string {
@@ -1990,14 +2200,14 @@ func (x *Release) GetFence() uint64 {
 type Resize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // 0: undo it; once it is not in use, its next user states the limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2219,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2232,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Resize) GetName() string {
@@ -2049,7 +2259,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2271,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2284,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -2099,7 +2309,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2321,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2334,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2189,7 +2399,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2411,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2424,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2236,21 +2446,23 @@ type Reply struct {
 	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=conclave.internal.v1.Code" json:"code,omitempty"`
 	Fence         uint64                 `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	Holds         uint32                 `protobuf:"varint,3,opt,name=holds,proto3" json:"holds,omitempty"`
-	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay
+	Delay         int64                  `protobuf:"varint,4,opt,name=delay,proto3" json:"delay,omitempty"`  // remaining lock-delay; of ReportGossip: until it can have an effect
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`  // raft index of the decision
 	Detail        string                 `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"` // for people, or the name of a check
 	Holder        *Holder                `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
-	Limit         uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`        // in force
-	Op            uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`              // of a Write: the refused operation, from 0
-	Keys          []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`          // of a successful Write, one per operation
-	Position      uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"` // in the queue; 1: next in line
+	Limit         uint32                 `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                           // in force
+	Op            uint32                 `protobuf:"varint,9,opt,name=op,proto3" json:"op,omitempty"`                                 // of a Write: the refused operation, from 0
+	Keys          []*KeyMeta             `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                             // of a successful Write, one per operation
+	Position      uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
+	Checks        []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
+	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2474,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2487,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2355,6 +2567,81 @@ func (x *Reply) GetPosition() uint32 {
 	return 0
 }
 
+func (x *Reply) GetChecks() []*CheckTerms {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+func (x *Reply) GetLockDelay() int64 {
+	if x != nil {
+		return x.LockDelay
+	}
+	return 0
+}
+
+// CheckTerms is how long a check can be relied upon when the command was applied.
+type CheckTerms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`             // 0: none; also of the built-in check
+	Remaining     int64                  `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"` // until it becomes critical, with a TTL
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckTerms) Reset() {
+	*x = CheckTerms{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckTerms) ProtoMessage() {}
+
+func (x *CheckTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
+func (*CheckTerms) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CheckTerms) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CheckTerms) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *CheckTerms) GetRemaining() int64 {
+	if x != nil {
+		return x.Remaining
+	}
+	return 0
+}
+
 // Holder is the present owner of a lock, election or key, or the oldest holder of
 // a semaphore.
 type Holder struct {
@@ -2369,7 +2656,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2668,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2681,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -2441,7 +2728,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2740,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2753,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -2521,13 +2808,15 @@ type MachineState struct {
 	Changes       uint64                 `protobuf:"varint,6,opt,name=changes,proto3" json:"changes,omitempty"`                              // index of the last change to a key
 	LockFloor     uint64                 `protobuf:"varint,7,opt,name=lock_floor,json=lockFloor,proto3" json:"lock_floor,omitempty"`         // largest lock index among deleted keys
 	LockFloorAt   uint64                 `protobuf:"varint,8,opt,name=lock_floor_at,json=lockFloorAt,proto3" json:"lock_floor_at,omitempty"` // raft index of the last deletion of such a key
+	FeatureLevel  uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Ended         uint64                 `protobuf:"varint,10,opt,name=ended,proto3" json:"ended,omitempty"` // sessions so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2828,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2841,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -2611,20 +2900,37 @@ func (x *MachineState) GetLockFloorAt() uint64 {
 	return 0
 }
 
+func (x *MachineState) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *MachineState) GetEnded() uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"varint,1,opt,name=boot,proto3" json:"boot,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"`   // declared dead: its gossip check is critical
-	Removed       bool                   `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"` // from the group
+	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"`                                 // declared dead: its gossip check is critical
+	Removed       bool                   `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`                               // from the group
+	Token         []byte                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`                                    // of the last registration
+	FeatureLevel  uint32                 `protobuf:"varint,7,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // that its last process supports
+	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`                                        // public
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2942,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2955,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -2687,6 +2993,27 @@ func (x *MemberState) GetRemoved() bool {
 	return false
 }
 
+func (x *MemberState) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *MemberState) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *MemberState) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 type CheckRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
@@ -2698,7 +3025,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +3037,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +3050,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -2759,7 +3086,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +3098,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +3111,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -2825,13 +3152,16 @@ type SessionState struct {
 	CreateIndex   uint64                 `protobuf:"varint,6,opt,name=create_index,json=createIndex,proto3" json:"create_index,omitempty"`
 	Behavior      Behavior               `protobuf:"varint,7,opt,name=behavior,proto3,enum=conclave.internal.v1.Behavior" json:"behavior,omitempty"`
 	Checks        []string               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
+	Ended         uint64                 `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`                     // its number among all ended sessions; 0: it lives. What it had is being released
+	EndedAt       int64                  `protobuf:"varint,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"` // group time
+	Graceful      bool                   `protobuf:"varint,11,opt,name=graceful,proto3" json:"graceful,omitempty"`              // no lock-delay follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3173,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3186,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionState) GetName() string {
@@ -2915,6 +3245,27 @@ func (x *SessionState) GetChecks() []string {
 	return nil
 }
 
+func (x *SessionState) GetEnded() uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *SessionState) GetEndedAt() int64 {
+	if x != nil {
+		return x.EndedAt
+	}
+	return 0
+}
+
+func (x *SessionState) GetGraceful() bool {
+	if x != nil {
+		return x.Graceful
+	}
+	return false
+}
+
 type LockState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
@@ -2932,7 +3283,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3295,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3308,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -3026,14 +3377,14 @@ func (x *LockState) GetValue() []byte {
 type SemaphoreState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	Resized       bool                   `protobuf:"varint,2,opt,name=resized,proto3" json:"resized,omitempty"` // Resize set the limit: it is kept while the semaphore is idle
+	Resized       bool                   `protobuf:"varint,2,opt,name=resized,proto3" json:"resized,omitempty"` // the limit is kept while the semaphore is idle, as Resize demands
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3396,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3409,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3089,7 +3440,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3452,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3465,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3173,7 +3524,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3536,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3549,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3258,7 +3609,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3621,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3634,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3344,7 +3695,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3707,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3720,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -3387,26 +3738,33 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05Batch\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04time\x18\x02 \x01(\x03R\x04time\x12B\n" +
-	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\"v\n" +
+	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\"\xc0\x01\n" +
 	"\n" +
 	"Submission\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x120\n" +
-	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\"2\n" +
+	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\x12\x16\n" +
+	"\x06member\x18\x04 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06urgent\x18\x05 \x01(\bR\x06urgent\x12\x18\n" +
+	"\aapplied\x18\x06 \x01(\x04R\aapplied\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\xc6\x01\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xfe\x01\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
 	"\n" +
 	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
 	"submission\x12[\n" +
-	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransferB\x06\n" +
-	"\x04body\"R\n" +
+	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransfer\x126\n" +
+	"\x06digest\x18\x04 \x01(\v2\x1c.conclave.internal.v1.DigestH\x00R\x06digestB\x06\n" +
+	"\x04body\"6\n" +
+	"\x06Digest\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\"R\n" +
 	"\x12LeadershipTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\bR\arefused\"\x87\t\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\xcc\t\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -3429,18 +3787,30 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06resize\x18\x0f \x01(\v2\x1c.conclave.internal.v1.ResizeH\x00R\x06resize\x12<\n" +
 	"\bproclaim\x18\x10 \x01(\v2\x1e.conclave.internal.v1.ProclaimH\x00R\bproclaim\x123\n" +
 	"\x05write\x18\x11 \x01(\v2\x1b.conclave.internal.v1.WriteH\x00R\x05write\x12I\n" +
-	"\rremove_member\x18\x12 \x01(\v2\".conclave.internal.v1.RemoveMemberH\x00R\fremoveMemberB\x04\n" +
-	"\x02op\"b\n" +
+	"\rremove_member\x18\x12 \x01(\v2\".conclave.internal.v1.RemoveMemberH\x00R\fremoveMember\x12C\n" +
+	"\vraise_level\x18\x13 \x01(\v2 .conclave.internal.v1.RaiseLevelH\x00R\n" +
+	"raiseLevelB\x04\n" +
+	"\x02op\"\xd0\x01\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x10\n" +
-	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\"\a\n" +
+	"\x03ttl\x18\x04 \x01(\x03R\x03ttl\x12\x16\n" +
+	"\x06tokens\x18\x05 \x03(\fR\x06tokens\x12\x1d\n" +
+	"\n" +
+	"next_token\x18\x06 \x01(\fR\tnextToken\x12#\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\x12\x10\n" +
+	"\x03key\x18\b \x01(\fR\x03key\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
 	"Deregister\"&\n" +
 	"\fRemoveMember\x12\x16\n" +
-	"\x06voters\x18\x01 \x03(\x06R\x06voters\"\xb6\x01\n" +
+	"\x06voters\x18\x01 \x03(\x06R\x06voters\"R\n" +
+	"\n" +
+	"RaiseLevel\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\x12\x18\n" +
+	"\amembers\x18\x03 \x03(\x06R\amembers\"\xb6\x01\n" +
 	"\vOpenSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3529,7 +3899,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd2\x02\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xab\x03\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
@@ -3542,7 +3912,15 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x02op\x18\t \x01(\rR\x02op\x121\n" +
 	"\x04keys\x18\n" +
 	" \x03(\v2\x1d.conclave.internal.v1.KeyMetaR\x04keys\x12\x1a\n" +
-	"\bposition\x18\v \x01(\rR\bposition\"h\n" +
+	"\bposition\x18\v \x01(\rR\bposition\x128\n" +
+	"\x06checks\x18\f \x03(\v2 .conclave.internal.v1.CheckTermsR\x06checks\x12\x1d\n" +
+	"\n" +
+	"lock_delay\x18\r \x01(\x03R\tlockDelay\"P\n" +
+	"\n" +
+	"CheckTerms\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
+	"\tremaining\x18\x03 \x01(\x03R\tremaining\"h\n" +
 	"\x06Holder\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x16\n" +
@@ -3555,7 +3933,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"lock_index\x18\x04 \x01(\x04R\tlockIndex\x12\x18\n" +
 	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
-	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\xe3\x01\n" +
+	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\x9e\x02\n" +
 	"\fMachineState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x16\n" +
@@ -3565,13 +3943,19 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\achanges\x18\x06 \x01(\x04R\achanges\x12\x1d\n" +
 	"\n" +
 	"lock_floor\x18\a \x01(\x04R\tlockFloor\x12\"\n" +
-	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\"\x8f\x01\n" +
+	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\x12#\n" +
+	"\rfeature_level\x18\t \x01(\rR\ffeatureLevel\x12\x14\n" +
+	"\x05ended\x18\n" +
+	" \x01(\x04R\x05ended\"\xdc\x01\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x16\n" +
 	"\x06silent\x18\x04 \x01(\bR\x06silent\x12\x18\n" +
-	"\aremoved\x18\x05 \x01(\bR\aremoved\"u\n" +
+	"\aremoved\x18\x05 \x01(\bR\aremoved\x12\x14\n" +
+	"\x05token\x18\x06 \x01(\fR\x05token\x12#\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\x12\x10\n" +
+	"\x03key\x18\b \x01(\fR\x03key\"u\n" +
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
@@ -3580,7 +3964,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
-	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\x84\x02\n" +
+	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\xd1\x02\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
@@ -3590,7 +3974,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"lock_delay\x18\x05 \x01(\x03R\tlockDelay\x12!\n" +
 	"\fcreate_index\x18\x06 \x01(\x04R\vcreateIndex\x12:\n" +
 	"\bbehavior\x18\a \x01(\x0e2\x1e.conclave.internal.v1.BehaviorR\bbehavior\x12\x16\n" +
-	"\x06checks\x18\b \x03(\tR\x06checks\"\xf2\x01\n" +
+	"\x06checks\x18\b \x03(\tR\x06checks\x12\x14\n" +
+	"\x05ended\x18\t \x01(\x04R\x05ended\x12\x19\n" +
+	"\bended_at\x18\n" +
+	" \x01(\x03R\aendedAt\x12\x1a\n" +
+	"\bgraceful\x18\v \x01(\bR\bgraceful\"\xf2\x01\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -3643,7 +4031,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05Space\x12\b\n" +
 	"\x04LOCK\x10\x00\x12\f\n" +
 	"\bELECTION\x10\x01\x12\r\n" +
-	"\tSEMAPHORE\x10\x02*\x89\x03\n" +
+	"\tSEMAPHORE\x10\x02*\x94\x03\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\n" +
@@ -3672,7 +4060,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aREMOVED\x10\x13\x12\b\n" +
 	"\x04BUSY\x10\x14\x12\x11\n" +
 	"\rSESSION_BOUND\x10\x15\x12\x13\n" +
-	"\x0fSTALE_SEQUENCER\x10\x16B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\x0fSTALE_SEQUENCER\x10\x16\x12\t\n" +
+	"\x05LEVEL\x10\x17B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescOnce sync.Once
@@ -3687,7 +4076,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
@@ -3698,79 +4087,85 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Submission)(nil),         // 6: conclave.internal.v1.Submission
 	(*Call)(nil),               // 7: conclave.internal.v1.Call
 	(*Frame)(nil),              // 8: conclave.internal.v1.Frame
-	(*LeadershipTransfer)(nil), // 9: conclave.internal.v1.LeadershipTransfer
-	(*Command)(nil),            // 10: conclave.internal.v1.Command
-	(*Register)(nil),           // 11: conclave.internal.v1.Register
-	(*Renew)(nil),              // 12: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 13: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 14: conclave.internal.v1.RemoveMember
-	(*OpenSession)(nil),        // 15: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 16: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 17: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 18: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 19: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 20: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 21: conclave.internal.v1.Lock
-	(*Unlock)(nil),             // 22: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 23: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 24: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 25: conclave.internal.v1.Release
-	(*Resize)(nil),             // 26: conclave.internal.v1.Resize
-	(*Write)(nil),              // 27: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 28: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 29: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 30: conclave.internal.v1.Reply
-	(*Holder)(nil),             // 31: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 32: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 33: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 34: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 35: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 36: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 37: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 38: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 39: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 40: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 41: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 42: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 43: conclave.internal.v1.KeyDelayState
+	(*Digest)(nil),             // 9: conclave.internal.v1.Digest
+	(*LeadershipTransfer)(nil), // 10: conclave.internal.v1.LeadershipTransfer
+	(*Command)(nil),            // 11: conclave.internal.v1.Command
+	(*Register)(nil),           // 12: conclave.internal.v1.Register
+	(*Renew)(nil),              // 13: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 14: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 15: conclave.internal.v1.RemoveMember
+	(*RaiseLevel)(nil),         // 16: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 17: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 18: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 19: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 20: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 21: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 22: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 23: conclave.internal.v1.Lock
+	(*Unlock)(nil),             // 24: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 25: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 26: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 27: conclave.internal.v1.Release
+	(*Resize)(nil),             // 28: conclave.internal.v1.Resize
+	(*Write)(nil),              // 29: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 30: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 31: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 32: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 33: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 34: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 35: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 36: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 37: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 38: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 39: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 40: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 41: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 42: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 43: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 44: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 45: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 46: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
 	7,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
 	6,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	9,  // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	11, // 4: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	12, // 5: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	13, // 6: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	15, // 7: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	20, // 8: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	21, // 9: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	22, // 10: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	29, // 11: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	16, // 12: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	17, // 13: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	18, // 14: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	19, // 15: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	24, // 16: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	25, // 17: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	26, // 18: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	23, // 19: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	27, // 20: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	14, // 21: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	0,  // 22: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 23: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	28, // 24: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	4,  // 25: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 26: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	31, // 27: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	32, // 28: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	1,  // 29: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 30: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	10, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	9,  // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
+	12, // 5: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	13, // 6: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	14, // 7: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	17, // 8: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	22, // 9: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	23, // 10: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	24, // 11: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	31, // 12: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	18, // 13: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	19, // 14: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	20, // 15: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	21, // 16: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	26, // 17: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	27, // 18: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	28, // 19: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	25, // 20: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	29, // 21: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	15, // 22: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	16, // 23: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	0,  // 24: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 25: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	30, // 26: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	4,  // 27: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	3,  // 28: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	34, // 29: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	35, // 30: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	33, // 31: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	1,  // 32: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 33: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -3782,8 +4177,9 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Frame_Raft)(nil),
 		(*Frame_Submission)(nil),
 		(*Frame_LeadershipTransfer)(nil),
+		(*Frame_Digest)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -3802,6 +4198,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Proclaim)(nil),
 		(*Command_Write)(nil),
 		(*Command_RemoveMember)(nil),
+		(*Command_RaiseLevel)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3809,7 +4206,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

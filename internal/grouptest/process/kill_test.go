@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -244,4 +245,13 @@ func (g *processGroup) restartAll() {
 	if g.t.Failed() {
 		g.t.FailNow()
 	}
+}
+
+// listenAgain takes the address that the process had before it was killed, or
+// another one if that is in use by now: a member may move.
+func listenAgain(addr string) (net.Listener, error) {
+	if l, err := net.Listen("tcp", addr); err == nil {
+		return l, nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
 }

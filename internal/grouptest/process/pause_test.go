@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -122,4 +123,12 @@ func sessionOf(p *process) conclave.SessionID {
 		p.t.Fatalf("sessions %v, %v", r.Sessions, err)
 	}
 	return r.Sessions[0]
+}
+
+// wantIs is for errors of a process, which are no *Error here.
+func wantIs(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error is %v; want %q", err, want)
+	}
 }

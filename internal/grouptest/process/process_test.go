@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -32,10 +33,12 @@ type order struct {
 }
 
 type memberConfig struct {
-	Dir    string
-	Join   []string
-	Expect int
-	TTL    time.Duration
+	Dir     string
+	Join    []string
+	Expect  int
+	TTL     time.Duration
+	Timeout time.Duration // of Open; 0: a minute
+	Level   uint32        // that the build supports; 0: its own
 }
 
 // report answers an order. The first one, before any order, has the address on which
@@ -46,13 +49,15 @@ type report struct {
 	Fence    conclave.Fence
 	Member   conclave.MemberID
 	Leader   conclave.MemberID
+	Level    uint32
 	Sessions []conclave.SessionID
+	Alive    []conclave.MemberID // according to gossip
 	Err      string
 	Is       []string // the errors in reported that Err wraps
 }
 
 // reported are the errors that errors.Is finds across processes.
-var reported = []error{conclave.ErrLocked, conclave.ErrNotHeld, conclave.ErrLockOwnershipLost, conclave.ErrSessionExpired, conclave.ErrClosed, conclave.ErrUnavailable, conclave.ErrUnknown, conclave.ErrCorrupt, conclave.ErrInvalid}
+var reported = []error{conclave.ErrLocked, conclave.ErrNotHeld, conclave.ErrLockOwnershipLost, conclave.ErrSessionExpired, conclave.ErrClosed, conclave.ErrUnavailable, conclave.ErrUnknown, conclave.ErrCorrupt, conclave.ErrInvalid, conclave.ErrUpgradeRequired}
 
 func (r report) failed(err error) report {
 	if err != nil {
@@ -83,6 +88,7 @@ func (r report) err() error {
 type served struct {
 	listener net.Listener
 	node     *conclave.Node
+	member   *cluster.Member
 
 	mu    sync.Mutex
 	locks map[string]*conclave.FencedLock // guarded by mu
@@ -122,21 +128,16 @@ func runMember() int {
 	return 0
 }
 
-// listenAgain takes the address that the process had before it was killed, or
-// another one if that is in use by now: a member may move.
-func listenAgain(addr string) (net.Listener, error) {
-	if l, err := net.Listen("tcp", addr); err == nil {
-		return l, nil
-	}
-	return net.Listen("tcp", "127.0.0.1:0")
-}
-
 func (s *served) carryOut(o order) report {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r := report{Seq: o.Seq}
 	switch o.Do {
 	case "open":
+		if o.Config.Timeout > 0 {
+			ctx, cancel = context.WithTimeout(ctx, o.Config.Timeout)
+			defer cancel()
+		}
 		return r.failed(s.open(ctx, o.Config))
 	case "lock":
 		f, err := s.lock(o.Lock).Lock(ctx)
@@ -163,19 +164,23 @@ func (s *served) carryOut(o order) report {
 		status := s.node.Status()
 		r.Member, r.Leader = status.ID, status.Leader
 		return r
+	case "alive":
+		r.Alive = s.alive()
+		return r
+	case "level":
+		var err error
+		r.Level, err = s.member.FeatureLevel(ctx)
+		return r.failed(err)
 	case "sessions":
-		list, err := grouptest.Collect(s.node.Sessions(ctx))
-		for _, info := range list {
-			if info.Node == s.node.Status().ID {
-				r.Sessions = append(r.Sessions, info.ID)
-			}
-		}
+		var err error
+		r.Sessions, err = s.sessions(ctx)
 		return r.failed(err)
 	}
 	return r.failed(fmt.Errorf("unknown order %q", o.Do))
 }
 
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
+	ctx = cluster.WithSeams(ctx, cluster.Seams{FeatureLevel: c.Level, Started: func(m *cluster.Member) { s.member = m }})
 	s.node, err = conclave.Open(ctx, &conclave.Config{
 		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL,
 		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
@@ -386,12 +391,4 @@ func (g *processGroup) leader() int {
 	}
 	g.t.Fatal("no leader of a majority")
 	return 0
-}
-
-// wantIs is for errors of a process, which are no *Error here.
-func wantIs(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error is %v; want %q", err, want)
-	}
 }

@@ -1,0 +1,140 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+func (m *Member) accepted() *wire.Proposal {
+	m.forming.mu.Lock()
+	defer m.forming.mu.Unlock()
+	return m.identity.get().GetAccepted()
+}
+
+// Form implements transport.Handler: it answers a process on a FORM connection, which
+// has proved the member and the key in r.
+func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
+	sender := r.GetCandidate()
+	if err := checkCandidate(sender, sender.GetMember(), sender.GetKey()); err != nil {
+		return &wire.FormReply{Member: m.identity.member, Refusal: err.Error()}
+	}
+	if r.GetProposal() == nil {
+		return m.introduce(sender)
+	}
+	reply := m.answer(sender.GetMember(), sender.GetKey(), r.GetProposal())
+	reply.Candidate = m.meta()
+	return reply
+}
+
+// answer answers a proposal from a member that has proved its key. An acceptance is on
+// disk before it is sent.
+func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
+	m.forming.mu.Lock()
+	defer m.forming.mu.Unlock()
+	reply := &wire.FormReply{Member: m.identity.member}
+	record := m.identity.get()
+	switch {
+	case len(record.GetCluster()) > 0:
+		reply.Accepted = bytes.Equal(record.GetCluster(), p.GetCluster())
+		reply.Final = !reply.Accepted // a member never changes its cluster
+		reply.Refusal = "it is a member of another cluster"
+		return reply
+	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
+		reply.Final, reply.Refusal = true, "it has refused this proposal before"
+		return reply
+	case record.GetAccepted() != nil && bytes.Equal(record.GetAccepted().GetCluster(), p.GetCluster()):
+		reply.Accepted = proto.Equal(record.GetAccepted(), p)
+		reply.Refusal = "it accepted other founders under the same cluster ID"
+		return reply
+	}
+	// A stranger must use up neither the acceptance nor the place for refusals.
+	if reply.Refusal = m.doubt(from, key, p); reply.GetRefusal() != "" {
+		return reply
+	}
+	if reply.Refusal = m.objection(p); record.GetAccepted() != nil {
+		reply.Refusal = "it has accepted another proposal"
+	}
+	if reply.GetRefusal() != "" {
+		reply.Final = m.refuseFinally(p) == nil
+		return reply
+	}
+	if err := m.identity.save(func(r *wire.Identity) { r.Accepted = p }); err != nil {
+		reply.Refusal = err.Error()
+		return reply
+	}
+	reply.Accepted = true
+	m.forming.accepted.set()
+	return reply
+}
+
+// doubt returns why this member can neither accept a proposal nor refuse it finally; "":
+// it can. The proposal comes from its first founder, and this member has itself reached
+// each founder, with that key.
+func (m *Member) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) string {
+	if len(p.GetFounders()) == 0 || p.GetFounders()[0].GetMember() != from || !key.Equal(ed25519.PublicKey(p.GetFounders()[0].GetKey())) {
+		return "the proposal does not come from its first founder"
+	}
+	for _, f := range p.GetFounders() {
+		found := m.meta()
+		if f.GetMember() != m.identity.member {
+			found = m.candidates.process(f.GetMember())
+		}
+		if found == nil || !bytes.Equal(found.GetKey(), f.GetKey()) {
+			return fmt.Sprintf("it has not reached founder %s (%v at %s): each founder must be able to dial every other",
+				f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise())
+		}
+	}
+	return ""
+}
+
+// objection returns why this member refuses a proposal; "": it does not.
+func (m *Member) objection(p *wire.Proposal) string {
+	if cluster, ok := wire.IDFrom(p.GetCluster()); !ok || cluster.IsZero() {
+		return "the proposal names no cluster"
+	}
+	if len(p.GetFounders()) != m.cfg.Expect {
+		return fmt.Sprintf("the proposal has %d founders, this member expects %d: set the same Expect everywhere", len(p.GetFounders()), m.cfg.Expect)
+	}
+	if p.GetVoters() != m.wantedVoters() {
+		return fmt.Sprintf("the proposal has %d voters, this member expects %d: set the same Voters everywhere", p.GetVoters(), m.wantedVoters())
+	}
+	among, last := false, uint64(0)
+	for _, f := range p.GetFounders() {
+		if found := m.candidates.process(f.GetMember()); found != nil && m.mismatch(found) != "" {
+			return m.mismatch(found)
+		}
+		if f.GetMember() <= last {
+			return "the founders are not in order"
+		}
+		last = f.GetMember()
+		among = among || last == m.identity.member
+	}
+	if !among {
+		return "this member is not among the founders"
+	}
+	return ""
+}
+
+func (m *Member) refuseFinally(p *wire.Proposal) error {
+	if len(m.identity.get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
+		return errors.New("too many final refusals")
+	}
+	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
+}
+
+// revoke withdraws the acceptance of a proposal that a founder has refused finally.
+func (m *Member) revoke(p *wire.Proposal) error {
+	m.forming.mu.Lock()
+	defer m.forming.mu.Unlock()
+	return m.identity.save(func(r *wire.Identity) {
+		r.Accepted = nil
+		r.Refused = append(r.Refused, p.GetCluster())
+	})
+}

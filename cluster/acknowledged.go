@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// acknowledged is what this member knows of the entries that the others have
+// acknowledged, and the processes that acknowledge them.
+type acknowledged struct {
+	mu        sync.Mutex
+	known     core.Acknowledged       // guarded by mu
+	processes map[uint64]core.Process // guarded by mu; with the present inbound connections
+}
+
+// load continues with what an earlier process has recorded.
+func (a *acknowledged) load(peers []*wire.Peer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.processes = make(map[uint64]core.Process)
+	for _, p := range peers {
+		a.known.Load(p.GetMember(), core.Position{Term: p.GetAcknowledgedTerm(), Index: p.GetAcknowledgedIndex()})
+	}
+}
+
+func (a *acknowledged) connected(p core.Process) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.processes[p.Member] = p
+}
+
+func (a *acknowledged) process(member uint64) core.Process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.processes[member]
+}
+
+// learn records what an admissible message from a process acknowledges.
+func (a *acknowledged) learn(c *core.Core, from core.Process, message *raftpb.Message) {
+	if p, ok := c.Acknowledges(message); ok && from.Member != 0 {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.known.Add(from, p)
+	}
+}
+
+// applied records that a process has applied the entries up to index.
+func (a *acknowledged) applied(from core.Process, index uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if from.Member != 0 {
+		a.known.AddApplied(from, index)
+	}
+}
+
+func (a *acknowledged) commit(p core.Position) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known.Commit(p)
+}
+
+func (a *acknowledged) unsaved(save func(member uint64, p core.Position)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known.Unsaved(save)
+}
+
+func (a *acknowledged) forget(member uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known.Forget(member)
+	delete(a.processes, member)
+}
+
+// admit refuses a process that has forgotten entries which
+// its member acknowledged. It could help to elect a leader that has forgotten them too.
+func (a *acknowledged) admit(p transport.Peer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	process := core.Process{Member: p.Member, Boot: p.Boot, Incarnation: p.Incarnation}
+	if err := a.known.Check(process, core.Position{Term: p.DurableTerm, Index: p.DurableIndex}); err != nil {
+		return &transport.RefusedError{Reason: transport.ReasonRollback, Detail: err.Error()}
+	}
+	return nil
+}
+
+// durableNow is transport.Config.Durable. What this member acknowledges is durable before,
+// so a hello made afterwards never reports less.
+func (m *Member) durableNow() (term, index uint64) {
+	p := m.durable.Load()
+	return p.Term, p.Index
+}
+
+// noteProgress records how far this member's disk has come, and the commit index of a
+// leader. It runs on the loop's goroutine before the messages that depend on it are sent.
+func (m *Member) noteProgress() {
+	if p := m.core.Durable(); p != *m.durable.Load() {
+		m.durable.Store(&p)
+	}
+	if s := m.core.Status(); s.Leads {
+		m.acknowledged.commit(core.Position{Term: s.Term, Index: s.Commit})
+	}
+}
+
+// acknowledgedTicks is after how many ticks changed acknowledgments are recorded on disk. A
+// crash of this member loses the latest ones, of which only other peers then know.
+const acknowledgedTicks = 10
+
+func (m *Member) saveAcknowledged() {
+	if m.ticks++; m.ticks%acknowledgedTicks == 0 {
+		m.acknowledged.unsaved(m.roster.setAcknowledged)
+	}
+}
+
+// forgot stops this process: a proven member knows that its directory has lost
+// acknowledged entries. Nothing is recorded on disk, so that the member goes on with the
+// directory that it used last.
+func (m *Member) forgot(member uint64, r *transport.RefusedError) {
+	m.fail(fmt.Errorf("refused by member %v: %s: %w", wire.MemberID(member), r.Detail, ErrForgot))
+}

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// A peer whose key is not the recorded one is refused, although its member ID is the
+// same, also after a restart and after a change of its address.
+func TestAdmit_RecordedKey(t *testing.T) {
+	key, other := ed25519.PublicKey(bytes.Repeat([]byte{1}, 32)), ed25519.PublicKey(bytes.Repeat([]byte{2}, 32))
+	disk := vfs.NewCrashableMem()
+	check := func(r *roster) {
+		t.Helper()
+		m := &Member{roster: r, log: quiet}
+		for _, test := range []struct {
+			member uint64
+			key    ed25519.PublicKey
+			admits bool
+		}{{7, key, true}, {7, other, false}, {7, nil, false}, {9, other, true}} {
+			if err := m.admit(transport.Peer{Member: test.member, Key: test.key}); (err == nil) != test.admits {
+				t.Errorf("member %d with key %x: %v", test.member, test.key, err)
+			}
+		}
+	}
+	withLog(t, disk, func(log *raftlog.Log) {
+		r := rosterOf(t, log, 7, 9)
+		r.setFounder(&wire.Founder{Member: 7, Advertise: "a", Key: key})
+		check(r)
+		r.connected(7, "seven", "b")
+		r.bootRaised(7, 3)
+		check(r)
+	})
+	withLog(t, disk, func(log *raftlog.Log) { check(rosterOf(t, log, 7, 9)) })
+}

@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// candidates is the table of addresses at which a process that belongs to no group looks
+// for the founders of one. An address is a suggestion, from Config.Join or from another
+// process. A process counts as a founder only once it has answered there itself, on a
+// connection that proves its key.
+type candidates struct {
+	self    string // this member's address
+	changed signal // set when another process is found, or is gone
+	news    signal // set when an address is new
+
+	mu     sync.Mutex
+	places map[string]*place // guarded by mu; by address
+	asking int               // guarded by mu; requests under way
+}
+
+// place is an address. Only the goroutine that asks it changes found and err.
+type place struct {
+	configured bool // in Config.Join, and therefore kept
+	asking     bool
+	next       time.Time        // when it is asked again
+	failures   int              // since its last answer
+	found      *wire.GossipMeta // the process that answered last; nil: none
+	err        error            // of the last request; nil: it was answered
+}
+
+const (
+	// maxHeard bounds the addresses that other processes suggest. A group has 64
+	// founders at most.
+	maxHeard = 128
+	// maxAsking bounds the requests under way.
+	maxAsking = 16
+	// maxFailures is after how many failures a suggested address is dropped.
+	maxFailures = 8
+	// maxAddress bounds a suggested address: a DNS name and a port.
+	maxAddress = 260
+	// askMissing and askFound are the pauses between two requests to an address at which
+	// no process was found, and at which one was.
+	askMissing = 250 * time.Millisecond
+	askFound   = time.Second
+)
+
+func newCandidates(self string, join []string) *candidates {
+	c := &candidates{self: self, changed: newSignal(), news: newSignal(), places: make(map[string]*place)}
+	for _, addr := range join {
+		if addr != self {
+			c.places[addr] = &place{configured: true}
+		}
+	}
+	return c
+}
+
+// hear notes an address that another process has suggested.
+func (c *candidates) hear(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if addr == "" || addr == c.self || len(addr) > maxAddress || c.places[addr] != nil || !c.makeRoom() {
+		return
+	}
+	c.places[addr] = new(place)
+	c.news.set()
+}
+
+// makeRoom reports whether another address can be noted. At the limit it drops one that
+// does not answer. It is called with mu held.
+func (c *candidates) makeRoom() bool {
+	heard, worst := 0, ""
+	for _, addr := range slices.Sorted(maps.Keys(c.places)) {
+		p := c.places[addr]
+		if p.configured {
+			continue
+		}
+		heard++
+		if !p.asking && p.failures > 0 && (worst == "" || p.failures > c.places[worst].failures) {
+			worst = addr
+		}
+	}
+	if heard >= maxHeard && worst != "" {
+		delete(c.places, worst)
+		return true
+	}
+	return heard < maxHeard
+}
+
+// due returns the addresses to ask now, the longest overdue first, and when the next one
+// is due; answered, failed or abandoned must follow for each.
+func (c *candidates) due(now time.Time) (addrs []string, again time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	again = askFound
+	byTime := func(x, y string) int {
+		return cmp.Or(c.places[x].next.Compare(c.places[y].next), cmp.Compare(x, y))
+	}
+	for _, addr := range slices.SortedFunc(maps.Keys(c.places), byTime) {
+		p := c.places[addr]
+		switch {
+		case p.asking:
+		case p.next.After(now):
+			again = min(again, p.next.Sub(now))
+		case c.asking < maxAsking:
+			p.asking = true
+			c.asking++
+			addrs = append(addrs, addr)
+		default:
+			again = min(again, askMissing)
+		}
+	}
+	return addrs, again
+}
+
+// answered notes the process that answered at an address; nil: this one.
+func (c *candidates) answered(addr string, found *wire.GossipMeta, now time.Time) {
+	c.finish(addr, func(p *place) {
+		p.found, p.err, p.failures, p.next = found, nil, 0, now.Add(askFound)
+	})
+}
+
+// failed notes that no process has answered at an address.
+func (c *candidates) failed(addr string, err error, now time.Time) {
+	c.finish(addr, func(p *place) {
+		p.found, p.err, p.next = nil, err, now.Add(askMissing)
+		if p.failures++; p.failures >= maxFailures && !p.configured {
+			delete(c.places, addr)
+		}
+	})
+}
+
+// abandoned notes that the search ended before an address answered. What is known of it
+// stays, since it explains what the search has not found.
+func (c *candidates) abandoned(addr string) { c.finish(addr, func(*place) {}) }
+
+func (c *candidates) finish(addr string, change func(*place)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.places[addr]
+	before := p.found
+	p.asking = false
+	c.asking--
+	change(p)
+	if before.GetMember() != p.found.GetMember() || before.GetBoot() != p.found.GetBoot() {
+		c.changed.set()
+	}
+}
+
+// processes returns the processes found, by member: of each member the latest.
+func (c *candidates) processes() []*wire.GossipMeta {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	latest := make(map[uint64]*wire.GossipMeta)
+	for _, addr := range slices.Sorted(maps.Keys(c.places)) {
+		found := c.places[addr].found
+		if old := latest[found.GetMember()]; found != nil && (old == nil || found.GetBoot() > old.GetBoot()) {
+			latest[found.GetMember()] = found
+		}
+	}
+	return slices.SortedFunc(maps.Values(latest), func(x, y *wire.GossipMeta) int {
+		return cmp.Compare(x.GetMember(), y.GetMember())
+	})
+}
+
+// process returns the process found of a member; nil: none.
+func (c *candidates) process(member uint64) *wire.GossipMeta {
+	for _, found := range c.processes() {
+		if found.GetMember() == member {
+			return found
+		}
+	}
+	return nil
+}
+
+// err returns the error of an address that was not answered; nil: all were. A failed
+// handshake, which needs an operator, comes first, then a configured address.
+func (c *candidates) err() (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	best := 0
+	for _, addr := range slices.Sorted(maps.Keys(c.places)) {
+		p, rank := c.places[addr], 0
+		if p.err != nil {
+			rank = 1
+		}
+		if p.err != nil && p.configured {
+			rank = 2
+		}
+		if p.err != nil && handshakeFailure(p.err) != "" {
+			rank = 3
+		}
+		if rank > best {
+			best, err = rank, p.err
+		}
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package core
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// readRequest is a member's request for the confirmation of its reads.
+func readRequest(from uint64, context string) *raftpb.Message {
+	return message(raftpb.MsgReadIndex, from, 0, entries(data(empty(0, 0), raftpb.EntryNormal, context)))
+}
+
+// electAlone makes the only voter the leader. The first entry of its term is not durable
+// yet; it is part of the returned writes.
+func (r *rig) electAlone() (writes []write) {
+	r.t.Helper()
+	r.CampaignFirst(false)
+	for {
+		out, err := r.Take(r.at)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if r.role.RaftState == raft.StateLeader {
+			return out.Batch.writes
+		}
+		r.persist(out.Batch.writes)
+	}
+}
+
+// A restarted voter may have acknowledged entries that its hard state does not show as
+// committed. Even the only voter answers no read before it has applied the first entry
+// of its term, neither its own nor that of a standby.
+func TestReadIndex_SingleVoterAnswersAfterFirstEntry(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1}, Learners: []uint64{2}})
+	first := r.electAlone()
+	if err := r.Read(numberedRead(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.mustReceive(readRequest(2, "early"))
+	out, err := r.Take(r.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Reads) > 0 || len(kinds(out.Messages, raftpb.MsgReadIndexResp)) > 0 {
+		t.Fatalf("the first entry of the term is not applied: runs %v, sends %v", out.Reads, out.Messages)
+	}
+	r.persist(first)
+	sent, runs := []*raftpb.Message(nil), 0
+	for {
+		if out, err = r.Take(r.at); err != nil {
+			t.Fatal(err)
+		}
+		sent, runs = append(sent, out.Messages...), runs+len(out.Reads)
+		if out.Batch.isEmpty() {
+			break
+		}
+		r.persist(out.Batch.writes)
+	}
+	if runs != 1 {
+		t.Errorf("%d reads of its own run", runs)
+	}
+	for _, m := range sent {
+		if m.GetType() == raftpb.MsgReadIndexResp && m.GetTo() == 2 && m.GetIndex() == r.applied {
+			return
+		}
+	}
+	t.Errorf("the standby's request is not answered: %v", sent)
+}
+
+// A leader keeps the latest request of each member until it can answer, and no request
+// of another term or of another process than a member's.
+func TestReadIndex_EarlyRequests(t *testing.T) {
+	r := newRig(t).follow()
+	r.elect()
+	for _, m := range []*raftpb.Message{readRequest(3, "1"), readRequest(2, "2"), readRequest(3, "3"), readRequest(99, "4")} {
+		r.mustReceive(m)
+	}
+	if n := len(r.reads.early); n != 2 {
+		t.Errorf("keeps %d requests of two members", n)
+	}
+	r.settle()
+	r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
+	answered := map[string]bool{}
+	for _, m := range r.settle() {
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(a *raftpb.Message) { a.Context = m.GetContext() }))
+		}
+	}
+	for _, m := range r.settle() {
+		if m.GetType() == raftpb.MsgReadIndexResp {
+			answered[string(m.GetEntries()[0].GetData())] = true
+		}
+	}
+	if len(answered) != 2 || !answered["2"] || !answered["3"] {
+		t.Errorf("answers %v", answered)
+	}
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, r.term+1))
+	r.settle()
+	r.elect()
+	r.mustReceive(readRequest(3, "5"))
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, r.term+1))
+	r.settle()
+	if len(r.reads.early) > 0 {
+		t.Error("a follower keeps requests")
+	}
+}
+
+// A leader that has been deposed by a message received since the last Take does not
+// forward a read either: raft would do so in its sender's name.
+func TestReadIndex_DeposedLeaderDoesNotForward(t *testing.T) {
+	r := newRig(t).follow().lead()
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, r.term+1))
+	r.mustReceive(readRequest(2, "context"))
+	for _, m := range r.settle() {
+		if m.GetFrom() != 1 || m.GetType() == raftpb.MsgReadIndex {
+			t.Errorf("sends %v", m)
+		}
+	}
+}

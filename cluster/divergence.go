@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// A member that stops because its state differs from that of a majority of the voters
+// has the same difference on its disk: the digest covers what the machine writes. So the
+// directory is not used again. Without the record, a member that is started again
+// would act on that state until the next comparison.
+
+const divergenceRecord = "divergence"
+
+// recordDivergence records the divergence that the member has stopped for, if it has.
+// After a crash before the record is written, the next process compares again.
+func (m *Member) recordDivergence(cause error) {
+	var d *core.DivergedError
+	if !errors.As(cause, &d) {
+		return
+	}
+	data, err := proto.Marshal(&wire.Divergence{
+		Version: wire.DivergenceVersion, Index: d.Index, Digest: d.Digest, Majority: d.Majority,
+	})
+	if err == nil {
+		err = m.raftLog.SetLocal(divergenceRecord, data)
+	}
+	if err != nil {
+		m.log.Error("divergence not recorded", "error", err)
+	}
+}
+
+// checkDivergence refuses a directory whose state differs from the group's.
+func checkDivergence(log *raftlog.Log) error {
+	data, err := log.Local(divergenceRecord)
+	if err != nil || data == nil {
+		return err
+	}
+	d := new(wire.Divergence)
+	if err := proto.Unmarshal(data, d); err != nil {
+		return fmt.Errorf("%w: the record of a divergence: %v", storage.ErrCorrupt, err)
+	}
+	return fmt.Errorf("%w; the directory cannot be used again: keep it for the investigation, and check this machine's memory and disk",
+		&core.DivergedError{Index: d.GetIndex(), Digest: d.GetDigest(), Majority: d.GetMajority()})
+}

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The search for founders: a process that belongs to no group asks the addresses that it
+// knows, each with a FORM connection of its own. The answer has the listener's settings
+// and the addresses that it knows; the request has the sender's, so that the listener
+// asks back. Gossip starts when the group exists, and is for its members only.
+
+const (
+	// askTimeout bounds a request for candidates.
+	askTimeout = 3 * time.Second
+	// maxSuggestions bounds the candidates of an answer.
+	maxSuggestions = 64
+)
+
+// search asks addresses until ctx is done.
+func (m *Member) search(ctx context.Context) {
+	for {
+		addrs, again := m.candidates.due(time.Now())
+		for _, addr := range addrs {
+			m.routine("search", func() { m.ask(ctx, addr) })
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-timer.C:
+		case <-m.candidates.news:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// ask asks the process at an address for its settings and its candidates.
+func (m *Member) ask(ctx context.Context, addr string) {
+	bounded, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	reply, err := m.forming.send(bounded, addr, &wire.FormRequest{Candidate: m.meta()})
+	found := reply.GetCandidate()
+	if err == nil {
+		err = checkCandidate(found, reply.GetMember(), found.GetKey())
+	}
+	var refused *transport.RefusedError
+	switch now := time.Now(); {
+	case err == nil:
+		m.candidates.answered(addr, found, now)
+		for _, other := range reply.GetCandidates()[:min(maxSuggestions, len(reply.GetCandidates()))] {
+			m.candidates.hear(other.GetAdvertise())
+		}
+	case errors.As(err, &refused) && refused.Reason == transport.ReasonSelf:
+		m.candidates.answered(addr, nil, now)
+	case ctx.Err() != nil: // the search is over
+		m.candidates.abandoned(addr)
+	default:
+		m.candidates.failed(addr, err, now)
+		m.failures.log(m.log, addr, err)
+	}
+}
+
+// checkCandidate checks what a process states about itself against the member and the key
+// that its connection has proved.
+func checkCandidate(meta *wire.GossipMeta, member uint64, key ed25519.PublicKey) error {
+	switch {
+	case meta.GetVersion() == 0 || meta.GetVersion() > wire.GossipVersion:
+		return fmt.Errorf("member %v describes itself in version %d, want %d: upgrade the older one",
+			wire.MemberID(member), meta.GetVersion(), wire.GossipVersion)
+	case meta.GetMember() != member || !key.Equal(ed25519.PublicKey(meta.GetKey())):
+		return fmt.Errorf("member %v states that it is member %v", wire.MemberID(member), wire.MemberID(meta.GetMember()))
+	case len(key) != ed25519.PublicKeySize || wire.FingerprintOf(key) != member:
+		return fmt.Errorf("the key of member %v is that of member %v", wire.MemberID(member), wire.MemberID(wire.FingerprintOf(key)))
+	}
+	return nil
+}
+
+// introduce returns the answer to a request: this member, and the processes that it has
+// found itself. It notes the sender's address, and that process counts once this member
+// has asked it there.
+func (m *Member) introduce(sender *wire.GossipMeta) *wire.FormReply {
+	reply := &wire.FormReply{Member: m.identity.member, Candidate: m.meta()}
+	if !m.identity.cluster().IsZero() {
+		return reply
+	}
+	m.candidates.hear(sender.GetAdvertise())
+	for _, found := range m.candidates.processes() {
+		if found.GetMember() != sender.GetMember() && len(reply.Candidates) < maxSuggestions {
+			reply.Candidates = append(reply.Candidates, found)
+		}
+	}
+	return reply
+}

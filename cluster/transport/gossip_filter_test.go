@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"testing"
+)
+
+// pack encodes a map as memberlist does: names and values by turns.
+func pack(pairs ...any) []byte {
+	b := []byte{0x80 | byte(len(pairs)/2)}
+	for _, v := range pairs {
+		switch v := v.(type) {
+		case string:
+			b = append(append(b, 0xa0|byte(len(v))), v...)
+		case int:
+			b = binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
+		case uint32:
+			b = binary.BigEndian.AppendUint32(append(b, 0xce), v)
+		case uint64:
+			b = binary.BigEndian.AppendUint64(append(b, 0xcf), v)
+		case []byte:
+			b = append(append(b, 0xc4, byte(len(v))), v...)
+		case nil:
+			b = append(b, 0xc0)
+		case bool:
+			b = append(b, 0xc3)
+		}
+	}
+	return b
+}
+
+func message(kind byte, body ...byte) []byte { return append([]byte{kind}, body...) }
+
+func compound(messages ...[]byte) []byte {
+	b := []byte{gossipCompound, byte(len(messages))}
+	for _, m := range messages {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(m)))
+	}
+	return append(b, bytes.Join(messages, nil)...)
+}
+
+func TestCheckPacket(t *testing.T) {
+	alive := message(gossipAlive, pack("Incarnation", 7, "Node", "a", "Addr", []byte{127, 0, 0, 1}, "Vsn", []byte{1, 5, 2})...)
+	forged := message(gossipDead, pack("Incarnation", uint32(math.MaxUint32), "Node", "a", "From", "b")...)
+	for name, c := range map[string]struct {
+		packet []byte
+		ok     bool
+	}{
+		"ping":                  {message(gossipPing, pack("SeqNo", 1)...), true},
+		"alive":                 {alive, true},
+		"compound":              {compound(alive, message(gossipSuspect, pack("Incarnation", 7)...)), true},
+		"with a checksum":       {append([]byte{gossipChecksum, 1, 2, 3, 4}, compound(alive)...), true},
+		"empty":                 {nil, false},
+		"forged death":          {forged, false},
+		"forged, in a compound": {compound(alive, forged), false},
+		"forged, with checksum": {append([]byte{gossipChecksum, 1, 2, 3, 4}, forged...), false},
+		"nested compound":       {compound(compound(forged)), false},
+		"suspicion of 64 bits":  {message(gossipSuspect, pack("Incarnation", uint64(1<<40))...), false},
+		"second incarnation":    {message(gossipDead, pack("Incarnation", 1, "Incarnation", uint32(math.MaxUint32))...), false},
+		"death as an array":     {message(gossipDead, 0x93, 0xce, 0xff, 0xff, 0xff, 0xff, 0xa1, 'a', 0xa1, 'b'), false},
+		"signed incarnation":    {message(gossipDead, 0x81, 0xab, 'I', 'n', 'c', 'a', 'r', 'n', 'a', 't', 'i', 'o', 'n', 0xd1, 0x01, 0x00), true},
+		"negative incarnation":  {message(gossipDead, 0x81, 0xab, 'I', 'n', 'c', 'a', 'r', 'n', 'a', 't', 'i', 'o', 'n', 0xd2, 0xff, 0, 0, 0), false},
+		"no number":             {message(gossipDead, pack("Incarnation", "x")...), false},
+		"last refutation":       {message(gossipAlive, pack("Incarnation", maxAccused+1)...), true},
+		"truncated":             {alive[:len(alive)-1], false},
+		"truncated compound":    {compound(alive)[:5], false},
+		"user message":          {message(gossipUser, 1), false},
+		"compressed":            {message(gossipCompressed, pack("Algo", 0, "Buf", forged)...), false},
+		"encrypted":             {message(gossipEncrypted, 1, 2, 3), false},
+		"exchange of states":    {message(gossipPushPull, pack("Nodes", 1)...), false},
+		"label":                 {message(244, 1, 'x', gossipAck), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := checkPacket(c.packet); (err == nil) != c.ok {
+				t.Errorf("got %v, want accepted: %v", err, c.ok)
+			}
+		})
+	}
+}
+
+func TestGossipStream_FirstMessageChecked(t *testing.T) {
+	header := func(nodes, user any) []byte {
+		return message(gossipPushPull, pack("Nodes", nodes, "UserStateLen", user, "Join", true)...)
+	}
+	state := func(incarnation uint32, state int) []byte {
+		return pack("Name", "a", "Incarnation", incarnation, "State", state, "Meta", nil)
+	}
+	for name, c := range map[string]struct {
+		in []byte
+		ok bool
+	}{
+		"exchange":             {bytes.Join([][]byte{header(2, 0), state(1, 0), state(maxAlive, 0)}, nil), true},
+		"ping":                 {message(gossipPing, pack("SeqNo", 1)...), true},
+		"forged header":        {header(1<<20, 0), false},
+		"forged header, 64 b":  {header(uint64(1)<<63, 0), false},
+		"too many states":      {append(header(maxGossipNodes+1, 0), bytes.Repeat(state(1, 0), maxGossipNodes+1)...), false},
+		"user state":           {header(0, 20<<20), false},
+		"dead, cannot refute":  {append(header(1, 0), state(maxAlive, 2)...), false},
+		"alive, cannot refute": {append(header(1, 0), state(math.MaxUint32, 0)...), false},
+		"large value":          {append(header(1, 0), 0x81, 0xa1, 'a', 0xc6, 0xff, 0xff, 0xff, 0xff), false},
+		"truncated":            {header(1, 0), false},
+		"compressed":           {message(gossipCompressed, pack("Algo", 0)...), false},
+		"user message":         {message(gossipUser, pack("UserMsgLen", 1<<24)...), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			defer ours.Close()
+			go func() { _, _ = theirs.Write(c.in); theirs.Close() }()
+			got, err := io.ReadAll(&gossipStream{Conn: ours})
+			if (err == nil) != c.ok || c.ok && !bytes.Equal(got, c.in) || !c.ok && len(got) > 0 {
+				t.Errorf("got %d of %d bytes, %v, want accepted: %v", len(got), len(c.in), err, c.ok)
+			}
+		})
+	}
+}
+
+// FuzzGossip uses its input as a packet and as a stream: neither panics, and no more than
+// the limit is kept.
+func FuzzGossip(f *testing.F) {
+	f.Add(compound(message(gossipDead, pack("Incarnation", 1, "Node", "a", "From", "b")...)))
+	f.Add(append(message(gossipPushPull, pack("Nodes", 1, "UserStateLen", 0)...), pack("Name", "a", "Incarnation", 3)...))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		_ = checkPacket(in)
+		u := newUnpacker(bytes.NewReader(in), 1000)
+		if err := u.stream(); u.seen.Len() > 1000 || err == nil && u.seen.Len() == 0 {
+			t.Errorf("%d bytes are kept, %v", u.seen.Len(), err)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// slots are the places of connections that have proven nothing yet, or no membership.
+// Remote hosts share them. When all are taken, a new connection takes the place of the
+// oldest one of the host that has the most, the new connection's included; one from the
+// host of a member only if no other has any. So connections that do nothing keep no member
+// out, although they may come from its own host: those that make progress need a place for
+// milliseconds.
+type slots struct {
+	limit int
+
+	mu   sync.Mutex // guards open
+	open []*slot    // from the oldest
+}
+
+type slot struct {
+	host  string
+	known bool // the host of a member
+	close func()
+}
+
+func newSlots(limit int) *slots { return &slots{limit: limit} }
+
+// begin takes a place until end. If another connection takes it first, evict is called.
+// It returns nil if there is none.
+func (s *slots) begin(host string, known bool, evict func()) *slot {
+	taken := &slot{host: host, known: known, close: evict}
+	s.mu.Lock()
+	var victim *slot
+	if len(s.open) >= s.limit {
+		if victim = s.victim(taken); victim == nil {
+			s.mu.Unlock()
+			return nil
+		}
+		s.remove(victim)
+	}
+	s.open = append(s.open, taken)
+	s.mu.Unlock()
+	if victim != nil {
+		victim.close()
+	}
+	return taken
+}
+
+// victim is called with mu held.
+func (s *slots) victim(taken *slot) *slot {
+	count := map[string]int{taken.host: 1}
+	for _, o := range s.open {
+		count[o.host]++
+	}
+	var victim *slot
+	for _, o := range s.open {
+		switch {
+		case o.known && !taken.known: // a stranger takes no place of a member's host
+		case victim == nil, victim.known && !o.known, victim.known == o.known && count[o.host] > count[victim.host]:
+			victim = o
+		}
+	}
+	return victim
+}
+
+func (s *slots) end(taken *slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(taken)
+}
+
+// remove is called with mu held. The slot may have been removed before.
+func (s *slots) remove(taken *slot) {
+	s.open = slices.DeleteFunc(s.open, func(o *slot) bool { return o == taken })
+}
+
+// hostOf returns what the connections of one host share: its IP address; of IPv6 the
+// network of 64 bits, within which a host can choose any.
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
+}
+
+// knownHost reports whether a member has connected from the host, or advertises it.
+func (t *Transport) knownHost(host string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, known := range t.hosts {
+		if known == host {
+			return true
+		}
+	}
+	for _, p := range t.peers {
+		if p.host() == host {
+			return true
+		}
+	}
+	return false
+}
+
+// noteHost notes from which host a member has connected.
+func (t *Transport) noteHost(member uint64, addr net.Addr) {
+	host := hostOf(addr)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hosts[member] = host
+}
+
+// host returns the host that the peer advertises.
+func (p *peer) host() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return hostOf(address(p.addr))
+}
+
+// address is a net.Addr of host:port.
+type address string
+
+func (address) Network() string  { return "tcp" }
+func (a address) String() string { return string(a) }

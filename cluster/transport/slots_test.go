@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"fmt"
+	"net"
+	"testing"
+)
+
+// fill takes places and returns how many connections of each host were evicted.
+func fill(s *slots, evicted map[string]int, host string, known bool, n int) (refused int) {
+	for range n {
+		if s.begin(host, known, func() { evicted[host]++ }) == nil {
+			refused++
+		}
+	}
+	return refused
+}
+
+func TestSlots_SharedByHost(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		take    func(s *slots, evicted map[string]int) (refused int)
+		evicted map[string]int
+		refused int
+	}{
+		{"one host takes its own places", func(s *slots, e map[string]int) int { return fill(s, e, "a", false, 30) }, map[string]int{"a": 20}, 0},
+		{"others take from the host with most", func(s *slots, e map[string]int) int {
+			return fill(s, e, "a", false, 10) + fill(s, e, "b", false, 3) + fill(s, e, "c", false, 3)
+		}, map[string]int{"a": 6}, 0},
+		{"the host of a member takes from others", func(s *slots, e map[string]int) int {
+			return fill(s, e, "a", false, 10) + fill(s, e, "member", true, 10)
+		}, map[string]int{"a": 10}, 0},
+		{"others take none of the host of a member", func(s *slots, e map[string]int) int {
+			return fill(s, e, "member", true, 10) + fill(s, e, "a", false, 5)
+		}, map[string]int{}, 5},
+		{"a member's host, when all are", func(s *slots, e map[string]int) int { return fill(s, e, "member", true, 15) }, map[string]int{"member": 5}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, evicted := newSlots(10), make(map[string]int)
+			if refused := c.take(s, evicted); refused != c.refused || fmt.Sprint(evicted) != fmt.Sprint(c.evicted) || len(s.open) > 10 {
+				t.Errorf("%d refused, %v evicted, %d open, want %d and %v", refused, evicted, len(s.open), c.refused, c.evicted)
+			}
+		})
+	}
+}
+
+func TestSlots_EndFreesPlace(t *testing.T) {
+	s := newSlots(1)
+	first := s.begin("a", false, func() { t.Error("evicted after its end") })
+	s.end(first)
+	evicted := false
+	second := s.begin("a", false, func() { evicted = true })
+	third := s.begin("a", false, func() { t.Error("evicted") })
+	if !evicted || second == nil || third == nil {
+		t.Error("the oldest connection was not evicted")
+	}
+	s.end(second) // again
+	s.end(third)
+	if len(s.open) != 0 {
+		t.Errorf("%d places are taken", len(s.open))
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for addr, want := range map[string]string{
+		"192.0.2.1:70":               "192.0.2.1",
+		"[::ffff:192.0.2.1]:70":      "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:70":  "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ffff::1%x]:7": "2001:db8:1:2::/64",
+		"[2001:db8:1:3::1]:70":       "2001:db8:1:3::/64",
+		"example.com:70":             "example.com",
+		"in memory":                  "in memory",
+	} {
+		var a net.Addr = address(addr)
+		if got := hostOf(a); got != want {
+			t.Errorf("%q: got %q, want %q", addr, got, want)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package client
+
+import "sync"
+
+// order keeps the requests of one handle in order. A release or a withdrawal may be on
+// its way after its caller has left, and the group may apply a later request first,
+// since a lost one is sent again: a new request of the handle would find its own earlier
+// hold in the way.
+type order struct {
+	mu      sync.Mutex
+	undoing int           // guarded by mu
+	settled chan struct{} // guarded by mu; closed when undoing is 0 again; nil: it is 0
+}
+
+// begin notes that something is being undone, until done is called.
+func (o *order) begin() (done func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.undoing++; o.settled == nil {
+		o.settled = make(chan struct{})
+	}
+	return sync.OnceFunc(o.end)
+}
+
+func (o *order) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.undoing--; o.undoing == 0 {
+		close(o.settled)
+		o.settled = nil
+	}
+}
+
+// wait returns a channel that is closed when nothing is being undone any more; nil if
+// nothing is.
+func (o *order) wait() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.settled
+}

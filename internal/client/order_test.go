@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The group may apply commands in another order than that of their submission, since a
+// lost one is sent again. A handle that holds nothing does not find itself in the way.
+func TestLock_RequestsOfHandleInOrder(t *testing.T) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, test := range []struct {
+		name    string
+		reorder bool                                      // by the group
+		undo    func(t *testing.T, g *fakeGroup, l *Lock) // leaves something of the handle under way
+	}{
+		{"released, without waiting", true, func(t *testing.T, g *fakeGroup, l *Lock) {
+			mustAcquire(t, l)
+			g.hold()
+			wantKind(t, l.Release(done), Unknown)
+		}},
+		{"abandoned before the first outcome", false, func(t *testing.T, g *fakeGroup, l *Lock) {
+			g.hold()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, true, nil)
+			wantKind(t, err, Interrupted)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, g := newFake(t)
+				g.set(func() { g.sent = true })
+				lease := mustOpen(t, c, time.Hour)
+				l := new(Lock)
+				l.Init(c, LockConfig{Lease: lease, Space: wire.Space_LOCK, Name: "x", Reentrant: true, Limit: 1})
+				test.undo(t, g, l)
+				acquired := make(chan error, 1)
+				go func() {
+					_, err := l.Acquire(t.Context(), true, nil)
+					acquired <- err
+				}()
+				synctest.Wait()
+				if test.reorder {
+					g.set(func() { slices.Reverse(g.queue) })
+				}
+				g.release()
+				if err := <-acquired; err != nil {
+					t.Errorf("the handle holds nothing, and gets %v", err)
+				}
+				if v := g.lock("x"); v == nil || v.Holds != 1 {
+					t.Errorf("the group has %+v, want one hold", v)
+				}
+				c.StopRenewing()
+			})
+		})
+	}
+}
+
+// A request that waits for an earlier one ends with its context, and with its session.
+func TestLock_WaitForOrderEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		lease := mustOpen(t, c, time.Hour)
+		l := newLock(c, lease, "x")
+		mustAcquire(t, l)
+		g.hold()
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantKind(t, l.Release(done), Unknown)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, true, nil)
+		wantKind(t, err, Unavailable)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(t.Context(), true, nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		lease.end(endedByGroup(), lost)
+		wantKind(t, <-failed, Expired)
+		g.release()
+		c.StopRenewing()
+	})
+}

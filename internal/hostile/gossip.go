@@ -1,0 +1,33 @@
+package hostile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// ForgedDeath is a packet of memberlist that declares a process dead with the largest
+// incarnation, so that its refutation would wrap to 0.
+func ForgedDeath(member, boot uint64) []byte {
+	b := []byte{5, 0x83} // a death: a map of 3 pairs
+	b = append(str(b, "Incarnation"), 0xce)
+	b = binary.BigEndian.AppendUint32(b, math.MaxUint32)
+	b = str(str(b, "Node"), processName(member, boot))
+	return str(str(b, "From"), processName(1, 1))
+}
+
+// ForgedStates is a stream of memberlist that announces a million states of nodes and 20
+// MiB of user state, and sends none.
+func ForgedStates() []byte {
+	b := []byte{6, 0x83} // an exchange of states: a map of 3 pairs
+	b = append(str(b, "Nodes"), 0xce)
+	b = binary.BigEndian.AppendUint32(b, 1<<20)
+	b = append(str(b, "UserStateLen"), 0xce)
+	b = binary.BigEndian.AppendUint32(b, 20<<20)
+	return append(str(b, "Join"), 0xc2)
+}
+
+// processName is the name that memberlist has for a process.
+func processName(member, boot uint64) string { return fmt.Sprintf("%016x.%d", member, boot) }
+
+func str(b []byte, s string) []byte { return append(append(b, 0xa0|byte(len(s))), s...) }

@@ -1,0 +1,210 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What a command or deadline may look at for each thing that it touches, in a state
+// of n things: a few paths through trees and heaps, and no scan.
+func allowedVisits(n int) uint64 { return uint64(40 * math.Log2(float64(n))) }
+
+// The sessions of a large state.
+var (
+	idleID     = wire.ID{20} // has nothing
+	manyID     = wire.ID{21} // holds locks, permits and keys, a third of n each
+	attachedID = wire.ID{22} // has unclaimed permits
+	smallID    = wire.ID{23} // holds one of each, and expires
+)
+
+// The work of every command and deadline grows with the logarithm of the state, and
+// that of ending something with what it had, a portion in each entry.
+func TestGrowth_Logarithmic(t *testing.T) {
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		t.Run(fmt.Sprintf("%dk", n/1000), func(t *testing.T) { measureGrowth(t, n) })
+	}
+}
+
+// The same with a million things.
+func TestGrowth_Million(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s")
+	}
+	measureGrowth(t, 1_000_000)
+}
+
+func measureGrowth(t *testing.T, n int) {
+	d := largeState(t, n)
+	for _, step := range growthSteps(d) {
+		before := d.m.visits.n
+		step.do(d)
+		if visits := d.m.visits.n - before; visits > allowedVisits(n)*step.touches {
+			t.Errorf("%s looks at %d elements, and may at %d", step.name, visits, allowedVisits(n)*step.touches)
+		}
+	}
+	endMany(t, d, n)
+}
+
+// growthStep is something that touches few things.
+type growthStep struct {
+	name    string
+	touches uint64
+	do      func(d *driver)
+}
+
+// endMany ends the session that has most of the state, and its lock-delay.
+func endMany(t *testing.T, d *driver, n int) {
+	d.m.split = 500
+	before, entries := d.m.visits.n, 0
+	entry := func() {
+		start := d.m.visits.n
+		d.at(d.time)
+		if visits := d.m.visits.n - start; visits > 500*allowedVisits(n) {
+			t.Errorf("an entry looks at %d elements", visits)
+		}
+		entries++
+	}
+	drain := func() {
+		for due, ok := d.m.NextDeadline(); ok && due <= d.m.Now(); due, ok = d.m.NextDeadline() {
+			entry()
+		}
+	}
+	d.do(closeCommand(manyID))
+	drain()
+	d.time += 60 * second
+	drain()
+	entry()
+	drain()
+	if visits := d.m.visits.n - before; visits > 2*uint64(n)*allowedVisits(n) {
+		t.Errorf("the end of %d things looks at %d elements", n, visits)
+	}
+	if want := 2 * (n / 3 * 3) / 500; entries < want {
+		t.Errorf("%d entries released %d things", entries, n)
+	}
+}
+
+// largeState holds n things and as many that are delayed or unclaimed.
+func largeState(t *testing.T, n int) *driver {
+	d := newDriver(t)
+	d.m.split = 10 * n
+	open := func(id wire.ID, ttl, delay int64) { d.want(wire.Code_OK, d.do(openCommand(id, ttl, delay))) }
+	open(manyID, MaxTTL, 30*second)
+	d.many(n/3, func(i int) *wire.Command { return lockCommand(fmt.Sprint("many/", i), manyID, 1) })
+	d.many(n/3, func(int) *wire.Command { return growthAcquire(manyID, 1, true) })
+	d.many(n/3, func(i int) *wire.Command { return keyCommand(fmt.Sprint("many/", i), manyID) })
+	open(smallID, MaxTTL, MaxLockDelay)
+	d.many(n/3, func(int) *wire.Command { return growthAcquire(smallID, 1, true) })
+	d.do(closeCommand(smallID)) // delayed for long
+	d.many(min(n/10, MaxSessions/4), func(i int) *wire.Command { return openCommand(numberedID(uint64(i)), MaxTTL, 0) })
+	d.leaveUnclaimed(n / 10)
+	d.many(min(n/10, 10_000), func(int) *wire.Command { return lockCommand("many/0", manyID, 2) })
+	return d
+}
+
+// leaveUnclaimed attaches a session with n permits of a process that has ended.
+func (d *driver) leaveUnclaimed(n int) {
+	p := &driver{tb: d.tb, m: d.m, disk: d.disk, inc: wire.ID{3}, index: d.index}
+	p.do(registerCommand(3, MaxTTL))
+	p.do(openCommand(attachedID, 0, 0))
+	p.many(n, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
+	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
+	d.index = p.index
+	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
+}
+
+func attachCommand(session wire.ID) *wire.Command {
+	return &wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: session[:]}}}
+}
+
+// many applies n commands, 1,000 in an entry.
+func (d *driver) many(n int, command func(i int) *wire.Command) {
+	d.tb.Helper()
+	for i := 0; i < n; i += 1000 {
+		var commands []*wire.Command
+		for j := i; j < min(n, i+1000); j++ {
+			commands = append(commands, command(j))
+		}
+		out := d.do(commands...)
+		if code := out[len(out)-1].Reply.Code; code != wire.Code_OK && code != wire.Code_QUEUED {
+			d.tb.Fatal(out[len(out)-1])
+		}
+	}
+	d.do() // the floor lets the outcomes go
+}
+
+func growthAcquire(session wire.ID, permits uint32, wait bool) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{
+		Name: "many", Session: session[:], Limit: 10_000_000, Permits: permits, Wait: wait,
+	}}}
+}
+
+func writeCommand(op *wire.KeyOp) *wire.Command {
+	return &wire.Command{Op: &wire.Command_Write{Write: &wire.Write{Ops: []*wire.KeyOp{op}}}}
+}
+
+// growthSteps are the commands and deadlines, in an order in which each succeeds.
+func growthSteps(d *driver) []growthStep {
+	one := func(name string, c *wire.Command) growthStep {
+		return growthStep{name, 1, func(d *driver) { d.do(c) }}
+	}
+	register := registerCommand(2, MaxTTL)
+	other := wire.ID{2}
+	as := func(inc wire.ID, member uint64, seq uint64, c *wire.Command) func(*driver) {
+		return func(d *driver) {
+			d.submit(&wire.Submission{Incarnation: inc[:], Member: member, Calls: []*wire.Call{{Seq: seq, Command: must(proto.Marshal(c))}}})
+		}
+	}
+	checked := openCommand(wire.ID{31}, MaxTTL, 0)
+	checked.GetOpenSession().Checks = []string{"disk"}
+	return []growthStep{
+		one("Renew", &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}),
+		one("SetCheck", setCheckCommand(wire.CheckState_PASSING)),
+		one("OpenSession", openCommand(idleID, 100*second, 2*second)),
+		one("OpenSession with a check", checked),
+		{"a check that fails", 2, func(d *driver) { d.do(setCheckCommand(wire.CheckState_CRITICAL)) }},
+		one("Lock", lockCommand("free", idleID, 1)),
+		one("Lock, queued", lockCommand("free", idleID, 2)),
+		{"Withdraw", 1, func(d *driver) { d.do(withdrawCommand(d.inc, d.seq)) }},
+		{"Unlock", 1, func(d *driver) { d.do(unlockCommand("free", idleID, 1, d.m.fence())) }},
+		one("Campaign", electionCommand("free", idleID)),
+		{"Proclaim", 1, func(d *driver) {
+			d.do(&wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
+				Name: "free", Session: idleID[:], Handle: 9, Fence: d.m.fence(), Value: []byte("w"),
+			}}})
+		}},
+		one("Lock, the last of a long queue", lockCommand("many/0", idleID, 1)),
+		one("Acquire, claimed", growthAcquire(attachedID, 1, true)),
+		one("Acquire, of more than is unclaimed", growthAcquire(attachedID, 2, true)),
+		one("Acquire", growthAcquire(idleID, 1, true)),
+		{"Release", 1, func(d *driver) {
+			d.do(&wire.Command{Op: &wire.Command_Release{Release: &wire.Release{Name: "many", Session: idleID[:], Fence: d.m.fence()}}})
+		}},
+		{"Acquire, refused because of lock-delays", 1, func(d *driver) {
+			free := d.m.semaphores.byName["many"].free()
+			delayed := d.m.semaphores.byName["many"].delayed
+			d.want(wire.Code_LOCK_DELAY, d.do(growthAcquire(idleID, uint32(free+delayed/2), false)))
+		}},
+		one("Acquire, queued", growthAcquire(idleID, 10_000_000, true)),
+		{"Resize", 2, func(d *driver) {
+			d.do(&wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: "many", Limit: 9_999_999}}})
+			d.do(&wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: "many", Limit: 10_000_000}}})
+		}},
+		one("Acquire of a key", keyCommand("free", idleID)),
+		one("Put", writeCommand(&wire.KeyOp{Kind: wire.KeyOp_PUT, Key: "free", Value: []byte("x")})),
+		{"DeletePrefix", 1, func(d *driver) { d.do(writeCommand(&wire.KeyOp{Kind: wire.KeyOp_DELETE_PREFIX, Key: "free"})) }},
+		{"Register", 1, as(other, 2, 1, register)},
+		{"OpenSession of another process", 1, as(other, 2, 2, openCommand(wire.ID{32}, 0, 0))},
+		{"Lock of another process", 1, as(other, 2, 3, lockCommand("other", wire.ID{32}, 1))},
+		{"Deregister", 3, as(other, 2, 4, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})},
+		one("AttachSession", attachCommand(wire.ID{32})),
+		one("Lock, claimed", lockCommand("other", wire.ID{32}, 7)),
+		one("Lock before the end", lockCommand("ending", idleID, 3)),
+		{"CloseSession", 3, func(d *driver) { d.do(closeCommand(idleID)) }},
+		{"a lock-delay that ends", 3, func(d *driver) { d.at(d.time + 3*second) }},
+	}
+}

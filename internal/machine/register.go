@@ -1,0 +1,119 @@
+package machine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// register registers an incarnation in place of the member's previous one. A refused
+// registration changes nothing: that of a copied directory must not end the sessions of
+// the original.
+func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *wire.Reply {
+	if r := m.checkRegistration(id, member, c); r != nil {
+		return r
+	}
+	if m.incarnation(id) != nil {
+		return m.reply(wire.Code_OK)
+	}
+	if m.known(id) {
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation has ended; draw a new one")
+	}
+	known := m.members[c.Member]
+	var old *incarnation
+	if known != nil {
+		if r := m.checkSuccession(known, id, c); r != nil {
+			return r
+		}
+		old = m.incarnation(known.incarnation)
+	} else if !presents(c, wire.ID{}) {
+		return m.refuse(wire.Code_STALE_BOOT, "the group does not know the member, which has registered before")
+	}
+	if max(c.FeatureLevel, firstLevel) < m.levels.agreed {
+		return m.refuse(wire.Code_LEVEL, "the group's feature level is higher than this build supports")
+	}
+	if old == nil && len(m.incarnations) >= MaxIncarnations {
+		return m.refuse(wire.Code_BUSY, "too many incarnations are registered; wait until some expire")
+	}
+	if old != nil {
+		m.drop(old, invalidated)
+	}
+	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
+	m.insert(inc)
+	m.renewed(inc)
+	m.remember(c, id)
+	return m.reply(wire.Code_OK)
+}
+
+// checkRegistration refuses what no member may register.
+func (m *Machine) checkRegistration(id wire.ID, member uint64, c *wire.Register) *wire.Reply {
+	if r := m.checkTTL(c.Ttl); r != nil {
+		return r
+	}
+	token, ok := wire.IDFrom(c.NextToken)
+	switch {
+	case c.Member == 0 || id.IsZero():
+		return m.refuse(wire.Code_INVALID, "invalid registration: the member or the incarnation is zero")
+	case c.Member != member:
+		return m.refuse(wire.Code_INVALID, "invalid registration: it is another member's")
+	case !ok || token.IsZero():
+		return m.refuse(wire.Code_INVALID, "invalid registration: the token is not 16 bytes, or zero")
+	case len(c.Key) != 0 && len(c.Key) != publicKeySize:
+		return m.refuse(wire.Code_INVALID, "invalid registration: the key is not 32 bytes")
+	}
+	return nil
+}
+
+// checkSuccession refuses a registration that does not follow the member's last one. The
+// boot counter detects a directory that is older than the start that registered last, the
+// token also one that another copy has registered with.
+func (m *Machine) checkSuccession(known *member, id wire.ID, c *wire.Register) *wire.Reply {
+	switch {
+	case known.removed:
+		return m.refuse(wire.Code_REMOVED, "the member has been removed from the group")
+	case known.incarnation == id:
+		// Registered once and expired. It must not return: without its window,
+		// late duplicates of its commands would be applied again.
+		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the registration has expired; draw a new incarnation")
+	case !known.precedes(c):
+		return m.refuse(wire.Code_STALE_BOOT, "the member has registered with this boot and attempt or later ones")
+	case !presents(c, known.token):
+		return m.refuse(wire.Code_STALE_BOOT, "the succession token is not that of the member's last registration")
+	case known.public != "" && known.public != string(c.Key):
+		return m.refuse(wire.Code_INVALID, "the member has another key")
+	}
+	return nil
+}
+
+// publicKeySize is that of Ed25519.
+const publicKeySize = 32
+
+// presents reports whether c presents the token of the last registration. A process that
+// registers again presents its own.
+func presents(c *wire.Register, last wire.ID) bool {
+	is := func(token []byte) bool {
+		id, _ := wire.IDFrom(token) // of another length: zero, as if it had none
+		return id == last
+	}
+	return is(c.NextToken) || slices.ContainsFunc(c.Tokens, is) || len(c.Tokens) == 0 && last.IsZero()
+}
+
+// precedes reports whether c is later than the last registration.
+func (k *member) precedes(c *wire.Register) bool {
+	return cmp.Or(cmp.Compare(c.Boot, k.boot), cmp.Compare(c.Attempt, k.attempt)) > 0
+}
+
+// remember records the member's latest registration, which also proves that it is
+// alive, whatever the failure detector reported of an earlier start.
+func (m *Machine) remember(c *wire.Register, id wire.ID) {
+	k := m.members[c.Member]
+	if k == nil {
+		k = newMember(c.Member)
+		m.addMember(k)
+	}
+	k.boot, k.attempt, k.incarnation, k.silent = c.Boot, c.Attempt, id, false
+	k.token, _ = wire.IDFrom(c.NextToken)
+	k.public, k.level = string(c.Key), c.FeatureLevel
+	m.dirty.put(k.key(), k)
+}

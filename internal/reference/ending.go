@@ -1,0 +1,133 @@
+package reference
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What ended sessions had is released by a limited number of things per entry.
+
+// dead is an ended session that had something which is not released yet.
+type dead struct {
+	s     *Session
+	until int64 // the end of the lock-delay; 0: none
+}
+
+// lateSession returns the ended session, or nil.
+func (r *Model) lateSession(id wire.ID) *dead {
+	for _, d := range r.dead {
+		if d.s.ID == id {
+			return d
+		}
+	}
+	return nil
+}
+
+// releaseDead releases what ended sessions had, one thing after the other.
+func (r *Model) releaseDead() {
+	for len(r.dead) > 0 && r.quota > 0 {
+		r.quota--
+		if d := r.dead[0]; !r.releaseOne(d) {
+			r.dead = r.dead[1:]
+		}
+	}
+}
+
+// releaseOne releases one thing, unless there is none: a queue place by arrival, a
+// lock by fence, permits by fence, a key by name.
+func (r *Model) releaseOne(d *dead) bool {
+	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
+	if len(mine) > 0 {
+		for _, s := range r.remove(mine[:1], wire.Code_SESSION_EXPIRED) {
+			r.serve(s)
+		}
+		return true
+	}
+	var first *Lock
+	for _, l := range r.Locks {
+		if l.Owner != nil && l.Owner.Session == d.s.ID && (first == nil || l.Fence < first.Fence) {
+			first = l
+		}
+	}
+	if first != nil {
+		r.free(first, d.until)
+		return true
+	}
+	return r.releasePermitOf(d) || r.releaseKeyOf(d)
+}
+
+func (r *Model) releasePermitOf(d *dead) bool {
+	var at *Semaphore
+	fence := uint64(0)
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			if p.until == 0 && p.Session == d.s.ID && (at == nil || p.Fence < fence) {
+				at, fence = s, p.Fence
+			}
+		}
+	}
+	if at != nil {
+		r.putBack(at, fence, d.until)
+	}
+	return at != nil
+}
+
+func (r *Model) releaseKeyOf(d *dead) bool {
+	for _, e := range slices.Clone(r.keys.entries) { // by key
+		if e.Session == d.s.ID {
+			r.freeKey(e, d)
+			return true
+		}
+	}
+	return false
+}
+
+// freeKey releases or deletes a key of an ended session.
+func (r *Model) freeKey(e wire.Entry, d *dead) {
+	if d.s.behavior == wire.Behavior_DELETE {
+		r.keys.remove(r.index, e.Key)
+	} else {
+		e.Session = wire.ID{}
+		r.keys.put(r.index, e)
+	}
+	if d.until > r.Now {
+		r.delays = append(r.delays, keyDelay{e.Key, d.until})
+	}
+}
+
+// visit releases the keys that an operation concerns and ended sessions have locked.
+func (r *Model) visit(op *wire.KeyOp) {
+	if checkOp(op) != nil {
+		return
+	}
+	for _, e := range slices.Clone(r.keys.entries) {
+		concerned := e.Key == op.Key || op.Kind == wire.KeyOp_DELETE_PREFIX && strings.HasPrefix(e.Key, op.Key)
+		if d := r.lateSession(e.Session); concerned && d != nil {
+			r.freeKey(e, d)
+		}
+	}
+}
+
+// visitLock releases a lock whose owner has ended.
+func (r *Model) visitLock(l *Lock) {
+	if l == nil || l.Owner == nil {
+		return
+	}
+	if d := r.lateSession(l.Owner.Session); d != nil {
+		r.free(l, d.until)
+	}
+}
+
+// dismissDead removes the head of a queue if its session has ended.
+func (r *Model) dismissDead(queue *[]Place) bool {
+	head := (*queue)[0]
+	if r.lateSession(head.Session) == nil {
+		return false
+	}
+	r.quota--
+	*queue = slices.Clone((*queue)[1:])
+	r.say(head.Ticket, wire.Code_SESSION_EXPIRED)
+	return true
+}

@@ -1,0 +1,289 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Bits flip in the memory of a minority of the voters, and of standbys. A member with a
+// flipped bit is tainted: its program has terminated, as its outcomes are not the
+// group's, and it takes part in the group until it stops by itself. Checked is that
+// only tainted members stop, and that each one whose state differs does so once a majority
+// of the others is up.
+
+// flipBit flips a bit in the state of a member's machine, if the others can spare it.
+func (sim *simulation) flipBit(m *simMember) bool {
+	proc := m.process
+	if proc == nil || m.tainted || m.destroyed || len(sim.history.durableState) == 0 || proc.core.Status().Applied != sim.history.last() || !sim.mayTaint(m) {
+		return false
+	}
+	flipped, what := sim.flippedMachine()
+	if flipped == nil {
+		return false
+	}
+	sim.trace("a bit flips in the memory of member %d: %s", m.n, what)
+	sim.flips++
+	m.tainted = true
+	proc.program.terminate()
+	proc.core.Machine().(*observed).Machine = flipped
+	return true
+}
+
+// injectFlip flips a bit at times. A tainted member is restarted, or the group is
+// partitioned: other faults need its program.
+func (sim *simulation) injectFlip(m *simMember) bool {
+	switch {
+	case sim.extraRNG.IntN(4) == 0 && sim.flipBit(m):
+	case !m.tainted:
+		return false
+	case sim.extraRNG.IntN(2) == 0:
+		sim.injectNetworkFault()
+	case m.process != nil:
+		m.crash("injected")
+		sim.faults.restartLater(m)
+	}
+	return true
+}
+
+// mayTaint reports whether a majority of the voters is neither tainted nor lost without
+// this member.
+func (sim *simulation) mayTaint(m *simMember) bool {
+	voters := len(sim.members) - sim.standbys
+	if m.n >= voters {
+		return true
+	}
+	bad := 1
+	for _, other := range sim.members[:voters] {
+		if other.tainted || other.destroyed {
+			bad++
+		}
+	}
+	return bad <= (voters-1)/2
+}
+
+// flippedMachine returns a machine with the group's state, except for one bit. The bit is
+// not in the group's time, nor in a record of a member: these would reach all others
+// by what a leader proposes.
+func (sim *simulation) flippedMachine() (*machine.Machine, string) {
+	state := sim.history.durableState
+	keys := slices.Sorted(maps.Keys(state))
+	for range 20 {
+		key := keys[sim.extraRNG.IntN(len(keys))]
+		if _, ok := state["m"]; ok && sim.extraRNG.IntN(2) == 0 {
+			key = "m" // counters, which nearly every change depends on
+		}
+		value := sim.flip(key, state[key])
+		if value == nil {
+			continue
+		}
+		loaded, err := loadSafely(func(yield func(k, v []byte) bool) {
+			for _, k := range keys {
+				v := state[k]
+				if k == key {
+					v = value
+				}
+				if !yield([]byte(k), v) {
+					return
+				}
+			}
+		})
+		if err == nil {
+			return loaded, fmt.Sprintf("%q", key)
+		}
+	}
+	return nil, ""
+}
+
+// flip returns a record with a flipped bit, or nil for one that is left alone.
+func (sim *simulation) flip(key string, value []byte) []byte {
+	bit := sim.extraRNG.Uint64N(30)
+	switch {
+	case key[0] == 'M' || len(value) == 0:
+		return nil
+	case key != "m":
+		value = slices.Clone(value)
+		value[sim.extraRNG.IntN(len(value))] ^= 1 << (bit % 8)
+		return value
+	}
+	record := new(wire.MachineState)
+	if err := proto.Unmarshal(value, record); err != nil {
+		sim.fail("decode the machine's record: %v", err)
+	}
+	field := []*uint64{&record.Fences, &record.Positions, &record.Changes}[sim.extraRNG.IntN(3)]
+	*field ^= 1 << bit
+	value, err := proto.Marshal(record)
+	if err != nil {
+		sim.fail("encode the machine's record: %v", err)
+	}
+	return value
+}
+
+// loadSafely loads a machine from a state that may be invalid.
+func loadSafely(state func(yield func(k, v []byte) bool)) (m *machine.Machine, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return machine.Load(state)
+}
+
+// takeTainted is Take of a tainted member. Its machine may panic; the loop of a member
+// recovers that.
+func (proc *process) takeTainted() (out core.Effects, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return proc.core.Take(proc.clock())
+}
+
+// taintedStopped ends a tainted process that has stopped. At times it has stopped
+// before it could record the divergence, and is started again.
+func (proc *process) taintedStopped(err error) {
+	m := proc.simMember
+	recorded := errors.Is(err, core.ErrCorrupt) && (m.sim.draining || m.sim.extraRNG.IntN(2) == 0)
+	m.sim.diverged++
+	m.crash(fmt.Sprintf("state differs: %v, recorded: %t", err, recorded))
+	if recorded {
+		m.destroyed = true
+	} else {
+		m.sim.faults.restartLater(m)
+	}
+}
+
+// clearTaint decides whether a restarted member is tainted still: not if the flip never
+// showed in what it wrote, or that is lost. It runs until that can be told from the digest.
+func (proc *process) clearTaint() {
+	index, digest := proc.core.Digest()
+	h := proc.sim.history
+	switch {
+	case !proc.fromDisk || index > h.last():
+		return
+	case index >= 2 && !h.entries[index-2].hasDigest:
+		return
+	case index >= 2 && h.entries[index-2].digest != digest:
+		proc.fromDisk = false
+		proc.sim.trace("member %d is tainted after its restart", proc.n)
+		return
+	}
+	proc.tainted, proc.fromDisk = false, false
+	proc.sim.trace("member %d is not tainted any more", proc.n)
+	proc.feed.reset(proc.core.Machine())
+	proc.program = newProgram(proc)
+}
+
+// differs reports whether a tainted member's state may show a difference.
+func (proc *process) differs() bool {
+	index, digest := proc.core.Digest()
+	h := proc.sim.history
+	return index >= 2 && (index > h.last() || !h.entries[index-2].hasDigest || h.entries[index-2].digest != digest)
+}
+
+// settleTainted runs after the last fault: the tainted members whose states differ stop,
+// and the others, whose flipped bits no change has depended on, restart.
+func (sim *simulation) settleTainted() {
+	if sim.flips == 0 {
+		return
+	}
+	undecided := func(m *simMember) bool {
+		return m.tainted && !m.destroyed && (m.process == nil || m.process.fromDisk || m.process.differs())
+	}
+	sim.await(20*longestElection, "stop of the members whose states differ", func() bool { return !slices.ContainsFunc(sim.members, undecided) })
+	for _, m := range sim.members {
+		if m.tainted && !m.destroyed {
+			m.crash("restart of a member with a latent flip")
+			m.start()
+		}
+	}
+	tainted := func(m *simMember) bool { return m.tainted && !m.destroyed }
+	sim.await(20*longestElection, "restart of the members with latent flips", func() bool { return !slices.ContainsFunc(sim.members, tainted) })
+}
+
+// A bit flips in the leader, a follower, a standby, or two of five, in different seeds of
+// a scripted group. The faulty ones stop, the others do not.
+func TestFlip_OnlyFaultyMembersStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		voters, standbys int
+		leader           bool
+		followers        int
+	}{
+		"leader":              {3, 0, true, 0},
+		"follower":            {3, 0, false, 1},
+		"standby":             {3, 1, false, 0},
+		"standby of one":      {1, 1, false, 0},
+		"two of five":         {5, 0, false, 2},
+		"leader and follower": {5, 0, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := newScriptedGroup(t, 1, test.voters, test.standbys, faults{})
+			sim.register(sim.leader().n)
+			leader := sim.leader()
+			var faulty []*simMember
+			if test.leader {
+				faulty = append(faulty, leader.simMember)
+			}
+			for _, m := range sim.members {
+				if m.n >= test.voters || m != leader.simMember && test.followers > 0 {
+					faulty = append(faulty, m)
+					test.followers--
+				}
+			}
+			sim.await(longestElection, "equal indexes", func() bool {
+				return !slices.ContainsFunc(sim.members, func(m *simMember) bool { return m.process.core.Status().Applied != sim.history.last() })
+			})
+			for _, m := range faulty {
+				m.tainted = true
+				m.process.program.terminate()
+				m.process.core.Machine().(*observed).Machine = sim.withFences(1 << 20)
+			}
+			sim.draining = true
+			healthy := sim.members[slices.IndexFunc(sim.members, func(m *simMember) bool { return !m.tainted })]
+			if !healthy.process.program.registered {
+				sim.register(healthy.n)
+			}
+			sim.openSession(healthy.n, 5*time.Second, 0, wire.Behavior_RELEASE)
+			sim.await(5*longestElection, "stop of the faulty members", func() bool {
+				return !slices.ContainsFunc(faulty, func(m *simMember) bool { return !m.destroyed })
+			})
+			sim.awaitLeader()
+		})
+	}
+}
+
+// withFences returns a machine with the group's state and another counter of fences.
+func (sim *simulation) withFences(difference uint64) *machine.Machine {
+	state := maps.Clone(sim.history.durableState)
+	record := new(wire.MachineState)
+	if err := proto.Unmarshal(state["m"], record); err != nil {
+		sim.fail("decode the machine's record: %v", err)
+	}
+	record.Fences ^= difference
+	changed, err := proto.Marshal(record)
+	if err != nil {
+		sim.fail("encode the machine's record: %v", err)
+	}
+	state["m"] = changed
+	loaded, err := machine.Load(func(yield func(k, v []byte) bool) {
+		for _, k := range slices.Sorted(maps.Keys(state)) {
+			if !yield([]byte(k), state[k]) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		sim.fail("load the machine: %v", err)
+	}
+	return loaded
+}
