@@ -220,7 +220,7 @@ func (r *Model) resize(c *wire.Resize) *wire.Reply {
 	}
 	s := r.Semaphore(c.Name)
 	if c.Limit == 0 {
-		if s != nil {
+		if s != nil && s.resized { // of another, a Resize to 0 changes nothing
 			s.resized = false
 			r.serve(s)
 		}
