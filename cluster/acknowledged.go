@@ -78,8 +78,8 @@ func (a *acknowledged) forget(member uint64) {
 	delete(a.processes, member)
 }
 
-// admit refuses a process that has forgotten entries which
-// its member acknowledged. It could help to elect a leader that has forgotten them too.
+// admit refuses a process that has forgotten entries which its member acknowledged. It
+// could help to elect a leader that has forgotten them too.
 func (a *acknowledged) admit(p transport.Peer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -33,9 +33,10 @@ type identity struct {
 const identityRecord = "identity"
 
 // loadIdentity reads the identity of a directory, or creates one with a new key in an
-// empty directory, increments the boot counter and adds a succession token. Key, counter
-// and token are durable before they are used on a connection: the group must not record a key that a power loss
-// destroys, and detects a copied or rolled back directory by a counter that it has seen.
+// empty directory, increments the boot counter and adds a succession token. All three are
+// durable before they are used on a connection: the group must not record a key that a
+// power loss destroys, and detects a copied or rolled back directory by a counter that it
+// has seen.
 func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 	data, err := log.Local(identityRecord)
 	if err != nil {

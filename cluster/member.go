@@ -228,12 +228,16 @@ func (m *Member) openDisk() error {
 	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
 		return err
 	}
+	m.acknowledged.load(m.roster.snapshot().peers)
+	return m.checkMeta()
+}
+
+// checkMeta returns an error if the meta data will be too long for gossip, which starts
+// once the member has a cluster.
+func (m *Member) checkMeta() error {
 	member := m.meta()
-	member.Cluster = make([]byte, len(wire.ID{})) // which it will have
-	_, err = encodeMeta(member)
-	if err == nil {
-		m.acknowledged.load(m.roster.snapshot().peers)
-	}
+	member.Cluster = make([]byte, len(wire.ID{}))
+	_, err := encodeMeta(member)
 	return err
 }
 

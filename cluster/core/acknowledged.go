@@ -19,9 +19,10 @@ type Process struct {
 	Incarnation wire.ID
 }
 
-// Acknowledged is what this member knows of the entries that the others have acknowledged:
-// to it while it led, or to the group by their digests. A process whose disk has less has been started on a directory that
-// was rolled back. It holds one row for each member, and is not safe for concurrent use.
+// Acknowledged holds the entries that the others have acknowledged: to this member while it
+// led, or to the group by their digests. A process whose disk has less has been started on
+// a directory that was rolled back. It has a row for each member, and is not safe for
+// concurrent use.
 //
 // Two facts bind a member for all time. An acknowledgment makes the leader's term durable,
 // and the entries: they can be truncated only by a leader of a later term. And an entry
