@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -23,15 +21,7 @@ func urgently(s *wire.Submission) *wire.Submission {
 // entry takes the next batch and returns the tickets in it, as pairs.
 func (b *inbox) entry(t *testing.T) (tickets [][2]uint64) {
 	t.Helper()
-	data, err := b.appendBatch(nil, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var batch wire.Batch
-	if err := proto.Unmarshal(data, &batch); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range batch.GetSubmissions() {
+	for _, s := range b.batch(t).GetSubmissions() {
 		if s.GetUrgent() || s.GetApplied() != 0 {
 			t.Error("the log contains what is for the leader only")
 		}

@@ -22,6 +22,20 @@ func submission(rng *rand.Rand, size int) *wire.Submission {
 	return s
 }
 
+// batch takes the next batch.
+func (b *inbox) batch(t *testing.T) *wire.Batch {
+	t.Helper()
+	data, err := b.appendBatch(nil, wire.BatchVersion, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := new(wire.Batch)
+	if err := proto.Unmarshal(data, batch); err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
 // The inbox encodes a batch like protobuf.
 func TestInbox_Encoding(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -63,16 +77,8 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 	}
 	var got [][]uint64
 	for !b.empty() {
-		data, err := b.appendBatch(nil, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var batch wire.Batch
-		if err := proto.Unmarshal(data, &batch); err != nil {
-			t.Fatal(err)
-		}
 		var floors []uint64
-		for _, s := range batch.GetSubmissions() {
+		for _, s := range b.batch(t).GetSubmissions() {
 			floors = append(floors, s.GetFloor())
 		}
 		got = append(got, floors)
@@ -107,15 +113,7 @@ func TestInbox_KeepsCopy(t *testing.T) {
 	want := proto.CloneOf(s)
 	b.add(1, s)
 	b.add(1, s)
-	data, err := b.appendBatch(nil, wire.BatchVersion, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := new(wire.Batch)
-	if err := proto.Unmarshal(data, got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.GetSubmissions()) != 1 || !proto.Equal(got.GetSubmissions()[0], want) {
-		t.Errorf("%d submissions", len(got.GetSubmissions()))
+	if got := b.batch(t).GetSubmissions(); len(got) != 1 || !proto.Equal(got[0], want) {
+		t.Errorf("%d submissions", len(got))
 	}
 }

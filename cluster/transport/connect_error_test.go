@@ -45,22 +45,10 @@ func dialPeer(t *testing.T, a *node, addr string) error {
 // otherProgram listens and answers every connection with a greeting.
 func otherProgram(t *testing.T, greeting string) string {
 	t.Helper()
-	ln := listenTCP(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, greeting)
-			_, _ = io.Copy(io.Discard, c) // until the dialer closes
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() { ln.Close(); <-done })
-	return ln.Addr().String()
+	return serve(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, greeting)
+		_, _ = io.Copy(io.Discard, c) // until the dialer closes
+	})
 }
 
 func TestConnectError_WrongAdvertisePort(t *testing.T) {

@@ -137,23 +137,11 @@ func answer(t *testing.T, c net.Conn, id Identity) {
 // answerWith starts a listener that answers every hello with o.
 func answerWith(t *testing.T, o opening) string {
 	t.Helper()
-	ln := listenTCP(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			if _, _, err := listenAs(c, o); err == nil {
-				_, _ = io.Copy(io.Discard, c) // until the dialer has closed
-			}
-			c.Close()
+	return serve(t, func(c net.Conn) {
+		if _, _, err := listenAs(c, o); err == nil {
+			_, _ = io.Copy(io.Discard, c) // until the dialer has closed
 		}
-	}()
-	t.Cleanup(func() { ln.Close(); <-done })
-	return ln.Addr().String()
+	})
 }
 
 func memberTwo() opening {

@@ -97,6 +97,26 @@ func listenTCP(t *testing.T) net.Listener {
 	return ln
 }
 
+// serve starts a listener that serves one connection after another, and returns its address.
+func serve(t *testing.T, connection func(net.Conn)) string {
+	t.Helper()
+	ln := listenTCP(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			connection(c)
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	return ln.Addr().String()
+}
+
 func raftFrame(s string) *wire.Frame { return &wire.Frame{Body: &wire.Frame_Raft{Raft: []byte(s)}} }
 
 // connectAll makes all nodes peers of each other and waits until they are
