@@ -44,6 +44,26 @@ func TestLoad_Refuses(t *testing.T) {
 	}
 }
 
+// A state of a higher feature level than the build supports is refused as a later build's,
+// also where it holds pairs that this one does not know. A build that supports it loads it.
+func TestLoad_LevelBeyondBuild(t *testing.T) {
+	d := soundDisk()
+	d["m"] = marshalled(&wire.MachineState{Version: 1, FeatureLevel: 2, Fences: 4, Positions: 3, Changes: 7})
+	m, err := LoadAt(d.pairs(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if agreed, supported := m.Level(); agreed != 2 || supported != 2 {
+		t.Errorf("at level %d of %d", agreed, supported)
+	}
+	for range 2 {
+		if m, err := LoadAt(d.pairs(), 1); !errors.Is(err, ErrNewer) || m != nil {
+			t.Errorf("loaded by an older build: %v", err)
+		}
+		d["k/of/that/level"] = []byte{0xff}
+	}
+}
+
 // unsoundRow replaces one pair of soundDisk.
 type unsoundRow struct {
 	name string
