@@ -57,8 +57,9 @@ func parseSessionID(s string) (id SessionID, err error) {
 // Its deadline is the time by this process's clock until which nothing that it holds can
 // be granted to another owner for want of a sign of life, whatever the network does. It
 // is the earliest of: the TTL; five seconds and the lock-delay, if the session depends
-// on the check gossip; and, of each of its checks with a TTL, that TTL and the
-// lock-delay. The first two count from the sending of the last acknowledged renewal,
+// on the check gossip, and with NoTTL a minute at most, for which the group keeps the
+// registration of a silent process; and, of each of its checks with a TTL, that TTL and
+// the lock-delay. The first two count from the sending of the last acknowledged renewal,
 // the last from that of the last acknowledged Pass, Warn or registration; 1 % is taken
 // off for clocks that differ in speed. The node renews by thirds of the first two.
 //

@@ -56,6 +56,8 @@ func TestLease_SmallestBoundCounts(t *testing.T) {
 		{"failure detector", time.Minute, 15 * time.Second, []string{"gossip"}, 19800 * time.Millisecond},
 		{"failure detector, no lock-delay", time.Minute, 0, []string{"gossip"}, 4950 * time.Millisecond},
 		{"failure detector, no TTL", noTTL, 15 * time.Second, []string{"gossip"}, 19800 * time.Millisecond},
+		{"failure detector after the registration", time.Hour, time.Minute, []string{"gossip"}, 64350 * time.Millisecond},
+		{"registration, no TTL", noTTL, time.Minute, []string{"gossip"}, 59400 * time.Millisecond},
 		{"no TTL, no checks", noTTL, 15 * time.Second, nil, noTTL},
 		{"check", time.Hour, 10 * time.Second, []string{"pulse"}, 39600 * time.Millisecond},
 		{"check, no TTL", noTTL, 0, []string{"pulse"}, 29700 * time.Millisecond},

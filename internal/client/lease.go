@@ -64,8 +64,13 @@ func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wir
 		renewed:   sent,
 		holds:     make(map[*Hold]struct{}),
 	}
-	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) && (ttl == NoTTL || declared < ttl) {
-		l.span = declared
+	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) {
+		switch {
+		case ttl == NoTTL: // another process may attach it once the registration has expired
+			l.span = min(declared, c.cfg.IncarnationTTL)
+		case declared < ttl:
+			l.span = declared
+		}
 	}
 	l.mu.Lock() // the timer may run at once
 	defer l.mu.Unlock()
