@@ -67,7 +67,8 @@ func OpCompareAndDelete(key string, modifyIndex uint64) Op {
 	return Op{kind: wire.KeyOp_DELETE_IF, what: "compare and delete", key: key, index: modifyIndex}
 }
 
-// OpDeletePrefix is [KV.DeletePrefix].
+// OpDeletePrefix is [KV.DeletePrefix]. The limit on keys applies to all of a Txn together; a
+// key that begins with two of its prefixes counts twice.
 func OpDeletePrefix(prefix string) Op {
 	return Op{kind: wire.KeyOp_DELETE_PREFIX, what: "delete prefix", key: prefix}
 }

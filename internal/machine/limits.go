@@ -36,7 +36,7 @@ const (
 
 	MaxValue      = 512 << 10 // bytes, of a key's value
 	MaxOps        = 128       // operations of one Write
-	MaxPrefixKeys = 16_384    // keys deleted by one operation
+	MaxPrefixKeys = 16_384    // keys that the prefixes of one Write delete
 	MaxKeys       = 1_048_576
 	MaxKeyBytes   = 1 << 30 // of all keys and values
 

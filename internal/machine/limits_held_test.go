@@ -132,6 +132,17 @@ func TestLimit_DeletePrefix(t *testing.T) {
 	}
 	d.line(wire.Code_TOO_LARGE, "write delete-prefix a/")
 	d.line(wire.Code_TOO_LARGE, "write delete-prefix ''")
+	// Together they have too many, though none of them alone.
+	together := "write put b v"
+	for n := range 10 {
+		together += fmt.Sprint(" ; delete-prefix a/", n)
+	}
+	if r := d.line(wire.Code_TOO_LARGE, "%s", together); r.Op != 10 {
+		t.Errorf("operation %d is refused, want the last, 10", r.Op)
+	}
+	if keyOf(d.m, "b") != nil || d.m.keys.tree.Len() != (MaxPrefixKeys/MaxOps+1)*MaxOps {
+		t.Error("a refused write changed keys")
+	}
 	d.line(wire.Code_OK, "write delete-prefix a/0/")
 	d.line(wire.Code_OK, "write delete-prefix a/")
 	if n := len(d.m.keys.delays) + d.m.keys.tree.Len(); n != 0 || d.m.keys.bytes != 0 {

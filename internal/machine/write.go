@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ func (m *Machine) write(c *wire.Write) *wire.Reply {
 		return m.refuse(wire.Code_INVALID, "a write needs at least 1 operation")
 	case len(c.Ops) > MaxOps:
 		return m.refuse(wire.Code_TOO_LARGE, "too many operations: at most 128")
+	}
+	if r := m.checkPrefixes(c.Ops); r != nil {
+		return r
 	}
 	for _, op := range c.Ops {
 		m.endKeys(op)
@@ -43,6 +47,26 @@ func (m *Machine) write(c *wire.Write) *wire.Reply {
 	return done
 }
 
+// checkPrefixes refuses operations that together would delete too many keys. They are
+// counted before the write changes any, and a key with two of the prefixes twice: so no
+// write looks at more.
+func (m *Machine) checkPrefixes(ops []*wire.KeyOp) *wire.Reply {
+	found := 0
+	for i, op := range ops {
+		if op.Kind != wire.KeyOp_DELETE_PREFIX || m.checkKeyOp(op) != nil {
+			continue
+		}
+		for range m.withPrefix(op.Key) {
+			if found++; found > MaxPrefixKeys {
+				r := m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefixes: at most 16384; use longer ones")
+				r.Op = uint32(i)
+				return r
+			}
+		}
+	}
+	return nil
+}
+
 // endKeys releases the keys of an operation that ended sessions have locked, so that
 // it finds them as if they had been released when the sessions ended.
 func (m *Machine) endKeys(op *wire.KeyOp) {
@@ -50,7 +74,7 @@ func (m *Machine) endKeys(op *wire.KeyOp) {
 	case m.ending.len == 0 || m.checkKeyOp(op) != nil:
 		return
 	case op.Kind == wire.KeyOp_DELETE_PREFIX:
-		for _, e := range m.withPrefix(op.Key) {
+		for _, e := range slices.Collect(m.withPrefix(op.Key)) {
 			if s := m.ender(e); s != nil {
 				m.endKey(e.Key, s)
 			}
@@ -73,17 +97,14 @@ func (m *Machine) ender(e *wire.Entry) *session {
 	return nil
 }
 
-// withPrefix returns the keys with the prefix, or more than MaxPrefixKeys of them.
-func (m *Machine) withPrefix(prefix string) (found []*wire.Entry) {
-	m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
-		m.visits.count()
-		if !strings.HasPrefix(e.Key, prefix) || len(found) > MaxPrefixKeys {
-			return false
-		}
-		found = append(found, e)
-		return true
-	})
-	return found
+// withPrefix iterates over the keys with the prefix.
+func (m *Machine) withPrefix(prefix string) iter.Seq[*wire.Entry] {
+	return func(yield func(*wire.Entry) bool) {
+		m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+			m.visits.count()
+			return strings.HasPrefix(e.Key, prefix) && yield(e)
+		})
+	}
 }
 
 func (w *writing) undo() {
@@ -132,7 +153,8 @@ func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 		}
 		return w.delete(e)
 	case wire.KeyOp_DELETE_PREFIX:
-		return nil, w.deletePrefix(op.Key)
+		w.deletePrefix(op.Key)
+		return nil, nil
 	case wire.KeyOp_ACQUIRE:
 		return w.acquire(e, op)
 	case wire.KeyOp_RELEASE:
@@ -227,15 +249,10 @@ func (w *writing) delete(e *wire.Entry) (*wire.Entry, *wire.Reply) {
 	return nil, nil
 }
 
-func (w *writing) deletePrefix(prefix string) *wire.Reply {
-	doomed := w.m.withPrefix(prefix)
-	if len(doomed) > MaxPrefixKeys {
-		return w.m.refuse(wire.Code_TOO_LARGE, "too many keys have the prefix; use longer prefixes")
-	}
-	for _, e := range doomed {
+func (w *writing) deletePrefix(prefix string) {
+	for _, e := range slices.Collect(w.m.withPrefix(prefix)) {
 		w.steps = append(w.steps, w.m.step(e, nil))
 	}
-	return nil
 }
 
 // acquire locks a key for a session. Keys have no waiters: others are refused while

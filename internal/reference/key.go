@@ -94,6 +94,15 @@ func (r *Model) write(c *wire.Write) *wire.Reply {
 	case len(c.Ops) > MaxOps:
 		return answer(wire.Code_TOO_LARGE)
 	}
+	prefixed := 0
+	for i, op := range c.Ops {
+		if op.Kind == wire.KeyOp_DELETE_PREFIX && checkOp(op) == nil {
+			prefixed += len(r.withPrefix(op.Key))
+		}
+		if prefixed > MaxPrefixKeys {
+			return &wire.Reply{Code: wire.Code_TOO_LARGE, Op: uint32(i)}
+		}
+	}
 	for _, op := range c.Ops {
 		r.visit(op)
 	}
@@ -168,7 +177,9 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 	case wire.KeyOp_DELETE:
 		r.keys.remove(r.index, op.Key)
 	case wire.KeyOp_DELETE_PREFIX:
-		return r.removePrefix(op.Key)
+		for _, key := range r.withPrefix(op.Key) {
+			r.keys.remove(r.index, key)
+		}
 	case wire.KeyOp_ACQUIRE:
 		return r.acquireKey(op, written)
 	case wire.KeyOp_RELEASE:
@@ -190,20 +201,13 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 	return nil
 }
 
-func (r *Model) removePrefix(prefix string) *wire.Reply {
-	var keys []string
+func (r *Model) withPrefix(prefix string) (keys []string) {
 	for _, e := range r.keys.entries {
 		if strings.HasPrefix(e.Key, prefix) {
 			keys = append(keys, e.Key)
 		}
 	}
-	if len(keys) > MaxPrefixKeys {
-		return answer(wire.Code_TOO_LARGE)
-	}
-	for _, key := range keys {
-		r.keys.remove(r.index, key)
-	}
-	return nil
+	return keys
 }
 
 func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
