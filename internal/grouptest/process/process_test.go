@@ -49,6 +49,7 @@ type report struct {
 	Fence    conclave.Fence
 	Member   conclave.MemberID
 	Leader   conclave.MemberID
+	Standby  bool
 	Level    uint32
 	Sessions []conclave.SessionID
 	Alive    []conclave.MemberID // according to gossip
@@ -162,7 +163,7 @@ func (s *served) carryOut(o order) report {
 		}
 	case "status":
 		status := s.node.Status()
-		r.Member, r.Leader = status.ID, status.Leader
+		r.Member, r.Leader, r.Standby = status.ID, status.Leader, status.Role == conclave.Standby
 		return r
 	case "alive":
 		r.Alive = s.alive()

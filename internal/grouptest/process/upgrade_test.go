@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,14 +87,81 @@ func TestUpgrade_Rolling(t *testing.T) {
 		end()
 		workers.Wait()
 		g.members[0].kill()
-		config := g.configs[0]
-		config.Level, config.Timeout = 1, 20*time.Second
-		old := launch(t, g.members[0].addr)
-		if _, err := old.do(order{Do: "open", Config: config}); !errors.Is(err, conclave.ErrUpgradeRequired) {
-			t.Fatalf("the old build is refused with: %v", err)
-		}
-		old.kill()
+		g.wantOldBuildRefused(0, "load the state")
 		g.restart(0)
 		cycle(g.members[0], "a", 3)
+	}
+}
+
+// wantOldBuildRefused starts a killed member with the old build, which must stop since it
+// needs an upgrade, for the reason that its error contains.
+func (g *processGroup) wantOldBuildRefused(i int, reason string) {
+	g.t.Helper()
+	config := g.configs[i]
+	config.Level, config.Timeout = 1, 20*time.Second
+	old := launch(g.t, g.members[i].addr)
+	_, err := old.do(order{Do: "open", Config: config})
+	if !errors.Is(err, conclave.ErrUpgradeRequired) || !strings.Contains(err.Error(), reason) {
+		g.t.Fatalf("the old build is refused with: %v", err)
+	}
+	old.kill()
+}
+
+// withStandby starts a group of three voters and, as the last process, a standby.
+func withStandby(t *testing.T) *processGroup {
+	t.Helper()
+	g := processesOf(t, 4, 5*time.Second)
+	for i, p := range g.members {
+		r, err := p.do(order{Do: "status"})
+		mustSucceed(t, err)
+		if r.Standby {
+			g.members[i], g.members[3] = g.members[3], p
+			g.configs[i], g.configs[3] = g.configs[3], g.configs[i]
+			return g
+		}
+	}
+	t.Fatal("no standby")
+	return nil
+}
+
+// A standby is down while the level is raised, and returns with the old build. It stops at
+// the entry of its log that raises the level, each time, and nothing is lost: with the new
+// build it is the same member, and catches up with all that was written meanwhile.
+func TestUpgrade_LaggingStandby(t *testing.T) {
+	const standby = 3
+	g := withStandby(t)
+	before, err := g.members[standby].do(order{Do: "status"})
+	mustSucceed(t, err)
+	for _, i := range []int{standby, 0, 1} {
+		g.rebuild(i, newer)
+		g.wantLevel(1)
+	}
+	g.members[standby].kill()
+	g.rebuild(2, newer)
+	voters := &processGroup{t: t, members: g.members[:standby]}
+	voters.awaitLevel(newer)
+	w := newAuditor(t)
+	ctx := grouptest.Within(t, 60*time.Second)
+	load, end := context.WithCancel(ctx)
+	defer end()
+	var workers sync.WaitGroup
+	for _, p := range voters.members {
+		workers.Go(func() { w.work(load, p, "a") })
+	}
+	for range 2 {
+		w.awaitProgress(ctx, voters.members)
+		g.wantOldBuildRefused(standby, "applying entry")
+	}
+	w.awaitProgress(ctx, voters.members) // the others are not affected
+	g.restart(standby)
+	g.awaitLevel(newer)
+	end()
+	workers.Wait()
+	after, err := g.members[standby].do(order{Do: "status"})
+	if err != nil || after.Member != before.Member {
+		t.Errorf("the standby was member %v and is %v: %v", before.Member, after.Member, err)
+	}
+	if f := g.members[standby].must("lock", "a"); f <= w.latest() {
+		t.Errorf("the standby was granted fence %v after %v", f, w.latest())
 	}
 }
