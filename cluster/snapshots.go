@@ -16,7 +16,10 @@ import (
 )
 
 // outgoingSnapshot is a snapshot that is being sent.
-type outgoingSnapshot struct{ cancel context.CancelFunc }
+type outgoingSnapshot struct {
+	to     uint64
+	cancel context.CancelFunc
+}
 
 // startSnapshot starts to stream the state to a member that needs entries that are
 // compacted. The result is always reported: raft sends the member nothing else until
@@ -25,14 +28,14 @@ func (m *Member) startSnapshot(message *raftpb.Message) {
 	to := message.GetTo()
 	m.cancelSnapshot(to)
 	ctx, cancel := context.WithCancel(m.lifetime)
-	s := &outgoingSnapshot{cancel}
+	s := &outgoingSnapshot{to, cancel}
 	if m.sending == nil {
 		m.sending = make(map[uint64]*outgoingSnapshot)
 	}
 	m.sending[to] = s
 	m.routine("snapshot", func() {
 		defer cancel()
-		err := m.streamSnapshot(ctx, to, message)
+		err := m.streamSnapshot(ctx, s, message)
 		if err != nil {
 			m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
 		}
@@ -55,17 +58,20 @@ func (m *Member) cancelSnapshot(to uint64) {
 // progressBytes is how often the core learns what was sent.
 const progressBytes = 1 << 20
 
-func (m *Member) streamSnapshot(ctx context.Context, to uint64, message *raftpb.Message) error {
+func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, message *raftpb.Message) error {
 	state, err := m.raftLog.View()
 	if err != nil {
 		return err
 	}
 	defer state.Close()
+	if err := m.confirmSnapshot(ctx, s, state.Index); err != nil {
+		return err
+	}
 	body, err := proto.Marshal(core.Snapshot(message, state))
 	if err != nil {
 		return err
 	}
-	w, err := m.port.OpenSnapshot(ctx, to, &wire.SnapshotHeader{
+	w, err := m.port.OpenSnapshot(ctx, s.to, &wire.SnapshotHeader{
 		Version: wire.SnapshotVersion, Raft: body, Digest: state.Digest,
 	})
 	if err != nil {
@@ -78,7 +84,7 @@ func (m *Member) streamSnapshot(ctx context.Context, to uint64, message *raftpb.
 		if sent >= reported+progressBytes {
 			progress := sent
 			reported = progress
-			m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotProgress(to, progress) }})
+			m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
 		}
 		return w.Add(key, value)
 	})
@@ -86,6 +92,22 @@ func (m *Member) streamSnapshot(ctx context.Context, to uint64, message *raftpb.
 		return err
 	}
 	return w.Commit()
+}
+
+// confirmSnapshot waits until the state at index may be sent.
+func (m *Member) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index uint64) error {
+	answer := make(chan error, 1)
+	m.mailbox.post(event{run: func(c *core.Core) {
+		if m.sending[s.to] == s { // not replaced
+			c.ConfirmSnapshot(s.to, index, func(err error) { answer <- err })
+		}
+	}})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Snapshot implements transport.Handler. It stages the snapshot beside the state, and

@@ -102,6 +102,13 @@ func (c *Core) sendDigest(index uint64) {
 	}
 }
 
+// startComparison sends the digest of the applied state. The other voters answer with
+// theirs.
+func (c *Core) startComparison() {
+	c.sendDigest(c.digests.index)
+	c.compare(c.digests.index)
+}
+
 // compare compares the digests at index.
 func (c *Core) compare(index uint64) {
 	a, own := &c.arbitration, c.digests.kept.at(index)
@@ -126,7 +133,7 @@ func (c *Core) compare(index uint64) {
 		c.agree(index, votes, digest)
 		return
 	}
-	if len(votes) > 0 && len(votersWith(votes, own.digest)) < len(votes) {
+	if index > a.agreed && len(votersWith(votes, own.digest)) < len(votes) {
 		if a.disputed == 0 {
 			a.since = c.ticks
 		}
@@ -185,8 +192,7 @@ func (c *Core) checkDigests() {
 	a := &c.arbitration
 	timeout := uint64(c.cfg.ElectionTicks)
 	if c.ticks >= a.sentAt+timeout {
-		c.sendDigest(c.digests.index)
-		c.compare(c.digests.index)
+		c.startComparison()
 	}
 	if a.disputed != 0 && !a.reported && c.ticks >= a.since+2*timeout {
 		a.reported = true
@@ -194,11 +200,18 @@ func (c *Core) checkDigests() {
 	}
 }
 
-// forgetClaims forgets the digests of members that are no voters any more.
+// contested reports whether this member's state differs from a voter's, and no majority
+// agrees with it.
+func (a *arbitration) contested() bool { return a.disputed != 0 || a.diverged != nil }
+
+// forgetClaims forgets the digests of members that are no voters any more. If the others
+// differ too, their next digests show it.
 func (c *Core) forgetClaims() {
-	for id := range c.arbitration.claims { // order: each by itself
+	a := &c.arbitration
+	for id := range a.claims { // order: each by itself
 		if !c.isVoter(id) {
-			delete(c.arbitration.claims, id)
+			delete(a.claims, id)
+			a.disputed, a.reported = 0, false
 		}
 	}
 }
@@ -233,7 +246,7 @@ func (c *Core) takeDiverged() (Effects, error) {
 			return Effects{}, err
 		}
 	}
-	out := Effects{Messages: c.out.Messages, Digests: c.out.Digests, Machine: c.machine, Batch: Batch{c.disk.next(c.ticks)}}
-	c.out.Messages, c.out.Digests = nil, nil
+	out := Effects{Messages: c.out.Messages, Digests: c.out.Digests, Cancelled: c.out.Cancelled, Machine: c.machine, Batch: Batch{c.disk.next(c.ticks)}}
+	c.out.Messages, c.out.Digests, c.out.Cancelled = nil, nil, nil
 	return out, nil
 }

@@ -67,6 +67,7 @@ func (c *Core) SnapshotSent(peer uint64, ok bool) {
 		status = raft.SnapshotFinish
 	}
 	c.node.ReportSnapshot(peer, status)
+	delete(c.unconfirmed, peer)
 	if m := c.catchUps[peer]; m != nil {
 		m.streaming = false
 	}

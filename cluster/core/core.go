@@ -31,6 +31,7 @@ type Core struct {
 	reads       reads
 	inbox       inbox
 	catchUps    catchUps
+	unconfirmed map[uint64]*unconfirmed // by peer
 	digests     digests
 	arbitration arbitration
 	disk        disk
@@ -95,6 +96,7 @@ func New(cfg Config) (*Core, error) {
 		tickets:     newTickets(),
 		reads:       reads{incarnation: cfg.Incarnation},
 		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
+		unconfirmed: make(map[uint64]*unconfirmed),
 	}
 	applied := cfg.Log.Applied()
 	c.applied = applied.Index
@@ -265,6 +267,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			return Effects{}, err
 		}
 	}
+	c.confirmSnapshots()
 	if c.arbitration.diverged != nil {
 		return c.takeDiverged()
 	}

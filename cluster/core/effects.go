@@ -67,8 +67,9 @@ type Driver interface {
 	Forward(to uint64, s *wire.Submission)
 	SendTransfer(to uint64, t *wire.LeadershipTransfer)
 	SendDigest(to uint64, d *wire.Digest)
-	// SendSnapshot streams the state on the disk (see Snapshot) to a peer. It reports
-	// the progress to Core.SnapshotProgress and the result to Core.SnapshotSent.
+	// SendSnapshot reads the state on the disk (see Snapshot), has it confirmed by
+	// Core.ConfirmSnapshot, and streams it to a peer. It reports the progress to
+	// Core.SnapshotProgress and the result to Core.SnapshotSent.
 	SendSnapshot(*raftpb.Message)
 	// CancelSnapshot ends the stream to a peer, if there is one, as a failure.
 	CancelSnapshot(to uint64)

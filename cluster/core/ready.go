@@ -69,6 +69,10 @@ func (c *Core) roleChanged(rd raft.Ready) {
 }
 
 func (c *Core) send(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgSnap && c.arbitration.contested() {
+		c.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure) // raft asks again at the next heartbeat
+		return
+	}
 	if m.GetType() == raftpb.MsgSnap {
 		c.out.Snapshots = append(c.out.Snapshots, m)
 		c.catchUps.begin(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex(), c.ticks)

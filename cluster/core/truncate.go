@@ -8,8 +8,8 @@ const stateShare = 8
 
 // truncate truncates the log behind the applied entry once that is worth a write. It
 // keeps some applied entries, from which a lagging member catches up without a snapshot,
-// the more the larger a snapshot would be; and those that a member with a snapshot in
-// flight needs after it.
+// the more the larger a snapshot would be; those that a member with a snapshot in
+// flight needs after it; and for a while all of them while voters differ.
 func (c *Core) truncate() {
 	first, _ := c.log.FirstIndex()
 	if first <= c.truncated {
@@ -18,6 +18,9 @@ func (c *Core) truncate() {
 	keep, keepBytes := c.retention()
 	if c.applied < first+2*keep && c.log.Bytes() < 2*keepBytes {
 		return
+	}
+	if c.arbitration.disputed != 0 && c.log.Bytes() < 2*keepBytes+firstAllowance {
+		return // a voter that returns decides by its own log: no snapshot is sent
 	}
 	if c.log.Bytes() >= 2*keepBytes {
 		keep = min(keep, (c.applied-first)/2)

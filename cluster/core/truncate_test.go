@@ -81,3 +81,26 @@ func TestTruncate(t *testing.T) {
 		}
 	})
 }
+
+// While voters differ the log waits for one that can decide, up to a limit of its bytes.
+func TestTruncate_WaitsWhileVotersDiffer(t *testing.T) {
+	const keepBytes = 1 << 20
+	r := newRig(t, func(c *Config) { c.Keep, c.KeepBytes = 2, keepBytes }).follow()
+	r.claim(r.applied, 7, 3)
+	if truncated := r.grow(100, 0); len(truncated) > 0 {
+		t.Errorf("truncates up to %d while voters differ", truncated)
+	}
+	var bytes uint64
+	for len(r.grow(1, 1000<<10)) == 0 && bytes <= firstAllowance+3*keepBytes {
+		bytes = r.log.Bytes()
+	}
+	if bytes < firstAllowance || bytes > firstAllowance+3*keepBytes {
+		t.Errorf("keeps %d MiB while voters differ, want %d", bytes>>20, firstAllowance>>20)
+	}
+	s := newRig(t, func(c *Config) { c.Keep = 2 }).follow()
+	s.claim(s.applied, 7, 3)
+	s.claim(s.applied, 0, 2)
+	if truncated := s.grow(100, 0); len(truncated) == 0 {
+		t.Error("does not truncate after a majority has agreed")
+	}
+}

@@ -240,15 +240,9 @@ func TestFlip_OnlyFaultyMembersStop(t *testing.T) {
 					test.followers--
 				}
 			}
-			sim.await(longestElection, "equal indexes", func() bool {
-				return !slices.ContainsFunc(sim.members, func(m *simMember) bool { return m.process.core.Status().Applied != sim.history.last() })
-			})
 			for _, m := range faulty {
-				m.tainted = true
-				m.process.program.terminate()
-				m.process.core.Machine().(*observed).Machine = sim.withFences(1 << 20)
+				sim.flipFences(m)
 			}
-			sim.draining = true
 			healthy := sim.members[slices.IndexFunc(sim.members, func(m *simMember) bool { return !m.tainted })]
 			if !healthy.process.program.registered {
 				sim.register(healthy.n)
@@ -286,4 +280,73 @@ func (sim *simulation) withFences(difference uint64) *machine.Machine {
 		sim.fail("load the machine: %v", err)
 	}
 	return loaded
+}
+
+// A bit flips in the leader while one of three voters is down, and the log is truncated
+// beyond what that one has. A snapshot of the leader's state must not outvote the healthy
+// voter: none is sent. The faulty member is then stopped and the healthy one restarted,
+// as an operator would.
+func TestFlip_LeaderSendsNoSnapshot(t *testing.T) {
+	sim := newScriptedGroup(t, 1, 3, 0, faults{keepEntries: 3})
+	faulty, healthy, lagging := sim.separate()
+	for range 10 {
+		sim.renew(healthy.n)
+	}
+	if first, _ := faulty.process.log.FirstIndex(); first <= lagging.process.core.Status().Commit+1 {
+		t.Fatalf("the log begins at %d", first)
+	}
+	sim.flipFences(faulty)
+	sim.openSession(healthy.n, 5*time.Second, 0, wire.Behavior_RELEASE)
+	sim.network.heal()
+	sim.advance(20 * longestElection)
+	if n := lagging.process.core.Status().Installed; n > 0 {
+		t.Fatalf("%d snapshots are installed while voters differ", n)
+	}
+	faulty.crash("stopped by an operator")
+	faulty.destroyed = true
+	healthy.crash("restarted by an operator")
+	healthy.start()
+	sim.await(10*longestElection, "snapshot of the healthy voter", func() bool { return lagging.process.core.Status().Installed > 0 })
+	sim.awaitLeader()
+}
+
+// The log waits while voters differ, so the voter that was down decides by it: only the
+// faulty leader stops.
+func TestFlip_ReturningVoterDecides(t *testing.T) {
+	sim := newScriptedGroup(t, 1, 3, 0, faults{keepEntries: 3})
+	faulty, healthy, lagging := sim.separate()
+	sim.flipFences(faulty)
+	sim.openSession(healthy.n, 5*time.Second, 0, wire.Behavior_RELEASE)
+	sim.advance(longestElection) // the digests of idle voters show the difference
+	for range 20 {
+		sim.renew(healthy.n)
+	}
+	sim.network.heal()
+	sim.await(10*longestElection, "stop of the faulty member", func() bool { return faulty.destroyed })
+	sim.awaitLeader()
+	if n := lagging.process.core.Status().Installed; n > 0 {
+		t.Errorf("%d snapshots were installed", n)
+	}
+}
+
+// separate returns the leader, a registered follower, and one that is isolated.
+func (sim *simulation) separate() (leader, follower, isolated *simMember) {
+	leader = sim.leader().simMember
+	others := slices.DeleteFunc(slices.Clone(sim.members), func(m *simMember) bool { return m == leader })
+	sim.register(others[0].n)
+	sim.isolate(others[1].n)
+	return leader, others[0], others[1]
+}
+
+// renew has member n renew its registration.
+func (sim *simulation) renew(n int) {
+	sim.mustInvoke(n, wire.Code_OK, &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
+}
+
+// flipFences flips a bit in a member that has applied everything.
+func (sim *simulation) flipFences(m *simMember) {
+	sim.await(longestElection, "last index", func() bool { return m.process.core.Status().Applied == sim.history.last() })
+	m.tainted, sim.draining = true, true
+	m.process.program.terminate()
+	m.process.core.Machine().(*observed).Machine = sim.withFences(1 << 20)
 }

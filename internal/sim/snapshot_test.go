@@ -25,7 +25,6 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 			}
 		})
 	}
-	proc.after(time.Second, func() { report(false) }) // the connection would fail
 	view, err := proc.log.View()
 	if err != nil {
 		proc.sim.fail("member %d: open a view: %v", proc.n, err)
@@ -43,15 +42,30 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 		proc.sim.fail("member %d: read a view: %v", proc.n, err)
 	}
 	digest := view.Digest
-	proc.sim.trace("member %d sends member %d a snapshot of %d", proc.n, m.GetTo()-1, view.Index)
-	proc.sim.deliver(proc.n, int(m.GetTo()-1), func(to *process) {
-		to.runIfAlive(func() {
-			to.receiveSnapshot(proc, body, digest, state, func(err error) {
-				proc.sim.deliver(to.n, proc.n, func(back *process) {
-					if back == proc {
-						report(err == nil)
-					}
+	send := func() {
+		proc.sim.trace("member %d sends member %d a snapshot of %d", proc.n, m.GetTo()-1, view.Index)
+		proc.after(time.Second, func() { report(false) }) // the connection would fail
+		proc.sim.deliver(proc.n, int(m.GetTo()-1), func(to *process) {
+			to.runIfAlive(func() {
+				to.receiveSnapshot(proc, body, digest, state, func(err error) {
+					proc.sim.deliver(to.n, proc.n, func(back *process) {
+						if back == proc {
+							report(err == nil)
+						}
+					})
 				})
+			})
+		})
+	}
+	proc.after(0, func() {
+		proc.post(func(c *core.Core) {
+			c.ConfirmSnapshot(m.GetTo(), view.Index, func(err error) {
+				if err != nil {
+					proc.sim.trace("member %d sends member %d no snapshot of %d: %v", proc.n, m.GetTo()-1, view.Index, err)
+					proc.after(0, func() { report(false) })
+					return
+				}
+				proc.after(0, send)
 			})
 		})
 	})

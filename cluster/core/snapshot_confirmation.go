@@ -1,0 +1,63 @@
+package core
+
+import (
+	"errors"
+	"maps"
+	"slices"
+)
+
+// A leader must not spread a wrong state: a voter that installs it agrees with the leader
+// from then on, and the two outvote a healthy third. So a snapshot is sent once a
+// majority of the voters has agreed with the leader's digest at the snapshot's index or
+// later, since states that differ once differ at every later index.
+//
+// No majority can agree in a group of two whose other voter needs the snapshot, or if
+// the voters that could agree are down. So without agreement a snapshot is sent after
+// confirmationElections election timeouts, unless voters are known to differ. As long as
+// they do, and no majority agrees, no snapshot is sent: one of the states is wrong, and it
+// is unknown which.
+const confirmationElections = 3
+
+// ErrUnconfirmed: no majority of the voters agrees with this member's state.
+var ErrUnconfirmed = errors.New("no majority of the voters agrees with this member's state")
+
+// unconfirmed is a snapshot of a state with which no majority has agreed yet.
+type unconfirmed struct {
+	index uint64      // of the state
+	since uint64      // tick
+	done  func(error) // nil: it is sent meanwhile
+}
+
+// ConfirmSnapshot calls done once: with nil when the state at index, read from the disk,
+// may be sent to the peer, or with ErrUnconfirmed if it must not be. A later call for the
+// peer replaces this one.
+func (c *Core) ConfirmSnapshot(peer, index uint64, done func(error)) {
+	if c.arbitration.agreed < index {
+		c.startComparison()
+	}
+	c.unconfirmed[peer] = &unconfirmed{index, c.ticks, done}
+}
+
+// confirmSnapshots runs in each Take.
+func (c *Core) confirmSnapshots() {
+	for _, peer := range slices.Sorted(maps.Keys(c.unconfirmed)) {
+		s := c.unconfirmed[peer]
+		switch {
+		case !c.isLeader() || c.arbitration.contested():
+			delete(c.unconfirmed, peer)
+			if s.done == nil {
+				c.out.Cancelled = append(c.out.Cancelled, peer)
+			} else {
+				s.done(ErrUnconfirmed)
+			}
+		case c.arbitration.agreed >= s.index:
+			delete(c.unconfirmed, peer)
+			if s.done != nil {
+				s.done(nil)
+			}
+		case s.done != nil && c.ticks >= s.since+confirmationElections*uint64(c.cfg.ElectionTicks):
+			s.done(nil)
+			s.done = nil
+		}
+	}
+}
