@@ -33,12 +33,14 @@ func newAcquisitions(v *visits) acquisitions {
 	}
 }
 
-// find returns what the sequence number has obtained, but for an ended session: at
-// most one is not nil.
+// find returns what the sequence number has obtained, but for an ended session, and as
+// long as it is not unclaimed, which voids its ticket: at most one is not nil.
 func (a *acquisitions) find(seq uint64) (w *waiter, l *lock, p *permit) {
 	w, l, p = a.obtained(seq)
 	switch {
 	case w != nil && w.session.dead(), l != nil && l.owner.dead(), p != nil && p.owner.dead():
+		return nil, nil, nil
+	case l != nil && l.unclaimed(), p != nil && p.unclaimed():
 		return nil, nil, nil
 	}
 	return w, l, p

@@ -64,8 +64,6 @@ func (a *auditor) lock(name string, l *lock) {
 		a.fail("lock %q is idle with %d waiting", name, l.waiters())
 	case l.owner != nil && (l.delayUntil != 0 || l.holds == 0 || a.m.sessions[l.owner.id] != l.owner):
 		a.fail("lock %q has an owner that cannot own it", name)
-	case l.unclaimed && (l.owner == nil || l.ticket != ticket{}):
-		a.fail("lock %q is unclaimed and cannot be claimed", name)
 	}
 	if t := l.ticket; t != (ticket{}) {
 		if l.owner == nil || heldBy(t) != l || !a.names(t, l.owner) {
@@ -259,11 +257,14 @@ func (a *auditor) sessions() {
 		if found, _ := a.m.byCreation.Get(s); found != s {
 			a.fail("session %s is not listed", s.id)
 		}
-		a.holds -= s.holds.len
+		a.holds -= s.holds.len + s.leads.len
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len
 		a.waiting -= s.waiters.len
 		a.locked -= s.locked()
+		if claims := s.claims; s.ttl == 0 && s.permits.len != 0 && claims.Len() != s.permits.len || s.ttl != 0 && (claims != nil || s.attached != 0) {
+			a.fail("session %s has %d permits, and others to claim", s.id, s.permits.len)
+		}
 		switch {
 		case s.dead():
 			dead++

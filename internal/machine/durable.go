@@ -99,6 +99,7 @@ func (s *session) state() proto.Message {
 	st := &wire.SessionState{
 		Name: s.name, Member: s.member, Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
 		Behavior: s.behavior, Checks: s.checks, Ended: s.ended, EndedAt: s.endedAt, Graceful: s.graceful,
+		Attached: s.attached,
 	}
 	if s.incarnation != nil {
 		st.Incarnation = s.incarnation.id[:]
@@ -108,7 +109,7 @@ func (s *session) state() proto.Message {
 
 func (l *lock) state() proto.Message {
 	st := &wire.LockState{
-		Handle: l.handle, Holds: l.holds, Fence: l.fence, Unclaimed: l.unclaimed, DelayUntil: l.delayUntil,
+		Handle: l.handle, Holds: l.holds, Fence: l.fence, DelayUntil: l.delayUntil,
 	}
 	if l.owner != nil {
 		st.Session = l.owner.id[:]
@@ -125,7 +126,7 @@ func (s *semaphore) state() proto.Message {
 }
 
 func (p *permit) state() proto.Message {
-	st := &wire.PermitState{Permits: p.n, Unclaimed: p.unclaimed, DelayUntil: p.delayUntil}
+	st := &wire.PermitState{Permits: p.n, DelayUntil: p.delayUntil}
 	if p.owner != nil {
 		st.Session = p.owner.id[:]
 	}

@@ -60,13 +60,15 @@ func (m *Machine) release() {
 }
 
 // releaseOne releases the next thing that an ended session had: queue places by
-// position, locks and permits by fence, keys by name; last the session itself.
+// position, locks, elections and permits by fence, keys by name; last the session itself.
 func (m *Machine) releaseOne(s *session) {
 	switch {
 	case s.waiters.first != nil:
 		m.dismiss(s.waiters.first, wire.Code_SESSION_EXPIRED)
 	case s.holds.first != nil:
 		m.releaseLock(s.holds.first, s.delayUntil())
+	case s.leads.first != nil:
+		m.releaseLock(s.leads.first, s.delayUntil())
 	case s.permits.first != nil:
 		m.endPermit(s.permits.first, s.delayUntil())
 	case s.locked() > 0:

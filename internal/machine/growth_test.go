@@ -114,7 +114,11 @@ func (d *driver) leaveUnclaimed(n int) {
 	p.many(n, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
 	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
 	d.index = p.index
+	before := d.m.visits.n
 	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
+	if visits := d.m.visits.n - before; visits > allowedVisits(n) {
+		d.tb.Errorf("AttachSession of %d permits looks at %d elements", n, visits)
+	}
 }
 
 func attachCommand(session wire.ID) *wire.Command {

@@ -53,6 +53,9 @@ func (ld *loader) linkSessions() error {
 		if ld.m.members[p.of.member] == nil {
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
+		if p.of.attached > ld.m.fence() {
+			return fmt.Errorf("session %s: %w", p.of.id, errFence)
+		}
 		if p.of.dead() {
 			continue
 		}

@@ -33,9 +33,9 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 		return err
 	}
 	switch {
-	case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.unclaimed || l.ticket != ticket{}):
+	case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.ticket != ticket{}):
 		return errNeither
-	case l.unclaimed && l.ticket != ticket{}, len(st.Value) > 0 && !(held && l.isElection()):
+	case len(st.Value) > 0 && !(held && l.isElection()):
 		return errRange
 	case !held:
 		m.delays.push(l)
@@ -48,7 +48,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	if l.owner = m.sessions[id]; ld.isLoose(l.ticket, l.owner) {
 		return errLoose
 	}
-	l.owner.holds.push(l)
+	l.owner.held(l).push(l)
 	if l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
@@ -112,12 +112,12 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 		return errLoose
 	case held != (p.delayUntil == 0), p.n == 0:
 		return errNeither
-	case (p.unclaimed || !held) && p.ticket != ticket{}, p.unclaimed && !held:
+	case !held && p.ticket != ticket{}:
 		return errRange
 	case p.fence <= last || p.fence > ld.m.fence():
 		return errFence
 	}
-	p.add()
+	ld.m.addPermit(p)
 	if !held {
 		ld.m.delays.push(p)
 	}

@@ -129,8 +129,6 @@ var unsound = []unsoundRow{
 	{"a key locked by a dead session", "kx", marshalled(&wire.KeyState{CreateIndex: 1, ModifyIndex: 1, LockIndex: 1, Session: []byte(soundInc)}), ErrCorrupt},
 	{"a key with a short session", "kx", marshalled(&wire.KeyState{CreateIndex: 1, ModifyIndex: 1, LockIndex: 1, Session: []byte("s")}), ErrCorrupt},
 	{"a key that was created after it was changed", "kx", marshalled(&wire.KeyState{CreateIndex: 3, ModifyIndex: 2}), ErrCorrupt},
-	{"an unclaimed lock that has a ticket", "lx", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 1, Unclaimed: true, Seq: 5, Incarnation: []byte(soundInc)}), ErrCorrupt},
-	{"a delayed lock that is unclaimed", "ly", marshalled(&wire.LockState{DelayUntil: 5, Unclaimed: true}), ErrCorrupt},
 	{"a lock with a value", "lx", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 1, Value: []byte("v")}), ErrCorrupt},
 	{"an idle semaphore", "Sz", marshalled(&wire.SemaphoreState{Limit: 1}), ErrCorrupt},
 	{"a waiter for what is free", "wSx\x00" + be(3), marshalled(&wire.WaiterState{Session: []byte(soundSession), Incarnation: []byte(soundInc), Seq: 4}), ErrCorrupt},

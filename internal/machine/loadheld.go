@@ -16,7 +16,7 @@ func (ld *loader) lock(key string, value []byte) error {
 		return err
 	}
 	l := &lock{
-		key: key, handle: st.Handle, holds: st.Holds, unclaimed: st.Unclaimed, fence: st.Fence, delayUntil: st.DelayUntil,
+		key: key, handle: st.Handle, holds: st.Holds, fence: st.Fence, delayUntil: st.DelayUntil,
 	}
 	space := ld.m.space(l.isElection())
 	if space.byName[l.name()] != nil {
@@ -79,7 +79,7 @@ func (ld *loader) permit(rest string, value []byte) error {
 		return err
 	}
 	name, fence, ok := number(rest)
-	p := &permit{n: st.Permits, unclaimed: st.Unclaimed, fence: fence, delayUntil: st.DelayUntil}
+	p := &permit{n: st.Permits, fence: fence, delayUntil: st.DelayUntil}
 	if !ok {
 		return errShape
 	}

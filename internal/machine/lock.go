@@ -15,7 +15,6 @@ type lock struct {
 	handle     uint64
 	holds      uint32
 	slot       slot
-	unclaimed  bool // of an attached session: no handle of it has locked yet
 	fence      uint64
 	ticket     ticket // of the waiter that the lock was granted to; see granted
 	delayUntil int64  // 0: no delay
@@ -35,8 +34,12 @@ func (l *lock) name() string { return l.key[1:] }
 func (l *lock) isElection() bool { return l.key[0] == electionKind }
 
 func (l *lock) ownedBy(s *session, handle uint64) bool {
-	return l.owner == s && l.handle == handle && !l.unclaimed
+	return l.owner == s && l.handle == handle && !l.unclaimed()
 }
+
+// unclaimed reports that the lock is held by an attached session, no handle of which has
+// locked it yet.
+func (l *lock) unclaimed() bool { return l.owner != nil && l.owner.claimable(l.fence) }
 
 func (l *lock) more() *extra {
 	if l.extra == nil {
@@ -110,7 +113,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 		return m.reply(wire.Code_OWNERSHIP_LOST)
 	case mine && c.Reentrant:
 		return m.reenter(l, c.Limit)
-	case l != nil && l.owner == s && l.unclaimed:
+	case l != nil && l.owner == s && l.unclaimed():
 		return m.claim(l, w)
 	case l == nil || c.Wait:
 		return m.newPlace(w, c)
@@ -172,7 +175,8 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	if m.fences >= maxFences {
 		return m.exhausted()
 	}
-	l.owner.holds.remove(l)
+	l.owner.held(l).remove(l)
+	l.voidTicket()
 	return m.grant(l, w)
 }
 
@@ -230,10 +234,10 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // releaseLock takes the lock from its owner. It goes to the head of its queue, at
 // once or when its lock-delay ends.
 func (m *Machine) releaseLock(l *lock, until int64) {
-	l.owner.holds.remove(l)
+	l.owner.held(l).remove(l)
 	l.voidTicket()
 	m.candidates -= l.leader().Bytes()
-	l.owner, l.handle, l.holds, l.unclaimed, l.fence = nil, 0, 0, false, 0
+	l.owner, l.handle, l.holds, l.fence = nil, 0, 0, 0
 	if l.extra != nil {
 		l.extra.leader = nil
 	}
@@ -277,12 +281,12 @@ func (m *Machine) grantHead(l *lock) {
 
 // grant makes w the owner of a lock that has no other owner, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	l.owner, l.handle, l.holds, l.unclaimed = w.session, w.handle, 1, false
+	l.owner, l.handle, l.holds = w.session, w.handle, 1
 	l.fence = m.nextFence()
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
-	w.session.holds.push(l)
+	w.session.held(l).push(l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {
 		m.elect(l, w.value)

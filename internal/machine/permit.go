@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"cmp"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // permit is one acquisition of permits. It is held by a session, or delayed by
 // the lock-delay of one that was invalidated.
@@ -8,7 +12,6 @@ type permit struct {
 	semaphore  *semaphore
 	owner      *session // nil: delayed
 	n          uint32
-	unclaimed  bool // of an attached session: not acquired by its new process yet
 	fence      uint64
 	ticket     ticket // of the waiter that the permits were granted to; see granted
 	delayUntil int64
@@ -16,41 +19,29 @@ type permit struct {
 	inSession link[permit]
 }
 
-// claim is what an Acquire must ask for in order to claim an unclaimed acquisition.
-type claim struct {
-	semaphore *semaphore
-	n         uint32
+// byClaim orders the permits of a session by what an Acquire must ask for in order to
+// claim them; then by fence.
+func byClaim(a, b *permit) int {
+	return cmp.Or(cmp.Compare(a.semaphore.key, b.semaphore.key), cmp.Compare(a.n, b.n), cmp.Compare(a.fence, b.fence))
 }
 
-func (p *permit) claim() claim { return claim{p.semaphore, p.n} }
+// unclaimed reports that the permits are held by an attached session, whose new process
+// has not acquired them yet.
+func (p *permit) unclaimed() bool { return p.owner != nil && p.owner.claimable(p.fence) }
 
 // unclaimed returns the oldest unclaimed acquisition of n permits of an attached
 // session, or nil.
-func (s *semaphore) unclaimed(owner *session, n uint32) *permit {
-	if queue := owner.unclaimed[claim{s, n}]; len(queue) > 0 {
-		return queue[0]
+func (s *semaphore) unclaimed(owner *session, n uint32) (oldest *permit) {
+	if owner.attached == 0 || owner.claims == nil {
+		return nil
 	}
-	return nil
-}
-
-// addUnclaimed appends an acquisition to those that the session may claim. They
-// come by fence.
-func (s *session) addUnclaimed(p *permit) {
-	if s.unclaimed == nil {
-		s.unclaimed = make(map[claim][]*permit)
-	}
-	s.unclaimed[p.claim()] = append(s.unclaimed[p.claim()], p)
-}
-
-// removeUnclaimed removes an acquisition that is claimed, or released as the
-// session ends: either way it is the oldest of its kind.
-func (s *session) removeUnclaimed(p *permit) {
-	queue := s.unclaimed[p.claim()]
-	if queue[0] = nil; len(queue) == 1 {
-		delete(s.unclaimed, p.claim())
-		return
-	}
-	s.unclaimed[p.claim()] = queue[1:]
+	owner.claims.AscendGreaterOrEqual(&permit{semaphore: s, n: n}, func(p *permit) bool {
+		if p.semaphore == s && p.n == n && p.unclaimed() {
+			oldest = p
+		}
+		return false
+	})
+	return oldest
 }
 
 // claimPermits transfers an unclaimed acquisition to w, under a new fence.
@@ -64,15 +55,15 @@ func (m *Machine) claimPermits(p *permit, w *waiter) *wire.Reply {
 
 func (m *Machine) grantPermits(w *waiter) *wire.Reply {
 	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFence(), ticket: w.granted()}
-	p.add()
+	m.addPermit(p)
 	m.dirty.put(p.key(), p)
 	r := m.reply(wire.Code_OK)
 	r.Fence, r.Holds = p.fence, p.n
 	return r
 }
 
-// add links the permit into its semaphore, its owner and its incarnation.
-func (p *permit) add() {
+// addPermit links the permit into its semaphore, its owner and its incarnation.
+func (m *Machine) addPermit(p *permit) {
 	p.semaphore.taken += int64(p.n)
 	if p.owner == nil {
 		p.semaphore.delay(p)
@@ -80,15 +71,18 @@ func (p *permit) add() {
 	}
 	p.semaphore.held.ReplaceOrInsert(p)
 	p.owner.permits.push(p)
-	if p.unclaimed {
-		p.owner.addUnclaimed(p)
+	if p.owner.ttl == 0 { // it can be attached
+		if p.owner.claims == nil {
+			p.owner.claims = newTree(&m.visits, byClaim)
+		}
+		p.owner.claims.ReplaceOrInsert(p)
 	}
 	if p.ticket != (ticket{}) {
 		p.ticket.by.permits.ReplaceOrInsert(p)
 	}
 }
 
-// removePermit removes the permit from everything that add links it into.
+// removePermit removes the permit from everything that addPermit links it into.
 func (m *Machine) removePermit(p *permit) {
 	p.semaphore.taken -= int64(p.n)
 	if p.owner == nil {
@@ -99,12 +93,12 @@ func (m *Machine) removePermit(p *permit) {
 	m.dirty.drop(p.key())
 }
 
-// unlink undoes add for a permit that is held, but for the count of permits taken.
+// unlink undoes addPermit for a permit that is held, but for the count of permits taken.
 func (p *permit) unlink() {
 	p.semaphore.held.Delete(p)
 	p.owner.permits.remove(p)
-	if p.unclaimed {
-		p.owner.removeUnclaimed(p)
+	if p.owner.claims != nil {
+		p.owner.claims.Delete(p)
 	}
 	p.voidTicket()
 }
@@ -133,7 +127,7 @@ func (m *Machine) endPermit(p *permit, until int64) {
 		m.removePermit(p)
 	} else {
 		p.unlink()
-		p.owner, p.unclaimed = nil, false
+		p.owner = nil
 		p.delayUntil = until
 		p.semaphore.delay(p)
 		m.delays.push(p)

@@ -153,7 +153,7 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 		return m.reply(wire.Code_NOT_HELD)
 	}
 	p, _ := s.held.Get(&permit{fence: c.Fence})
-	if p == nil || p.owner != owner || p.unclaimed {
+	if p == nil || p.owner != owner || p.unclaimed() {
 		return m.reply(wire.Code_NOT_HELD)
 	}
 	return m.releasePermits(p)

@@ -22,20 +22,22 @@ type session struct {
 	behavior    wire.Behavior
 	checks      []string
 	createIndex uint64
+	attached    uint64 // the largest fence when it was last attached; see claimable
 
 	ended    uint64 // see SessionState; 0: the session lives
 	endedAt  int64
 	graceful bool
 	recorded bool // the end is durable
 
-	inClass   link[session] // or, once it has ended, in the list of those
-	inMember  link[session]
-	depends   []dependency
-	holds     list[lock, holdsOfSession]     // by fence: in the order of acquisition
-	permits   list[permit, permitsOfSession] // by fence
-	unclaimed map[claim][]*permit            // of the permits, by fence; nil: none
-	waiters   list[waiter, waitersOfSession] // by position
-	keys      *btree.BTreeG[string]          // locked by the session; nil: none
+	inClass  link[session] // or, once it has ended, in the list of those
+	inMember link[session]
+	depends  []dependency
+	holds    list[lock, holdsOfSession]     // of locks, by fence: in the order of acquisition
+	leads    list[lock, holdsOfSession]     // of elections, by fence
+	permits  list[permit, permitsOfSession] // by fence
+	claims   *btree.BTreeG[*permit]         // the permits by what claims them; nil: none, or a session with a TTL
+	waiters  list[waiter, waitersOfSession] // by position
+	keys     *btree.BTreeG[string]          // locked by the session; nil: none
 }
 
 // never is the class of the sessions that never expire.
@@ -60,7 +62,7 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.permits.len+s.waiters.len+s.locked() >= MaxPlaces {
+	if s.holds.len+s.leads.len+s.permits.len+s.waiters.len+s.locked() >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
@@ -192,24 +194,26 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	m.belong(s, inc.member)
 	m.bind(inc, s)
 	m.renewed(inc)
+	s.attached = m.fence()
 	m.dirty.put(s.key(), s)
-	for l := range s.holds.all(&m.visits) {
-		l.voidTicket()
-		l.unclaimed = true
-		if l.isElection() {
-			m.elect(l, l.leader().Value)
-			m.leads(l) // at another member
-		}
-		m.dirty.put(l.key, l)
-	}
-	s.unclaimed = nil
-	for p := range s.permits.all(&m.visits) {
-		p.voidTicket()
-		p.unclaimed = true
-		s.addUnclaimed(p)
-		m.dirty.put(p.key(), p)
+	for l := range s.leads.all(&m.visits) { // it is at another member
+		m.elect(l, l.leader().Value)
+		m.leads(l)
 	}
 	return m.bound(s)
+}
+
+// claimable reports whether what the session holds under the fence is unclaimed: held
+// since before the session was last attached. A claim grants a new fence, so attaching
+// touches no hold.
+func (s *session) claimable(fence uint64) bool { return fence <= s.attached }
+
+// held is the list that a lock or an election of the session is in.
+func (s *session) held(l *lock) *list[lock, holdsOfSession] {
+	if l.isElection() {
+		return &s.leads
+	}
+	return &s.holds
 }
 
 // closeSession ends a session by force for any caller, and gracefully for the

@@ -67,6 +67,14 @@ var stalls = []struct {
 		})
 		return d.batch(attachCommand(wire.ID{1}))
 	}},
+	{"session that is attached, with elections", func(d *driver) *wire.Batch {
+		d.as(2, func(p *driver) {
+			p.do(openCommand(wire.ID{1}, 0, 0))
+			p.many(200_000, func(i int) *wire.Command { return electionCommand(fmt.Sprintf("orders/%07d", i), wire.ID{1}) })
+			p.do(deregisterCommand())
+		})
+		return d.batch(attachCommand(wire.ID{1}))
+	}},
 	{"places of a process that ends", func(d *driver) *wire.Batch {
 		d.do(openCommand(wire.ID{1}, 0, 0))
 		d.many(20, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i), wire.ID{1}, 1) })

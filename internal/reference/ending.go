@@ -36,7 +36,7 @@ func (r *Model) releaseDead() {
 }
 
 // releaseOne releases one thing, unless there is none: a queue place by arrival, a
-// lock by fence, permits by fence, a key by name.
+// lock by fence, an election by fence, permits by fence, a key by name.
 func (r *Model) releaseOne(d *dead) bool {
 	mine := r.places(func(p Place) bool { return p.Session == d.s.ID })
 	if len(mine) > 0 {
@@ -45,15 +45,17 @@ func (r *Model) releaseOne(d *dead) bool {
 		}
 		return true
 	}
-	var first *Lock
-	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Session == d.s.ID && (first == nil || l.Fence < first.Fence) {
-			first = l
+	for _, election := range []bool{false, true} {
+		var first *Lock
+		for _, l := range r.Locks {
+			if l.Election == election && l.Owner != nil && l.Owner.Session == d.s.ID && (first == nil || l.Fence < first.Fence) {
+				first = l
+			}
 		}
-	}
-	if first != nil {
-		r.free(first, d.until)
-		return true
+		if first != nil {
+			r.free(first, d.until)
+			return true
+		}
 	}
 	return r.releasePermitOf(d) || r.releaseKeyOf(d)
 }

@@ -192,14 +192,14 @@ func (r *Model) withdraw(inc wire.ID, c *wire.Withdraw) *wire.Reply {
 		return answer(wire.Code_OK)
 	}
 	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Ticket == t && r.lateSession(l.Owner.Session) == nil {
+		if l.Owner != nil && !l.Unclaimed && l.Owner.Ticket == t && r.lateSession(l.Owner.Session) == nil {
 			l.Owner.Ticket = wire.Ticket{}
 			return r.releaseHold(l)
 		}
 	}
 	for _, s := range r.Semaphores {
 		for _, p := range s.Permits {
-			if p.Ticket == t && r.lateSession(p.Session) == nil {
+			if !p.Unclaimed && p.Ticket == t && r.lateSession(p.Session) == nil {
 				r.putBack(s, p.Fence, 0)
 				return &wire.Reply{Code: wire.Code_OK, Fence: p.Fence}
 			}

@@ -253,7 +253,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	var held []*Lock
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == s.ID {
-			l.Unclaimed, l.Owner.Ticket = true, wire.Ticket{}
+			l.Unclaimed = true
 			held = append(held, l)
 		}
 	}
@@ -264,7 +264,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	for _, sem := range r.Semaphores {
 		for i := range sem.Permits {
 			if p := &sem.Permits[i]; p.until == 0 && p.Session == s.ID {
-				p.Unclaimed, p.Ticket = true, wire.Ticket{}
+				p.Unclaimed = true
 			}
 		}
 	}

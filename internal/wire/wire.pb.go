@@ -3155,6 +3155,7 @@ type SessionState struct {
 	Ended         uint64                 `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`                     // its number among all ended sessions; 0: it lives. What it had is being released
 	EndedAt       int64                  `protobuf:"varint,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"` // group time
 	Graceful      bool                   `protobuf:"varint,11,opt,name=graceful,proto3" json:"graceful,omitempty"`              // no lock-delay follows
+	Attached      uint64                 `protobuf:"varint,12,opt,name=attached,proto3" json:"attached,omitempty"`              // the largest fence granted when it was last attached: holds up to it are unclaimed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3266,6 +3267,13 @@ func (x *SessionState) GetGraceful() bool {
 	return false
 }
 
+func (x *SessionState) GetAttached() uint64 {
+	if x != nil {
+		return x.Attached
+	}
+	return 0
+}
+
 type LockState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
@@ -3275,7 +3283,6 @@ type LockState struct {
 	Incarnation   []byte                 `protobuf:"bytes,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that it was granted to
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
-	Unclaimed     bool                   `protobuf:"varint,8,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`                     // of an attached session: its next Lock claims the hold
 	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3360,13 +3367,6 @@ func (x *LockState) GetDelayUntil() int64 {
 	return 0
 }
 
-func (x *LockState) GetUnclaimed() bool {
-	if x != nil {
-		return x.Unclaimed
-	}
-	return false
-}
-
 func (x *LockState) GetValue() []byte {
 	if x != nil {
 		return x.Value
@@ -3433,7 +3433,6 @@ type PermitState struct {
 	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // with seq: the ticket of the waiter that they were granted to
 	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,5,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
-	Unclaimed     bool                   `protobuf:"varint,6,opt,name=unclaimed,proto3" json:"unclaimed,omitempty"`                     // of an attached session: its next Acquire of as many claims them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3501,13 +3500,6 @@ func (x *PermitState) GetDelayUntil() int64 {
 		return x.DelayUntil
 	}
 	return 0
-}
-
-func (x *PermitState) GetUnclaimed() bool {
-	if x != nil {
-		return x.Unclaimed
-	}
-	return false
 }
 
 type WaiterState struct {
@@ -3964,7 +3956,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
-	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\xd1\x02\n" +
+	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\xed\x02\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
@@ -3978,7 +3970,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05ended\x18\t \x01(\x04R\x05ended\x12\x19\n" +
 	"\bended_at\x18\n" +
 	" \x01(\x03R\aendedAt\x12\x1a\n" +
-	"\bgraceful\x18\v \x01(\bR\bgraceful\"\xf2\x01\n" +
+	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x1a\n" +
+	"\battached\x18\f \x01(\x04R\battached\"\xda\x01\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -3987,20 +3980,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vincarnation\x18\x05 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\a \x01(\x03R\n" +
-	"delayUntil\x12\x1c\n" +
-	"\tunclaimed\x18\b \x01(\bR\tunclaimed\x12\x14\n" +
-	"\x05value\x18\t \x01(\fR\x05value\"@\n" +
+	"delayUntil\x12\x14\n" +
+	"\x05value\x18\t \x01(\fR\x05valueJ\x04\b\b\x10\t\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
-	"\aresized\x18\x02 \x01(\bR\aresized\"\xb4\x01\n" +
+	"\aresized\x18\x02 \x01(\bR\aresized\"\x9c\x01\n" +
 	"\vPermitState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\apermits\x18\x02 \x01(\rR\apermits\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
-	"delayUntil\x12\x1c\n" +
-	"\tunclaimed\x18\x06 \x01(\bR\tunclaimed\"\xa3\x01\n" +
+	"delayUntilJ\x04\b\x06\x10\a\"\xa3\x01\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
