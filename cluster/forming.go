@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -39,10 +40,10 @@ const (
 )
 
 type forming struct {
-	mu       sync.Mutex                                                                           // held while the identity changes
-	accepted signal                                                                               // set when a proposal is accepted
-	send     func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
-	refusal  string                                                                               // of a founder, in the last round; owned by findGroup
+	mu       sync.Mutex                                                                                   // held while the identity changes
+	accepted signal                                                                                       // set when a proposal is accepted
+	send     func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
+	refusal  string                                                                                       // of a founder, in the last round; owned by findGroup
 }
 
 // findGroup returns once this member belongs to a group.
@@ -236,7 +237,8 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 	if found := m.candidates.process(f.GetMember()); found != nil {
 		addr = found.GetAdvertise() // it may have moved since the proposal
 	}
-	reply, err := m.forming.send(ctx, addr, &wire.FormRequest{Proposal: p, Candidate: m.meta()})
+	to := transport.Target{Addr: addr, Member: f.GetMember(), Advertised: true}
+	reply, err := m.forming.send(ctx, to, &wire.FormRequest{Proposal: p, Candidate: m.meta()})
 	if err == nil && (reply.GetMember() != f.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), f.GetKey())) {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -104,11 +105,11 @@ func (c *powerLosses) note(v *founders) {
 // recordRequests records each request of a founder before it arrives.
 func (c *powerLosses) recordRequests(v *founders, f *founder) {
 	put := f.forming.send
-	f.forming.send = func(ctx context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+	f.forming.send = func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		v.sent = append(v.sent, proto.CloneOf(r))
 		v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 		c.note(v)
-		return put(ctx, addr, r)
+		return put(ctx, to, r)
 	}
 }
 

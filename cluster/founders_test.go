@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -98,8 +99,8 @@ func (f *founder) start() {
 		candidates: newCandidates(f.addr(), nil),
 	}
 	m.forming.accepted = newSignal()
-	m.forming.send = func(_ context.Context, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
-		return f.send(m, addr, proto.CloneOf(r))
+	m.forming.send = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
+		return f.send(m, to.Addr, proto.CloneOf(r))
 	}
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		t.Fatal(err)

@@ -70,9 +70,9 @@ func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger
 		return nil, err
 	}
 	g := &gossip{pace: pace, events: events, meta: meta}
-	g.probes = newProbeWatch(port, processName(self))
+	g.probes = newProbeWatch(port, wire.ProcessName(self.GetMember(), self.GetBoot()))
 	cfg := memberlist.DefaultLANConfig()
-	cfg.Name = processName(self)
+	cfg.Name = wire.ProcessName(self.GetMember(), self.GetBoot())
 	cfg.GossipInterval = pace * gossipInterval
 	cfg.ProbeInterval = pace * probeInterval
 	cfg.ProbeTimeout = pace * probeTimeout
@@ -95,10 +95,6 @@ func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger
 	return g, nil
 }
 
-func processName(meta *wire.GossipMeta) string {
-	return fmt.Sprintf("%016x.%d", meta.GetMember(), meta.GetBoot())
-}
-
 // encodeMeta returns a member's meta data for gossip.
 func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	meta, err := proto.Marshal(self)
@@ -108,8 +104,11 @@ func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	return meta, err
 }
 
-// join exchanges states with the process at an address.
-func (g *gossip) join(addr string) error {
+// join exchanges states with the process at an address; process is its name, "": any.
+func (g *gossip) join(process, addr string) error {
+	if process != "" {
+		addr = process + "/" + addr // as memberlist expects it
+	}
 	_, err := g.list.Join([]string{addr})
 	if first := errors.Unwrap(err); first != nil {
 		err = first // memberlist lists its errors over several lines

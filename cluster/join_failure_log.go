@@ -60,7 +60,7 @@ func handshakeFailure(err error) string {
 	switch {
 	case errors.As(err, &refused):
 		switch refused.Reason {
-		case transport.ReasonSelf, transport.ReasonNoCluster, transport.ReasonNotMember, transport.ReasonBusy:
+		case transport.ReasonSelf, transport.ReasonNoCluster, transport.ReasonNotMember, transport.ReasonBusy, transport.ReasonAddress:
 			return ""
 		}
 		return string(refused.Reason)

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -40,6 +42,7 @@ func (m *Member) openPort() error {
 		Boots:        m.roster.boots(),
 		BootAdvanced: m.roster.bootRaised,
 		Reconnected:  m.reconnected,
+		Moved:        m.moved,
 		Durable:      m.durableNow,
 		Timing:       m.seams.timing(),
 	})
@@ -49,6 +52,14 @@ func (m *Member) openPort() error {
 	m.port, m.forming.send = port, port.Form
 	port.Start()
 	return nil
+}
+
+// moved implements transport.Config.Moved.
+func (m *Member) moved(member uint64, advertise, name string) {
+	if m.roster.moved(member, name, advertise) {
+		m.log.Info("member has another address", "member", wire.MemberID(member), "name", name, "addr", advertise)
+		m.dial(member, advertise)
+	}
 }
 
 func (m *Member) reconnected(member uint64) {
@@ -158,23 +169,28 @@ func (m *Member) join() {
 
 // joinMissing joins the addresses at which a process may run that gossip does not know.
 func (m *Member) joinMissing() {
-	for _, addr := range m.addressesToJoin() {
+	for _, p := range m.addressesToJoin() {
 		if m.lifetime.Err() != nil {
 			return
 		}
-		if err := m.gossip.join(addr); err != nil {
-			m.failures.log(m.log, addr, err)
+		process := ""
+		if p.GetMember() != 0 {
+			process = wire.ProcessName(p.GetMember(), p.GetBoot())
+		}
+		if err := m.gossip.join(process, p.GetAdvertise()); err != nil {
+			m.failures.log(m.log, p.GetAdvertise(), err)
 		}
 	}
 }
 
 // addressesToJoin returns the last known addresses of members that gossip does not show
-// alive, and the configured ones if a member is missing.
-func (m *Member) addressesToJoin() (addrs []string) {
+// alive, and the configured ones if a member is missing. A configured one names no member
+// unless a member is known to advertise it.
+func (m *Member) addressesToJoin() (peers []*wire.Peer) {
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
 		if roster.has(p.GetMember()) && !roster.isAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
-			addrs = append(addrs, p.GetAdvertise())
+			peers = append(peers, p)
 		}
 	}
 	for _, p := range roster.members {
@@ -183,10 +199,13 @@ func (m *Member) addressesToJoin() (addrs []string) {
 		}
 		for _, addr := range m.cfg.Join {
 			if addr != m.cfg.Advertise {
-				addrs = append(addrs, addr)
+				p := cmp.Or(roster.at(addr), &wire.Peer{Advertise: addr})
+				if !slices.Contains(peers, p) {
+					peers = append(peers, p)
+				}
 			}
 		}
 		break
 	}
-	return addrs
+	return peers
 }

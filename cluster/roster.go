@@ -136,6 +136,16 @@ func (r *roster) connected(member uint64, name, addr string) (moved bool) {
 	return moved
 }
 
+// moved records the address of a member that a dial has reached elsewhere, and reports
+// whether it is a new one.
+func (r *roster) moved(member uint64, name, addr string) (moved bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	moved = r.setAddress(member, name, addr)
+	r.refresh()
+	return moved
+}
+
 func (r *roster) disconnected(member uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,6 +326,16 @@ func (r *roster) member(id uint64, boots map[uint64]uint64) rosterMember {
 
 func (s *rosterSnapshot) has(id uint64) bool {
 	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
+}
+
+// at returns the record of a member of the group that advertises addr; nil: none.
+func (s *rosterSnapshot) at(addr string) *wire.Peer {
+	for _, p := range s.peers {
+		if p.GetAdvertise() == addr && s.has(p.GetMember()) {
+			return p
+		}
+	}
+	return nil
 }
 
 // isAlive reports whether gossip shows the member alive.

@@ -37,12 +37,12 @@ func process(member, boot uint64, addr string) *wire.GossipMeta {
 
 func (r *roster) alive(member, boot uint64) {
 	meta := process(member, boot, "")
-	r.processAlive(processName(meta), meta)
+	r.processAlive(wire.ProcessName(meta.GetMember(), meta.GetBoot()), meta)
 }
 
 func (r *roster) dead(member, boot uint64) {
 	meta := process(member, boot, "")
-	r.processDead(processName(meta), meta)
+	r.processDead(wire.ProcessName(meta.GetMember(), meta.GetBoot()), meta)
 }
 
 func (r *roster) want(t *testing.T, id, boot uint64, l liveness) {

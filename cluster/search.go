@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -42,11 +43,13 @@ func (m *Member) search(ctx context.Context) {
 	}
 }
 
-// ask asks the process at an address for its settings and its candidates.
+// ask asks the process at an address for its settings and its candidates. An address that
+// is not configured has been heard from a process, as what that or a third one advertises.
 func (m *Member) ask(ctx context.Context, addr string) {
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	reply, err := m.forming.send(bounded, addr, &wire.FormRequest{Candidate: m.meta()})
+	to := transport.Target{Addr: addr, Advertised: !slices.Contains(m.cfg.Join, addr)}
+	reply, err := m.forming.send(bounded, to, &wire.FormRequest{Candidate: m.meta()})
 	found := reply.GetCandidate()
 	if err == nil {
 		err = checkCandidate(found, reply.GetMember(), found.GetKey())

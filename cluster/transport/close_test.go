@@ -38,7 +38,10 @@ func TestClose_ConcurrentWithEveryOperation(t *testing.T) {
 		var once sync.Once
 		repeat(func(i int) { a.Send(m(2), raftFrame("x")); drainEvents(b.events) })
 		repeat(func(i int) { a.SetPeer(uint64(3+i%5), fmt.Sprint("127.0.0.1:", 1+i%3)); a.RemovePeer(uint64(3 + i%7)) })
-		repeat(func(int) { _, _ = a.Form(ctx, b.addr, &wire.FormRequest{}); once.Do(func() { close(formed) }) })
+		repeat(func(int) {
+			_, _ = a.Form(ctx, Target{Addr: b.addr}, &wire.FormRequest{})
+			once.Do(func() { close(formed) })
+		})
 		repeat(func(int) {
 			if w, err := a.OpenSnapshot(ctx, m(2), testHeader); err == nil {
 				_ = w.Add([]byte("k"), []byte("v"))
@@ -112,7 +115,7 @@ func TestClose_BeforeStartAndTwice(t *testing.T) {
 	if tr.Send(m(2), raftFrame("x")) {
 		t.Error("Send after Close returned true")
 	}
-	if _, err := tr.Form(context.Background(), "127.0.0.1:1", &wire.FormRequest{}); err == nil {
+	if _, err := tr.Form(context.Background(), Target{Addr: "127.0.0.1:1"}, &wire.FormRequest{}); err == nil {
 		t.Error("Form after Close succeeded")
 	}
 	if got := tr.goroutines.count(); got != 0 {

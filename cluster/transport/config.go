@@ -68,6 +68,9 @@ type Config struct {
 	// Removed reports whether the group has removed the member, so that a
 	// removed member can learn of it here; nil: never. It must not block.
 	Removed func(member uint64) bool
+	// Moved is called when a dial has reached a member at another address than the one
+	// that it advertises; nil: ignored. It must not block.
+	Moved func(member uint64, advertise, name string)
 	// Reconnected is called when there is a new connection to a peer: frames sent
 	// to it before may be lost; nil: ignored. It must not block.
 	Reconnected func(member uint64)

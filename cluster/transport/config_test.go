@@ -41,7 +41,7 @@ func TestPlaintext_BeyondLoopback(t *testing.T) {
 
 	a := start(t, identity(1), listenTCP(t), nil)
 	// 192.0.2.1 is reserved for documentation: a dial would take seconds.
-	if _, err := a.connect(t.Context(), "192.0.2.1:7000", wire.Kind_FORM, 0); !errors.Is(err, ErrPlaintext) {
+	if _, err := a.connect(t.Context(), Target{Addr: "192.0.2.1:7000"}, wire.Kind_FORM); !errors.Is(err, ErrPlaintext) {
 		t.Errorf("dial beyond loopback: %v", err)
 	}
 

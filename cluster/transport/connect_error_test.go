@@ -207,6 +207,6 @@ func TestConnectError_CertificateNotTrusted(t *testing.T) {
 func TestConnectError_UnknownMember(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	addr := otherProgram(t, "220 smtp.example.com ESMTP\r\n")
-	_, err := a.connect(t.Context(), addr, wire.Kind_FORM, 0)
+	_, err := a.connect(t.Context(), Target{Addr: addr}, wire.Kind_FORM)
 	wantParts(t, err, "handshake with "+addr+": ", "Config.Join here, or Config.Advertise there")
 }

@@ -57,15 +57,15 @@ func (l *failureLog) inbound(remote net.Addr, err error) {
 }
 
 // outbound logs why a connection was not established, unless its dialer abandoned it.
-func (l *failureLog) outbound(ctx context.Context, to uint64, addr string, err error) {
+func (l *failureLog) outbound(ctx context.Context, to Target, err error) {
 	if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	message, member := "connection failed", to
+	message, member := "connection failed", to.Member
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		message, member = "connection refused", refused.Member
 	}
-	l.write(message, addr, member, err, "addr", addr)
+	l.write(message, to.Addr, member, err, "addr", to.Addr)
 }
 
 // write logs failures that need an operator at Warn, and others at Debug.
@@ -181,10 +181,11 @@ func needsOperator(reason string) bool {
 }
 
 // passes reports whether a failure may pass by itself: members learn one after
-// the other that a group has formed, and names appear when a process starts.
+// the other that a group has formed or that a member has moved, and names appear
+// when a process starts.
 func passes(reason string) bool {
 	switch reason {
-	case string(ReasonNoCluster), string(ReasonNotMember), reasonUnresolved:
+	case string(ReasonNoCluster), string(ReasonNotMember), string(ReasonAddress), reasonUnresolved:
 		return true
 	}
 	return false

@@ -80,7 +80,7 @@ func TestFailureLog_RepetitionsEvery5s(t *testing.T) {
 		l := newFailureLog(slog.New(slog.NewTextHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		for range 100 * 20 {
 			l.inbound(memAddr("a"), &RefusedError{Member: m(2), Reason: ReasonClone})
-			l.outbound(t.Context(), m(2), "b", &ConnectError{Err: ErrNotConnected})
+			l.outbound(t.Context(), Target{Addr: "b", Member: m(2)}, &ConnectError{Err: ErrNotConnected})
 			time.Sleep(10 * time.Millisecond)
 		}
 		if got := j.count("level="); got != 8 || j.count("level=WARN") != 1 {
@@ -129,7 +129,7 @@ func TestFailureLog_Bounded(t *testing.T) {
 		l := newFailureLog(j.logger())
 		flood := func() {
 			for i := range 4 * maxFailures {
-				l.outbound(t.Context(), 0, fmt.Sprint(i), &ConnectError{Handshake: true, Err: ErrNotConclave})
+				l.outbound(t.Context(), Target{Addr: fmt.Sprint(i)}, &ConnectError{Handshake: true, Err: ErrNotConclave})
 			}
 		}
 		for minute := 1; minute <= 3; minute++ {

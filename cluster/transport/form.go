@@ -13,14 +13,14 @@ import (
 
 const maxForm = 64 << 10
 
-// Form sends a proposal to the member at addr and returns its answer.
+// Form sends a proposal to a target and returns its answer.
 // It blocks for at most Timing.Form. The member in the answer, and the candidate that it
 // describes as itself, are those that the connection has proven; so they are in the
 // requests that Handler.Form receives.
-func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest) (*wire.FormReply, error) {
+func (t *Transport) Form(ctx context.Context, to Target, req *wire.FormRequest) (*wire.FormReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Form)
 	defer cancel()
-	c, err := t.connect(ctx, addr, wire.Kind_FORM, 0)
+	c, err := t.connect(ctx, to, wire.Kind_FORM)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest
 		err = proven(reply.GetCandidate(), c.from)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("transport: proposal to %s: %w", addr, withCause(ctx, err))
+		return nil, fmt.Errorf("transport: proposal to %s: %w", to.Addr, withCause(ctx, err))
 	}
 	reply.Member = c.from.Member
 	return reply, nil
@@ -41,8 +41,14 @@ func (t *Transport) Form(ctx context.Context, addr string, req *wire.FormRequest
 
 // proven checks what a peer states about itself against what its connection has proven.
 func proven(stated *wire.GossipMeta, h *hello) error {
-	if stated != nil && (stated.GetMember() != h.Member || !h.key.Equal(ed25519.PublicKey(stated.GetKey()))) {
+	switch {
+	case stated == nil:
+		return nil
+	case stated.GetMember() != h.Member || !h.key.Equal(ed25519.PublicKey(stated.GetKey())):
 		return fmt.Errorf("%w: member %v states that it is member %v", ErrUnproven, wire.MemberID(h.Member), wire.MemberID(stated.GetMember()))
+	case stated.GetAdvertise() != h.Advertise:
+		return fmt.Errorf("%w: member %v advertises %s and states that it advertises %s",
+			ErrUnproven, wire.MemberID(h.Member), h.Advertise, stated.GetAdvertise())
 	}
 	return nil
 }

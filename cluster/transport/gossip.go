@@ -25,7 +25,7 @@ type Gossip struct {
 
 	mu    sync.Mutex // guards what follows
 	shut  bool
-	links map[string]*packetLink
+	links map[Target]*packetLink
 	conns map[*conn]struct{} // for Shutdown to close
 }
 
@@ -41,7 +41,7 @@ func newGossip(t *Transport) *Gossip {
 		cancel:  cancel,
 		packets: make(chan *memberlist.Packet, t.cfg.Limits.Packets),
 		streams: make(chan net.Conn, streamBacklog),
-		links:   make(map[string]*packetLink),
+		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
 	}
 }
@@ -101,11 +101,33 @@ func (g *Gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
 // StreamCh returns the channel of accepted streams.
 func (g *Gossip) StreamCh() <-chan net.Conn { return g.streams }
 
-// DialTimeout dials a stream.
+// gossipTarget returns what memberlist dials. It names a process, unless the address is
+// one to join.
+func gossipTarget(addr memberlist.Address) (Target, error) {
+	if addr.Name == "" {
+		return Target{Addr: addr.Addr}, nil
+	}
+	member, ok := wire.MemberOf(addr.Name)
+	if !ok {
+		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", errGossip, addr.Addr, addr.Name)
+	}
+	return Target{Addr: addr.Addr, Member: member, Advertised: true}, nil
+}
+
+// DialTimeout dials a stream to any member.
 func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return g.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+// DialAddressTimeout dials a stream.
+func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	to, err := gossipTarget(addr)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(g.ctx, timeout)
 	defer cancel()
-	c, err := g.t.connect(ctx, addr, wire.Kind_GOSSIP_STREAM, 0)
+	c, err := g.t.connect(ctx, to, wire.Kind_GOSSIP_STREAM)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +135,6 @@ func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 		return nil, ErrClosed
 	}
 	return &gossipStream{Conn: c}, nil
-}
-
-// DialAddressTimeout dials a stream.
-func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	return g.DialTimeout(addr.Addr, timeout)
 }
 
 // acceptStream hands a connection to memberlist, which closes it.

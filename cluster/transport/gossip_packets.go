@@ -9,18 +9,27 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// packetLink sends packets to one address, as long as there are any.
+// packetLink sends packets to one target, as long as there are any.
 type packetLink struct {
-	addr  string
+	to    Target
 	queue *queue[[]byte]
 }
 
-// WriteTo queues a packet. It never blocks; undeliverable packets are lost.
+// WriteTo queues a packet to any member.
 func (g *Gossip) WriteTo(b []byte, addr string) (time.Time, error) {
+	return g.WriteToAddress(b, memberlist.Address{Addr: addr})
+}
+
+// WriteToAddress queues a packet. It never blocks; undeliverable packets are lost.
+func (g *Gossip) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
+	to, err := gossipTarget(addr)
+	if err != nil {
+		return time.Time{}, err
+	}
 	if len(b) == 0 || len(b) > g.t.cfg.Limits.Packet {
 		return time.Time{}, fmt.Errorf("%w: got a packet of %d bytes, want 1 to %d", ErrTooLarge, len(b), g.t.cfg.Limits.Packet)
 	}
-	link, err := g.link(addr)
+	link, err := g.link(to)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -29,31 +38,26 @@ func (g *Gossip) WriteTo(b []byte, addr string) (time.Time, error) {
 	return time.Now(), nil
 }
 
-// WriteToAddress queues a packet, as WriteTo does.
-func (g *Gossip) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
-	return g.WriteTo(b, addr.Addr)
-}
-
-// link returns the link to an address, which it starts if there is none.
-func (g *Gossip) link(addr string) (*packetLink, error) {
+// link returns the link to a target, which it starts if there is none.
+func (g *Gossip) link(to Target) (*packetLink, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
 		return nil, ErrClosed
 	}
-	if l := g.links[addr]; l != nil {
+	if l := g.links[to]; l != nil {
 		return l, nil
 	}
 	limits := g.t.cfg.Limits
 	if len(g.links) >= limits.Addresses {
 		return nil, fmt.Errorf("%w: packets to more than %d addresses", ErrTooLarge, limits.Addresses)
 	}
-	l := &packetLink{addr: addr, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
+	l := &packetLink{to: to, queue: newQueue[[]byte](limits.Packets, 4*limits.Packet)}
 	l.queue.reset(true)
 	if !g.t.goroutines.start("packet writer", func() { g.runLink(l) }) {
 		return nil, ErrClosed
 	}
-	g.links[addr] = l
+	g.links[to] = l
 	return l, nil
 }
 
@@ -62,14 +66,14 @@ func (g *Gossip) link(addr string) (*packetLink, error) {
 func (g *Gossip) runLink(l *packetLink) {
 	err := g.serveLink(l)
 	g.mu.Lock()
-	delete(g.links, l.addr)
+	delete(g.links, l.to)
 	g.mu.Unlock()
 	l.queue.reset(false)
-	g.t.log().Debug("packet link ended", "addr", l.addr, "error", err)
+	g.t.log().Debug("packet link ended", "addr", l.to.Addr, "error", err)
 }
 
 func (g *Gossip) serveLink(l *packetLink) error {
-	c, err := g.t.connect(g.ctx, l.addr, wire.Kind_GOSSIP_PACKETS, 0)
+	c, err := g.t.connect(g.ctx, l.to, wire.Kind_GOSSIP_PACKETS)
 	if err != nil {
 		return err
 	}

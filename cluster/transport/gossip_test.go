@@ -31,17 +31,20 @@ func (g *gossiper) NotifyLeave(n *memberlist.Node)  { g.dead <- n }
 func (g *gossiper) NotifyUpdate(n *memberlist.Node) {}
 
 // Of the delegate, only the metadata is used.
-func (g *gossiper) NodeMeta(int) []byte               { return []byte("meta of " + g.cfg.Identity.Name) }
+func (g *gossiper) NodeMeta(int) []byte               { return []byte("meta of " + processOf(g.node)) }
 func (*gossiper) NotifyMsg([]byte)                    {}
 func (*gossiper) GetBroadcasts(int, int) [][]byte     { return nil }
 func (*gossiper) LocalState(bool) []byte              { return nil }
 func (*gossiper) MergeRemoteState(buf []byte, _ bool) {}
 
+// processOf is the name of a node's process.
+func processOf(n *node) string { return wire.ProcessName(n.cfg.Identity.Member, n.cfg.Identity.Boot) }
+
 func startGossip(t *testing.T, n *node) *gossiper {
 	t.Helper()
 	g := &gossiper{node: n, joined: make(chan *memberlist.Node, 100), dead: make(chan *memberlist.Node, 100)}
 	cfg := memberlist.DefaultLocalConfig()
-	cfg.Name = n.cfg.Identity.Name
+	cfg.Name = processOf(n)
 	cfg.Transport = n.Gossip()
 	cfg.Events, cfg.Delegate = g, g
 	cfg.LogOutput = io.Discard
@@ -85,7 +88,7 @@ func checkFailureDetection(t *testing.T, nodes [3]*node) {
 	nodes[2].Close() // without Leave
 	for _, x := range g[:2] {
 		// Under load another may be declared dead, and refute it.
-		for n := <-x.dead; n.Name != nodes[2].cfg.Identity.Name; n = <-x.dead {
+		for n := <-x.dead; n.Name != processOf(nodes[2]); n = <-x.dead {
 			t.Logf("%s declared %s dead", x.list.LocalNode().Name, n.Name)
 		}
 	}

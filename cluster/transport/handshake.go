@@ -21,28 +21,27 @@ import (
 // Nothing in a hello has an effect before its proof is verified: until then it is a claim.
 // A refusal is part of what its proof signs.
 
-// connect dials addr and runs the dialer's half of the handshake. to is the
-// member expected there; zero: any. ctx and Timing.Dial bound connect only: the
-// connection is returned without deadlines. The error is a *RefusedError or a
-// *ConnectError.
-func (t *Transport) connect(ctx context.Context, addr string, kind wire.Kind, to uint64) (*conn, error) {
-	c, err := t.dialAndGreet(ctx, addr, kind, to)
+// connect dials a target and runs the dialer's half of the handshake. ctx and
+// Timing.Dial bound connect only: the connection is returned without deadlines.
+// The error is a *RefusedError or a *ConnectError.
+func (t *Transport) connect(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
+	c, err := t.dialAndGreet(ctx, to, kind)
 	if err != nil {
-		t.failures.outbound(ctx, to, addr, err)
+		t.failures.outbound(ctx, to, err)
 		return nil, err
 	}
 	return c, nil
 }
 
-func (t *Transport) dialAndGreet(ctx context.Context, addr string, kind wire.Kind, to uint64) (*conn, error) {
+func (t *Transport) dialAndGreet(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
 	defer cancel()
-	c, err := t.dial(ctx, addr)
+	c, err := t.dial(ctx, to.Addr)
 	if err != nil {
-		return nil, &ConnectError{Member: to, Addr: addr, Err: err}
+		return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Err: err}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // unblocks greet
-	err = t.greet(c, addr, kind, to)
+	err = t.greet(c, to, kind)
 	if !stop() {
 		err = withCause(ctx, err)
 	}
@@ -53,7 +52,7 @@ func (t *Transport) dialAndGreet(ctx context.Context, addr string, kind wire.Kin
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		return nil, refused
 	}
-	return nil, &ConnectError{Member: to, Addr: addr, Handshake: true, Err: err}
+	return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Handshake: true, Err: err}
 }
 
 // withCause adds the reason why ctx is done, if it is, to an error.
@@ -69,40 +68,50 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // greet is the dialer's half of the handshake.
-func (t *Transport) greet(c *conn, addr string, kind wire.Kind, to uint64) error {
+func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
 	if err := handshakeTLS(c); err != nil {
 		return err
 	}
 	id := t.identity()
-	h, x, refused, err := t.exchangeHellos(c, &id, kind, to)
+	h, x, refused, err := t.exchangeHellos(c, &id, kind, to.Member)
 	switch {
 	case err != nil:
 		return err
 	case refused != nil:
-		refused.Addr, refused.Here = addr, true
+		refused.Addr, refused.Here = to.Addr, true
 		return refused
 	}
 	if err := writeProof(c, t.cfg.Key, x, dialerProof, ""); err != nil {
 		return err
 	}
-	text, err := readProof(c, h.key, x, listenerVerdict)
+	verdict, err := readProof(c, h.key, x, listenerVerdict)
 	if err != nil {
 		return err
 	}
-	if text != "" {
-		return t.refusedBy(h, parseRefusal(h.Member, addr, text))
+	astray := to.check(h, kind)
+	if astray != nil {
+		t.learnAddress(c, &id, h, kind)
 	}
-	if to != 0 && h.Member != to {
-		refused = &RefusedError{Reason: ReasonMember, Detail: wrongMember(h.Member, to)}
-	} else {
+	switch refused = astray; {
+	case verdict != "":
+		return t.refusedBy(h, parseRefusal(h.Member, to.Addr, verdict))
+	case refused == nil:
 		refused = t.admitHello(c, &id, h, kind)
 	}
 	if refused == nil {
 		return writeProof(c, t.cfg.Key, x, dialerVerdict, "")
 	}
-	refused.Addr, refused.Here, refused.Member = addr, true, h.Member
+	refused.Addr, refused.Here, refused.Member = to.Addr, true, h.Member
 	_ = writeProof(c, t.cfg.Key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
 	return refused
+}
+
+// learnAddress reports the address of a proven hello that the dialer did not expect at the
+// address dialed. Members that have all moved would not find each other otherwise.
+func (t *Transport) learnAddress(c *conn, id *Identity, h *hello, kind wire.Kind) {
+	if t.cfg.Moved != nil && kind != wire.Kind_FORM && t.checkHello(c, id, h, kind) == nil {
+		t.cfg.Moved(h.Member, h.Advertise, h.Name)
+	}
 }
 
 // exchangeHellos is the dialer's exchange.

@@ -56,6 +56,9 @@ func TestListener_RefusesHello(t *testing.T) {
 			r.change(&o)
 			c, refusal := greetAs(t, a.addr, o)
 			defer c.Close()
+			if refusal == "" {
+				t.Fatal("the hello was accepted")
+			}
 			checkRefusal(t, parseRefusal(m(1), a.addr, refusal), r.reason, r.detail)
 			if _, err := c.Read(make([]byte, 1)); err == nil {
 				t.Error("the connection stayed open")
@@ -90,7 +93,7 @@ func TestDialer_RefusesHello(t *testing.T) {
 		}
 		t.Run(r.name, func(t *testing.T) {
 			addr := answerWith(t, o)
-			_, err := a.connect(context.Background(), addr, wire.Kind_PEER, wire.FingerprintOf(publicOf(o.signer())))
+			_, err := a.connect(context.Background(), Target{Addr: addr, Member: wire.FingerprintOf(publicOf(o.signer()))}, wire.Kind_PEER)
 			checkRefusal(t, err, r.reason, r.detail)
 			if refused := new(RefusedError); errors.As(err, &refused) && (!refused.Here || refused.Addr != addr) {
 				t.Errorf("got %+v, want Here and Addr %s", refused, addr)
@@ -98,7 +101,7 @@ func TestDialer_RefusesHello(t *testing.T) {
 		})
 	}
 	t.Run("another member than expected", func(t *testing.T) {
-		_, err := a.connect(context.Background(), answerWith(t, memberTwo()), wire.Kind_PEER, m(3))
+		_, err := a.connect(context.Background(), Target{Addr: answerWith(t, memberTwo()), Member: m(3)}, wire.Kind_PEER)
 		checkRefusal(t, err, ReasonMember, "address of member "+text(2)+", not of "+text(3))
 	})
 }

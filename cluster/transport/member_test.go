@@ -138,6 +138,8 @@ func answer(t *testing.T, c net.Conn, id Identity) {
 func answerWith(t *testing.T, o opening) string {
 	t.Helper()
 	return serve(t, func(c net.Conn) {
+		o := o
+		o.id.Advertise = c.LocalAddr().String()
 		if _, _, err := listenAs(c, o); err == nil {
 			_, _ = io.Copy(io.Discard, c) // until the dialer has closed
 		}

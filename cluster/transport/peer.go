@@ -92,7 +92,7 @@ func (p *peer) connectOnce() error {
 	p.abandon = cancel
 	p.mu.Unlock()
 
-	c, err := p.t.connect(ctx, addr, wire.Kind_PEER, p.member)
+	c, err := p.t.connect(ctx, Target{Addr: addr, Member: p.member, Advertised: true}, wire.Kind_PEER)
 	if err != nil {
 		return err
 	}

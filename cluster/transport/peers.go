@@ -8,8 +8,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// SetPeer adds a peer or changes its address. The transport dials it at once
-// and keeps the connection up.
+// SetPeer adds a peer or changes its address, which must be the one that the member
+// advertises. The transport dials it at once and keeps the connection up.
 func (t *Transport) SetPeer(member uint64, addr string) {
 	if member == t.cfg.Identity.Member {
 		return // a member keeps no connection to itself

@@ -119,7 +119,7 @@ func TestProof_Reflected(t *testing.T) {
 	defer ln.Close()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := a.connect(t.Context(), ln.Addr().String(), wire.Kind_PEER, m(2))
+		_, err := a.connect(t.Context(), Target{Addr: ln.Addr().String(), Member: m(2)}, wire.Kind_PEER)
 		failed <- err
 	}()
 	c, err := ln.Accept()
@@ -201,7 +201,7 @@ func TestOnRefused_ByProvenMembersOnly(t *testing.T) {
 			ln := listenTCP(t)
 			defer ln.Close()
 			go answer(t, ln, c.member, c.signs)
-			if _, err := a.connect(t.Context(), ln.Addr().String(), wire.Kind_FORM, 0); err == nil {
+			if _, err := a.connect(t.Context(), Target{Addr: ln.Addr().String()}, wire.Kind_FORM); err == nil {
 				t.Fatal("connected")
 			}
 			if got := len(refusals) > 0; got != c.counts {
@@ -234,9 +234,9 @@ func TestAdmit_AskedOnBothSides(t *testing.T) {
 			reason = refused.Reason
 		}
 		d := start(t, identity(3), listenTCP(t), func(c *Config) { c.Admit = func(Peer) error { return err } })
-		_, got := a.connect(t.Context(), d.addr, wire.Kind_FORM, 0)
+		_, got := a.connect(t.Context(), Target{Addr: d.addr}, wire.Kind_FORM)
 		checkRefusal(t, got, reason, "no such certificate")
-		_, got = d.connect(t.Context(), a.addr, wire.Kind_FORM, 0)
+		_, got = d.connect(t.Context(), Target{Addr: a.addr}, wire.Kind_FORM)
 		checkRefusal(t, got, reason, "no such certificate")
 	}
 }
@@ -273,7 +273,7 @@ func TestProof_RelayedThroughTLS(t *testing.T) {
 		inner.Close()
 		<-copied
 	}()
-	if _, err := a.connect(t.Context(), ln.Addr().String(), wire.Kind_FORM, m(2)); err == nil {
+	if _, err := a.connect(t.Context(), Target{Addr: ln.Addr().String(), Member: m(2)}, wire.Kind_FORM); err == nil {
 		t.Error("connected through a relay")
 	}
 	<-done

@@ -161,7 +161,9 @@ func TestPeer_StopsReading(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		answer(t, c, identity(2))
+		id := identity(2)
+		id.Advertise = "stalled"
+		answer(t, c, id)
 		awaitConnected(t, a, m(2))
 		ln.Close()
 		a.Send(m(2), raftFrame("unread"))

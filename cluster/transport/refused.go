@@ -18,6 +18,7 @@ const (
 	ReasonCluster     Reason = "another cluster"
 	ReasonNoCluster   Reason = "no cluster yet"
 	ReasonMember      Reason = "another member"
+	ReasonAddress     Reason = "another address"
 	ReasonSelf        Reason = "connected to itself"
 	ReasonClone       Reason = "copied data directory"
 	ReasonRollback    Reason = "rolled-back data directory"
@@ -53,8 +54,8 @@ func parseRefusal(member uint64, addr, text string) *RefusedError {
 	e := &RefusedError{Member: member, Addr: addr, Reason: ReasonOther, Detail: text}
 	reason, detail, ok := strings.Cut(text, ": ")
 	switch r := Reason(reason); r {
-	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonSelf,
-		ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
+	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember,
+		ReasonAddress, ReasonSelf, ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
 		if ok {
 			e.Reason, e.Detail = r, detail
 		}

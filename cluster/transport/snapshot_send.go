@@ -40,7 +40,7 @@ func (t *Transport) OpenSnapshot(ctx context.Context, to uint64, header *wire.Sn
 	p.mu.Lock()
 	addr := p.addr
 	p.mu.Unlock()
-	c, err := t.connect(ctx, addr, wire.Kind_SNAPSHOT, to)
+	c, err := t.connect(ctx, Target{Addr: addr, Member: to, Advertised: true}, wire.Kind_SNAPSHOT)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func TestTLS_EveryKindOfConnection(t *testing.T) {
 	b.events.await(t, "frame 1 secret")
 
 	b.events.form = func(*wire.FormRequest) *wire.FormReply { return &wire.FormReply{Accepted: true} }
-	if reply, err := a.Form(context.Background(), b.addr, &wire.FormRequest{}); err != nil || !reply.GetAccepted() {
+	if reply, err := a.Form(context.Background(), Target{Addr: b.addr}, &wire.FormRequest{}); err != nil || !reply.GetAccepted() {
 		t.Error(reply, err)
 	}
 	var got []*wire.Pair
@@ -118,10 +118,10 @@ func TestTLS_Refused(t *testing.T) {
 	for name, cfg := range map[string]*tls.Config{"no certificate": noCertificate, "foreign certificate": foreign, "plaintext": nil} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, identity(2), listenTCP(t), withTLS(cfg))
-			if _, err := b.connect(context.Background(), a.addr, wire.Kind_FORM, 0); err == nil {
+			if _, err := b.connect(context.Background(), Target{Addr: a.addr}, wire.Kind_FORM); err == nil {
 				t.Error("connected")
 			}
-			if _, err := a.connect(context.Background(), b.addr, wire.Kind_FORM, 0); err == nil {
+			if _, err := a.connect(context.Background(), Target{Addr: b.addr}, wire.Kind_FORM); err == nil {
 				t.Error("connected from the other side")
 			}
 		})

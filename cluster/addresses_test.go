@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Only an address in Config.Join may be another name of the process that answers there.
+func TestSearch_ConfiguredAddressesMayDiffer(t *testing.T) {
+	f := newFounders(t, 1, 1, 2).founders[0]
+	f.cfg.Join = []string{"configured"}
+	f.candidates = newCandidates(f.addr(), f.cfg.Join)
+	for _, addr := range []string{"configured", "heard"} {
+		f.candidates.hear(addr)
+	}
+	var dialed []transport.Target
+	f.forming.send = func(_ context.Context, to transport.Target, _ *wire.FormRequest) (*wire.FormReply, error) {
+		dialed = append(dialed, to)
+		return nil, errors.New("no answer in this test")
+	}
+	addrs, _ := f.candidates.due(f.began)
+	for _, addr := range addrs {
+		f.ask(t.Context(), addr)
+	}
+	if want := []transport.Target{{Addr: "configured"}, {Addr: "heard", Advertised: true}}; !slices.Equal(dialed, want) {
+		t.Errorf("dialed %+v, want %+v", dialed, want)
+	}
+	dialed = nil
+	founder := &wire.Founder{Member: 7, Advertise: "seven"}
+	_, _ = f.requestAcceptance(t.Context(), founder, &wire.Proposal{}) // it is not answered
+	if want := []transport.Target{{Addr: "seven", Member: 7, Advertised: true}}; !slices.Equal(dialed, want) {
+		t.Errorf("dialed %+v for a founder, want %+v", dialed, want)
+	}
+}
+
+// An address that a member advertises is joined as that member's, also if it is configured.
+func TestAddressesToJoin_NameTheirMembers(t *testing.T) {
+	withRoster(t, func(r *roster) {
+		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name"}}}
+		r.connected(7, "seven", "seven")
+		r.bootRaised(7, 3)
+		r.alive(9, 1) // without an address
+		r.connected(9, "nine", "nine")
+		type target struct {
+			member, boot uint64
+			addr         string
+		}
+		var got []target
+		for _, p := range m.addressesToJoin() {
+			got = append(got, target{p.GetMember(), p.GetBoot(), p.GetAdvertise()})
+		}
+		if want := []target{{7, 3, "seven"}, {9, 0, "nine"}, {0, 0, "other name"}}; !slices.Equal(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// The address in the hello of a member that a dial has reached elsewhere replaces the old one.
+func TestRoster_Moved(t *testing.T) {
+	withRoster(t, func(r *roster) {
+		r.connected(7, "seven", "old:1")
+		if !r.moved(7, "seven", "new:1") || r.moved(7, "seven", "new:1") {
+			t.Error("a change of address is not reported once")
+		}
+		if p := r.snapshot().at("new:1"); p.GetMember() != 7 || r.snapshot().at("old:1") != nil {
+			t.Errorf("at the new address: %v", p)
+		}
+	})
+}
