@@ -74,7 +74,10 @@ var (
 	// ErrTooLarge: a limit is exceeded, and a retry cannot succeed. No effect.
 	ErrTooLarge = errors.New("limit exceeded")
 	// ErrBusy: a limit on what may be under way or in use at once is exceeded. No
-	// effect; worth a retry when other calls, holders or waiters have finished.
+	// effect; worth a retry when other calls, holders or waiters have finished. A
+	// caller that retries must wait before: 100 ms or more, longer after each ErrBusy
+	// up to seconds, with a random part. Callers that retry at once take the
+	// processor from the calls that they wait for.
 	ErrBusy = errors.New("busy")
 	// ErrInvalid: an argument or a setting is invalid. No effect.
 	ErrInvalid = errors.New("invalid")

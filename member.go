@@ -52,8 +52,8 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 // group is the client's door to the group: the member of this process.
 type group struct{ *cluster.Member }
 
-func (g group) Submit(command []byte, c client.Call, urgent bool) {
-	g.Member.Submit(command, c, urgent)
+func (g group) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
+	g.Member.Submit(size, encode, c, urgent)
 }
 
 func (g group) Cancel(c client.Call) { g.Member.Cancel(c) }

@@ -55,6 +55,7 @@ func (m *Member) loop() {
 			m.fail(err)
 			return
 		}
+		m.backlog.update(m.core.Backlog())
 		if m.seams.Effects != nil {
 			m.seams.Effects(&m.effects)
 		}

@@ -8,7 +8,7 @@ import (
 
 // mailbox queues events of this process for the loop. Posting never blocks, so that the
 // loop's own callbacks may post. It is unbounded: callers wait for the outcome of their
-// event, the core refuses calls beyond MaxCalls, and each release or withdrawal follows
+// event, Submit refuses calls beyond MaxCalls, and each release or withdrawal follows
 // a call that was within that limit.
 type mailbox struct {
 	signal signal // set while there is something to fetch

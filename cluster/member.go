@@ -88,6 +88,7 @@ type Member struct {
 	sending    map[uint64]*outgoingSnapshot // by peer
 
 	mailbox    mailbox
+	backlog    backlog
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
 	raising    atomic.Bool // the feature level
@@ -108,6 +109,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		seams:   SeamsFrom(ctx),
 		log:     cfg.Logger,
 		inbound: make(chan func(*core.Core), 256),
+		backlog: backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
 		done:    make(chan struct{}),
 		began:   time.Now(),
 	}

@@ -24,7 +24,7 @@ func (c *ownCall) Recheck(wire.Rechecker, wire.Ticket) (r *wire.Reply) { return 
 // ctx's error the command may still take effect.
 func (m *Member) execute(ctx context.Context, command []byte) (*wire.Reply, error) {
 	c := &ownCall{done: make(chan ownOutcome, 1)}
-	m.Submit(command, c, true)
+	m.Submit(len(command), func() []byte { return command }, c, true)
 	select {
 	case o := <-c.done:
 		return o.reply, o.err

@@ -27,7 +27,7 @@ func TestStatus_AsNewAsNotifications(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()
 	call := &statusCall{trackedCall: newTrackedCall(), member: m}
-	m.Submit(renewal, call, true)
+	m.Submit(len(renewal), encoded(renewal), call, true)
 	<-call.done
 	if err := m.ReadStale(t.Context(), func(Machine) {}); err != nil { // the loop is done with it then
 		t.Fatal(err)

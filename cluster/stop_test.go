@@ -124,6 +124,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
+func encoded(command []byte) func() []byte { return func() []byte { return command } }
+
 // A call made while the member stops, or afterwards, ends exactly once.
 func TestStop_CallsEndOnce(t *testing.T) {
 	m := start(t, alone(t))
@@ -136,7 +138,7 @@ func TestStop_CallsEndOnce(t *testing.T) {
 			for j := range each {
 				c := newTrackedCall()
 				calls[i*each+j] = c
-				m.Submit(renewal, c, true)
+				m.Submit(len(renewal), encoded(renewal), c, true)
 				if j == each/2 {
 					half <- struct{}{}
 				}
@@ -149,7 +151,7 @@ func TestStop_CallsEndOnce(t *testing.T) {
 	m.Stop()
 	wg.Wait()
 	late := newTrackedCall()
-	m.Submit(renewal, late, false)
+	m.Submit(len(renewal), encoded(renewal), late, false)
 	for i, c := range append(calls, late) {
 		<-c.done
 		if c.mu.Lock(); !c.endedOnce() || c.failed > 0 && !errors.Is(c.err, ErrStopped) {

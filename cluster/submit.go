@@ -7,12 +7,28 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Submit submits a command. It never blocks: call receives the outcome, or the failure,
-// possibly before Submit returns. Urgent commands go before the others in every queue up
-// to the log, and are not refused for Config.MaxCalls or MaxCallBytes.
-func (m *Member) Submit(command []byte, call Call, urgent bool) {
+// Submit submits a command of that size, which it has encoded unless the call is refused.
+// It never blocks: call receives the outcome, or the failure, possibly before Submit
+// returns. Urgent commands go before the others in every queue up to the log, and are not
+// refused for Config.MaxCalls or MaxCallBytes.
+func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) {
+	switch {
+	case urgent || m.backlog.reserve(size):
+	case m.lifetime.Err() != nil:
+		call.Fail(m.stopped())
+		return
+	default:
+		call.Fail(ErrBusy)
+		return
+	}
+	command := encode()
 	m.mailbox.post(event{
-		run:  func(c *core.Core) { c.Submit(command, call, urgent) },
+		run: func(c *core.Core) {
+			c.Submit(command, call, urgent)
+			if !urgent {
+				m.backlog.submitted(size, c.Backlog())
+			}
+		},
 		lost: func() { call.Fail(m.stopped()) },
 	})
 }

@@ -1,11 +1,9 @@
 package core
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -182,7 +180,7 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 // before the others in every queue, and are not limited by MaxCalls and MaxCallBytes:
 // refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
-	if !c.tickets.admits(len(command), urgent, c.cfg.MaxCalls, cmp.Or(c.cfg.MaxCallBytes, math.MaxInt)) {
+	if !c.tickets.admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
 		call.Fail(ErrBusy)
 		return
 	}

@@ -15,10 +15,10 @@ const (
 	maxInbox = 32 << 20
 	// maxUrgentShare bounds the bytes of urgent commands of one member there.
 	maxUrgentShare = 8 << 20
-	// besideUrgent bounds the bytes of ordinary commands in an entry with urgent
+	// maxCurtailed bounds the bytes of ordinary commands in an entry with urgent
 	// ones, which commits the earlier the smaller it is. It applies to every other
 	// entry at most, so that a stream of urgent commands does not starve the others.
-	besideUrgent = 128 << 10
+	maxCurtailed = 128 << 10
 )
 
 // inbox gathers the submissions that the leader has not proposed yet, and drops what
@@ -147,13 +147,13 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 		h.taken = 0
 	}
 	start := len(data)
-	if data, err = b.fill(data, start+maxBatchBytes, urgentLane); err != nil {
+	b.curtailed = b.waits(urgentLane) && !b.curtailed
+	limit := start + maxBatchBytes
+	if data, err = b.fill(data, limit-b.besideUrgent(), urgentLane); err != nil {
 		return nil, err
 	}
-	limit := start + maxBatchBytes
-	b.curtailed = len(data) > start && !b.curtailed
 	if b.curtailed {
-		limit = min(limit, len(data)+besideUrgent)
+		limit = min(limit, len(data)+maxCurtailed)
 	}
 	if data, err = b.fill(data, limit, ordinaryLane); err != nil {
 		return nil, err
@@ -164,6 +164,21 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 		b.shares = append(b.shares[1:], b.shares[0])
 	}
 	return data, nil
+}
+
+// besideUrgent returns the bytes of an entry that urgent commands leave to ordinary ones,
+// if any wait: a quarter, and enough for each that is next of its member unless the entry
+// is curtailed. So a stream of urgent commands starves no other.
+func (b *inbox) besideUrgent() (room int) {
+	for _, h := range b.shares {
+		if len(h.ordinary.queue) == 0 {
+			continue
+		}
+		if room = max(room, maxBatchBytes/4); !b.curtailed {
+			room = max(room, h.ordinary.queue[0].size)
+		}
+	}
+	return room
 }
 
 func urgentLane(h *share) *lane   { return &h.urgent }

@@ -62,6 +62,45 @@ func TestInbox_UrgentFirst(t *testing.T) {
 	}
 }
 
+// Urgent commands for whole entries, in every entry, starve no other command: not a small
+// one, nor the largest that a caller can make. While no other waits, they fill the entry.
+func TestInbox_UrgentFloodLeavesRoom(t *testing.T) {
+	const size = 50 << 10
+	var b inbox
+	seq := uint64(0)
+	entry := func() (urgent int, others [][2]uint64) {
+		for b.share(2).urgent.bytes < 2*maxBatchBytes {
+			seq++
+			b.add(2, urgently(from(2, seq, size)))
+		}
+		for _, ticket := range b.entry(t) {
+			if ticket[0] == 2 {
+				urgent += size
+			} else {
+				others = append(others, ticket)
+			}
+		}
+		return urgent, others
+	}
+	if urgent, _ := entry(); urgent < maxBatchBytes-2*size {
+		t.Errorf("%d bytes of urgent commands in an entry, alone", urgent)
+	}
+	var got [][2]uint64
+	b.add(3, from(3, 1, 768<<10))
+	b.add(4, from(4, 1, 100))
+	for i := range 3 {
+		urgent, others := entry()
+		if urgent == 0 || urgent > maxBatchBytes*3/4 {
+			t.Errorf("entry %d: %d bytes of urgent commands", i, urgent)
+		}
+		if got = append(got, others...); len(got) == 2 {
+			break
+		}
+	}
+	slices.SortFunc(got, func(a, b [2]uint64) int { return int(a[0]) - int(b[0]) })
+	wantEntry(t, "of other members", got, [2]uint64{3, 1}, [2]uint64{4, 1})
+}
+
 // Every member has as much room in an entry as any other, however much it sends.
 func TestInbox_MembersShareEntries(t *testing.T) {
 	var b inbox

@@ -90,12 +90,13 @@ func newTickets() *tickets {
 
 // admits reports whether the limits admit another command of that many bytes.
 func (t *tickets) admits(size int, urgent bool, maxCalls, maxBytes int) bool {
-	size += callOverhead
 	if urgent {
-		return t.urgentBytes+size <= maxUrgentBytes
+		return t.urgentBytes+size+callOverhead <= maxUrgentBytes
 	}
-	return t.calls < maxCalls && (t.bytes == 0 || t.bytes+size <= maxBytes)
+	return t.backlog().Admits(size, maxCalls, maxBytes)
 }
+
+func (t *tickets) backlog() Backlog { return Backlog{t.calls, t.bytes} }
 
 func (t *tickets) add(command []byte, call Call, urgent bool) {
 	o := &pendingCall{command: command, call: call, urgent: urgent}

@@ -70,8 +70,8 @@ func newAcquisition(t target, l *Lease) *acquisition {
 
 // run submits the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (fence uint64, err error) {
-	group := a.lease.client.group
-	group.Submit(encode(cmd), a, false)
+	client := a.lease.client
+	client.submit(cmd, a, false)
 	select {
 	case r := <-a.result:
 		return r.fence, r.err
@@ -79,11 +79,11 @@ func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (fence uint64,
 		return 0, a.abandon(errLeaseEnded)
 	case <-ctx.Done():
 	}
-	group.Cancel(a)
+	client.group.Cancel(a)
 	select {
 	case unsent := <-a.unsent:
 		if unsent {
-			return 0, a.lease.client.unavailable(ctx)
+			return 0, client.unavailable(ctx)
 		}
 	case r := <-a.result:
 		a.result <- r

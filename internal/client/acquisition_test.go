@@ -13,7 +13,7 @@ import (
 // start submits an acquisition whose caller can leave at any moment.
 func start(l *Lock, lease *Lease) *acquisition {
 	a := newAcquisition(l, lease)
-	l.client.group.Submit(encode(l.lockCommand(lease, nil, true, nil)), a, false)
+	l.client.submit(l.lockCommand(lease, nil, true, nil), a, false)
 	return a
 }
 
@@ -223,8 +223,8 @@ func TestSend_CancelledWhileItFails(t *testing.T) {
 // failing is a group that has stopped.
 type failing struct{ *fakeGroup }
 
-func (failing) Submit(_ []byte, c Call, _ bool) { c.Fail(context.Canceled) }
-func (failing) Cancel(Call)                     {}
+func (failing) Submit(_ int, _ func() []byte, c Call, _ bool) { c.Fail(context.Canceled) }
+func (failing) Cancel(Call)                                   {}
 
 func TestExec_RegistrationExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

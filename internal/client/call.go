@@ -67,7 +67,12 @@ func (c *call) Cancelled(sent bool) { c.cancelled(sent) }
 // becomes of the caller's context. It is for what must not be refused: renewals,
 // releases and withdrawals.
 func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
-	c.group.Submit(encode(cmd), &call{client: c, on: on}, true)
+	c.submit(cmd, &call{client: c, on: on}, true)
+}
+
+// submit submits a command, which is encoded only if it is not refused.
+func (c *Client) submit(cmd *wire.Command, k Call, urgent bool) {
+	c.group.Submit(proto.Size(cmd), func() []byte { return encode(cmd) }, k, urgent)
 }
 
 // ignore is for commands whose outcome is not needed.
@@ -128,7 +133,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 		on:        func(a answer) { note(a); answered <- a },
 		cancelled: func(sent bool) { cancelled <- sent },
 	}
-	c.group.Submit(encode(cmd), k, isUrgent(cmd))
+	c.submit(cmd, k, isUrgent(cmd))
 	select {
 	case a := <-answered:
 		return a.reply, a.err

@@ -11,10 +11,11 @@ import (
 // [Client.SessionEnded], [Client.Changed] and [Client.StateReplaced], in log order, and
 // [Client.Woke].
 type Group interface {
-	// Submit submits a command. It never blocks: everything further comes through
-	// the call, which may fail before Submit returns. Urgent commands go before
-	// the others in every queue, and are not refused for the limits on calls.
-	Submit(command []byte, c Call, urgent bool)
+	// Submit submits a command of that size, which it has encoded unless the call is
+	// refused for the limits on calls. It never blocks: everything further comes
+	// through the call, which may fail before Submit returns. Urgent commands go
+	// before the others in every queue, and are not refused.
+	Submit(size int, encode func() []byte, c Call, urgent bool)
 	// Cancel asks to take back a command that has not been sent. The call's
 	// Cancelled reports the result, unless an outcome or Fail comes first.
 	Cancel(c Call)

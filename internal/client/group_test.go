@@ -73,7 +73,8 @@ func (g *fakeGroup) set(change func()) {
 	g.changed.Broadcast()
 }
 
-func (g *fakeGroup) Submit(command []byte, c Call, _ bool) {
+func (g *fakeGroup) Submit(_ int, encode func() []byte, c Call, _ bool) {
+	command := encode()
 	g.set(func() { g.queue = append(g.queue, queuedCommand{command, c}) })
 }
 

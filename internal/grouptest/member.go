@@ -97,7 +97,7 @@ func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error 
 		g.T.Fatal(err)
 	}
 	c := &call{answered: make(chan answer, 1)}
-	g.Member(i).Submit(data, c, true)
+	g.Member(i).Submit(len(data), func() []byte { return data }, c, true)
 	select {
 	case a := <-c.answered:
 		if a.err != nil {

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
+
+// A call beyond the limits is refused before its command is encoded, also while the loop
+// has not taken the calls before it. An outcome makes room again.
+func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
+	const size = 300 << 10
+	for _, test := range []struct {
+		name     string
+		limit    func(*Config)
+		size     int
+		admitted int
+	}{
+		{"bytes", func(c *Config) { c.MaxCallBytes = 1 << 20 }, size, 3},
+		{"calls", func(c *Config) { c.MaxCalls = 5 }, 10, 5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := alone(t)
+			test.limit(&cfg)
+			m := start(t, cfg)
+			defer m.Stop()
+			for round := range 2 {
+				await, release := make(chan struct{}), make(chan struct{})
+				m.mailbox.post(event{run: func(*core.Core) { close(await); <-release }})
+				<-await
+				var calls []*trackedCall
+				encoded := 0
+				for range 10 {
+					c := newTrackedCall()
+					calls = append(calls, c)
+					m.Submit(test.size, func() []byte { encoded++; return make([]byte, test.size) }, c, false)
+				}
+				urgent := newTrackedCall()
+				m.Submit(len(renewal), func() []byte { return renewal }, urgent, true)
+				close(release)
+				if encoded != test.admitted {
+					t.Errorf("round %d: %d commands were encoded, want %d", round, encoded, test.admitted)
+				}
+				for i, c := range calls {
+					if <-c.done; (i >= test.admitted) != errors.Is(c.err, ErrBusy) {
+						t.Errorf("round %d, call %d: %v", round, i, c.err)
+					}
+				}
+				if <-urgent.done; urgent.failed > 0 {
+					t.Errorf("round %d: an urgent call: %v", round, urgent.err)
+				}
+			}
+			m.mailbox.post(event{run: func(c *core.Core) {
+				if b := c.Backlog(); b != (core.Backlog{}) || m.backlog.posted != b {
+					t.Errorf("%+v and %+v are left", b, m.backlog.posted)
+				}
+			}})
+			if err := m.ReadStale(t.Context(), func(Machine) {}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
