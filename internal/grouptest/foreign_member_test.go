@@ -182,7 +182,7 @@ func TestForeignMember_CopiedDirectory(t *testing.T) {
 	g.WantWorking()
 	c := g.Configs[2]
 	c.Dir, c.Bind = dir, "127.0.0.1:0"
-	wantRefused(t, mustBeRefused(t, c, j, "copied data directory"), "one of them runs on a copy of the data directory: stop that one")
+	wantRefused(t, mustBeRefused(t, c, j, "copied data directory"), "on a copy of the data directory: stop that one")
 	g.WantWorking()
 }
 
