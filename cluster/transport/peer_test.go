@@ -281,6 +281,8 @@ func TestRemovePeer_ClosesBothDirections(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), nil)
 	b := start(t, identity(2), listenTCP(t), nil)
 	connectAll(t, a, b)
+	a.events.await(t, "connected 2") // b has connected before a notices
+	b.events.await(t, "connected 1")
 	a.RemovePeer(m(2))
 	a.events.await(t, "lost 2")
 	b.events.await(t, "lost 1")
