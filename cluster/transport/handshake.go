@@ -88,11 +88,11 @@ func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
 	if err != nil {
 		return err
 	}
-	astray := to.check(h, kind)
-	if astray != nil {
+	misdirected := to.check(h, kind)
+	if misdirected != nil {
 		t.learnAddress(c, &id, h, kind)
 	}
-	switch refused = astray; {
+	switch refused = misdirected; {
 	case verdict != "":
 		return t.refusedBy(h, parseRefusal(h.Member, to.Addr, verdict))
 	case refused == nil:
