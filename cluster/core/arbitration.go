@@ -27,10 +27,10 @@ type arbitration struct {
 	sent      uint64                 // the index of the last digest sent
 	sentAt    uint64                 // its tick
 	agreed    uint64                 // the last index at which this member agrees with a majority
-	disputed  uint64                 // the last index at which voters differ, and no majority agrees; 0: none
+	disputed  uint64                 // the last index at which a voter not in differing differs, and no majority agrees; 0: none
 	since     uint64                 // the tick of the first dispute since the last agreement
 	reported  bool                   // the dispute has been logged
-	differing []uint64               // voters that differ from the majority, as logged
+	differing []uint64               // voters that differ from the majority
 	diverged  *divergence            // nil: this member does not differ
 }
 
@@ -133,6 +133,9 @@ func (c *Core) compare(index uint64) {
 		c.agree(index, votes, digest)
 		return
 	}
+	for _, id := range a.differing {
+		delete(votes, id) // it is known to be wrong
+	}
 	if index > a.agreed && len(votersWith(votes, own.digest)) < len(votes) {
 		if a.disputed == 0 {
 			a.since = c.ticks
@@ -171,7 +174,7 @@ func (c *Core) agree(index uint64, votes map[uint64]uint64, digest uint64) {
 	a := &c.arbitration
 	a.agreed = max(a.agreed, index)
 	if a.disputed <= index {
-		a.disputed, a.reported = 0, false
+		a.settled()
 	}
 	for _, id := range c.conf.GetVoters() {
 		d, known := votes[id]
@@ -179,6 +182,7 @@ func (c *Core) agree(index uint64, votes map[uint64]uint64, digest uint64) {
 		switch {
 		case known && d != digest && logged < 0:
 			a.differing = append(a.differing, id)
+			a.settled()
 			c.cfg.Logger.Error("state of a voter differs from the majority's, it must stop", "member", wire.MemberID(id), "index", index)
 		case known && d == digest && logged >= 0:
 			a.differing = slices.Delete(a.differing, logged, logged+1)
@@ -200,18 +204,20 @@ func (c *Core) checkDigests() {
 	}
 }
 
+// settled ends the dispute. If another voter differs too, its next digest shows it.
+func (a *arbitration) settled() { a.disputed, a.reported = 0, false }
+
 // contested reports whether this member's state differs from a voter's, and no majority
 // agrees with it.
 func (a *arbitration) contested() bool { return a.disputed != 0 || a.diverged != nil }
 
-// forgetClaims forgets the digests of members that are no voters any more. If the others
-// differ too, their next digests show it.
+// forgetClaims forgets the digests of members that are no voters any more.
 func (c *Core) forgetClaims() {
 	a := &c.arbitration
 	for id := range a.claims { // order: each by itself
 		if !c.isVoter(id) {
 			delete(a.claims, id)
-			a.disputed, a.reported = 0, false
+			a.settled()
 		}
 	}
 }

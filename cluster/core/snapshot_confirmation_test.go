@@ -130,3 +130,30 @@ func TestConfirmSnapshot_DifferingVoterRemoved(t *testing.T) {
 		t.Error("a removed voter is still in dispute with this one")
 	}
 }
+
+// A voter that has differed from a majority is known to be wrong: there is no dispute with
+// it at a later index, whichever shows first.
+func TestConfirmSnapshot_WrongVoterKnown(t *testing.T) {
+	for name, claims := range map[string]func(*confirming){
+		"before": func(r *confirming) {
+			r.claim(r.applied-1, 0, 2)
+			r.claim(r.applied-1, 7, 3)
+			r.claim(r.applied, 7, 3)
+		},
+		"afterwards": func(r *confirming) {
+			r.claim(r.applied, 7, 3)
+			r.claim(r.applied-1, 7, 3)
+			r.claim(r.applied-1, 0, 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newConfirming(t)
+			claims(r)
+			r.effects()
+			r.want("after an agreement at an earlier index", false, false)
+			r.claim(r.applied, 0, 2)
+			r.effects()
+			r.want("after an agreement", true, false)
+		})
+	}
+}

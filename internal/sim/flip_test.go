@@ -200,7 +200,13 @@ func (sim *simulation) settleTainted() {
 	undecided := func(m *simMember) bool {
 		return m.tainted && !m.destroyed && (m.process == nil || m.process.fromDisk || m.process.differs())
 	}
-	sim.await(20*longestElection, "stop of the members whose states differ", func() bool { return !slices.ContainsFunc(sim.members, undecided) })
+	settled := func() bool { return !slices.ContainsFunc(sim.members, undecided) }
+	patience := sim.now + 10*longestElection
+	sim.runUntil("settlement", func() bool { return settled() || sim.now > patience })
+	if !settled() && sim.undecidable() {
+		sim.operatorDecides()
+	}
+	sim.await(20*longestElection, "stop of the members whose states differ", settled)
 	for _, m := range sim.members {
 		if m.tainted && !m.destroyed {
 			m.crash("restart of a member with a latent flip")
@@ -209,6 +215,36 @@ func (sim *simulation) settleTainted() {
 	}
 	tainted := func(m *simMember) bool { return m.tainted && !m.destroyed }
 	sim.await(20*longestElection, "restart of the members with latent flips", func() bool { return !slices.ContainsFunc(sim.members, tainted) })
+}
+
+// undecidable reports whether a healthy voter needs a snapshot, which a leader does not
+// send while voters differ and no majority agrees.
+func (sim *simulation) undecidable() bool {
+	leader := sim.leader()
+	if leader == nil {
+		return false
+	}
+	begin, _ := leader.log.FirstIndex()
+	return slices.ContainsFunc(sim.members[:len(sim.members)-sim.standbys], func(m *simMember) bool {
+		return m.process != nil && !m.tainted && m.process.core.Status().Applied+1 < begin
+	})
+}
+
+// operatorDecides stops the members with a flipped bit for good and restarts the others,
+// as docs/OPERATIONS.md describes.
+func (sim *simulation) operatorDecides() {
+	sim.trace("an operator decides")
+	sim.decided++
+	for _, m := range sim.members {
+		switch {
+		case m.tainted && !m.destroyed:
+			m.crash("stopped by an operator")
+			m.destroyed = true
+		case m.process != nil:
+			m.crash("restarted by an operator")
+			m.start()
+		}
+	}
 }
 
 // A bit flips in the leader, a follower, a standby, or two of five, in different seeds of
@@ -302,10 +338,7 @@ func TestFlip_LeaderSendsNoSnapshot(t *testing.T) {
 	if n := lagging.process.core.Status().Installed; n > 0 {
 		t.Fatalf("%d snapshots are installed while voters differ", n)
 	}
-	faulty.crash("stopped by an operator")
-	faulty.destroyed = true
-	healthy.crash("restarted by an operator")
-	healthy.start()
+	sim.operatorDecides()
 	sim.await(10*longestElection, "snapshot of the healthy voter", func() bool { return lagging.process.core.Status().Installed > 0 })
 	sim.awaitLeader()
 }

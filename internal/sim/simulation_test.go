@@ -49,6 +49,7 @@ type simulation struct {
 	crashes         int
 	lies            int // frames that no correct member sends
 	flips, diverged int // bits flipped in memory; stops of members whose states differed
+	decided         int // disputes that an operator has ended
 	traffic         traffic
 	script          func(*program)      // replaces what programs do
 	onAdvance       func(time.Duration) // observes each advance of time
