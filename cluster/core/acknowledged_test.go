@@ -143,19 +143,53 @@ func TestAcknowledges_OfLeadersTerm(t *testing.T) {
 	}
 }
 
-// A leader's commit index that the log does not reach proves that the log has lost
-// entries; that of an earlier term's leader proves nothing.
+// A commit index that the log does not reach, of the leader that this member follows,
+// proves that the log has lost entries. That of any other member proves nothing.
 func TestReceive_CommitBeyondLog(t *testing.T) {
+	const beyond = 7 // the log ends at 6
+	for _, test := range []struct {
+		name    string
+		from    uint64
+		term    uint64
+		commit  uint64
+		want    error
+		forgets bool // its leader, as when the connection breaks
+	}{
+		{"of its leader", 2, 5, beyond, ErrForgot, false},
+		{"of its leader, within the log", 2, 5, beyond - 1, nil, false},
+		{"of an earlier term", 2, 4, beyond, nil, false},
+		{"of a member that does not lead", 3, 5, beyond, ErrInadmissible, false},
+		{"the first message of a later term", 3, 6, beyond, ErrInadmissible, false},
+		{"the first message of a later term, of its former leader", 2, 6, beyond, ErrInadmissible, false},
+		{"of its former leader, which it has forgotten", 2, 5, beyond, ErrInadmissible, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t).follow()
+			if test.forgets {
+				r.PeerDisconnected(2)
+			}
+			m := message(raftpb.MsgHeartbeat, test.from, test.term, commit(test.commit))
+			if err := r.Receive(test.from, m); !errors.Is(err, test.want) {
+				t.Errorf("%v, want %v", err, test.want)
+			} else if test.want == ErrForgot && !strings.Contains(err.Error(), "forgot acknowledged entries (has 6, acknowledged 7)") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A follower that changes its leader, by a message that Take has not seen yet, listens to
+// the new one only.
+func TestReceive_CommitBeyondLogOfDeposedLeader(t *testing.T) {
 	r := newRig(t).follow()
-	last, _ := r.log.LastIndex()
-	err := r.Receive(2, message(raftpb.MsgHeartbeat, 2, r.term, commit(last+1)))
-	if !errors.Is(err, ErrForgot) || !strings.Contains(err.Error(), "acknowledged") {
-		t.Errorf("%v", err)
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	if err := r.Receive(2, message(raftpb.MsgHeartbeat, 2, 5, commit(7))); err != nil {
+		t.Errorf("of the former leader: %v", err)
 	}
-	if err := r.Receive(2, message(raftpb.MsgHeartbeat, 2, r.term-1, commit(last+1))); err != nil {
-		t.Errorf("of an earlier term: %v", err)
+	if err := r.Receive(2, message(raftpb.MsgHeartbeat, 2, 6, commit(7))); !errors.Is(err, ErrInadmissible) {
+		t.Errorf("of the former leader, in the new one's term: %v", err)
 	}
-	if err := r.Receive(2, message(raftpb.MsgHeartbeat, 2, r.term, commit(last))); err != nil {
-		t.Errorf("within the log: %v", err)
+	if err := r.Receive(3, message(raftpb.MsgHeartbeat, 3, 6, commit(7))); !errors.Is(err, ErrForgot) {
+		t.Errorf("of the new leader: %v", err)
 	}
 }

@@ -44,9 +44,8 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	case raftpb.MsgApp:
 		return admissibleAppend(m)
 	case raftpb.MsgHeartbeat:
-		// A leader sends no commit index beyond what the follower has acknowledged to it.
-		if last, _ := c.log.LastIndex(); m.GetCommit() > last && m.GetTerm() >= c.term {
-			return fmt.Errorf("member %v: %w: %w", wire.MemberID(from), forgot(last, m.GetCommit()), ErrForgot)
+		if err := c.checkCommit(m); err != nil {
+			return err
 		}
 	case raftpb.MsgAppResp:
 		if m.GetIndex() > c.last {
@@ -69,6 +68,22 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 		return refuse("%v without a term", m.GetType())
 	}
 	return nil
+}
+
+// checkCommit checks the commit index of a heartbeat: raft panics beyond the log's end. A
+// leader sends none beyond what the follower has acknowledged to it. So one of the leader
+// that this member follows proves that the log has lost entries; from any other member it
+// is a lie or, in a later term, a claim to lead that its first message must not prove.
+func (c *Core) checkCommit(m *raftpb.Message) error {
+	now, commit := c.node.BasicStatus(), m.GetCommit()
+	last, _ := c.log.LastIndex() // in memory: never fails
+	switch {
+	case commit <= last || m.GetTerm() < now.GetTerm(): // raft ignores that of an earlier term
+		return nil
+	case m.GetTerm() == now.GetTerm() && m.GetFrom() == now.Lead:
+		return fmt.Errorf("heartbeat of member %v: %w: %w", wire.MemberID(m.GetFrom()), forgot(last, commit), ErrForgot)
+	}
+	return refuse("heartbeat of no leader that this member follows, with commit %d, the log ends at %d", commit, last)
 }
 
 func admissibleAppend(m *raftpb.Message) error {
