@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -85,7 +84,7 @@ func (a *acknowledged) admit(p transport.Peer) error {
 	defer a.mu.Unlock()
 	process := core.Process{Member: p.Member, Boot: p.Boot, Incarnation: p.Incarnation}
 	if err := a.known.Check(process, core.Position{Term: p.DurableTerm, Index: p.DurableIndex}); err != nil {
-		return &transport.RefusedError{Reason: transport.ReasonRollback, Detail: err.Error()}
+		return &transport.RefusedError{Reason: transport.ReasonForgot, Detail: err.Error()}
 	}
 	return nil
 }
@@ -116,11 +115,4 @@ func (m *Member) saveAcknowledged() {
 	if m.ticks++; m.ticks%acknowledgedTicks == 0 {
 		m.acknowledged.unsaved(m.roster.setAcknowledged)
 	}
-}
-
-// forgot stops this process: a proven member knows that its directory has lost
-// acknowledged entries. Nothing is recorded on disk, so that the member goes on with the
-// directory that it used last.
-func (m *Member) forgot(member uint64, r *transport.RefusedError) {
-	m.fail(fmt.Errorf("refused by member %v: %s: %w", wire.MemberID(member), r.Detail, ErrForgot))
 }

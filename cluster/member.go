@@ -74,6 +74,7 @@ type Member struct {
 	candidates   *candidates
 	first        bool // the first founder, in the process that formed the group
 	removal      removal
+	refusals     refusals
 	acknowledged acknowledged
 	durable      atomic.Pointer[core.Position] // what the hello reports
 

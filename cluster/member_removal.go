@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,14 +65,12 @@ type removal struct {
 	changed   signal      // set after a membership change, or a change of unconfirmed
 
 	mu          sync.Mutex
-	unconfirmed []uint64            // guarded by mu; members whose removal this process has applied and not confirmed to them
-	refusers    map[uint64]struct{} // guarded by mu; members that refuse this one as removed, and have not accepted it since
+	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
 }
 
 func (r *removal) init() {
 	r.confirmed, r.confirm = context.WithCancel(context.Background())
 	r.changed = newSignal()
-	r.refusers = make(map[uint64]struct{})
 }
 
 func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
@@ -235,36 +232,13 @@ func (m *Member) recordRemoval() error {
 	return m.identity.save(func(r *wire.Identity) { r.Removed = true })
 }
 
-// refusedBy runs when a peer that has proved to be a member refuses this one.
-func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
-	if refused.Reason == transport.ReasonRollback {
-		m.forgot(member, refused)
-	}
-	if refused.Reason != transport.ReasonRemoved {
-		return
-	}
-	m.removal.mu.Lock()
-	m.removal.refusers[member] = struct{}{}
-	m.removal.mu.Unlock()
-	m.considerRemoval(m.status.Load())
-}
-
-// acceptedBy runs when a member has accepted a connection from this one.
-func (m *Member) acceptedBy(member uint64) {
-	m.removal.mu.Lock()
-	defer m.removal.mu.Unlock()
-	delete(m.removal.refusers, member)
-}
-
 // considerRemoval stops this member if its removal is confirmed, unless Leave waits for
 // that: then a former process requested the removal and stopped before step 5.
 func (m *Member) considerRemoval(s *Status) {
 	if s == nil {
 		return
 	}
-	m.removal.mu.Lock()
-	refusers := slices.Collect(maps.Keys(m.removal.refusers))
-	m.removal.mu.Unlock()
+	refusers := m.refusals.refusing(transport.ReasonRemoved)
 	confirmed, inLog := removalOf(m.identity.member, s.conf, s.removed, refusers)
 	if !confirmed {
 		return
@@ -288,22 +262,11 @@ func (m *Member) considerRemoval(s *Status) {
 // contains the removal.
 func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) (confirmed, inLog bool) {
 	voters := conf.GetVoters()
-	others, refusals := 0, 0
-	for _, id := range voters {
-		if id == self {
-			continue
-		}
-		others++
-		if slices.Contains(refusers, id) {
-			refusals++
-		}
-	}
 	inLog = slices.Contains(removed, self) && !slices.Contains(voters, self)
 	if inLog {
-		return refusals > 0, true
+		return slices.ContainsFunc(refusers, func(id uint64) bool { return slices.Contains(voters, id) }), true
 	}
-	// With two voters there is only one other that could confirm it.
-	return refusals > 0 && refusals >= min(len(voters)/2+1, others), false
+	return majorityRefuses(self, voters, refusers), false
 }
 
 // isRemoved reports whether the transport must refuse id, which is no member, as

@@ -63,7 +63,7 @@ func (m *Member) moved(member uint64, advertise, name string) {
 }
 
 func (m *Member) reconnected(member uint64) {
-	m.acceptedBy(member)
+	m.refusals.remove(member)
 	m.mailbox.post(event{run: func(c *core.Core) { c.Reconnected(member) }})
 }
 

@@ -21,7 +21,8 @@ const (
 	ReasonAddress     Reason = "another address"
 	ReasonSelf        Reason = "connected to itself"
 	ReasonClone       Reason = "copied data directory"
-	ReasonRollback    Reason = "rolled-back data directory"
+	ReasonRollback    Reason = "rolled-back data directory" // its boot counter is lower than one seen
+	ReasonForgot      Reason = "forgotten entries"          // which its member has acknowledged
 	ReasonNotMember   Reason = "not a member"
 	ReasonRemoved     Reason = "not a member any more"
 	ReasonBusy        Reason = "too many connections"
@@ -54,8 +55,8 @@ func parseRefusal(member uint64, addr, text string) *RefusedError {
 	e := &RefusedError{Member: member, Addr: addr, Reason: ReasonOther, Detail: text}
 	reason, detail, ok := strings.Cut(text, ": ")
 	switch r := Reason(reason); r {
-	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember,
-		ReasonAddress, ReasonSelf, ReasonClone, ReasonRollback, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
+	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonAddress,
+		ReasonSelf, ReasonClone, ReasonRollback, ReasonForgot, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
 		if ok {
 			e.Reason, e.Detail = r, detail
 		}

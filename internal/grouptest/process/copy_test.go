@@ -123,3 +123,29 @@ func TestRollback_RefusedWithinOneStart(t *testing.T) {
 		cycle(g.members[i], "rolled", 1)
 	}
 }
+
+// A directory from before the member's last start is refused by the voters, which have
+// seen its boot counter. A majority of them stops its process; the latest directory goes on.
+func TestRollback_EarlierStart(t *testing.T) {
+	t.Parallel()
+	g := processesOf(t, 3, 10*time.Second)
+	for range min(rounds(), 4) {
+		i := (g.leader() + 1) % 3
+		older := g.copyDir(i)
+		for range 2 { // the copy's start is the next one after that of its process
+			g.members[i].kill()
+			g.restart(i)
+			cycle(g.members[i], "rolled", 1)
+		}
+		g.members[i].kill()
+		err := g.openCopy(i, older, g.members[i].addr, 30*time.Second)
+		if !errors.Is(err, conclave.ErrCorrupt) || !strings.Contains(err.Error(), "has seen a later start") {
+			t.Fatalf("the copy is refused with: %v", err)
+		}
+		if strings.Contains(err.Error(), "forgot") {
+			t.Errorf("its boot counter is taken for forgotten entries: %v", err)
+		}
+		g.restart(i)
+		cycle(g.members[i], "rolled", 1)
+	}
+}
