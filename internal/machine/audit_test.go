@@ -224,8 +224,8 @@ func (a *auditor) incarnations() {
 		n := 0
 		timed := 0
 		inc.classes.Ascend(func(c *class) bool {
-			if n += c.sessions.len; c.ttl != never {
-				timed += c.sessions.len
+			if n += c.sessions.Len(); c.ttl != never {
+				timed += c.sessions.Len()
 			}
 			return true
 		})
@@ -243,7 +243,7 @@ func (a *auditor) sessions() {
 	dead := 0
 	defer func() {
 		last := uint64(0)
-		for s := a.m.ending.first; s != nil; s = s.inClass.next {
+		for s := a.m.ending.first; s != nil; s = s.inEnding.next {
 			if dead--; s.ended <= last {
 				a.fail("session %s is out of order", s.id)
 			}

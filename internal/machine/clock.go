@@ -64,9 +64,9 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	return at, true
 }
 
-// dueSessions returns expired sessions by deadline: all of one process with the same
-// TTL together, and of no further ones once the entry has enough to release. Those
-// expire in the next entry, since a TTL is a lower bound.
+// dueSessions returns expired sessions by deadline, and no more of them than the entry
+// releases: each one that ends costs a change. The others expire in the next entries,
+// unless they are renewed before, since a TTL is a lower bound.
 func (m *Machine) dueSessions() []*session {
 	type due struct {
 		of *incarnation
@@ -88,11 +88,16 @@ func (m *Machine) dueSessions() []*session {
 		return cmp.Or(cmp.Compare(after(a.of.renewed, a.ttl), after(b.of.renewed, b.ttl)), bytes.Compare(a.of.id[:], b.of.id[:]))
 	})
 	var sessions []*session
+	room := m.split - m.ending.len
 	for _, c := range classes {
-		if len(sessions)+m.ending.len >= m.split {
+		if len(sessions) >= room {
 			break
 		}
-		sessions = c.sessions.appendTo(sessions, &m.visits)
+		c.sessions.Ascend(func(s *session) bool {
+			m.visits.count()
+			sessions = append(sessions, s)
+			return len(sessions) < room
+		})
 	}
 	slices.SortFunc(sessions, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), byCreation(a, b))

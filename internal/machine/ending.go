@@ -85,7 +85,7 @@ func (m *Machine) releaseOne(s *session) {
 // recordEndings makes the sessions durable that have ended in this entry and have
 // something left to be released.
 func (m *Machine) recordEndings() {
-	for s := m.ending.last; s != nil && !s.recorded; s = s.inClass.prev {
+	for s := m.ending.last; s != nil && !s.recorded; s = s.inEnding.prev {
 		s.recorded = true
 		m.dirty.put(s.key(), s)
 	}

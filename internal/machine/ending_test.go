@@ -93,6 +93,42 @@ func endInEntries(t *testing.T, split int, behavior wire.Behavior, delay int64, 
 	return out.String(), entries
 }
 
+// Of sessions that expire together an entry ends as many as it may release. The others
+// live on until the next entry: a renewal keeps them.
+func TestEnding_ExpiredInPortions(t *testing.T) {
+	d := newDriver(t)
+	d.m.split = 3
+	d.sessions(8, 10*second)
+	expire := func(s ...*wire.Submission) (ended []wire.ID) {
+		for _, e := range d.submit(s...).Ended {
+			ended = append(ended, e.Session)
+		}
+		return ended
+	}
+	all := allSessions(d.m)
+	d.time = 10 * second
+	if got, want := expire(), []wire.ID{all[0].ID, all[1].ID, all[2].ID}; !slices.Equal(got, want) {
+		t.Fatalf("the first entry ended %v, want %v", got, want)
+	}
+	for i, v := range all {
+		if _, refusal := d.m.live(v.ID[:]); (refusal == nil) != (i >= 3) {
+			t.Errorf("session %d after the first entry: %v", i, refusal)
+		}
+	}
+	if due, ok := d.m.NextDeadline(); !ok || due > d.m.Now() {
+		t.Error("the next portion is not due")
+	}
+	d.do(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}) // ends a portion first
+	for range 5 {
+		if ended := expire(); len(ended) > 0 {
+			t.Fatalf("%v ended after they were renewed", ended)
+		}
+	}
+	if left := len(allSessions(d.m)); left == 0 || left >= 5 {
+		t.Errorf("%d sessions are left of 8", left)
+	}
+}
+
 // at applies an empty batch.
 func (d *driver) at(time int64) {
 	d.tb.Helper()

@@ -104,16 +104,18 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	shortened := m.dropPlaces(inc)
 	var ending, unbound []*session
 	inc.classes.Ascend(func(c *class) bool {
-		if c.ttl == never {
-			unbound = c.sessions.appendTo(unbound, &m.visits)
-		} else {
-			ending = c.sessions.appendTo(ending, &m.visits)
-		}
+		c.sessions.Ascend(func(s *session) bool {
+			if c.ttl == never {
+				unbound = append(unbound, s)
+			} else {
+				ending = append(ending, s)
+			}
+			return true
+		})
 		return true
 	})
 	slices.SortFunc(ending, byCreation)
 	m.endSessions(ending, how, shortened)
-	slices.SortFunc(unbound, byCreation)
 	for _, s := range unbound {
 		m.unbind(s)
 		s.incarnation = nil

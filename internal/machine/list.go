@@ -67,7 +67,7 @@ func (l *list[T, L]) appendTo(s []*T, v *visits) []*T { return slices.AppendSeq(
 
 // The lists of the machine.
 type (
-	sessionsOfClass  struct{}
+	endedSessions    struct{}
 	sessionsOfMember struct{}
 	sessionsOfCheck  struct{}
 	holdsOfSession   struct{}
@@ -76,7 +76,7 @@ type (
 	waitersOfSession struct{}
 )
 
-func (sessionsOfClass) of(s *session) *link[session]       { return &s.inClass }
+func (endedSessions) of(s *session) *link[session]         { return &s.inEnding }
 func (sessionsOfMember) of(s *session) *link[session]      { return &s.inMember }
 func (sessionsOfCheck) of(d *dependency) *link[dependency] { return &d.inCheck }
 func (holdsOfSession) of(l *lock) *link[lock]              { return &l.inSession }

@@ -30,17 +30,18 @@ type Machine struct {
 	incarnations []*incarnation // by ID; at most one for each member
 	sessions     map[wire.ID]*session
 	byCreation   *btree.BTreeG[*session]
+	freeSessions *btree.FreeListG[*session] // shared by the trees of all classes
 	locks        space
 	elections    space
 	candidates   int // bytes of the values of leaders and candidates
 	semaphores   semaphores
 	resized      int // semaphores that Resize has set a limit of
 	keys         keys
-	ending       list[session, sessionsOfClass] // ended, and being released, in this order
-	endings      uint64                         // sessions that have ended so far
-	gone         map[wire.ID]*incarnation       // ended, with tickets of ended sessions
-	split        int                            // things that one entry releases at most
-	checks       *btree.BTreeG[*check]          // by member and name
+	ending       list[session, endedSessions] // ended, and being released, in this order
+	endings      uint64                       // sessions that have ended so far
+	gone         map[wire.ID]*incarnation     // ended, with tickets of ended sessions
+	split        int                          // things that one entry releases at most
+	checks       *btree.BTreeG[*check]        // by member and name
 	checkups     heap[*check]
 	delays       heap[delayed]
 	deadlines    heap[*incarnation]
@@ -66,6 +67,7 @@ func New() *Machine {
 	m.members = make(map[uint64]*member)
 	m.sessions = make(map[wire.ID]*session)
 	m.byCreation = newTree(v, byCreation)
+	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v)
 	m.keys = newKeys()

@@ -73,7 +73,7 @@ func (m *Machine) addPermit(p *permit) {
 	p.owner.permits.push(p)
 	if p.owner.ttl == 0 { // it can be attached
 		if p.owner.claims == nil {
-			p.owner.claims = newTree(&m.visits, byClaim)
+			p.owner.claims = newSharingTree(&m.visits, byClaim, m.semaphores.freeHeld)
 		}
 		p.owner.claims.ReplaceOrInsert(p)
 	}

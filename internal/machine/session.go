@@ -29,7 +29,7 @@ type session struct {
 	graceful bool
 	recorded bool // the end is durable
 
-	inClass  link[session] // or, once it has ended, in the list of those
+	inEnding link[session]
 	inMember link[session]
 	depends  []dependency
 	holds    list[lock, holdsOfSession]     // of locks, by fence: in the order of acquisition
@@ -47,7 +47,7 @@ const never = math.MaxInt64
 // deadline: a renewal moves the deadline of all in O(1).
 type class struct {
 	ttl      int64
-	sessions list[session, sessionsOfClass]
+	sessions *btree.BTreeG[*session] // by creation
 }
 
 // deadline must be called only for sessions with a TTL: those have an incarnation.
@@ -247,10 +247,10 @@ func (m *Machine) bind(inc *incarnation, s *session) {
 	s.incarnation = inc
 	c, ok := inc.classes.Get(&class{ttl: s.class()})
 	if !ok {
-		c = &class{ttl: s.class()}
+		c = &class{ttl: s.class(), sessions: newSharingTree(&m.visits, byCreation, m.freeSessions)}
 		inc.classes.ReplaceOrInsert(c)
 	}
-	c.sessions.push(s)
+	c.sessions.ReplaceOrInsert(s)
 	inc.count++
 	inc.timed += s.countTimed()
 	m.deadlines.fix(inc)
@@ -260,8 +260,8 @@ func (m *Machine) bind(inc *incarnation, s *session) {
 func (m *Machine) unbind(s *session) {
 	inc := s.incarnation
 	c, _ := inc.classes.Get(&class{ttl: s.class()})
-	c.sessions.remove(s)
-	if c.sessions.len == 0 {
+	c.sessions.Delete(s)
+	if c.sessions.Len() == 0 {
 		inc.classes.Delete(c)
 	}
 	inc.count--

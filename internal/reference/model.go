@@ -158,7 +158,7 @@ func (r *Model) fire() {
 	}
 }
 
-// late returns the sessions whose TTL has expired.
+// late returns the sessions whose TTL has expired, as many as the entry may end.
 func (r *Model) late() []*Session {
 	deadline := func(s *Session) int64 { return later(r.Incarnation(s.Incarnation).renewed, s.ttl) }
 	var due []*Session
@@ -168,18 +168,9 @@ func (r *Model) late() []*Session {
 		}
 	}
 	slices.SortFunc(due, func(a, b *Session) int {
-		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), bytes.Compare(a.Incarnation[:], b.Incarnation[:]))
+		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), bytes.Compare(a.Incarnation[:], b.Incarnation[:]), byAge(a, b))
 	})
-	// All of one process with the same deadline, or none of them.
-	for i := range due {
-		if i > 0 && due[i].Incarnation == due[i-1].Incarnation && deadline(due[i]) == deadline(due[i-1]) {
-			continue
-		}
-		if i+len(r.dead) >= r.quota {
-			due = due[:i]
-			break
-		}
-	}
+	due = due[:min(len(due), max(0, r.quota-len(r.dead)))]
 	slices.SortFunc(due, func(a, b *Session) int {
 		return cmp.Or(cmp.Compare(deadline(a), deadline(b)), byAge(a, b))
 	})
