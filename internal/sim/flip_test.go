@@ -230,7 +230,7 @@ func (sim *simulation) undecidable() bool {
 	})
 }
 
-// operatorDecides stops the members with a flipped bit for good and restarts the others,
+// operatorDecides stops the members with a flipped bit permanently and restarts the others,
 // as docs/OPERATIONS.md describes.
 func (sim *simulation) operatorDecides() {
 	sim.trace("an operator decides")
