@@ -23,7 +23,7 @@ func TestExactlyOnce_Locks(t *testing.T) {
 	if testing.Short() {
 		cycles = 100 // the race detector makes it ten times slower
 	}
-	g := Start(t, 3, FaultyNetwork)
+	g := Start(t, 3, FaultyNetwork, LongSessions)
 	ctx, stop := context.WithCancel(Within(t, 100*time.Second))
 	var moving sync.WaitGroup
 	moving.Go(func() { moveLeadership(ctx, g, 200*time.Millisecond) })

@@ -69,7 +69,7 @@ func TestTLS_RotationUnderLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			members := make([]*rotating, 3)
-			g := Start(t, 3, Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
+			g := Start(t, 3, LongSessions, Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 				members[i] = new(rotating)
 				certificate(former)(members[i])
 				trust(former)(members[i])
