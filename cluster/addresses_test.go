@@ -16,7 +16,7 @@ func TestSearch_ConfiguredAddressesMayDiffer(t *testing.T) {
 	f.cfg.Join = []string{"configured"}
 	f.candidates = newCandidates(f.addr(), f.cfg.Join)
 	for _, addr := range []string{"configured", "heard"} {
-		f.candidates.hear(addr)
+		f.candidates.hear(addr, 7)
 	}
 	var dialed []transport.Target
 	f.forming.send = func(_ context.Context, to transport.Target, _ *wire.FormRequest) (*wire.FormReply, error) {

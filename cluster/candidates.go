@@ -26,7 +26,8 @@ type candidates struct {
 
 // place is an address. Only the goroutine that asks it changes found and err.
 type place struct {
-	configured bool // in Config.Join, and therefore kept
+	configured bool   // in Config.Join, and therefore kept
+	source     uint64 // the member that has suggested the address; once one has answered there, that
 	asking     bool
 	next       time.Time        // when it is asked again
 	failures   int              // since its last answer
@@ -60,36 +61,46 @@ func newCandidates(self string, join []string) *candidates {
 	return c
 }
 
-// hear notes an address that another process has suggested.
-func (c *candidates) hear(addr string) {
+// hear notes an address that a member has suggested.
+func (c *candidates) hear(addr string, source uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if addr == "" || addr == c.self || len(addr) > maxAddress || c.places[addr] != nil || !c.makeRoom() {
+	if addr == "" || addr == c.self || len(addr) > maxAddress || c.places[addr] != nil || !c.makeRoom(source) {
 		return
 	}
-	c.places[addr] = new(place)
+	c.places[addr] = &place{source: source}
 	c.news.set()
 }
 
-// makeRoom reports whether another address can be noted. At the limit it drops one that
-// does not answer. It is called with mu held.
-func (c *candidates) makeRoom() bool {
-	heard, worst := 0, ""
+// makeRoom reports whether another address of a source can be noted. At the limit it drops
+// one that does not answer, or else one of the source that has the most, so that a process
+// cannot keep others from being found. It is called with mu held.
+func (c *candidates) makeRoom(source uint64) bool {
+	heard, shares := 0, make(map[uint64]int)
+	for _, p := range c.places {
+		if !p.configured {
+			heard++
+			shares[p.source]++
+		}
+	}
+	if heard < maxHeard {
+		return true
+	}
+	worse := func(x, y *place) int {
+		return cmp.Or(cmp.Compare(x.failures, y.failures), cmp.Compare(shares[x.source], shares[y.source]))
+	}
+	worst := ""
 	for _, addr := range slices.Sorted(maps.Keys(c.places)) {
 		p := c.places[addr]
-		if p.configured {
-			continue
-		}
-		heard++
-		if !p.asking && p.failures > 0 && (worst == "" || p.failures > c.places[worst].failures) {
+		if !p.configured && !p.asking && (worst == "" || worse(p, c.places[worst]) > 0) {
 			worst = addr
 		}
 	}
-	if heard >= maxHeard && worst != "" {
-		delete(c.places, worst)
-		return true
+	if p := c.places[worst]; p == nil || p.failures == 0 && shares[p.source] <= shares[source]+1 {
+		return false
 	}
-	return heard < maxHeard
+	delete(c.places, worst)
+	return true
 }
 
 // due returns the addresses to ask now, the longest overdue first, and when the next one
@@ -122,6 +133,7 @@ func (c *candidates) due(now time.Time) (addrs []string, again time.Duration) {
 func (c *candidates) answered(addr string, found *wire.GossipMeta, now time.Time) {
 	c.finish(addr, func(p *place) {
 		p.found, p.err, p.failures, p.next = found, nil, 0, now.Add(askFound)
+		p.source = cmp.Or(found.GetMember(), p.source)
 	})
 }
 

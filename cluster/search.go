@@ -59,7 +59,7 @@ func (m *Member) ask(ctx context.Context, addr string) {
 	case err == nil:
 		m.candidates.answered(addr, found, now)
 		for _, other := range reply.GetCandidates()[:min(maxSuggestions, len(reply.GetCandidates()))] {
-			m.candidates.hear(other.GetAdvertise())
+			m.candidates.hear(other.GetAdvertise(), reply.GetMember())
 		}
 	case errors.As(err, &refused) && refused.Reason == transport.ReasonSelf:
 		m.candidates.answered(addr, nil, now)
@@ -94,7 +94,7 @@ func (m *Member) introduce(sender *wire.GossipMeta) *wire.FormReply {
 	if !m.identity.cluster().IsZero() {
 		return reply
 	}
-	m.candidates.hear(sender.GetAdvertise())
+	m.candidates.hear(sender.GetAdvertise(), sender.GetMember())
 	for _, found := range m.candidates.processes() {
 		if found.GetMember() != sender.GetMember() && len(reply.Candidates) < maxSuggestions {
 			reply.Candidates = append(reply.Candidates, found)
