@@ -59,8 +59,13 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 		if len(m.GetEntries()) != 1 {
 			return refuse("read index response without a context")
 		}
-	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp,
-		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
+	case raftpb.MsgHeartbeatResp:
+		if c.isLeader() && m.GetTerm() >= c.term { // raft ignores others
+			if err := c.reads.checkConfirmation(m); err != nil {
+				return err
+			}
+		}
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow, raftpb.MsgSnap:
 	default:
 		return refuse("a peer may not send %v", m.GetType())
 	}

@@ -88,6 +88,12 @@ var hostile = []struct {
 	{"a read with a term", false, true, func() *raftpb.Message {
 		return message(raftpb.MsgReadIndex, 2, 5, entries(data(empty(0, 0), raftpb.EntryNormal, "context")))
 	}},
+	{"a confirmation of reads by less than a number", true, true, func() *raftpb.Message {
+		return message(raftpb.MsgHeartbeatResp, 2, 6, func(m *raftpb.Message) { m.Context = []byte("abc") })
+	}},
+	{"a confirmation of reads that are not requested yet", true, false, func() *raftpb.Message {
+		return message(raftpb.MsgHeartbeatResp, 2, 6, func(m *raftpb.Message) { m.Context = []byte{1, 0, 0, 0, 0, 0, 0, 0} })
+	}},
 	{"an answer to no read", false, false, func() *raftpb.Message { return message(raftpb.MsgReadIndexResp, 2, 5) }},
 	{"a write's response", false, false, func() *raftpb.Message {
 		return message(raftpb.MsgStorageAppendResp, 2, 5, following(6, 5))

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3"
@@ -118,4 +120,71 @@ func TestReadIndex_DeposedLeaderDoesNotForward(t *testing.T) {
 			t.Errorf("sends %v", m)
 		}
 	}
+}
+
+// confirm has member 2 respond to the heartbeats among messages, and returns what is sent
+// then.
+func (r *rig) confirm(messages []*raftpb.Message) []*raftpb.Message {
+	r.t.Helper()
+	for _, m := range messages {
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2 {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term, func(a *raftpb.Message) { a.Context = m.GetContext() }))
+		}
+	}
+	return r.settle()
+}
+
+// A member that repeats another's context suppresses neither that one's request nor the
+// leader's own.
+func TestReadIndex_ContextOfAnotherMember(t *testing.T) {
+	r := newRig(t).follow().lead()
+	if err := r.Read(numberedRead(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.requestReads()
+	own := string(r.reads.context())
+	for _, m := range []*raftpb.Message{readRequest(3, own), readRequest(3, "2's"), readRequest(2, "2's")} {
+		r.mustReceive(m)
+	}
+	answered := map[uint64][]string{}
+	for _, m := range r.confirm(r.settle()) {
+		if m.GetType() == raftpb.MsgReadIndexResp {
+			answered[m.GetTo()] = append(answered[m.GetTo()], string(m.GetEntries()[0].GetData()))
+		}
+	}
+	if len(answered) != 2 || !slices.Equal(answered[2], []string{"2's"}) || !slices.Equal(answered[3], []string{own, "2's"}) {
+		t.Errorf("answers %v", answered)
+	}
+	if len(r.reads.inFlight) > 0 {
+		t.Error("its own read is not confirmed")
+	}
+}
+
+// A peer confirms requests only after it was asked to: a confirmation in advance would let
+// a partitioned leader answer with an older state.
+func TestReadIndex_ConfirmationInAdvance(t *testing.T) {
+	r := newRig(t).follow().lead()
+	number := func(n byte) *raftpb.Message {
+		return message(raftpb.MsgHeartbeatResp, 2, r.term, func(m *raftpb.Message) { m.Context = []byte{n, 0, 0, 0, 0, 0, 0, 0} })
+	}
+	r.mustReceive(readRequest(3, "first"))
+	r.settle()
+	if err := r.Receive(2, number(2)); !errors.Is(err, ErrInadmissible) {
+		t.Errorf("the second request is confirmed with the first: %v", err)
+	}
+	r.mustReceive(number(1))
+	if to := kinds(r.settle(), raftpb.MsgReadIndexResp); len(to) != 1 {
+		t.Errorf("answers to %v", to)
+	}
+	r.mustReceive(readRequest(3, "second"))
+	if to := kinds(r.settle(), raftpb.MsgReadIndexResp); len(to) > 0 {
+		t.Errorf("answers to %v without a quorum", to)
+	}
+	late := number(2)
+	former := r.term
+	r.mustReceive(message(raftpb.MsgHeartbeat, 3, former+1))
+	r.settle()
+	r.elect()
+	late.Term = new(former)
+	r.mustReceive(late) // of the former term
 }

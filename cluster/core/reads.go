@@ -25,7 +25,7 @@ type Read interface {
 // Each request has a new context: otherwise a late answer to an earlier request could
 // confirm a read that began after it with an older state (etcd#20418).
 type reads struct {
-	incarnation wire.ID // prefix of the context: the leader has those of all members in one table
+	incarnation wire.ID // prefix of the context: no answer to an earlier process confirms a read
 	attempt     uint64
 	inFlight    []Read // confirmed by the request in flight
 	sentAt      uint64 // tick of that request
@@ -33,6 +33,7 @@ type reads struct {
 	ready       []read // confirmed; run when applied
 
 	early []*raftpb.Message // requests of peers, one of each, for a leader that cannot answer yet
+	asked uint64            // as a leader: the last request that a heartbeat has asked the peers to confirm
 }
 
 type read struct {
@@ -114,6 +115,37 @@ func (c *Core) requestReads() {
 	if context := c.reads.next(c.ticks, uint64(c.cfg.ElectionTicks)); context != nil {
 		c.node.ReadIndex(context)
 	}
+}
+
+// raft's leader numbers the requests of a term, its own and those of peers, and the
+// context of a heartbeat is the number of the last one: a response confirms all up to it.
+// Requests with equal contexts of different members are separate ones.
+
+// noteAsked records what a heartbeat asks for.
+func (r *reads) noteAsked(heartbeat *raftpb.Message) {
+	if number, ok := requestNumber(heartbeat); ok {
+		r.asked = max(r.asked, number)
+	}
+}
+
+// checkConfirmation checks a heartbeat's response for a leader. raft panics at a number
+// that is none, and would count a number ahead of the requests for later ones, of which
+// the peer confirms nothing yet.
+func (r *reads) checkConfirmation(response *raftpb.Message) error {
+	if len(response.GetContext()) == 0 {
+		return nil
+	}
+	if number, ok := requestNumber(response); !ok || number > r.asked {
+		return refuse("confirms request %x of %d", response.GetContext(), r.asked)
+	}
+	return nil
+}
+
+func requestNumber(m *raftpb.Message) (number uint64, ok bool) {
+	if len(m.GetContext()) != 8 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(m.GetContext()), true
 }
 
 // receiveReadRequest passes a peer's request to raft. A follower drops it, as raft would

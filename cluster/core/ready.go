@@ -53,7 +53,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	c.out.LeaderChanged = true
 	c.proposed, c.changing = false, false
 	c.hearing = hearing{}
-	c.reads.early = nil
+	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
 	c.inbox.dropped()
 	if c.role.RaftState != raft.StateLeader {
@@ -77,6 +77,9 @@ func (c *Core) send(m *raftpb.Message) {
 		c.out.Snapshots = append(c.out.Snapshots, m)
 		c.catchUps.begin(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex(), c.ticks)
 		return
+	}
+	if m.GetType() == raftpb.MsgHeartbeat {
+		c.reads.noteAsked(m)
 	}
 	c.out.Messages = append(c.out.Messages, m)
 }
