@@ -129,12 +129,20 @@ func (m *Member) refuseFinally(p *wire.Proposal) error {
 	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
 }
 
-// revoke withdraws the acceptance of a proposal that a founder has refused finally.
+// revoke withdraws the acceptance of a proposal that a founder has refused finally. At the
+// limit of refusals it stores none of its own: that founder's is on its disk, so if this
+// member should accept the proposal again, it is never accepted by all.
 func (m *Member) revoke(p *wire.Proposal) error {
 	m.forming.mu.Lock()
 	defer m.forming.mu.Unlock()
+	full := len(m.identity.get().GetRefused()) >= maxRefused
+	if full {
+		m.log.Warn("limit of final refusals exceeded: the proposal is dropped without a record", "limit", maxRefused)
+	}
 	return m.identity.save(func(r *wire.Identity) {
 		r.Accepted = nil
-		r.Refused = append(r.Refused, p.GetCluster())
+		if !full {
+			r.Refused = append(r.Refused, p.GetCluster())
+		}
 	})
 }

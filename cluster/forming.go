@@ -28,8 +28,8 @@ import (
 // A refusal may be final: it is on the disk of the founder that refuses, so the proposal
 // can never be accepted by all, and the others may revoke their acceptances.
 
-// maxRefused bounds the final refusals that a member stores. Further refusals are not
-// final.
+// maxRefused bounds the final refusals that a member stores, its own and those of other
+// founders that made it revoke an acceptance. Further ones of its own are not final.
 const maxRefused = 64
 
 const (

@@ -199,6 +199,35 @@ func TestForm_RefusalsLimited(t *testing.T) {
 	}
 }
 
+// A founder that proposes group after group, each of which another one refuses finally,
+// does not make the identity grow without bound. The member can still accept and form.
+func TestForm_RevocationsLimited(t *testing.T) {
+	v := newFounders(t, 1, 1, 2)
+	f := v.founders[0]
+	low, _ := strangers(f, 1)
+	f.candidates.find(low[0])
+	accept := func(n int) *wire.Proposal {
+		p := proposal(0, 2, low[0], f.meta())
+		p.Cluster[0], p.Cluster[1] = byte(n), 1
+		if reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]}); !reply.GetAccepted() {
+			t.Fatalf("proposal %d: %v", n, reply)
+		}
+		return p
+	}
+	for n := range maxRefused + 10 {
+		if err := f.revoke(accept(n)); err != nil {
+			t.Fatal(err)
+		}
+		if record := f.identity.get(); record.GetAccepted() != nil || len(record.GetRefused()) != min(n+1, maxRefused) {
+			t.Fatalf("after revocation %d: %d refusals, accepted %v", n+1, len(record.GetRefused()), record.GetAccepted())
+		}
+	}
+	p := accept(maxRefused + 10)
+	if err := f.bootstrap(p); err != nil || !bytes.Equal(f.identity.get().GetCluster(), p.GetCluster()) {
+		t.Errorf("the next group: %v", err)
+	}
+}
+
 // A stranger that proposes a group with founders that do not exist, or that it does not
 // prove, uses up neither the acceptance nor a refusal: the founders form their group.
 func TestForm_StrangerUsesUpNothing(t *testing.T) {
