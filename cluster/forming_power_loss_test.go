@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/memdisk"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func foundersOn(t *testing.T, disks []*vfs.MemFS) *founders {
 		proposals: make(map[string]*wire.Proposal), clusters: make(map[uint64][]byte),
 	}
 	for i, disk := range disks {
-		v.founders = append(v.founders, &founder{founders: v, n: i, disk: disk})
+		v.founders = append(v.founders, &founder{founders: v, n: i, disk: memdisk.On(disk)})
 	}
 	t.Cleanup(func() {
 		for _, f := range v.founders {
@@ -71,7 +72,7 @@ type crashState struct {
 // operation on a disk, which may come on a goroutine of Pebble's.
 type powerLosses struct {
 	kept  int // percent of what is not synced
-	disks []*vfs.MemFS
+	disks []*memdisk.Disk
 
 	mu   sync.Mutex // guards what follows
 	over bool
@@ -158,10 +159,13 @@ func TestForming_PowerLossAtEachOperation(t *testing.T) {
 		for _, kept := range []int{0, 100, 50} {
 			t.Run(fmt.Sprintf("%d founders, %d%% of unsynced data kept", n, kept), func(t *testing.T) {
 				cryptotest.SetGlobalRandom(t, 11)
-				c := &powerLosses{kept: kept, disks: emptyDisks(n), rng: rand.New(rand.NewPCG(1, 1))}
-				v := foundersOn(t, c.disks)
+				c := &powerLosses{kept: kept, rng: rand.New(rand.NewPCG(1, 1))}
+				v := foundersOn(t, emptyDisks(n))
 				c.note(v)
 				v.touched = c.touched
+				for _, f := range v.founders {
+					c.disks = append(c.disks, f.disk)
+				}
 				for _, f := range v.founders {
 					f.start()
 					c.recordRequests(v, f)

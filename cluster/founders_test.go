@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/memdisk"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -28,7 +29,7 @@ type founder struct {
 	*Member
 	founders   *founders
 	n          int
-	disk       *vfs.MemFS
+	disk       *memdisk.Disk
 	saves      int // after so many the disk fails; 0: it does not
 	up         bool
 	attempting bool
@@ -55,7 +56,7 @@ func newFounders(t *testing.T, seed uint64, n, expect int) *founders {
 		proposals: make(map[string]*wire.Proposal), clusters: make(map[uint64][]byte),
 	}
 	for i := range n {
-		v.founders = append(v.founders, &founder{founders: v, n: i, disk: vfs.NewCrashableMem()})
+		v.founders = append(v.founders, &founder{founders: v, n: i, disk: memdisk.New()})
 	}
 	for _, f := range v.founders {
 		f.start()
@@ -119,7 +120,7 @@ func (f *founder) start() {
 func (f *founder) crash() {
 	f.up, f.saves = false, 0
 	old := f.disk
-	f.disk = old.CrashClone(vfs.CrashCloneCfg{})
+	f.disk = memdisk.On(old.CrashClone(vfs.CrashCloneCfg{}))
 	_ = f.store.Close() // on the old disk
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/conclave-go/conclave/internal/memdisk"
 	"github.com/conclave-go/conclave/storage"
 )
 
@@ -30,7 +31,7 @@ type progress struct{ acknowledged, begun int64 }
 // crashRecorder records a crash image before each operation that modifies the
 // disk.
 type crashRecorder struct {
-	disk                *vfs.MemFS
+	disk                *memdisk.Disk
 	kept                int // percentage of unsynced data that survives; below 0: random
 	acknowledged, begun atomic.Int64
 
@@ -92,7 +93,7 @@ var unsyncedKept = map[string]int{"all unsynced lost": 0, "all unsynced kept": 1
 // recordScript plays the steps on a new disk and returns the crash images.
 func recordScript(t *testing.T, steps []step, kept int, seed uint64) []crashImage {
 	t.Helper()
-	r := &crashRecorder{disk: vfs.NewCrashableMem(), kept: kept, rng: rand.New(rand.NewPCG(seed, 1))}
+	r := &crashRecorder{disk: memdisk.New(), kept: kept, rng: rand.New(rand.NewPCG(seed, 1))}
 	store, err := storage.Open(storage.Options{FS: errorfs.Wrap(r.disk, r), MemTableSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/conclave-go/conclave/internal/memdisk"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
@@ -40,7 +40,7 @@ func TestPowerLoss_DuringInstall(t *testing.T) {
 // and the crash images between. Step 1 discards a snapshot, step 2 installs one.
 func recordInstall(t *testing.T, kept int) (before, after string, images []crashImage) {
 	t.Helper()
-	r := &crashRecorder{disk: vfs.NewCrashableMem(), kept: kept, rng: rand.New(rand.NewPCG(8, 8))}
+	r := &crashRecorder{disk: memdisk.New(), kept: kept, rng: rand.New(rand.NewPCG(8, 8))}
 	store, log := openLog(t, storage.Options{FS: errorfs.Wrap(r.disk, r), MemTableSize: 256 << 10})
 	bootstrap(t, log, 1, 2, 3)
 	mustWrite(t, log, Append{HardState: hardState(2, 1, 4), Entries: entries(2, 6, 2)},

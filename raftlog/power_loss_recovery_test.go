@@ -6,6 +6,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/conclave-go/conclave/internal/memdisk"
 )
 
 // A second power loss hits each operation of the recovery from a first one, and
@@ -38,7 +40,7 @@ func TestPowerLoss_DuringRecovery(t *testing.T) {
 // recordRecovery opens a disk and returns the crash images.
 func recordRecovery(t *testing.T, disk *vfs.MemFS, rng *rand.Rand) []crashImage {
 	t.Helper()
-	r := &crashRecorder{disk: afterPowerLoss(disk), rng: rng}
+	r := &crashRecorder{disk: memdisk.On(afterPowerLoss(disk)), rng: rng}
 	store, _, err := openDisk(errorfs.Wrap(r.disk, r))
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/wire
-//	for tests internal/reference internal/memnet   internal/hostile   internal/grouptest   conclavetest
+//	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 var floors = map[string][]string{
 	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
 	"internal/client":    {"internal/machine", "internal/wire"},
@@ -30,6 +30,7 @@ var floors = map[string][]string{
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
 	"internal/memnet":    {},                // an in-memory network, for tests
+	"internal/memdisk":   {},                // an in-memory disk, for tests
 	"internal/hostile":   {"internal/wire"}, // a lying client, for tests
 	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},

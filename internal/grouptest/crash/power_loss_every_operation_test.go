@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/memdisk"
 )
 
 // image is a disk after a power loss, and how far the workload had come.
@@ -31,7 +32,7 @@ type image struct {
 // recorder records the image that a power loss would leave before each operation
 // that changes the disk.
 type recorder struct {
-	disk                *vfs.MemFS
+	disk                *memdisk.Disk
 	kept                int // percent of the unsynced data; negative: random each time
 	acknowledged, begun atomic.Int64
 	fence               atomic.Uint64
@@ -42,7 +43,7 @@ type recorder struct {
 }
 
 func newRecorder(kept int) *recorder {
-	return &recorder{disk: vfs.NewCrashableMem(), kept: kept, rng: rand.New(rand.NewPCG(5, 5))}
+	return &recorder{disk: memdisk.New(), kept: kept, rng: rand.New(rand.NewPCG(5, 5))}
 }
 
 func (b *recorder) MaybeError(op errorfs.Op) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/memdisk"
 )
 
 // The roles of the three members. The late one stops again and again, for longer than
@@ -36,7 +37,7 @@ type powerLoss struct {
 
 	mu    sync.Mutex // guards what follows
 	left  int        // operations until the power loss
-	disk  *vfs.MemFS
+	disk  *memdisk.Disk
 	image *vfs.MemFS // nil: no power loss yet
 	at    string     // the operation before which the power was lost
 }
@@ -212,8 +213,9 @@ func (c *lateMember) startUntil(n, kept int) (image *vfs.MemFS, at string) {
 	c.T.Helper()
 	ctx, lost := context.WithCancel(c.T.Context())
 	defer lost()
-	m := &powerLoss{group: c.Group, kept: kept, rng: c.rng, lost: lost, left: n, disk: c.disk}
-	c.Seams[late].FS = errorfs.Wrap(c.disk, m)
+	disk := memdisk.On(c.disk)
+	m := &powerLoss{group: c.Group, kept: kept, rng: c.rng, lost: lost, left: n, disk: disk}
+	c.Seams[late].FS = errorfs.Wrap(disk, m)
 	type opened struct {
 		node *conclave.Node
 		err  error
