@@ -55,6 +55,15 @@ var stalls = []struct {
 		d.sessions(MaxSessions, 10*second)
 		return d.batch(deregisterCommand())
 	}},
+	{"sessions that a check ends", func(d *driver) *wire.Batch {
+		d.do(setCheckCommand(wire.CheckState_PASSING))
+		d.many(MaxSessions, func(i int) *wire.Command {
+			c := openCommand(numberedID(uint64(i)), 10*second, 0)
+			c.GetOpenSession().Checks = []string{"disk"}
+			return c
+		})
+		return d.batch(setCheckCommand(wire.CheckState_CRITICAL))
+	}},
 	{"sessions that become unbound", func(d *driver) *wire.Batch {
 		d.sessions(MaxSessions, 0)
 		return d.batch(deregisterCommand())
