@@ -12,6 +12,7 @@ import (
 type inbound struct {
 	conn        *conn
 	incarnation wire.ID
+	reported    bool          // PeerConnected has been called for the process, and PeerLost must follow
 	done        chan struct{} // closed when its last Handler call has returned
 }
 
@@ -32,16 +33,17 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 		case <-t.ctx.Done():
 			return
 		}
+		in.reported = older.reported && older.incarnation == in.incarnation
 	}
-	if !t.isMember(h.Member) { // removed since its hello, when RemovePeer could not find in yet
-		t.dropInbound(h.Member, in)
-		return
+	err := ErrUnknownPeer // removed since its hello, when RemovePeer could not find in yet
+	if t.isMember(h.Member) {
+		in.reported = true
+		t.Redial(h.Member) // it is up, so it can be dialed
+		t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
+		err = t.readFrames(c, h.Member)
 	}
-	t.Redial(h.Member) // it is up, so it can be dialed
-	t.cfg.Handler.PeerConnected(h.Member, h.Advertise, h.Name)
-	err := t.readFrames(c, h.Member)
 	_ = c.Close()
-	if t.dropInbound(h.Member, in) {
+	if t.dropInbound(h.Member, in) && in.reported {
 		t.log().Info("inbound connection lost", "member", wire.MemberID(h.Member), "error", err)
 		t.cfg.Handler.PeerLost(h.Member)
 	}

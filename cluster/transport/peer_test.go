@@ -3,10 +3,8 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,51 +273,6 @@ func TestPeer_SecondProcessOfMember(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	a.events.await(t, "connected 2")
-}
-
-func TestRemovePeer_ClosesBothDirections(t *testing.T) {
-	a := start(t, identity(1), listenTCP(t), nil)
-	b := start(t, identity(2), listenTCP(t), nil)
-	connectAll(t, a, b)
-	a.events.await(t, "connected 2") // b has connected before a notices
-	b.events.await(t, "connected 1")
-	a.RemovePeer(m(2))
-	a.events.await(t, "lost 2")
-	b.events.await(t, "lost 1")
-	if err := a.PeerError(m(2)); !errors.Is(err, ErrUnknownPeer) {
-		t.Error(err)
-	}
-	await(t, func() error {
-		b.Redial(m(1))
-		if refused := new(RefusedError); !errors.As(b.PeerError(m(1)), &refused) || refused.Reason != ReasonNotMember {
-			return fmt.Errorf("not refused as not a member: %v", b.PeerError(m(1)))
-		}
-		return nil
-	})
-}
-
-// A member that is removed between the check of its hello and the registration of
-// its connection does not stay connected.
-func TestRemovePeer_DuringHandshake(t *testing.T) {
-	var a *node
-	var removed atomic.Bool
-	a = start(t, identity(1), listenTCP(t), func(c *Config) {
-		c.Member = func(uint64) bool {
-			if removed.Swap(true) {
-				return false
-			}
-			a.RemovePeer(m(2))
-			return true
-		}
-	})
-	b := start(t, identity(2), listenTCP(t), nil)
-	b.SetPeer(m(1), a.addr)
-	await(t, func() error {
-		if refused := new(RefusedError); !errors.As(b.PeerError(m(1)), &refused) || refused.Reason != ReasonNotMember {
-			return fmt.Errorf("not refused as not a member: %v", b.PeerError(m(1)))
-		}
-		return nil
-	})
 }
 
 func TestJoined_NoDialBefore(t *testing.T) {
