@@ -22,11 +22,11 @@ import (
 )
 
 // journaled is a group of three with its log.
-func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *journal) {
+func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *Journal) {
 	t.Helper()
-	j := newJournal()
+	j := NewJournal()
 	g := Start(t, 3, Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) {
-		c.Logger = j.logger()
+		c.Logger = j.Logger()
 		if edit != nil {
 			edit(c)
 		}
@@ -36,11 +36,11 @@ func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *journal) {
 
 // mustBeRefused opens a member until the group has logged the reason for its refusal,
 // and the member that a join failed. It returns Open's error.
-func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) error {
+func mustBeRefused(t *testing.T, c conclave.Config, j *Journal, reason string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Within(t, 60*time.Second))
-	failed, behind, own := make(chan error, 1), j.length(), newJournal()
-	c.Logger = own.logger()
+	failed, behind, own := make(chan error, 1), j.Length(), NewJournal()
+	c.Logger = own.Logger()
 	go func() {
 		n, err := conclave.Open(ctx, &c)
 		if err == nil {
@@ -48,8 +48,8 @@ func mustBeRefused(t *testing.T, c conclave.Config, j *journal, reason string) e
 		}
 		failed <- err
 	}()
-	j.await(t, behind, reason)
-	own.await(t, 0, "join failed")
+	j.Await(t, behind, reason)
+	own.Await(t, 0, "join failed")
 	cancel()
 	err := <-failed
 	if err == nil {
@@ -118,7 +118,7 @@ func TestForeignMember_NoCommonProtocol(t *testing.T) {
 	if err != nil || !strings.Contains(string(answer), "upgrade the older one") {
 		t.Errorf("the answer is %q, %v", answer, err)
 	}
-	j.await(t, 0, "no common protocol version")
+	j.Await(t, 0, "no common protocol version")
 	g.WantWorking()
 }
 

@@ -7,12 +7,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/hostile"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // authority is a certificate authority for members on this machine.
@@ -86,10 +90,50 @@ func TestHostile_PublicCertificate(t *testing.T) {
 	c := SoloConfig(t)
 	c.TLS = &tls.Config{Certificates: newAuthority(t).issue(t)}
 	_, err := conclave.Open(Within(t, time.Minute), &c)
-	t.Logf("attempt: %-60s result: %v", "open a member that trusts the system's authorities", err)
+	hostile.Attempt(t, "A3", "open a member that trusts the authorities of the system", "%v", err)
 	if !errors.Is(err, conclave.ErrInvalid) {
 		t.Errorf("got %v, want %v", err, conclave.ErrInvalid)
 	}
+}
+
+// A certificate of the group's authority is needed to connect, and is not enough: a
+// connection of a member needs the member's key.
+func TestHostile_Certificates(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t), newAuthority(t)
+	g, _ := journaled(t, func(c *conclave.Config) {
+		c.TLS = &tls.Config{Certificates: ours.issue(t), RootCAs: ours.pool}
+	})
+	dial := func(certificates []tls.Certificate) net.Conn {
+		c, err := tls.Dial("tcp", g.Configs[0].Bind, &tls.Config{Certificates: certificates, RootCAs: ours.pool})
+		Must(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	known := hostile.New(dial(ours.issue(t))) // any holder of a certificate learns the cluster
+	Must(t, known.Greet(hostile.Hello(hostile.NewKey(), wire.Kind_FORM)))
+	for _, test := range []struct {
+		what         string
+		certificates []tls.Certificate
+		want         string
+	}{
+		{"no certificate", nil, "certificate required"},
+		{"a certificate of another authority", theirs.issue(t), "unknown certificate authority"},
+		{"a certificate of the group's authority and a key of its own", ours.issue(t), "not a member"},
+	} {
+		key := hostile.NewKey()
+		h := hostile.Hello(key, wire.Kind_PEER)
+		h.Cluster = known.Theirs.GetCluster()
+		_, refusal, err := hostile.Over(dial(test.certificates), key, h)
+		if err == nil {
+			err = fmt.Errorf("refused: %s", refusal)
+		}
+		if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("with %s: got %v, want %q", test.what, err, test.want)
+		}
+		hostile.Attempt(t, "A3", "connect as a member with "+test.what, "%v", err)
+	}
+	g.WantWorking()
 }
 
 // A group with TLS works, and refuses connections without a certificate of its

@@ -80,8 +80,8 @@ func TestVerifyPeer_Panic(t *testing.T) {
 	t.Parallel()
 	a, b := SoloConfig(t), SoloConfig(t)
 	a.Join, b.Join, a.Expect, b.Expect = []string{b.Bind}, []string{a.Bind}, 2, 2
-	panics := newJournal()
-	a.Logger = panics.logger()
+	panics := NewJournal()
+	a.Logger = panics.Logger()
 	var broken sync.Once
 	a.VerifyPeer = func(conclave.Peer) error {
 		broken.Do(func() { panic("a bug of the application") })
@@ -98,7 +98,7 @@ func TestVerifyPeer_Panic(t *testing.T) {
 			Kill(n)
 		})
 	}
-	panics.await(t, 0, "panic in VerifyPeer")
+	panics.Await(t, 0, "panic in VerifyPeer")
 	opening.Wait()
 }
 
@@ -114,8 +114,8 @@ func TestVerifyPeer_RefusesFounder(t *testing.T) {
 		}
 		return fmt.Errorf("%s is not on the list", p.Name)
 	}
-	own := newJournal()
-	b.Logger = own.logger()
+	own := NewJournal()
+	b.Logger = own.Logger()
 	refused := make(chan error, 1)
 	ctx, cancel := context.WithCancel(Within(t, patience))
 	var opening sync.WaitGroup
@@ -131,7 +131,7 @@ func TestVerifyPeer_RefusesFounder(t *testing.T) {
 			}
 		})
 	}
-	own.await(t, 0, `level=WARN msg="join failed"`) // by its own search, whose reason Open returns
+	own.Await(t, 0, `level=WARN msg="join failed"`) // by its own search, whose reason Open returns
 	cancel()
 	opening.Wait()
 	if err := <-refused; err == nil || !strings.Contains(err.Error(), "unknown is not on the list") {

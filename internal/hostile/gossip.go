@@ -6,12 +6,14 @@ import (
 	"math"
 )
 
-// ForgedDeath is a packet of memberlist that declares a process dead with the largest
-// incarnation, so that its refutation would wrap to 0.
-func ForgedDeath(member, boot uint64) []byte {
+// Final is the largest incarnation: the refutation of a death with it would wrap to 0.
+const Final = math.MaxUint32
+
+// ForgedDeath is a packet of memberlist that declares a process dead.
+func ForgedDeath(member, boot uint64, incarnation uint32) []byte {
 	b := []byte{5, 0x83} // a death: a map of 3 pairs
 	b = append(str(b, "Incarnation"), 0xce)
-	b = binary.BigEndian.AppendUint32(b, math.MaxUint32)
+	b = binary.BigEndian.AppendUint32(b, incarnation)
 	b = str(str(b, "Node"), processName(member, boot))
 	return str(str(b, "From"), processName(1, 1))
 }

@@ -7,12 +7,14 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -69,13 +71,16 @@ type Conn struct {
 	listener     bool // the member dialed
 }
 
+// New returns a connection over which no handshake has run, except for that of TLS.
+func New(raw net.Conn) *Conn { return &Conn{Conn: raw} }
+
 // Dial connects to a member without a handshake.
 func Dial(addr string) (*Conn, error) {
 	c, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{Conn: c}, nil
+	return New(c), nil
 }
 
 // Greet sends a hello and reads the member's.
@@ -139,14 +144,28 @@ func (c *Conn) Sign(key ed25519.PrivateKey, stage, refusal string) *wire.Proof {
 	return &wire.Proof{Signature: ed25519.Sign(key, c.signed(stage, refusal)), Refusal: refusal}
 }
 
-// signed is what a proof signs in plaintext.
+// channel is what TLS exports to both ends of this connection only; "": plaintext.
+func (c *Conn) channel() string {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	state := secure.ConnectionState()
+	exported, err := state.ExportKeyingMaterial("EXPORTER-conclave-handshake", nil, 32)
+	if err != nil {
+		panic(err) // TLS's handshake has not run
+	}
+	return string(exported)
+}
+
+// signed is what a proof signs.
 func (c *Conn) signed(stage, refusal string) []byte {
 	dialer, listener := c.ours, c.theirs
 	if c.listener {
 		dialer, listener = listener, dialer
 	}
 	var text []byte
-	for _, part := range []string{"conclave handshake 1", stage, "", string(dialer), string(listener), refusal} {
+	for _, part := range []string{"conclave handshake 1", stage, c.channel(), string(dialer), string(listener), refusal} {
 		text = binary.BigEndian.AppendUint32(text, uint32(len(part)))
 		text = append(text, part...)
 	}
@@ -184,6 +203,12 @@ func Connect(addr string, key ed25519.PrivateKey, h *wire.Hello) (c *Conn, refus
 	if c, err = Dial(addr); err != nil {
 		return nil, "", err
 	}
+	return Over(c.Conn, key, h)
+}
+
+// Over is Connect over a connection to a member.
+func Over(raw net.Conn, key ed25519.PrivateKey, h *wire.Hello) (c *Conn, refusal string, err error) {
+	c = New(raw)
 	if refusal, err = c.handshake(key, h); err != nil || refusal != "" {
 		_ = c.Close() // the refusal or err is the result
 	}
@@ -206,7 +231,7 @@ func (c *Conn) handshake(key ed25519.PrivateKey, h *wire.Hello) (refusal string,
 
 // Refuse answers a member that has dialed with a refusal.
 func Refuse(raw net.Conn, key ed25519.PrivateKey, h *wire.Hello, refusal string) error {
-	c := &Conn{Conn: raw}
+	c := New(raw)
 	if err := c.Answer(h); err != nil {
 		return err
 	}
@@ -281,4 +306,33 @@ func frame(body []byte) []byte {
 	b.Write(header[:])
 	b.Write(body)
 	return b.Bytes()
+}
+
+// AsMember returns a hello of the member whose key was stolen, as its next process.
+func AsMember(key ed25519.PrivateKey, record *wire.Identity, kind wire.Kind) *wire.Hello {
+	h := Hello(key, kind)
+	h.Cluster, h.Boot = record.GetCluster(), record.GetBoot()+1
+	return h
+}
+
+// Replace connects as the next process of a member whose process has just been killed. It
+// tries again while its peer has not noticed that.
+func Replace(dial func() (net.Conn, error), key ed25519.PrivateKey, h *wire.Hello) (*Conn, error) {
+	for range 200 {
+		raw, err := dial()
+		if err != nil {
+			return nil, err
+		}
+		c, refusal, err := Over(raw, key, h)
+		switch {
+		case err != nil:
+			return nil, err
+		case refusal == "":
+			return c, nil
+		case !strings.Contains(refusal, "still in contact"):
+			return nil, errors.New(refusal)
+		}
+		<-time.After(50 * time.Millisecond) // no report signals that a broken connection is noticed
+	}
+	return nil, errors.New("the killed process is still in contact")
 }

@@ -19,6 +19,28 @@ func (s *served) sessions(ctx context.Context) (own []conclave.SessionID, err er
 	return own, err
 }
 
+// hold acquires a lock under a session that only its gossip check can end.
+func (s *served) hold(ctx context.Context, lock string) (conclave.Fence, error) {
+	session, err := s.node.NewSession(ctx, &conclave.SessionConfig{TTL: conclave.NoTTL})
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	s.locks[lock] = session.FencedLock(lock)
+	s.mu.Unlock()
+	return s.lock(lock).Lock(ctx)
+}
+
+// awaitKey blocks until a key exists.
+func (s *served) awaitKey(ctx context.Context, key string) error {
+	for e, err := range s.node.KV().Watch(ctx, key, 0) {
+		if err != nil || e.Entry.Key == key {
+			return err
+		}
+	}
+	return nil
+}
+
 // alive returns the members that gossip shows alive to the process.
 func (s *served) alive() (ids []conclave.MemberID) {
 	for _, member := range s.node.Status().Members {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -29,6 +30,7 @@ type order struct {
 	Seq    uint64
 	Do     string
 	Lock   string // each process has one handle for each lock
+	Text   string // a key, or part of a log line
 	Config memberConfig
 }
 
@@ -53,6 +55,7 @@ type report struct {
 	Level    uint32
 	Sessions []conclave.SessionID
 	Alive    []conclave.MemberID // according to gossip
+	Line     string              // that was logged
 	Err      string
 	Is       []string // the errors in reported that Err wraps
 }
@@ -88,6 +91,7 @@ func (r report) err() error {
 // served is the member inside of the process.
 type served struct {
 	listener net.Listener
+	journal  *grouptest.Journal
 	node     *conclave.Node
 	member   *cluster.Member
 
@@ -98,7 +102,7 @@ type served struct {
 // runMember is the process: it ends when its standard input does, and so with the
 // test.
 func runMember() int {
-	s := &served{locks: make(map[string]*conclave.FencedLock)}
+	s := &served{locks: make(map[string]*conclave.FencedLock), journal: grouptest.NewJournal()}
 	var err error
 	if s.listener, err = listenAgain(os.Getenv("CONCLAVE_TEST_BIND")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -176,6 +180,16 @@ func (s *served) carryOut(o order) report {
 		var err error
 		r.Sessions, err = s.sessions(ctx)
 		return r.failed(err)
+	case "hold":
+		var err error
+		r.Fence, err = s.hold(ctx, o.Lock)
+		return r.failed(err)
+	case "key": // answered when it exists
+		return r.failed(s.awaitKey(ctx, o.Text))
+	case "logged": // answered when it was
+		line, err := s.journal.Find(ctx, 0, o.Text)
+		_, r.Line, _ = strings.Cut(line, "msg=")
+		return r.failed(err)
 	}
 	return r.failed(fmt.Errorf("unknown order %q", o.Do))
 }
@@ -183,7 +197,7 @@ func (s *served) carryOut(o order) report {
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
 	ctx = cluster.WithSeams(ctx, cluster.Seams{FeatureLevel: c.Level, Started: func(m *cluster.Member) { s.member = m }})
 	s.node, err = conclave.Open(ctx, &conclave.Config{
-		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL,
+		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL, Logger: slog.New(slog.NewTextHandler(s.journal, nil)),
 		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
 	})
 	return err
@@ -323,73 +337,4 @@ func (p *process) must(what, lock string) conclave.Fence {
 		p.t.Fatalf("%s %q: %v", what, lock, err)
 	}
 	return f
-}
-
-// processGroup is a group whose members are processes.
-type processGroup struct {
-	t       *testing.T
-	configs []memberConfig
-	members []*process
-}
-
-func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
-	t.Helper()
-	g := &processGroup{t: t, configs: make([]memberConfig, n), members: make([]*process, n)}
-	var join []string
-	for i := range n {
-		g.members[i] = launch(t, "127.0.0.1:0")
-		if n > 1 {
-			join = append(join, g.members[i].addr)
-		}
-	}
-	var wg sync.WaitGroup
-	for i, p := range g.members {
-		g.configs[i] = memberConfig{Dir: t.TempDir(), Join: join, Expect: n, TTL: ttl}
-		wg.Go(func() { g.open(i, p) })
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return g
-}
-
-func (g *processGroup) open(i int, p *process) {
-	if _, err := p.do(order{Do: "open", Config: g.configs[i]}); err != nil {
-		g.t.Errorf("process %d: %v", i, err)
-	}
-}
-
-// restart starts a killed member again, in the same directory.
-func (g *processGroup) restart(i int) {
-	g.t.Helper()
-	p := launch(g.t, g.members[i].addr)
-	g.open(i, p)
-	g.members[i] = p
-}
-
-// leader waits until a majority follows a member that runs.
-func (g *processGroup) leader() int {
-	g.t.Helper()
-	for ctx := grouptest.Within(g.t, 30*time.Second); ctx.Err() == nil; {
-		votes := make(map[conclave.MemberID]int)
-		ids := make([]conclave.MemberID, len(g.members))
-		for i, p := range g.members {
-			if p.stopped {
-				continue
-			}
-			if r, err := p.do(order{Do: "status"}); err == nil {
-				ids[i] = r.Member
-				votes[r.Leader]++
-			}
-		}
-		for i, id := range ids {
-			if id != 0 && votes[id] > len(g.members)/2 {
-				return i
-			}
-		}
-		<-time.After(5 * time.Millisecond) // no report signals a change of leader
-	}
-	g.t.Fatal("no leader of a majority")
-	return 0
 }
