@@ -28,6 +28,7 @@ type audit struct {
 	waiting      map[wire.Ticket]resource
 	answered     map[wire.Ticket]bool
 	memberOf     map[wire.ID]uint64 // by incarnation
+	silent       map[uint64]bool    // members recorded as dead
 	lastChange   uint64             // index of the last change of a key
 	changes      []wire.KeyChange
 	entries      map[string]*wire.Entry

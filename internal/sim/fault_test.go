@@ -124,8 +124,9 @@ func (sim *simulation) injectFault() {
 		sim.disks.slow = f.slowDisk && !sim.disks.slow
 	case 7:
 		if f.missedRenewals && m.process != nil {
-			m.process.program.mutedUntil = sim.now + sim.between(time.Second, 5*time.Second)
+			m.process.program.mutedUntil = sim.now + sim.between(time.Second, incarnationTTL)
 			sim.trace("member %d pauses its renewals", m.n)
+			sim.reportDeath(m)
 		}
 	case 8:
 		if f.forcedCloses && m.process != nil {

@@ -236,11 +236,14 @@ func (sim *simulation) operatorDecides() {
 	sim.trace("an operator decides")
 	sim.decided++
 	for _, m := range sim.members {
-		switch {
-		case m.tainted && !m.destroyed:
+		if m.tainted && !m.destroyed {
 			m.crash("stopped by an operator")
 			m.destroyed = true
-		case m.process != nil:
+		}
+	}
+	sim.advance(time.Second) // its last digests arrive
+	for _, m := range sim.members {
+		if m.process != nil {
 			m.crash("restarted by an operator")
 			m.start()
 		}

@@ -57,12 +57,29 @@ func (sim *simulation) reportRandomLiveness(p *program) {
 	}
 }
 
+// reportDeath has a member report that another one is dead.
+func (sim *simulation) reportDeath(of *simMember) {
+	by := sim.members[sim.extraRNG.IntN(len(sim.members))]
+	if sim.faults.checks && by != of && by.process != nil && by.process.program.registered {
+		by.process.program.reportLiveness(of, false)
+	}
+}
+
 func (p *program) reportLiveness(of *simMember, alive bool) {
 	p.sim.trace("member %d reports member %d: alive %t", p.n, of.n, alive)
 	command := &wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
 		Member: of.id(), Boot: of.boot, Alive: alive, Term: p.core.Status().Term,
 	}}}
-	p.submit(command, true, func(r *wire.Reply) { p.expectCode(command, r, wire.Code_OK) })
+	p.submit(command, true, func(r *wire.Reply) {
+		p.expectCode(command, r, wire.Code_OK)
+		if r.GetDelay() > 0 && p.sim.extraRNG.IntN(4) > 0 { // too soon after a renewal: the failure detector repeats it
+			p.after(p.simulatedTime(time.Duration(r.GetDelay())), func() {
+				if p.registered && !p.terminated && !p.sim.draining {
+					p.reportLiveness(of, alive)
+				}
+			})
+		}
+	})
 }
 
 // openRefused handles a session that cannot be opened because of a check of its
@@ -85,6 +102,15 @@ func (a *audit) checkHealth(p part, r wire.Result) {
 	silent := make(map[uint64]bool)
 	for _, g := range a.m.Liveness() {
 		silent[g.Member] = g.Silent
+		if g.Silent && !a.silent[g.Member] && a.registered(g.Member) {
+			a.sim.deaths++
+		}
+	}
+	a.silent = silent
+	for _, o := range r.Outcomes {
+		if o.Reply.GetDelay() > 0 {
+			a.sim.earlyDeaths++
+		}
 	}
 	failed := uint64(0)
 	if c := p.command.GetSetCheck(); c.GetState() == wire.CheckState_CRITICAL || p.command.GetDropCheck() != nil {
@@ -97,6 +123,16 @@ func (a *audit) checkHealth(p part, r wire.Result) {
 			}
 		}
 	}
+}
+
+// registered reports whether a process of the member is registered.
+func (a *audit) registered(member uint64) bool {
+	for id, m := range a.memberOf { // order: any
+		if m == member && a.m.Incarnation(id) {
+			return true
+		}
+	}
+	return false
 }
 
 // carriedOutBy returns the member whose command was just carried out, or 0 if it

@@ -248,7 +248,7 @@ func (sim *simulation) compareDisks() {
 		err := m.process.log.State(func(key, value []byte) error {
 			found++
 			if want, ok := sim.history.durableState[string(key)]; !ok || string(want) != string(value) {
-				sim.fail("member %d: the disk has %x at %q", m.n, value, key)
+				return fmt.Errorf("the disk has %x at %q", value, key)
 			}
 			return nil
 		})

@@ -95,10 +95,11 @@ func runSeed(t *testing.T, seed uint64) *simulation {
 }
 
 // checkExpiryWithoutRenewals checks that sessions end soon after their TTLs when no
-// program renews and the leader remains: none with a TTL is left.
+// program renews and the leader remains: none with a TTL is left. The registrations end
+// too, so that the log is at rest.
 func (sim *simulation) checkExpiryWithoutRenewals() {
 	sim.programsStopped = true
-	sim.advance(longestTTL + 2*longestElection)
+	sim.advance(incarnationTTL + 2*longestElection)
 	for _, s := range sessionsOf(sim.history.oracle) {
 		if s.TTL != 0 {
 			sim.fail("session %s with a TTL of %v is alive without renewals", s.ID, time.Duration(s.TTL))

@@ -26,7 +26,7 @@ type simSession struct {
 }
 
 const (
-	incarnationTTL = 5 * time.Second
+	incarnationTTL = 8 * time.Second // longer than machine.MinSilence, so that deaths of registered processes are recorded too
 	longestTTL     = 4 * time.Second // of sessions
 )
 

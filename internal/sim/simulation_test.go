@@ -50,6 +50,8 @@ type simulation struct {
 	lies            int // frames that no correct member sends
 	flips, diverged int // bits flipped in memory; stops of members whose states differed
 	decided         int // disputes that an operator has ended
+	deaths          int // of registered processes, as recorded in the log
+	earlyDeaths     int // reports of deaths that came too soon after a renewal
 	traffic         traffic
 	script          func(*program)      // replaces what programs do
 	onAdvance       func(time.Duration) // observes each advance of time

@@ -11,6 +11,7 @@ type summary struct {
 	messages, crashes   int
 	flips, diverged     int // bits flipped in memory; stops of members whose states differed
 	decided             int // disputes that an operator has ended
+	deaths, earlyDeaths int // of registered processes: recorded; reported too soon after a renewal
 	entries, outcomes   int // compared with the reference model
 	operations, pending int // searched in client histories; of these: without an outcome
 	partitions, unknown int
@@ -26,6 +27,8 @@ func (s *summary) add(sim *simulation) *summary {
 	s.flips += sim.flips
 	s.diverged += sim.diverged
 	s.decided += sim.decided
+	s.deaths += sim.deaths
+	s.earlyDeaths += sim.earlyDeaths
 	s.entries += len(reference.results)
 	s.outcomes += reference.compared
 	s.operations += h.checked
@@ -36,7 +39,7 @@ func (s *summary) add(sim *simulation) *summary {
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }
