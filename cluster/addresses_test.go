@@ -43,7 +43,7 @@ func TestAddressesToJoin_NameTheirMembers(t *testing.T) {
 	withRoster(t, func(r *roster) {
 		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name"}}}
 		r.connected(7, "seven", "seven")
-		r.bootRaised(7, 3)
+		r.bootChanged(7, 3)
 		r.alive(9, 1) // without an address
 		r.connected(9, "nine", "nine")
 		type target struct {

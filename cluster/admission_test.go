@@ -35,7 +35,7 @@ func TestAdmit_RecordedKey(t *testing.T) {
 		r.setFounder(&wire.Founder{Member: 7, Advertise: "a", Key: key})
 		check(r)
 		r.connected(7, "seven", "b")
-		r.bootRaised(7, 3)
+		r.bootChanged(7, 3)
 		check(r)
 	})
 	withLog(t, disk, func(log *raftlog.Log) { check(rosterOf(t, log, 7, 9)) })

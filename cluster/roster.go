@@ -166,8 +166,8 @@ func (r *roster) setFounder(f *wire.Founder) {
 	r.refresh()
 }
 
-// bootRaised records a higher boot counter that the transport has verified.
-func (r *roster) bootRaised(member, boot uint64) {
+// bootChanged records another boot counter that the transport has verified.
+func (r *roster) bootChanged(member, boot uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &wire.Peer{Member: member}
@@ -175,7 +175,7 @@ func (r *roster) bootRaised(member, boot uint64) {
 	if e.peer != nil {
 		p = proto.CloneOf(e.peer)
 	}
-	p.Boot = max(p.GetBoot(), boot)
+	p.Boot = boot
 	r.save(e, p)
 	r.refresh()
 }
@@ -216,7 +216,7 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 	r.changed.set()
 }
 
-// boots returns the highest verified boot counters.
+// boots returns the verified boot counters.
 func (r *roster) boots() map[uint64]uint64 {
 	boots := make(map[uint64]uint64)
 	for _, p := range r.snapshot().peers {

@@ -192,8 +192,8 @@ func TestRoster_LatestProcessDeterminesAddress(t *testing.T) {
 				t.Errorf("%+v: address %q", step, got)
 			}
 		}
-		r.bootRaised(7, 9)
-		r.bootRaised(7, 8) // late
+		r.bootChanged(7, 10)
+		r.bootChanged(7, 9) // of the registered process
 		if r.processAlive("p", process(7, 8, "late")) {
 			t.Error("an earlier process changes the address")
 		}

@@ -24,6 +24,7 @@ type Status struct {
 	conf       *raftpb.ConfState
 	removed    []uint64
 	registered bool
+	processes  map[uint64]wire.ID // the last registered of each member
 }
 
 // Peer is a member of the group as this one sees it.
@@ -49,6 +50,7 @@ func (m *Member) publish() {
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
 		registered: c.Registered,
+		processes:  m.core.Machine().Registered(),
 	})
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
@@ -56,6 +58,14 @@ func (m *Member) publish() {
 	if s := m.status.Load(); slices.Contains(s.removed, m.identity.member) {
 		m.considerRemoval(s)
 	}
+}
+
+// registeredProcess implements transport.Config.Registered.
+func (m *Member) registeredProcess(member uint64) wire.ID {
+	if s := m.status.Load(); s != nil {
+		return s.processes[member]
+	}
+	return wire.ID{}
 }
 
 // Unreachable describes the last known leader, if there is no connection to it; "" if

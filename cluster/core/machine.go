@@ -23,6 +23,9 @@ type Machine interface {
 	// Removed returns the removed members. The leader removes them from Raft's
 	// configuration.
 	Removed() []uint64
+	// Registered returns the incarnation of the last registered process of each member.
+	// The map is never changed.
+	Registered() map[uint64]wire.ID
 	// Level returns the group's feature level and the highest that this build
 	// supports. Beyond that, the machine must not apply an entry.
 	Level() (agreed, supported uint32)

@@ -10,10 +10,14 @@ import (
 // bootCounters holds the highest boot counter of each member and the process
 // that presented it. A copied or rolled-back data directory presents a counter
 // that another process has used.
+//
+// The first process to present a counter may be one that the group refuses, on a copy.
+// So the process that the group has registered replaces what was seen before, whatever
+// its counter is.
 type bootCounters struct {
-	onAdvance func(member, boot uint64) // may be nil
+	onChange func(member, boot uint64) // may be nil
 
-	mu      sync.Mutex // guards highest, and orders the calls of onAdvance
+	mu      sync.Mutex // guards highest, and orders the calls of onChange
 	highest map[uint64]boot
 }
 
@@ -22,43 +26,44 @@ type boot struct {
 	incarnation wire.ID // zero: not seen since this process started
 }
 
-func newBootCounters(known map[uint64]uint64, onAdvance func(member, boot uint64)) *bootCounters {
-	b := &bootCounters{onAdvance: onAdvance, highest: make(map[uint64]boot, len(known))}
+func newBootCounters(known map[uint64]uint64, onChange func(member, boot uint64)) *bootCounters {
+	b := &bootCounters{onChange: onChange, highest: make(map[uint64]boot, len(known))}
 	for member, counter := range known {
 		b.highest[member] = boot{counter: counter}
 	}
 	return b
 }
 
-// check compares an identity with the highest counter of its member.
-func (b *bootCounters) check(id *Identity) *RefusedError {
+// check compares an identity with the highest counter of its member. registered states
+// that it is of the process that the group has registered last.
+func (b *bootCounters) check(id *Identity, registered bool) *RefusedError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.compare(id)
+	return b.compare(id, registered)
 }
 
-// advance is check, and records the identity if it passes. It is called for
+// record is check, and records the identity if it passes. It is called for
 // members of the group only, which bounds the map.
-func (b *bootCounters) advance(id *Identity) *RefusedError {
+func (b *bootCounters) record(id *Identity, registered bool) *RefusedError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if refused := b.compare(id); refused != nil {
+	if refused := b.compare(id, registered); refused != nil {
 		return refused
 	}
 	last, ok := b.highest[id.Member]
 	b.highest[id.Member] = boot{counter: id.Boot, incarnation: id.Incarnation}
-	if b.onAdvance != nil && (!ok || id.Boot > last.counter) {
-		b.onAdvance(id.Member, id.Boot)
+	if b.onChange != nil && (!ok || id.Boot != last.counter) {
+		b.onChange(id.Member, id.Boot)
 	}
 	return nil
 }
 
 // compare is called with mu held. An equal counter passes once if its process
 // is unknown: the member may have run on while this one restarted.
-func (b *bootCounters) compare(id *Identity) *RefusedError {
+func (b *bootCounters) compare(id *Identity, registered bool) *RefusedError {
 	last, ok := b.highest[id.Member]
 	switch {
-	case !ok || id.Boot > last.counter:
+	case !ok || registered || id.Boot > last.counter:
 		return nil
 	case id.Boot < last.counter:
 		return &RefusedError{Reason: ReasonRollback, Detail: fmt.Sprintf(

@@ -87,10 +87,14 @@ type Config struct {
 	Durable func() (term, index uint64)
 	// Boots are the highest boot counters known of other members.
 	Boots map[uint64]uint64
-	// BootAdvanced is called with each higher counter before the connection that
+	// BootChanged is called with each other counter before the connection that
 	// brought it is accepted, one call at a time; nil: ignored. It must not
 	// call the transport.
-	BootAdvanced func(member, boot uint64)
+	BootChanged func(member, boot uint64)
+	// Registered returns the incarnation of the member's process that the group has
+	// registered last, which is accepted with any boot counter; zero or nil: none. It
+	// must not block.
+	Registered func(member uint64) wire.ID
 	// Jitter spreads the waits between dials; nil: random in [d/2, d).
 	Jitter func(d time.Duration) time.Duration
 

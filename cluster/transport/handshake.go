@@ -158,7 +158,7 @@ func (t *Transport) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind)
 		}
 		c.afterClose(leave)
 	}
-	return t.boots.advance(&h.Identity)
+	return t.boots.record(&h.Identity, t.isRegistered(&h.Identity))
 }
 
 // refusedBy has the effects of a refusal by a proven peer, which it returns. That of a

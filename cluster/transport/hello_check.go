@@ -106,13 +106,19 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 	case membersOnly && !isMember:
 		return refuse(ReasonNotMember, "member %v is unknown or removed", member)
 	}
-	if refused := t.boots.check(&h.Identity); refused != nil {
+	if refused := t.boots.check(&h.Identity, t.isRegistered(&h.Identity)); refused != nil {
 		return refused
 	}
 	if refused := t.processes.check(h.Member, h.Incarnation); refused != nil {
 		return refused
 	}
 	return t.askAdmission(c, h, kind)
+}
+
+// isRegistered reports whether the identity is of the process that the group has registered
+// last.
+func (t *Transport) isRegistered(id *Identity) bool {
+	return t.cfg.Registered != nil && t.cfg.Registered(id.Member) == id.Incarnation
 }
 
 // askAdmission asks Config.Admit.

@@ -82,7 +82,7 @@ func checkRefusal(t *testing.T, err error, reason Reason, detail string) {
 func TestDialer_RefusesHello(t *testing.T) {
 	a := start(t, identity(1), listenTCP(t), func(c *Config) { c.Member = func(uint64) bool { return true } })
 	two := memberTwo().id
-	if err := a.boots.advance(&two); err != nil {
+	if err := a.boots.record(&two, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range refusals {
@@ -157,13 +157,13 @@ func TestParseRefusal_UnknownReason(t *testing.T) {
 	}
 }
 
-func TestBootCounters_EachAdvanceReportedOnce(t *testing.T) {
+func TestBootCounters_EachChangeReportedOnce(t *testing.T) {
 	var reported []uint64
 	b := newBootCounters(map[uint64]uint64{m(2): 5}, func(_, boot uint64) { reported = append(reported, boot) })
 	for _, boot := range []uint64{5, 6, 6, 8} {
 		id := identity(2)
 		id.Boot, id.Incarnation = boot, wire.ID{byte(boot)}
-		if err := b.advance(&id); err != nil {
+		if err := b.record(&id, false); err != nil {
 			t.Fatal(err)
 		}
 	}

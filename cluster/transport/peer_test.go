@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -324,4 +325,55 @@ func TestOnRefused_RemovedReportedByPeer(t *testing.T) {
 	<-removed
 	<-removed // PeerError has the first refusal before the second dial
 	checkRefusal(t, b.PeerError(m(1)), ReasonRemoved, "cannot add a member to an existing group")
+}
+
+// A process that the group has not registered uses up no boot counter: the registered one
+// is accepted whatever was seen before, and the other is refused from then on.
+func TestPeer_RegisteredProcessReplacesOther(t *testing.T) {
+	var registered atomic.Pointer[wire.ID]
+	var boots []uint64
+	a := start(t, identity(1), listenTCP(t), func(c *Config) {
+		c.Registered = func(uint64) (id wire.ID) {
+			if r := registered.Load(); r != nil {
+				id = *r
+			}
+			return id
+		}
+		c.BootChanged = func(_, boot uint64) { boots = append(boots, boot) }
+	})
+	a.SetPeer(m(2), "127.0.0.1:1")
+	connect := func(boot uint64, incarnation wire.ID) (refusal string) {
+		o := memberTwo()
+		o.id.Boot, o.id.Incarnation = boot, incarnation
+		c, refusal := greetAs(t, a.addr, o)
+		if refusal != "" {
+			c.Close()
+			return refusal
+		}
+		a.events.await(t, "connected 2")
+		c.Close()
+		a.events.await(t, "lost 2")
+		await(t, func() error {
+			if _, ok := a.Connected(m(2)); ok {
+				return errors.New("still counted as connected")
+			}
+			return nil
+		})
+		return ""
+	}
+	copied, original := wire.ID{2, 7}, wire.ID{2, 8}
+	if refusal := connect(7, copied); refusal != "" {
+		t.Fatal(refusal)
+	}
+	checkRefusal(t, parseRefusal(m(1), a.addr, connect(7, original)), ReasonClone, "boot counter 7")
+	checkRefusal(t, parseRefusal(m(1), a.addr, connect(6, original)), ReasonRollback, "boot counter 6")
+	registered.Store(&original)
+	if refusal := connect(6, original); refusal != "" {
+		t.Fatalf("the registered process: %s", refusal)
+	}
+	checkRefusal(t, parseRefusal(m(1), a.addr, connect(6, copied)), ReasonClone, "boot counter 6")
+	a.Close() // which waits for the connections
+	if !slices.Equal(boots, []uint64{7, 6}) {
+		t.Errorf("boot counters %v, want 7 and 6", boots)
+	}
 }

@@ -67,7 +67,7 @@ func New(cfg Config) (*Transport, error) {
 		handshakes: newSlots(c.Limits.Handshakes),
 		strangers:  newSlots(c.Limits.Strangers),
 		hosts:      make(map[uint64]string),
-		boots:      newBootCounters(c.Boots, c.BootAdvanced),
+		boots:      newBootCounters(c.Boots, c.BootChanged),
 		processes:  newProcesses(),
 		failures:   newFailureLog(c.Logger),
 		cluster:    c.Identity.Cluster,

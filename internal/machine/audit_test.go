@@ -302,7 +302,7 @@ func views(m *Machine) string {
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Liveness(), m.Removed(), changesOf(m))
+	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Registered(), changesOf(m))
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

@@ -26,8 +26,9 @@ type Machine struct {
 	positions uint64 // queue places assigned so far
 
 	members      map[uint64]*member
-	removed      []uint64       // members, ascending; never changed in place. nil: see Removed
-	incarnations []*incarnation // by ID; at most one for each member
+	removed      []uint64           // members, ascending; never changed in place. nil: see Removed
+	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
+	incarnations []*incarnation     // by ID; at most one for each member
 	sessions     map[wire.ID]*session
 	byCreation   *btree.BTreeG[*session]
 	freeSessions *btree.FreeListG[*session] // shared by the trees of all classes

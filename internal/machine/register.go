@@ -115,5 +115,18 @@ func (m *Machine) remember(c *wire.Register, id wire.ID) {
 	k.boot, k.attempt, k.incarnation, k.silent = c.Boot, c.Attempt, id, false
 	k.token, _ = wire.IDFrom(c.NextToken)
 	k.public, k.level = string(c.Key), c.FeatureLevel
+	m.registered = nil
 	m.dirty.put(k.key(), k)
+}
+
+// Registered returns the incarnation of the last registered process of each member. The
+// map is never changed.
+func (m *Machine) Registered() map[uint64]wire.ID {
+	if m.registered == nil {
+		m.registered = make(map[uint64]wire.ID, len(m.members))
+		for id, k := range m.members { // order: of a map
+			m.registered[id] = k.incarnation
+		}
+	}
+	return m.registered
 }

@@ -191,3 +191,22 @@ func TestHostile_RemovedRefusalByMember(t *testing.T) {
 	lyingListener(t, addr, key, func() *wire.Hello { return hostile.AsMember(key, record, wire.Kind_PEER) })
 	g.wantNotRemoved("refuse two members as removed, with the third one's key")
 }
+
+// A process with a member's key that the group does not register uses up no boot counter:
+// the member's next process is accepted again by each peer, which the others need when the
+// third has crashed.
+func TestHostile_BootCounterOfUnregisteredProcess(t *testing.T) {
+	t.Parallel()
+	g := processesOf(t, 3, 10*time.Second)
+	leader := g.leader()
+	follower, victim := (leader+1)%3, (leader+2)%3
+	key, record := g.stolen(victim)
+	h := hostile.AsMember(key, record, wire.Kind_PEER)
+	h.Boot += 5
+	mustSucceed(t, g.connectAs(g.members[follower], key, h).Close())
+	g.restart(victim)
+	g.wantWorking(victim)
+	g.members[leader].kill()
+	g.wantWorking(victim)
+	hostile.Attempt(t, "A2", "use up boot counters of a member with its key", "its next process is accepted by all")
+}
