@@ -56,8 +56,11 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 			return refuse("read index request with a term or without a context")
 		}
 	case raftpb.MsgReadIndexResp:
-		if len(m.GetEntries()) != 1 {
+		switch {
+		case len(m.GetEntries()) != 1:
 			return refuse("read index response without a context")
+		case m.GetTerm() >= c.node.BasicStatus().GetTerm() && !c.isFollowed(m): // raft ignores that of an earlier term
+			return refuse("read index response of member %v, which this member does not follow", wire.MemberID(from))
 		}
 	case raftpb.MsgHeartbeatResp:
 		if c.isLeader() && m.GetTerm() >= c.term { // raft ignores others
@@ -75,17 +78,23 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 	return nil
 }
 
+// isFollowed reports whether a message is of the leader that this member follows.
+func (c *Core) isFollowed(m *raftpb.Message) bool {
+	now := c.node.BasicStatus()
+	return m.GetTerm() == now.GetTerm() && m.GetFrom() == now.Lead
+}
+
 // checkCommit checks the commit index of a heartbeat: raft panics beyond the log's end. A
 // leader sends none beyond what the follower has acknowledged to it. So one of the leader
 // that this member follows proves that the log has lost entries; from any other member it
 // is a lie or, in a later term, a claim to lead that its first message must not prove.
 func (c *Core) checkCommit(m *raftpb.Message) error {
-	now, commit := c.node.BasicStatus(), m.GetCommit()
+	commit := m.GetCommit()
 	last, _ := c.log.LastIndex() // in memory: never fails
 	switch {
-	case commit <= last || m.GetTerm() < now.GetTerm(): // raft ignores that of an earlier term
+	case commit <= last || m.GetTerm() < c.node.BasicStatus().GetTerm(): // raft ignores that of an earlier term
 		return nil
-	case m.GetTerm() == now.GetTerm() && m.GetFrom() == now.Lead:
+	case c.isFollowed(m):
 		return fmt.Errorf("heartbeat of member %v: %w: %w", wire.MemberID(m.GetFrom()), forgot(last, commit), ErrForgot)
 	}
 	return refuse("heartbeat of no leader that this member follows, with commit %d, the log ends at %d", commit, last)

@@ -188,3 +188,21 @@ func TestReadIndex_ConfirmationInAdvance(t *testing.T) {
 	late.Term = new(former)
 	r.mustReceive(late) // of the former term
 }
+
+// A member that does not lead cannot confirm a read, neither in this term nor in a later
+// one.
+func TestReadIndex_AnswerOfNoLeader(t *testing.T) {
+	for _, test := range []struct {
+		from, term uint64
+		admitted   bool
+	}{{2, 5, true}, {3, 5, false}, {3, 6, false}, {2, 6, false}, {3, 4, true}} {
+		r := newRig(t).follow() // member 2, in term 5
+		answer := message(raftpb.MsgReadIndexResp, test.from, test.term, following(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))
+		if err := r.Receive(test.from, answer); errors.Is(err, ErrInadmissible) == test.admitted {
+			t.Errorf("of member %d in term %d: %v", test.from, test.term, err)
+		}
+		if now := r.node.BasicStatus(); now.GetTerm() != 5 || now.Lead != 2 {
+			t.Errorf("of member %d in term %d: %v", test.from, test.term, now)
+		}
+	}
+}
