@@ -67,12 +67,15 @@ func (proc *process) isMember(n int) bool {
 func (proc *process) connect() {
 	conf, us := proc.core.Status().Membership, proc.simMember.id()
 	var refusers []*simMember
-	others := 0
+	others, gone := 0, 0
 	for _, other := range proc.sim.members {
 		if other.id() == us || !slices.Contains(conf.GetVoters(), other.id()) {
 			continue
 		}
 		others++
+		if other.removed || other.destroyed {
+			gone++
+		}
 		if to := other.process; to != nil && !to.isMember(proc.n) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
 			refusers = append(refusers, other)
 		}
@@ -81,9 +84,21 @@ func (proc *process) connect() {
 	if !slices.Contains(conf.GetVoters(), us) && !slices.Contains(conf.GetLearners(), us) {
 		needed = 1
 	}
-	if len(refusers) > 0 && len(refusers) >= needed {
+	switch {
+	case len(refusers) == 0:
+	case len(refusers) >= needed:
 		proc.after(0, func() { proc.learnRemoval(refusers[0]) })
+	case proc.sim.draining && len(refusers)+gone == others:
+		proc.after(0, proc.deleteDirectory)
 	}
+}
+
+// deleteDirectory stands for the operator of a member whose removal too few voters are
+// left to confirm: they have left as well, before its log contained its removal.
+func (proc *process) deleteDirectory() {
+	proc.sim.trace("the directory of member %d is deleted", proc.n)
+	proc.removed = true
+	proc.stop()
 }
 
 // learnRemoval stops a removed member. At times the informing member is lost
