@@ -14,8 +14,8 @@ import (
 // another member or of another's incarnation. Every other member refuses the message, or
 // it has no effect that a checker sees.
 
-// isLiar reports whether the member lies in this simulation. The only voter does not: its
-// digests are the majority's.
+// isLiar reports whether the member lies in this simulation. That of a group with one voter
+// is a standby.
 func (m *simMember) isLiar() bool {
 	if !m.sim.faults.liar {
 		return false
@@ -49,7 +49,9 @@ func (proc *process) lie(to int) {
 		to.post(func(c *core.Core) {
 			switch kind {
 			case 0:
-				c.ReceiveDigest(from, digest)
+				if voters := c.Status().Membership.GetVoters(); len(voters) > 1 || voters[0] != from { // the only voter's is the majority's
+					c.ReceiveDigest(from, digest)
+				}
 			case 1:
 				if err := c.Receive(from, message); !errors.Is(err, core.ErrInadmissible) {
 					to.sim.fail("member %d accepts %v from member %d: %v", to.n, message, from-1, err)
