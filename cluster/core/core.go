@@ -155,11 +155,15 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")
 	}
-	if m.GetType() == raftpb.MsgReadIndex {
+	switch {
+	case m.GetType() == raftpb.MsgReadIndex:
 		c.receiveReadRequest(m)
-		return nil
+	case m.GetType() == raftpb.MsgReadIndexResp && !c.isFollowed(m):
+		// Of a member that does not lead, or that this one does not follow yet or any
+		// more: raft would believe it. The read is requested again.
+	default:
+		c.step(m)
 	}
-	c.step(m)
 	return nil
 }
 

@@ -56,11 +56,8 @@ func (c *Core) admissible(from uint64, m *raftpb.Message) error {
 			return refuse("read index request with a term or without a context")
 		}
 	case raftpb.MsgReadIndexResp:
-		switch {
-		case len(m.GetEntries()) != 1:
+		if len(m.GetEntries()) != 1 {
 			return refuse("read index response without a context")
-		case m.GetTerm() >= c.node.BasicStatus().GetTerm() && !c.isFollowed(m): // raft ignores that of an earlier term
-			return refuse("read index response of member %v, which this member does not follow", wire.MemberID(from))
 		}
 	case raftpb.MsgHeartbeatResp:
 		if c.isLeader() && m.GetTerm() >= c.term { // raft ignores others

@@ -194,15 +194,18 @@ func TestReadIndex_ConfirmationInAdvance(t *testing.T) {
 func TestReadIndex_AnswerOfNoLeader(t *testing.T) {
 	for _, test := range []struct {
 		from, term uint64
-		admitted   bool
-	}{{2, 5, true}, {3, 5, false}, {3, 6, false}, {2, 6, false}, {3, 4, true}} {
+		confirmed  bool
+	}{{2, 5, true}, {3, 5, false}, {3, 6, false}, {2, 6, false}, {3, 4, false}} {
 		r := newRig(t).follow() // member 2, in term 5
-		answer := message(raftpb.MsgReadIndexResp, test.from, test.term, following(6, 0, data(empty(0, 0), raftpb.EntryNormal, "context")))
-		if err := r.Receive(test.from, answer); errors.Is(err, ErrInadmissible) == test.admitted {
-			t.Errorf("of member %d in term %d: %v", test.from, test.term, err)
+		if err := r.Read(numberedRead(1)); err != nil {
+			t.Fatal(err)
 		}
-		if now := r.node.BasicStatus(); now.GetTerm() != 5 || now.Lead != 2 {
-			t.Errorf("of member %d in term %d: %v", test.from, test.term, now)
+		r.requestReads()
+		context := string(r.reads.context())
+		r.mustReceive(message(raftpb.MsgReadIndexResp, test.from, test.term, following(6, 0, data(empty(0, 0), raftpb.EntryNormal, context))))
+		r.settle()
+		if confirmed := len(r.reads.inFlight) == 0; confirmed != test.confirmed {
+			t.Errorf("confirmed by member %d in term %d: %t", test.from, test.term, confirmed)
 		}
 	}
 }
