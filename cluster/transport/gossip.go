@@ -134,7 +134,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	if !g.track(c) {
 		return nil, ErrClosed
 	}
-	return &gossipStream{Conn: c}, nil
+	return &gossipStream{Conn: c, filter: g.t.filterOf(c)}, nil
 }
 
 // acceptStream hands a connection to memberlist, which closes it.
@@ -143,7 +143,7 @@ func (g *Gossip) acceptStream(c *conn) {
 		return
 	}
 	select {
-	case g.streams <- &gossipStream{Conn: c}:
+	case g.streams <- &gossipStream{Conn: c, filter: g.t.filterOf(c)}:
 	default:
 		_ = c.Close() // memberlist does not keep up; the peer retries
 	}
@@ -154,7 +154,7 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 	if !g.track(c) {
 		return
 	}
-	from := replyAddr(h.Advertise, c.RemoteAddr())
+	from, filter := replyAddr(h.Advertise, c.RemoteAddr()), g.t.filterOf(c)
 	s := newStream(c, g.t.cfg.Timing, g.t.cfg.Limits.Packet)
 	g.t.keepAlive(s)
 	for {
@@ -166,11 +166,14 @@ func (g *Gossip) acceptPackets(c *conn, h *hello) {
 		if !g.t.isMember(h.Member) {
 			return // removed since its hello
 		}
-		if err := checkPacket(body); err != nil {
+		passed, err := filter.packet(body)
+		if err != nil {
 			g.t.failures.gossip(c.from, c.RemoteAddr(), err)
+		}
+		if len(passed) == 0 {
 			continue
 		}
-		p := &memberlist.Packet{Buf: append([]byte(nil), body...), From: from, Timestamp: time.Now()}
+		p := &memberlist.Packet{Buf: append([]byte(nil), passed...), From: from, Timestamp: time.Now()}
 		select {
 		case g.packets <- p:
 		default: // dropped, as with UDP

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 )
 
@@ -35,11 +36,6 @@ const (
 )
 
 const (
-	// maxAccused bounds the incarnation in a suspicion or a death. memberlist counts
-	// refutations, a few in the life of a process.
-	maxAccused = 1 << 30
-	// maxAlive bounds the incarnation in a refutation: it exceeds that of the accusation.
-	maxAlive = 1 << 31
 	// maxGossipNodes and maxGossipState bound an exchange of states. A group has 64
 	// members, of which some have dead processes that are not forgotten yet.
 	maxGossipNodes = 4096
@@ -47,34 +43,83 @@ const (
 	maxPackDepth   = 4
 )
 
-var errGossip = errors.New("transport: gossip that no member sends")
+var (
+	errGossip = errors.New("transport: gossip that no member sends")
+	// errAhead is of one message. The others that came with it are passed on.
+	errAhead = errors.New("transport: incarnation too far ahead")
+)
 
-// checkPacket returns an error if memberlist must not see the packet.
-func checkPacket(b []byte) error {
+// gossipFilter checks what arrives on one connection.
+type gossipFilter struct {
+	from         *hello
+	incarnations *incarnations
+	dropped      func(error) // is called with the error of what is dropped alone
+}
+
+func (t *Transport) filterOf(c *conn) *gossipFilter {
+	return &gossipFilter{c.from, t.incarnations, func(err error) { t.failures.gossip(c.from, c.RemoteAddr(), err) }}
+}
+
+// packet returns what memberlist may see of a packet; nothing: none of it.
+func (f *gossipFilter) packet(b []byte) ([]byte, error) {
+	inner := b
 	if len(b) >= 5 && b[0] == gossipChecksum {
-		b = b[5:] // memberlist compares it
+		inner = b[5:] // memberlist compares it
 	}
+	messages, err := split(inner)
+	if err != nil {
+		return nil, err
+	}
+	passed := messages[:0]
+	for _, m := range messages {
+		switch err := f.message(m); {
+		case errors.Is(err, errAhead):
+			f.dropped(err)
+		case err != nil:
+			return nil, err
+		default:
+			passed = append(passed, m)
+		}
+	}
+	switch len(passed) {
+	case len(messages):
+		return b, nil
+	case 0:
+		return nil, nil
+	}
+	return join(passed), nil
+}
+
+// split returns the messages of a packet.
+func split(b []byte) (messages [][]byte, err error) {
 	if len(b) == 0 || b[0] != gossipCompound {
-		return checkMessage(b)
+		return [][]byte{b}, nil
 	}
 	if len(b) < 2 || len(b) < 2+2*int(b[1]) {
-		return fmt.Errorf("%w: truncated", errGossip)
+		return nil, fmt.Errorf("%w: truncated", errGossip)
 	}
 	lengths, rest := b[2:2+2*int(b[1])], b[2+2*int(b[1]):]
 	for ; len(lengths) > 0; lengths = lengths[2:] {
 		n := int(binary.BigEndian.Uint16(lengths))
 		if n > len(rest) {
-			return fmt.Errorf("%w: truncated", errGossip)
+			return nil, fmt.Errorf("%w: truncated", errGossip)
 		}
-		if err := checkMessage(rest[:n]); err != nil {
-			return err
-		}
+		messages = append(messages, rest[:n])
 		rest = rest[n:]
 	}
-	return nil
+	return messages, nil
 }
 
-func checkMessage(b []byte) error {
+// join is the inverse of split, for some of its messages.
+func join(messages [][]byte) []byte {
+	b := []byte{gossipCompound, byte(len(messages))}
+	for _, m := range messages {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(m)))
+	}
+	return append(b, bytes.Join(messages, nil)...)
+}
+
+func (f *gossipFilter) message(b []byte) error {
 	if len(b) == 0 {
 		return fmt.Errorf("%w: empty", errGossip)
 	}
@@ -82,7 +127,7 @@ func checkMessage(b []byte) error {
 	case gossipPing, gossipIndirectPing, gossipAck, gossipNack:
 		return nil
 	case gossipSuspect, gossipDead, gossipAlive:
-		return newUnpacker(bytes.NewReader(b[1:]), len(b)).node(b[0] == gossipAlive)
+		return f.node(newUnpacker(bytes.NewReader(b[1:]), len(b)), "Node")
 	}
 	return fmt.Errorf("%w: message of type %d", errGossip, b[0])
 }
@@ -91,6 +136,7 @@ func checkMessage(b []byte) error {
 // it. Each side sends one message.
 type gossipStream struct {
 	net.Conn
+	filter *gossipFilter
 	reader io.Reader // nil: not checked yet
 }
 
@@ -99,7 +145,7 @@ func (s *gossipStream) Read(b []byte) (int, error) {
 	if s.reader == nil {
 		in := bufio.NewReader(s.Conn)
 		u := newUnpacker(in, maxGossipState)
-		err := u.stream()
+		err := s.filter.stream(u)
 		if err == io.EOF && u.seen.Len() > 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -116,8 +162,8 @@ type failedReader struct{ err error }
 
 func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
 
-// stream checks the first message of a stream.
-func (u *unpacker) stream() error {
+// stream checks the first message of a stream, and leaves in u what memberlist may see.
+func (f *gossipFilter) stream(u *unpacker) error {
 	kind, err := u.byte()
 	switch {
 	case err != nil:
@@ -127,48 +173,55 @@ func (u *unpacker) stream() error {
 	case kind != gossipPushPull:
 		return fmt.Errorf("%w: stream of type %d", errGossip, kind)
 	}
-	nodes := uint64(0)
+	var nodes packed
 	err = u.fields(func(name string, value packed) error {
 		switch {
-		case name == "Nodes" && (!value.number || value.n > maxGossipNodes):
+		case name == "Nodes" && (!value.number || value.n > maxGossipNodes || nodes.number):
 			return fmt.Errorf("%w: %d states of nodes, want at most %d", errGossip, value.n, maxGossipNodes)
 		case name == "Nodes":
-			nodes = value.n
+			nodes = value
 		case name == "UserStateLen" && (!value.number || value.n != 0):
 			return fmt.Errorf("%w: %d bytes of user state", errGossip, value.n)
 		}
 		return nil
 	})
-	for range nodes {
-		if err != nil {
-			break
-		}
-		err = u.node(true)
+	if err != nil {
+		return err
 	}
-	return err
+	passed := nodes.n
+	for range nodes.n {
+		begin := u.seen.Len()
+		switch err := f.node(u, "Name"); {
+		case errors.Is(err, errAhead):
+			f.dropped(err)
+			u.seen.Truncate(begin)
+			passed--
+		case err != nil:
+			return err
+		}
+	}
+	u.rewrite(nodes, passed)
+	return nil
 }
 
-// node checks a message about a node, or its state in an exchange of states: a map, whose
-// incarnation is bounded.
-func (u *unpacker) node(alive bool) error {
-	incarnation := uint64(0)
+// node checks a message about a node, or its state in an exchange of states: a map, in which
+// key has the name of the process.
+func (f *gossipFilter) node(u *unpacker, key string) error {
+	var process, incarnation packed
 	err := u.fields(func(name string, value packed) error {
 		switch {
-		case (name == "Incarnation" || name == "State") && !value.number:
-			return fmt.Errorf("%w: %s is no number", errGossip, name)
+		case (name == "Incarnation" || name == "State") && (!value.number || value.n > math.MaxUint32),
+			name == "Incarnation" && incarnation.number, name == key && process.text != "":
+			return fmt.Errorf("%w: %s is invalid, or there twice", errGossip, name)
 		case name == "Incarnation":
-			incarnation = max(incarnation, value.n)
-		case name == "State":
-			alive = alive && value.n == 0 // 0: alive
+			incarnation = value
+		case name == key:
+			process = value
 		}
 		return nil
 	})
-	limit := uint64(maxAccused)
-	if alive {
-		limit = maxAlive
-	}
-	if err == nil && incarnation > limit {
-		err = fmt.Errorf("%w: incarnation %d, want at most %d", errGossip, incarnation, limit)
+	if err == nil && !f.incarnations.accept(f.from, process.text, incarnation.n) {
+		err = fmt.Errorf("%w: %d of process %q", errAhead, incarnation.n, process.text)
 	}
 	return err
 }

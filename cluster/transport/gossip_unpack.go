@@ -20,6 +20,7 @@ type packed struct {
 	number bool
 	n      uint64
 	text   string
+	end    int // in seen
 }
 
 func newUnpacker(r io.Reader, limit int) *unpacker { return &unpacker{r: r, limit: limit} }
@@ -72,6 +73,7 @@ func (u *unpacker) fields(visit func(name string, value packed) error) error {
 			return err
 		}
 		value, err := u.value(0)
+		value.end = u.seen.Len()
 		if err == nil && visit != nil {
 			err = visit(name.text, value)
 		}
@@ -80,6 +82,14 @@ func (u *unpacker) fields(visit func(name string, value packed) error) error {
 		}
 	}
 	return nil
+}
+
+// rewrite replaces a number that has been read by a smaller one, in as many bytes.
+func (u *unpacker) rewrite(old packed, n uint64) {
+	for at := old.end - 1; old.n > 0; at-- {
+		u.seen.Bytes()[at] = byte(n)
+		old.n, n = old.n>>8, n>>8
+	}
 }
 
 func orGossip(err error, text string) error {

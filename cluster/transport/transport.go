@@ -23,18 +23,19 @@ import (
 // Transport is one member's end of the network. It owns its listener, its
 // connections and their goroutines.
 type Transport struct {
-	cfg        Config // with defaults; Identity.Cluster is superseded by cluster
-	tls        *tlsPair
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
-	goroutines *goroutines
-	limits     *connLimits
-	handshakes *slots // inbound connections that have proven nothing yet
-	strangers  *slots // those of proven processes that are no members
-	boots      *bootCounters
-	processes  *processes
-	gossip     *Gossip
-	failures   *failureLog
+	cfg          Config // with defaults; Identity.Cluster is superseded by cluster
+	tls          *tlsPair
+	ctx          context.Context // ends with Close
+	cancel       context.CancelFunc
+	goroutines   *goroutines
+	limits       *connLimits
+	handshakes   *slots // inbound connections that have proven nothing yet
+	strangers    *slots // those of proven processes that are no members
+	boots        *bootCounters
+	processes    *processes
+	gossip       *Gossip
+	incarnations *incarnations
+	failures     *failureLog
 
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -58,22 +59,23 @@ func New(cfg Config) (*Transport, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Transport{
-		cfg:        c,
-		tls:        newTLSPair(c.TLS),
-		ctx:        ctx,
-		cancel:     cancel,
-		goroutines: newGoroutines(c.Identity.Member),
-		limits:     newConnLimits(c.Limits),
-		handshakes: newSlots(c.Limits.Handshakes),
-		strangers:  newSlots(c.Limits.Strangers),
-		hosts:      make(map[uint64]string),
-		boots:      newBootCounters(c.Boots, c.BootChanged),
-		processes:  newProcesses(),
-		failures:   newFailureLog(c.Logger),
-		cluster:    c.Identity.Cluster,
-		peers:      make(map[uint64]*peer),
-		inbound:    make(map[uint64]*inbound),
-		conns:      make(map[*conn]struct{}),
+		cfg:          c,
+		tls:          newTLSPair(c.TLS),
+		ctx:          ctx,
+		cancel:       cancel,
+		goroutines:   newGoroutines(c.Identity.Member),
+		limits:       newConnLimits(c.Limits),
+		handshakes:   newSlots(c.Limits.Handshakes),
+		strangers:    newSlots(c.Limits.Strangers),
+		hosts:        make(map[uint64]string),
+		boots:        newBootCounters(c.Boots, c.BootChanged),
+		processes:    newProcesses(),
+		incarnations: newIncarnations(&c.Identity),
+		failures:     newFailureLog(c.Logger),
+		cluster:      c.Identity.Cluster,
+		peers:        make(map[uint64]*peer),
+		inbound:      make(map[uint64]*inbound),
+		conns:        make(map[*conn]struct{}),
 	}
 	t.gossip = newGossip(t)
 	return t, nil
