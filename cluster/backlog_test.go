@@ -43,12 +43,12 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 					t.Errorf("round %d: %d commands were encoded, want %d", round, encoded, test.admitted)
 				}
 				for i, c := range calls {
-					if <-c.done; (i >= test.admitted) != errors.Is(c.err, ErrBusy) {
-						t.Errorf("round %d, call %d: %v", round, i, c.err)
+					if err := c.wait(); (i >= test.admitted) != errors.Is(err, ErrBusy) {
+						t.Errorf("round %d, call %d: %v", round, i, err)
 					}
 				}
-				if <-urgent.done; urgent.failed > 0 {
-					t.Errorf("round %d: an urgent call: %v", round, urgent.err)
+				if err := urgent.wait(); err != nil {
+					t.Errorf("round %d: an urgent call: %v", round, err)
 				}
 			}
 			m.mailbox.post(event{run: func(c *core.Core) {

@@ -71,6 +71,14 @@ func (c *trackedCall) Cancelled(bool)                                  {}
 func (c *trackedCall) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 func (c *trackedCall) endedOnce() bool                                 { return c.answered+c.failed == 1 }
 
+// wait blocks until the call ends, and returns why it failed.
+func (c *trackedCall) wait() error {
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
 var renewal = func() []byte {
 	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
 	if err != nil {
