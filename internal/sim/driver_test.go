@@ -31,7 +31,9 @@ func (d driver) Write(b core.Batch) {
 		}
 		proc.durable.wrote(b)
 		if b.Installs() {
-			installed = proc.load()
+			if installed, err = proc.load(); err != nil {
+				proc.sim.fail("member %d: load the installed machine: %v", proc.n, err)
+			}
 		}
 		if proc.crashesAt(crashAfterWrite, "after the write") {
 			return

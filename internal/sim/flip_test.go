@@ -186,8 +186,11 @@ func (proc *process) clearTaint() {
 
 // differs reports whether a tainted member's state may show a difference.
 func (proc *process) differs() bool {
-	index, digest := proc.core.Digest()
-	h := proc.sim.history
+	return proc.sim.history.differs(proc.core.Digest())
+}
+
+// differs reports whether a digest is not known to be the group's.
+func (h *history) differs(index, digest uint64) bool {
 	return index >= 2 && (index > h.last() || !h.entries[index-2].hasDigest || h.entries[index-2].digest != digest)
 }
 

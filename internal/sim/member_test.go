@@ -120,9 +120,16 @@ func (m *simMember) start() {
 	for member, p := range m.recorded { // order: each has a row of its own
 		proc.acknowledged.Load(member, p)
 	}
-	var err error
+	loaded, err := proc.load()
+	switch {
+	case m.tainted && errors.Is(err, machine.ErrCorrupt):
+		m.refuseDirectory(proc.store, err)
+		return
+	case err != nil:
+		m.sim.fail("member %d: load the machine: %v", m.n, err)
+	}
 	proc.core, err = core.New(core.Config{
-		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: proc.load(),
+		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: loaded,
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
 		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, MaxCalls: 100,
@@ -141,6 +148,16 @@ func (m *simMember) start() {
 	proc.after(m.sim.between(0, tick), proc.tick)
 	proc.checkAdmitted()
 	proc.step()
+}
+
+// refuseDirectory stands for Open: what a tainted process wrote does not load.
+func (m *simMember) refuseDirectory(store *storage.Store, why error) {
+	m.sim.trace("member %d cannot start: %v", m.n, why)
+	m.sim.diverged++
+	m.destroyed = true
+	if err := store.Close(); err != nil {
+		m.sim.fail("member %d: close the disk: %v", m.n, err)
+	}
 }
 
 // crash ends the process. Its unsynced data is lost, or part of it.
@@ -169,12 +186,9 @@ func (m *simMember) stop() {
 	}
 }
 
-func (proc *process) load() core.Machine {
+func (proc *process) load() (core.Machine, error) {
 	loaded, err := raftlog.Load(proc.log, machine.Load)
-	if err != nil {
-		proc.sim.fail("member %d: load the machine: %v", proc.n, err)
-	}
-	return &observed{loaded, proc}
+	return &observed{loaded, proc}, err
 }
 
 // after schedules an event of this process: it is dropped if the process has

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -57,9 +58,13 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 			})
 		})
 	}
+	asked := proc.sim.now
 	proc.after(0, func() {
 		proc.post(func(c *core.Core) {
 			c.ConfirmSnapshot(m.GetTo(), view.Index, func(err error) {
+				if err == nil && proc.tainted && proc.sim.history.differs(view.Index, digest) {
+					err = proc.lateConfirmation(asked)
+				}
 				if err != nil {
 					proc.sim.trace("member %d sends member %d no snapshot of %d: %v", proc.n, m.GetTo()-1, view.Index, err)
 					proc.after(0, func() { report(false) })
@@ -69,6 +74,19 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 			})
 		})
 	})
+}
+
+var errUnanswered = errors.New("no voter has answered, and the state is wrong")
+
+// lateConfirmation fails the test if a wrong state was confirmed by an agreement. It was
+// confirmed without one if no majority has answered for some election timeouts: then the
+// state spreads (docs/ARCHITECTURE.md), and the simulator stops that, as it models the
+// group with one state.
+func (proc *process) lateConfirmation(asked time.Duration) error {
+	if proc.sim.now-asked < electionTicks*tick || proc.sim.script != nil {
+		proc.sim.fail("member %d sends a wrong state", proc.n)
+	}
+	return errUnanswered
 }
 
 // CancelSnapshot has no effect: a simulated stream ends within a second.
