@@ -220,6 +220,7 @@ func (c *Core) forgetClaims() {
 			a.settled()
 		}
 	}
+	a.differing = slices.DeleteFunc(a.differing, func(id uint64) bool { return !c.isVoter(id) })
 }
 
 func (c *Core) isVoter(id uint64) bool { return slices.Contains(c.conf.GetVoters(), id) }

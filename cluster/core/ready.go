@@ -70,7 +70,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 
 func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap && c.arbitration.contested() {
-		c.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure) // raft asks again at the next heartbeat
+		c.probe(m)
 		return
 	}
 	if m.GetType() == raftpb.MsgSnap {

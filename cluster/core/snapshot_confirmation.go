@@ -4,6 +4,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // A leader must not spread a wrong state: a voter that installs it agrees with the leader
@@ -60,4 +63,22 @@ func (c *Core) confirmSnapshots() {
 			s.done = nil
 		}
 	}
+}
+
+// probe asks a member for the position of its log, in place of raft's message with a
+// snapshot. raft also falls back to a snapshot when the log suffices: an answer to a
+// message of an earlier term has index 0, which raft takes for all that the member has.
+// The answer to the probe corrects that. If the member does need a snapshot, raft asks
+// again at the next heartbeat.
+func (c *Core) probe(m *raftpb.Message) {
+	c.node.ReportSnapshot(m.GetTo(), raft.SnapshotFailure)
+	first, _ := c.log.FirstIndex() // in memory: never fails
+	before := first - 1
+	term, err := c.log.Term(before)
+	if err != nil {
+		return
+	}
+	c.out.Messages = append(c.out.Messages, &raftpb.Message{
+		Type: raftpb.MsgApp.Enum(), From: m.From, To: m.To, Term: m.Term, Index: &before, LogTerm: &term, Commit: new(uint64),
+	})
 }

@@ -83,6 +83,32 @@ func TestConfirmSnapshot_Dispute(t *testing.T) {
 	}
 }
 
+// While voters differ the leader asks a member that raft wants to send a snapshot where its
+// log ends: it may have what the leader's log begins with, and decides by that log.
+func TestConfirmSnapshot_DisputeLogSuffices(t *testing.T) {
+	r := newConfirming(t)
+	r.claim(r.applied, 7, 2)
+	r.effects()
+	r.SnapshotSent(3, false)
+	r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
+	first, _ := r.log.FirstIndex()
+	appends := func() (list []*raftpb.Message) {
+		for _, m := range r.effects().Messages {
+			if m.GetType() == raftpb.MsgApp && m.GetTo() == 3 {
+				list = append(list, m)
+			}
+		}
+		return list
+	}
+	if probes := appends(); len(probes) == 0 || probes[0].GetIndex() != first-1 || len(probes[0].GetEntries()) > 0 {
+		t.Fatalf("probes with %v, want index %d", probes, first-1)
+	}
+	r.mustReceive(message(raftpb.MsgAppResp, 3, r.term, following(first-1, 0)))
+	if next := appends(); len(next) == 0 || len(next[0].GetEntries()) == 0 || next[0].GetEntries()[0].GetIndex() != first {
+		t.Errorf("continues with %v, want the entries from %d", next, first)
+	}
+}
+
 // Without an answer the snapshot is sent after some election timeouts. A difference that
 // shows meanwhile cancels it.
 func TestConfirmSnapshot_NoAnswer(t *testing.T) {
