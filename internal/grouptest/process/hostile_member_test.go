@@ -100,7 +100,7 @@ func TestHostile_ForgedDeath(t *testing.T) {
 	for _, to := range []*process{leader, holder} {
 		packets := g.connectAs(to, key, h)
 		mustSucceed(t, packets.Send(hostile.ForgedDeath(victim.GetMember(), victim.GetBoot(), hostile.Final)))
-		line, err := to.do(order{Do: "logged", Text: "gossip that no member sends"})
+		line, err := to.do(order{Do: "logged", Text: "incarnation too far ahead"})
 		mustSucceed(t, err)
 		hostile.Attempt(t, "A5", "declare a member dead with incarnation MaxUint32", "dropped: the receiver logs %s", line.Line)
 	}
