@@ -38,20 +38,25 @@ func (s *Store) close() error {
 	}
 }
 
-// closeDatabase closes what the store has opened, once it is unused.
+// closeDatabase closes what the store has opened, once it is unused. A function that
+// panics, as Pebble may after a failure, keeps nothing else open.
 func (s *Store) closeDatabase() (err error) {
+	<-s.stopped
+	s.pins.wait()
+	for _, fn := range s.onClose {
+		err = errors.Join(err, s.recovering(fn))
+	}
+	if s.db == nil {
+		return err
+	}
+	return errors.Join(err, s.recovering(s.db.Close))
+}
+
+func (s *Store) recovering(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("close the database in %s: panic: %v", s.dir.path, p)
 		}
 	}()
-	<-s.stopped
-	s.pins.wait()
-	for _, fn := range s.onClose {
-		err = errors.Join(err, fn())
-	}
-	if s.db == nil {
-		return err
-	}
-	return errors.Join(err, s.db.Close())
+	return fn()
 }

@@ -56,6 +56,19 @@ func TestStore_RunsWorkInSubmissionOrder(t *testing.T) {
 	}
 }
 
+// A function that panics, and a database that is used after that, are closed all the same:
+// TestMain finds what is left.
+func TestStore_OnClosePanics(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	ran := false
+	s.OnClose(func() error { panic("of a hook") })
+	s.OnClose(func() error { ran = true; return nil })
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "panic: of a hook") || !ran {
+		t.Errorf("Close returned %v; the next function ran: %t", err, ran)
+	}
+	open(t, Options{Dir: s.Dir()})
+}
+
 func TestStore_OnCloseRunsAfterAllWork(t *testing.T) {
 	var order []string
 	failed := errors.New("close of a file beside the database failed")
