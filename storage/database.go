@@ -42,6 +42,7 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		MemTableStopWritesThreshold: maxMemTables,
 		CacheSize:                   8 << 20,
 		MaxOpenFiles:                256,
+		DisableTableStats:           true, // they could end the process, see below
 		Logger:                      pebbleLogger{s.options.Logger, s.failstop},
 		EventListener: &pebble.EventListener{
 			BackgroundError: s.backgroundError,
@@ -49,6 +50,10 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		},
 	})
 }
+
+// Pebble collects statistics of tables on a goroutine of its own. An Open that fails does
+// not wait for that, and it panics on the closed cache, in the host's process (Pebble
+// v2.1.7). The statistics serve the choice of compactions only.
 
 // maxMemTables bounds the tables in memory, of MemTableSize each, beyond which a write
 // waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
