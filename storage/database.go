@@ -34,31 +34,20 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		return nil, err
 	}
 	return pebble.Open(s.dir.path, &pebble.Options{
-		FS:                          s.fs,
-		Lock:                        lock,
-		ErrorIfNotExists:            !create,
-		FormatMajorVersion:          pebble.FormatNewest,
-		MemTableSize:                s.options.MemTableSize,
-		MemTableStopWritesThreshold: maxMemTables,
-		CacheSize:                   8 << 20,
-		MaxOpenFiles:                256,
-		DisableTableStats:           true, // they could end the process, see below
-		Logger:                      pebbleLogger{s.options.Logger, s.failstop},
+		FS:                 s.fs,
+		Lock:               lock,
+		ErrorIfNotExists:   !create,
+		FormatMajorVersion: pebble.FormatNewest,
+		MemTableSize:       s.options.MemTableSize,
+		CacheSize:          8 << 20,
+		MaxOpenFiles:       256,
+		Logger:             pebbleLogger{s.options.Logger, s.failstop},
 		EventListener: &pebble.EventListener{
 			BackgroundError: s.backgroundError,
 			DataCorruption:  s.dataCorruption,
 		},
 	})
 }
-
-// Pebble collects statistics of tables on a goroutine of its own. An Open that fails does
-// not wait for that, and it panics on the closed cache, in the host's process (Pebble
-// v2.1.7). The statistics serve the choice of compactions only.
-
-// maxMemTables bounds the tables in memory, of MemTableSize each, beyond which a write
-// waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
-// log while large entries were written, and every renewal with it.
-const maxMemTables = 8
 
 // lockedFS satisfies Pebble's locking of a directory that the store has locked
 // and will unlock itself.
