@@ -52,7 +52,7 @@ func (m *Member) Registered(r *wire.Reply) {
 		m.registered = true
 		m.routine("registration", func() {
 			if err := m.identity.registered(); err != nil {
-				m.fail(fmt.Errorf("record the registration: %w", err))
+				m.fail(fmt.Errorf("disk failed: record the registration: %w", err))
 			}
 		})
 	case wire.Code_STALE_BOOT:
