@@ -15,7 +15,8 @@ func (s *Store) OnClose(fn func() error) { s.onClose = append(s.onClose, fn) }
 // After a failure, Close returns that failure and does not wait for Pebble,
 // which may hang on a parked goroutine. It waits only for the file operations
 // under way; once it has returned, the directory may be opened again in this
-// process. Pebble shuts down in the background, on files that discard writes.
+// process. Pebble shuts down in the background, on files that discard
+// writes or are in memory.
 func (s *Store) Close() error {
 	s.closing.Do(func() { s.closeErr = s.close() })
 	return s.closeErr

@@ -33,21 +33,29 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pebble.Open(s.dir.path, &pebble.Options{
-		FS:                 s.fs,
-		Lock:               lock,
-		ErrorIfNotExists:   !create,
-		FormatMajorVersion: pebble.FormatNewest,
-		MemTableSize:       s.options.MemTableSize,
-		CacheSize:          8 << 20,
-		MaxOpenFiles:       256,
-		Logger:             pebbleLogger{s.options.Logger, s.failstop},
+	options := &pebble.Options{
+		FS:                          s.fs,
+		Lock:                        lock,
+		ErrorIfNotExists:            !create,
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                s.options.MemTableSize,
+		MemTableStopWritesThreshold: maxMemTables,
+		CacheSize:                   8 << 20,
+		MaxOpenFiles:                256,
+		Logger:                      pebbleLogger{s.options.Logger, s.failstop},
 		EventListener: &pebble.EventListener{
 			BackgroundError: s.backgroundError,
 			DataCorruption:  s.dataCorruption,
 		},
-	})
+	}
+	options.Experimental.CompactionScheduler = newCompactions(s.failstop)
+	return pebble.Open(s.dir.path, options)
 }
+
+// maxMemTables bounds the tables in memory, of MemTableSize each, beyond which a write
+// waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
+// log while large entries were written, and every renewal with it.
+const maxMemTables = 8
 
 // lockedFS satisfies Pebble's locking of a directory that the store has locked
 // and will unlock itself.

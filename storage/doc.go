@@ -12,5 +12,6 @@
 // All writes run on one goroutine of the store, and its callers wait for the
 // result or the failure, whichever comes first; a parked goroutine blocks no
 // caller. Closing a failed store resumes the parked goroutines on files that
-// discard all writes, so that Pebble shuts down and leaks nothing.
+// discard all writes, and on new ones in memory, so that Pebble shuts down and
+// leaks nothing.
 package storage

@@ -12,7 +12,8 @@ import (
 // never write to files which a new store on the same directory has opened.
 //
 // resume ends the parking. From then on mutations are discarded and reported as
-// successful, so that Pebble can shut down; none of its results is acknowledged.
+// successful, or made in memory, so that Pebble can shut down; none of its results is
+// acknowledged.
 type failstop struct {
 	failed  chan struct{} // closed on the first failure
 	resumed chan struct{} // closed when parked goroutines may continue

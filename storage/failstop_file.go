@@ -1,9 +1,7 @@
 package storage
 
 import (
-	"io"
-	"io/fs"
-	"time"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -20,7 +18,11 @@ func (f *failstopFile) Write(p []byte) (n int, err error) {
 		n, err = f.File.Write(p)
 		return err
 	})
-	if !ok {
+	switch {
+	case !ok && strings.HasSuffix(f.name, ".sst"):
+		// A table that lacks this part must not be read. Pebble writes it again.
+		return 0, f.failstop.error()
+	case !ok:
 		return len(p), nil
 	}
 	return n, err
@@ -73,30 +75,3 @@ func (f *failstopFile) Close() error {
 	_, err = f.failstop.mutate("close", f.name, func() error { return err })
 	return err
 }
-
-// discardFile is what creating a file after the failure returns: it accepts and
-// discards all writes.
-type discardFile struct{ name string }
-
-func (discardFile) Close() error                           { return nil }
-func (discardFile) Read([]byte) (int, error)               { return 0, io.EOF }
-func (discardFile) ReadAt([]byte, int64) (int, error)      { return 0, io.EOF }
-func (discardFile) Write(p []byte) (int, error)            { return len(p), nil }
-func (discardFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (discardFile) Preallocate(int64, int64) error         { return nil }
-func (discardFile) Sync() error                            { return nil }
-func (discardFile) SyncTo(int64) (bool, error)             { return true, nil }
-func (discardFile) SyncData() error                        { return nil }
-func (discardFile) Prefetch(int64, int64) error            { return nil }
-func (discardFile) Fd() uintptr                            { return vfs.InvalidFd }
-func (f discardFile) Stat() (vfs.FileInfo, error)          { return discardInfo(f), nil }
-
-type discardInfo struct{ name string }
-
-func (i discardInfo) Name() string         { return i.name }
-func (discardInfo) Size() int64            { return 0 }
-func (discardInfo) Mode() fs.FileMode      { return 0 }
-func (discardInfo) ModTime() time.Time     { return time.Time{} }
-func (discardInfo) IsDir() bool            { return false }
-func (discardInfo) Sys() any               { return nil }
-func (discardInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }

@@ -7,53 +7,102 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// failstopFS is a file system whose mutations are subject to failstop. Reads and
-// Lock are not: their errors are results for the caller.
+// failstopFS is a file system whose mutations are subject to failstop, and whose
+// directories are too: Pebble cannot undo an Open that fails on them. Reads and Lock are
+// not: their errors are results for the caller.
+//
+// Files that are created after the failure are in memory, in overlay, where Pebble reads
+// what it has written: a flush completes, so that a write which waits for it ends. Their
+// size is bounded by what Pebble had in memory, since no compaction starts after a failure.
 type failstopFS struct {
 	vfs.FS
 	failstop *failstop
+	overlay  *vfs.MemFS
+}
+
+func newFailstopFS(disk vfs.FS, f *failstop) *failstopFS {
+	return &failstopFS{FS: disk, failstop: f, overlay: vfs.NewMem()}
 }
 
 func (f *failstopFS) Unwrap() vfs.FS { return f.FS }
 
-// file runs a call that returns a file for writing.
-func (f *failstopFS) file(op, name string, call func() (vfs.File, error)) (vfs.File, error) {
+// inOverlay is the path of a file in overlay, which has no directories.
+func (f *failstopFS) inOverlay(name string) string { return "/" + f.PathBase(name) }
+
+// file runs a call on name that returns the file newname for writing.
+func (f *failstopFS) file(op, name, newname string, call func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
 	ok, err := f.failstop.mutate(op, name, func() (err error) {
 		file, err = call()
 		return err
 	})
 	if !ok {
-		return discardFile{name: f.PathBase(name)}, nil
+		return f.overlay.Create(f.inOverlay(newname), vfs.WriteCategoryUnspecified)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &failstopFile{File: file, name: name, failstop: f.failstop}, nil
+	return &failstopFile{File: file, name: newname, failstop: f.failstop}, nil
 }
 
 func (f *failstopFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.beforeMarker(name); err != nil {
 		return nil, err
 	}
-	return f.file("create", name, func() (vfs.File, error) { return f.FS.Create(name, category) })
+	return f.file("create", name, name, func() (vfs.File, error) { return f.FS.Create(name, category) })
 }
 
 func (f *failstopFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	return f.file("open", name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, category, opts...) })
+	return f.file("open", name, name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, category, opts...) })
 }
 
 func (f *failstopFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return f.file("reuse", oldname, func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, category) })
+	return f.file("reuse", oldname, newname, func() (vfs.File, error) { return f.FS.ReuseForWrite(oldname, newname, category) })
+}
+
+// Open opens a file for reading.
+func (f *failstopFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	if f.failstop.error() != nil {
+		if file, err := f.overlay.Open(f.inOverlay(name), options...); err == nil {
+			return file, nil
+		}
+	}
+	return f.FS.Open(name, options...)
+}
+
+func (f *failstopFS) Stat(name string) (vfs.FileInfo, error) {
+	if f.failstop.error() != nil {
+		if info, err := f.overlay.Stat(f.inOverlay(name)); err == nil {
+			return info, nil
+		}
+	}
+	return f.FS.Stat(name)
 }
 
 // OpenDir opens a directory for syncing it.
 func (f *failstopFS) OpenDir(name string) (vfs.File, error) {
-	dir, err := f.FS.OpenDir(name)
+	var dir vfs.File
+	ok, err := f.failstop.mutate("open", name, func() (err error) {
+		dir, err = f.FS.OpenDir(name)
+		return err
+	})
+	if !ok {
+		return f.overlay.OpenDir("/")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return &failstopFile{File: dir, name: name, failstop: f.failstop}, nil
+}
+
+// List returns, after a failure, an empty directory: what Pebble would do with the names
+// is to remove files.
+func (f *failstopFS) List(name string) (names []string, err error) {
+	_, err = f.failstop.mutate("list", name, func() (err error) {
+		names, err = f.FS.List(name)
+		return err
+	})
+	return names, err
 }
 
 // beforeMarker closes a gap in Pebble's use of directory syncs. The name of a

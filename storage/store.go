@@ -68,7 +68,7 @@ func Open(options Options) (*Store, error) {
 	s := &Store{
 		options:  options,
 		dir:      dir,
-		fs:       &failstopFS{FS: options.FS, failstop: f},
+		fs:       newFailstopFS(options.FS, f),
 		failstop: f,
 		queue:    newQueue(),
 		stopped:  make(chan struct{}),

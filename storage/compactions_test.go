@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// waitingCompactions is a database with compactions that wait for permission.
+type waitingCompactions struct{ waiting, started int }
+
+func (w *waitingCompactions) GetAllowedWithoutPermission() int { return 1 }
+
+func (w *waitingCompactions) GetWaitingCompaction() (bool, pebble.WaitingCompaction) {
+	return w.waiting > 0, pebble.WaitingCompaction{}
+}
+
+func (w *waitingCompactions) Schedule(pebble.CompactionGrantHandle) bool {
+	w.waiting--
+	w.started++
+	return true
+}
+
+// One compaction runs at a time, its end starts the next that waits, and none starts
+// once the store has failed or the database closes.
+func TestCompactions_OneAtATime(t *testing.T) {
+	for name, stop := range map[string]func(*compactions){
+		"failed": func(c *compactions) { c.failstop.fail(syscall.EIO) },
+		"closed": (*compactions).Unregister,
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := &waitingCompactions{waiting: 2}
+			c := newCompactions(newFailstop())
+			c.Register(2, db)
+			try := func(want bool) {
+				t.Helper()
+				if got, _ := c.TrySchedule(); got != want {
+					t.Fatalf("TrySchedule = %v", got)
+				}
+			}
+			try(true)
+			try(false)
+			for i := range 2 {
+				if c.Done(); db.started != i+1 {
+					t.Fatalf("%d compactions started after %d ends", db.started, i+1)
+				}
+				try(false)
+			}
+			c.Done()
+			try(true)
+			db.waiting = 1
+			stop(c)
+			if c.Done(); db.started != 2 {
+				t.Error("a compaction started after the end")
+			}
+			try(false)
+		})
+	}
+}
+
+// Tables that overlap are compacted without being asked for.
+func TestCompactions_Run(t *testing.T) {
+	s := open(t, Options{MemTableSize: 64 << 10})
+	if err := writeTables(s); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Do(func(db *pebble.DB) error {
+		if err := db.Flush(); err != nil { // and wait for what the flush starts
+			return err
+		}
+		return db.Compact(t.Context(), []byte("0"), []byte("9"), false)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, unpin, err := s.Pin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unpin()
+	if n := db.Metrics().Compact.DefaultCount; n < 3 {
+		t.Errorf("%d compactions of %d flushes", n, db.Metrics().Flush.Count)
+	}
+}

@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"go.uber.org/goleak"
+)
+
+// The disk fails from each mutation in turn, while a database that has writes to replay
+// opens, flushes and compacts, and the directory is deleted once the store has failed.
+// Pebble shuts down behind that without a panic, which would end the host's process, and
+// without leaving a goroutine.
+func TestFailstop_DatabaseShutsDown(t *testing.T) {
+	disk := unflushed(t)
+	for at := int64(1); ; at++ {
+		faults := &failFrom{at: at, err: syscall.EIO}
+		clone := disk.CrashClone(allWritten())
+		s, err := Open(Options{FS: errorfs.Wrap(clone, faults), MemTableSize: 64 << 10})
+		if err == nil {
+			_ = writeTables(s)
+			s.Close()
+		}
+		if faults.seen.Load() < at {
+			return // the work ended before the mutation
+		}
+		if err := clone.RemoveAll("/conclave"); err != nil {
+			t.Fatal(err)
+		}
+		if err := goleak.Find(); err != nil {
+			t.Fatalf("mutation %d: %v", at, err)
+		}
+	}
+}
+
+// unflushed returns a disk with tables, and with writes that only the WAL has.
+func unflushed(t *testing.T) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewCrashableMem()
+	s := open(t, Options{FS: disk, MemTableSize: 64 << 10})
+	if err := writeTables(s); err != nil {
+		t.Fatal(err)
+	}
+	clone := disk.CrashClone(allWritten())
+	s.Close()
+	return clone
+}
+
+func allWritten() vfs.CrashCloneCfg {
+	return vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 2))}
+}
+
+// writeTables fills tables that overlap, so that Pebble compacts them, and deletes ranges
+// of them.
+func writeTables(s *Store) error {
+	for i := range 200 {
+		err := s.Do(func(db *pebble.DB) error {
+			if i%20 == 19 {
+				if err := db.DeleteRange([]byte("000"), fmt.Appendf(nil, "%03d", i%37), pebble.NoSync); err != nil {
+					return err
+				}
+			}
+			return db.Set(fmt.Appendf(nil, "%03d", i%37), bytes.Repeat([]byte{byte(i)}, 9000), pebble.Sync)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What Pebble writes after the failure it can read, and the disk has nothing of it. Of a
+// table that the failure truncated, Pebble learns that it is not complete.
+func TestFailstop_FilesAfterFailure(t *testing.T) {
+	disk := vfs.NewMem()
+	f := newFailstop()
+	broken := &errorfs.Toggle{Injector: errorfs.ErrInjected}
+	files := newFailstopFS(errorfs.Wrap(disk, broken), f)
+	create := func(name string) vfs.File {
+		t.Helper()
+		file, err := files.Create(name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	table, log := create("000001.sst"), create("000002.log")
+	f.fail(syscall.EIO)
+	f.resume()
+	if n, err := table.Write([]byte("x")); n != 0 || !errors.Is(err, syscall.EIO) {
+		t.Errorf("write to a table = %d, %v", n, err)
+	}
+	if n, err := log.Write([]byte("x")); n != 1 || err != nil {
+		t.Errorf("write to a log = %d, %v", n, err)
+	}
+	later := create("000003.sst")
+	if _, err := later.Write([]byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(later.Sync(), later.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := files.Open("000003.sst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got, err := io.ReadAll(file); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if info, err := files.Stat("000003.sst"); err != nil || info.Size() != int64(len("content")) {
+		t.Errorf("%v, %v", info, err)
+	}
+	broken.On()
+	if names, err := files.List("/"); len(names) > 0 || err != nil {
+		t.Errorf("List = %v, %v", names, err)
+	}
+	if dir, err := files.OpenDir("/"); err != nil {
+		t.Error(err)
+	} else if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		t.Error(err)
+	}
+	if names, err := disk.List("/"); err != nil || len(names) != 2 {
+		t.Errorf("the disk has %v, %v", names, err)
+	}
+}
