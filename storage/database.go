@@ -55,7 +55,7 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 // maxMemTables bounds the tables in memory, of MemTableSize each, beyond which a write
 // waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
 // log while large entries were written, and every renewal with it.
-const maxMemTables = 8
+const maxMemTables = 4
 
 // lockedFS satisfies Pebble's locking of a directory that the store has locked
 // and will unlock itself.

@@ -16,7 +16,7 @@ type Options struct {
 	Dir          string       // default "": in memory, lost on Close
 	FS           vfs.FS       // default: the operating system's, or memory without Dir
 	Logger       *slog.Logger // default: discards
-	MemTableSize uint64       // in bytes; default 4 MiB
+	MemTableSize uint64       // in bytes; default 16 MiB
 	// Inline runs all work on the caller's goroutine and, after a failure,
 	// discards writes instead of parking: for a single-threaded simulator.
 	Inline bool
@@ -30,7 +30,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	o.Dir = cmp.Or(o.Dir, "/conclave")
-	o.MemTableSize = cmp.Or(o.MemTableSize, 4<<20)
+	o.MemTableSize = cmp.Or(o.MemTableSize, 16<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

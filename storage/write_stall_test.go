@@ -29,7 +29,7 @@ func TestStore_WritesDuringSlowFlush(t *testing.T) {
 	written := make(chan error, 1)
 	go func() {
 		written <- s.Do(func(db *pebble.DB) error {
-			for i := range 6 * table / (8 << 10) {
+			for i := range 3 * table / (8 << 10) {
 				if err := db.Set(fmt.Appendf(nil, "%d", i), make([]byte, 8<<10), pebble.Sync); err != nil {
 					return err
 				}

@@ -107,7 +107,7 @@ func diskBytes(t testing.TB, fs vfs.FS, path string) (bytes int64) {
 
 // wantSteady compares the last hours with the first after the log had reached its
 // length. A file in memory may use a quarter more than its size, and the database
-// has two logs of up to 4 MiB.
+// has logs of up to 16 MiB.
 func wantSteady(t *testing.T, all []usage) {
 	if len(all) < 4 {
 		return
