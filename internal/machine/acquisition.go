@@ -80,40 +80,12 @@ func (m *Machine) withdraw(inc *incarnation, c *wire.Withdraw) *wire.Reply {
 		m.dismiss(w, wire.Code_WITHDRAWN)
 		return m.reply(wire.Code_OK)
 	case l != nil:
-		l.voidTicket()
+		m.voidTicket(l)
 		return m.releaseHold(l)
 	case p != nil:
 		return m.releasePermits(p)
 	}
 	return m.reply(wire.Code_NOT_HELD)
-}
-
-// endTickets voids the tickets of an incarnation that ends, for what outlives it:
-// another incarnation may be registered under the same ID. What ended sessions had
-// keeps its tickets: see gone.
-func (m *Machine) endTickets(inc *incarnation) {
-	var holds []*lock
-	inc.holds.Ascend(func(l *lock) bool {
-		if !l.owner.dead() {
-			holds = append(holds, l)
-		}
-		return true
-	})
-	for _, l := range holds {
-		l.voidTicket()
-		m.dirty.put(l.key, l)
-	}
-	var permits []*permit
-	inc.permits.Ascend(func(p *permit) bool {
-		if !p.owner.dead() {
-			permits = append(permits, p)
-		}
-		return true
-	})
-	for _, p := range permits {
-		p.voidTicket()
-		m.dirty.put(p.key(), p)
-	}
 }
 
 // Acquired is what a request that was queued has obtained. Neither Waiting nor Held:

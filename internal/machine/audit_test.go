@@ -66,7 +66,7 @@ func (a *auditor) lock(name string, l *lock) {
 		a.fail("lock %q has an owner that cannot own it", name)
 	}
 	if t := l.ticket; t != (ticket{}) {
-		if l.owner == nil || heldBy(t) != l || !a.names(t, l.owner) {
+		if l.owner == nil || heldBy(t) != l || !a.names(t, true) {
 			a.fail("lock %q is not found by its ticket %d", name, t.seq)
 		}
 		a.tickets++
@@ -121,7 +121,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 			a.delayed++
 		}
 		if (p.owner == nil) != (p.delayUntil != 0) || p.owner != nil && a.m.sessions[p.owner.id] != p.owner ||
-			p.ticket != (ticket{}) && (permitOf(p.ticket) != p || !a.names(p.ticket, p.owner)) {
+			p.ticket != (ticket{}) && (permitOf(p.ticket) != p || !a.names(p.ticket, true)) {
 			a.fail("semaphore %q: permit %d has no valid owner", name, p.fence)
 		}
 	}
@@ -145,7 +145,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 	last := uint64(0)
 	for w := first; w != nil; w = w.inQueue.next {
-		if !fits(w) || w.position <= last || waiterOf(w.ticket) != w || !a.names(w.ticket, w.session) || a.m.sessions[w.session.id] != w.session {
+		if !fits(w) || w.position <= last || waiterOf(w.ticket) != w || !a.names(w.ticket, w.session.dead()) || a.m.sessions[w.session.id] != w.session {
 			a.fail("a queue is broken at %d", w.position)
 		}
 		last = w.position
@@ -345,10 +345,10 @@ func (a *auditor) belongings() {
 	}
 }
 
-// names reports whether a ticket names a process that is registered or, under an
-// ended session, was.
-func (a *auditor) names(t ticket, under *session) bool {
-	return a.m.incarnation(t.by.id) == t.by || under.dead() && a.m.gone[t.by.id] == t.by
+// names reports whether a ticket names a process that is registered or, if it may have
+// ended, was.
+func (a *auditor) names(t ticket, ended bool) bool {
+	return a.m.incarnation(t.by.id) == t.by || ended && a.m.gone[t.by.id] == t.by
 }
 
 func waiterOf(t ticket) *waiter { w, _, _ := t.by.obtained(t.seq); return w }

@@ -149,10 +149,14 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 }
 
 // overdueChecks makes the checks whose TTL has expired critical and returns them
-// by deadline.
+// by deadline, as many as a portion has room for.
 func (m *Machine) overdueChecks() []*check {
 	var overdue []*check
+	room := portion{size: m.split}
 	for c := m.checkups.first(); c != nil && c.deadline() <= m.now; c = m.checkups.first() {
+		if on := c.member.dependents[c.name]; on != nil && !room.fits(on.len) {
+			break
+		}
 		m.checkups.pop()
 		c.status = wire.CheckState_CRITICAL
 		m.dirty.put(c.key(), c)

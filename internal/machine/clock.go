@@ -110,11 +110,30 @@ func (m *Machine) dueIncarnations() []*incarnation {
 	return m.deadlines.until(func(inc *incarnation) bool { return inc.deadline() <= m.now })
 }
 
-// silent returns the expired incarnations that have no session with a TTL, by ID.
+// silent returns the expired incarnations that have no session with a TTL, by ID, as many
+// as a portion has room for.
 func (m *Machine) silent() []*incarnation {
 	silent := slices.DeleteFunc(m.dueIncarnations(), func(inc *incarnation) bool { return inc.timed > 0 })
 	slices.SortFunc(silent, func(a, b *incarnation) int { return bytes.Compare(a.id[:], b.id[:]) })
+	room := portion{size: m.split}
+	for i, inc := range silent {
+		if !room.fits(inc.count + inc.waiters.Len()) {
+			return silent[:i]
+		}
+	}
 	return silent
+}
+
+// portion is what one entry does of what is due: the first, whatever its size, and what
+// else there is room for. The rest is due in the next entries.
+type portion struct{ size, used int }
+
+func (p *portion) fits(n int) bool {
+	if p.used > 0 && p.used+n > p.size {
+		return false
+	}
+	p.used += n
+	return true
 }
 
 // after returns t + d, or the largest time if that overflows. Both are >= 0.

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -29,11 +31,17 @@ func (d *dirty) put(key string, r record) {
 		d.touched[i].record = r
 		return
 	}
-	if d.at == nil {
-		d.at = make(map[string]int, cap(d.touched))
-	}
+	d.expect(cap(d.touched))
 	d.at[key] = len(d.touched)
 	d.touched = append(d.touched, touched{key, r})
+}
+
+// expect prepares an entry's first put for as many records.
+func (d *dirty) expect(n int) {
+	if d.at == nil {
+		d.at = make(map[string]int, n)
+		d.touched = slices.Grow(d.touched, n)
+	}
 }
 
 // drop marks the record under key as deleted.

@@ -89,20 +89,9 @@ func (m *Machine) recordEndings() {
 		s.recorded = true
 		m.dirty.put(s.key(), s)
 	}
-	for id, inc := range m.gone { // order: nothing of it shows
-		if inc.idle() {
-			delete(m.gone, id)
-		}
-	}
 }
 
-// known reports whether tickets of the incarnation are still in use.
-func (m *Machine) known(id wire.ID) bool {
-	inc := m.gone[id]
-	return inc != nil && !inc.idle()
-}
-
-// goneAs returns the ended incarnation that tickets of ended sessions name.
+// goneAs returns the ended incarnation that tickets name.
 func (m *Machine) goneAs(id wire.ID) *incarnation {
 	inc := m.gone[id]
 	if inc == nil {
@@ -110,6 +99,14 @@ func (m *Machine) goneAs(id wire.ID) *incarnation {
 		m.gone[id] = inc
 	}
 	return inc
+}
+
+// forget drops an ended incarnation that no ticket names any more. Until then no other can
+// be registered under its ID: the tickets would be found as its own.
+func (m *Machine) forget(inc *incarnation) {
+	if inc.gone && inc.idle() {
+		delete(m.gone, inc.id)
+	}
 }
 
 // idle reports that no ticket has obtained anything.

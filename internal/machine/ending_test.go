@@ -129,6 +129,54 @@ func TestEnding_ExpiredInPortions(t *testing.T) {
 	}
 }
 
+// Of processes whose registrations expire together, and of checks whose TTLs do, an entry
+// ends as many as have no more sessions than it may end, and at least one.
+func TestEnding_ProcessesAndChecksInPortions(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		at    int64
+		open  func(p *driver, id wire.ID)
+		split int
+		want  []int
+	}{
+		{"processes", MaxTTL, openUnbound, 5, []int{4, 4, 2}},
+		{"processes", MaxTTL, openUnbound, 1, []int{2, 2, 2, 2, 2}},
+		{"checks", 60 * second, openChecked, 5, []int{4, 4, 2}},
+		{"checks", 60 * second, openChecked, 1, []int{2, 2, 2, 2, 2}},
+	} {
+		t.Run(fmt.Sprint(c.what, "/", c.split), func(t *testing.T) {
+			d := newDriver(t)
+			for member := range uint64(5) {
+				d.as(10+member, func(p *driver) {
+					for i := range 2 {
+						c.open(p, wire.ID{byte(member), byte(i), 1})
+					}
+				})
+			}
+			d.m.split, d.time = c.split, c.at
+			var ended []int
+			for due, ok := d.m.NextDeadline(); ok && due <= d.time; due, ok = d.m.NextDeadline() {
+				if n := len(d.submit().Ended); n > 0 {
+					ended = append(ended, n)
+				}
+			}
+			if !slices.Equal(ended, c.want) {
+				t.Errorf("the entries ended %v sessions, want %v", ended, c.want)
+			}
+		})
+	}
+}
+
+func openUnbound(p *driver, id wire.ID) { p.do(openCommand(id, 0, 0)) }
+
+func openChecked(p *driver, id wire.ID) {
+	check := setCheckCommand(wire.CheckState_PASSING)
+	check.GetSetCheck().Ttl = 60 * second
+	open := openCommand(id, MaxTTL, 0)
+	open.GetOpenSession().Checks = []string{"disk"}
+	p.do(check, open)
+}
+
 // at applies an empty batch.
 func (d *driver) at(time int64) {
 	d.tb.Helper()

@@ -19,7 +19,7 @@ type incarnation struct {
 	ttl     int64
 	renewed int64 // group time of the last renewal
 	window  window
-	classes *btree.BTreeG[*class] // of its sessions, by TTL
+	classes *btree.BTreeG[*class] // of its sessions, by TTL; nil: it has ended
 	timed   int                   // of the sessions: those with a TTL
 	gone    bool                  // ended: see Machine.gone
 	at      int                   // position in deadlines
@@ -97,10 +97,12 @@ func (m *Machine) renewed(inc *incarnation) {
 }
 
 // drop ends an incarnation with its sessions, except those without a TTL, which
-// become unbound; its queue places, tickets and stored outcomes. Queue places that
+// become unbound; its queue places and stored outcomes. Queue places that
 // would outlive it go first: nothing may be granted to a process that ends in the
 // same entry.
 func (m *Machine) drop(inc *incarnation, how ending) {
+	m.dirty.expect(inc.count + inc.waiters.Len())
+	m.ended = slices.Grow(m.ended, inc.count)
 	shortened := m.dropPlaces(inc)
 	var ending, unbound []*session
 	inc.classes.Ascend(func(c *class) bool {
@@ -114,19 +116,18 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 		})
 		return true
 	})
+	m.deadlines.remove(inc)
+	inc.classes = nil // all at once: see unbind
 	slices.SortFunc(ending, byCreation)
 	m.endSessions(ending, how, shortened)
 	for _, s := range unbound {
-		m.unbind(s)
 		s.incarnation = nil
 		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
 		m.dirty.put(s.key(), s)
 	}
-	m.endTickets(inc)
 	m.raiseFloor(inc, math.MaxUint64)
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Delete(m.incarnations, i, i+1)
-	m.deadlines.remove(inc)
 	if inc.gone = true; !inc.idle() {
 		m.gone[inc.id] = inc
 	}

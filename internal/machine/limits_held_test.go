@@ -243,3 +243,32 @@ func TestLimit_CandidateBytes(t *testing.T) {
 		t.Errorf("%d bytes are counted", n)
 	}
 }
+
+// The queue places of a process are limited in all: the entry in which it ends removes
+// them.
+func TestLimit_PlacesOfProcess(t *testing.T) {
+	d := newDriver(t)
+	d.line(wire.Code_OK, "open s ttl=1h")
+	for _, name := range []string{"a", "b", "c"} {
+		d.line(wire.Code_OK, "lock %s s/1", name)
+	}
+	for _, name := range []string{"a", "b"} {
+		places := make([]*wire.Command, MaxQueued/2)
+		for i := range places {
+			places[i] = read(t, "lock %s s/2 wait", name)
+		}
+		d.want(wire.Code_QUEUED, d.do(places...))
+	}
+	first := d.seq
+	d.line(wire.Code_BUSY, "lock c s/2 wait")
+	d.line(wire.Code_OK, "lock c s/1 election")
+	d.line(wire.Code_BUSY, "lock c s/2 election wait")
+	d.line(wire.Code_OK, "acquire c s limit=1 permits=1")
+	d.line(wire.Code_BUSY, "acquire c s limit=1 permits=1 wait")
+	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_Withdraw{Withdraw: &wire.Withdraw{Incarnation: d.inc[:], Seq: first}}}))
+	d.line(wire.Code_QUEUED, "lock c s/2 wait")
+	d.line(wire.Code_BUSY, "lock c s/3 wait")
+	if err := audit(d.m); err != nil {
+		t.Error(err)
+	}
+}

@@ -17,6 +17,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxSessions":      {MaxSessions, reference.MaxSessions},
 		"MaxAllSessions":   {MaxAllSessions, reference.MaxAllSessions},
 		"MaxWaiters":       {MaxWaiters, reference.MaxWaiters},
+		"MaxQueued":        {MaxQueued, reference.MaxQueued},
 		"MaxInFlight":      {MaxInFlight, reference.MaxInFlight},
 		"MaxIncarnations":  {MaxIncarnations, reference.MaxIncarnations},
 		"MaxChecks":        {MaxChecks, reference.MaxChecks},

@@ -45,9 +45,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	case m.sessions[id] == nil:
 		return errLoose
 	}
-	if l.owner = m.sessions[id]; ld.isLoose(l.ticket, l.owner) {
-		return errLoose
-	}
+	l.owner = m.sessions[id]
 	l.owner.held(l).push(l)
 	if l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
@@ -108,7 +106,7 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 		return err
 	}
 	switch {
-	case p.semaphore == nil, held && p.owner == nil, held && ld.isLoose(p.ticket, p.owner):
+	case p.semaphore == nil, held && p.owner == nil:
 		return errLoose
 	case held != (p.delayUntil == 0), p.n == 0:
 		return errNeither
@@ -124,8 +122,8 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 	return nil
 }
 
-// isLoose reports that a ticket names no registered incarnation, which only that of
-// an ended session may do.
+// isLoose reports that the ticket of a queue place names no registered incarnation, which
+// only that of an ended session may do.
 func (ld *loader) isLoose(t ticket, of *session) bool {
 	return t.by != nil && t.by.gone && !of.dead()
 }

@@ -110,7 +110,6 @@ var violations = []stateRow{
 	{"a lock with the fence of an election", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 2})},
 
 	{"a lock with the ticket of another", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(soundInc), Seq: 4})},
-	{"a lock with a ticket of an unknown process", "lz", marshalled(&wire.LockState{Session: []byte(soundSession), Holds: 1, Fence: 5, Incarnation: []byte(unknown), Seq: 5})},
 
 	{"a semaphore without a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true})},
 	{"a semaphore with too large a limit", "Sz", marshalled(&wire.SemaphoreState{Resized: true, Limit: MaxPermits + 1})},

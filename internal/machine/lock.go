@@ -155,7 +155,7 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 		return r
 	}
 	if w.lock != nil {
-		if r := m.mayJoin(w.lock.waiters()); r != nil {
+		if r := m.mayJoin(w); r != nil {
 			return r
 		}
 		return m.enqueue(w)
@@ -176,7 +176,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 		return m.exhausted()
 	}
 	l.owner.held(l).remove(l)
-	l.voidTicket()
+	m.voidTicket(l)
 	return m.grant(l, w)
 }
 
@@ -235,7 +235,7 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // once or when its lock-delay ends.
 func (m *Machine) releaseLock(l *lock, until int64) {
 	l.owner.held(l).remove(l)
-	l.voidTicket()
+	m.voidTicket(l)
 	m.candidates -= l.leader().Bytes()
 	l.owner, l.handle, l.holds, l.fence = nil, 0, 0, 0
 	if l.extra != nil {
@@ -296,10 +296,11 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 }
 
 // voidTicket makes the hold independent of its ticket.
-func (l *lock) voidTicket() {
-	if l.ticket != (ticket{}) {
-		l.ticket.by.holds.Delete(l)
+func (m *Machine) voidTicket(l *lock) {
+	if by := l.ticket.by; by != nil {
+		by.holds.Delete(l)
 		l.ticket = ticket{}
+		m.forget(by)
 	}
 }
 

@@ -40,7 +40,7 @@ type Machine struct {
 	keys         keys
 	ending       list[session, endedSessions] // ended, and being released, in this order
 	endings      uint64                       // sessions that have ended so far
-	gone         map[wire.ID]*incarnation     // ended, with tickets of ended sessions
+	gone         map[wire.ID]*incarnation     // ended, and named by the tickets of what they obtained
 	split        int                          // things that one entry releases at most
 	checks       *btree.BTreeG[*check]        // by member and name
 	checkups     heap[*check]

@@ -88,26 +88,22 @@ func (m *Machine) removePermit(p *permit) {
 	if p.owner == nil {
 		p.semaphore.undelay(p)
 	} else {
-		p.unlink()
+		m.unlink(p)
 	}
 	m.dirty.drop(p.key())
 }
 
 // unlink undoes addPermit for a permit that is held, but for the count of permits taken.
-func (p *permit) unlink() {
+func (m *Machine) unlink(p *permit) {
 	p.semaphore.held.Delete(p)
 	p.owner.permits.remove(p)
 	if p.owner.claims != nil {
 		p.owner.claims.Delete(p)
 	}
-	p.voidTicket()
-}
-
-// voidTicket makes the acquisition independent of its ticket.
-func (p *permit) voidTicket() {
-	if p.ticket != (ticket{}) {
-		p.ticket.by.permits.Delete(p)
+	if by := p.ticket.by; by != nil {
+		by.permits.Delete(p)
 		p.ticket = ticket{}
+		m.forget(by)
 	}
 }
 
@@ -126,7 +122,7 @@ func (m *Machine) endPermit(p *permit, until int64) {
 	if until <= m.now {
 		m.removePermit(p)
 	} else {
-		p.unlink()
+		m.unlink(p)
 		p.owner = nil
 		p.delayUntil = until
 		p.semaphore.delay(p)

@@ -57,10 +57,14 @@ func (w *waiter) holder() *wire.Holder {
 	return w.lock.holder()
 }
 
-// mayJoin refuses a place in a queue that is too long.
-func (m *Machine) mayJoin(length int) *wire.Reply {
-	if length >= MaxWaiters {
+// mayJoin refuses a place in a queue that is too long, and one more of a process that has
+// too many.
+func (m *Machine) mayJoin(w *waiter) *wire.Reply {
+	switch {
+	case w.queue().len >= MaxWaiters:
 		return m.refuse(wire.Code_BUSY, "the queue is full (16384 waiters)")
+	case w.ticket.by.waiters.Len() >= MaxQueued:
+		return m.refuse(wire.Code_BUSY, "the process waits in too many places (32768); wait for fewer at a time")
 	}
 	return nil
 }
@@ -94,6 +98,7 @@ func (m *Machine) dequeue(w *waiter) {
 	}
 	w.session.waiters.remove(w)
 	w.ticket.by.waiters.Delete(w)
+	m.forget(w.ticket.by)
 	m.candidates -= len(w.value)
 	m.dirty.drop(w.key())
 }

@@ -110,7 +110,7 @@ func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.R
 	case !c.Wait:
 		return m.refusePermits(s, c.Permits)
 	}
-	if r := m.mayJoin(s.queue.len); r != nil {
+	if r := m.mayJoin(w); r != nil {
 		return r
 	}
 	return m.enqueue(w)

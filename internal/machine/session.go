@@ -259,6 +259,9 @@ func (m *Machine) bind(inc *incarnation, s *session) {
 // unbind undoes bind, but for the session's pointer.
 func (m *Machine) unbind(s *session) {
 	inc := s.incarnation
+	if inc.classes == nil {
+		return
+	}
 	c, _ := inc.classes.Get(&class{ttl: s.class()})
 	c.sessions.Delete(s)
 	if c.sessions.Len() == 0 {

@@ -68,6 +68,16 @@ var stalls = []struct {
 		d.sessions(MaxSessions, 0)
 		return d.batch(deregisterCommand())
 	}},
+	{"sessions of 8 processes that become unbound", func(d *driver) *wire.Batch {
+		for member := range uint64(8) {
+			d.as(10+member, func(p *driver) {
+				p.many(MaxSessions, func(i int) *wire.Command {
+					return openCommand(numberedID(member<<32|uint64(i)), 0, 0)
+				})
+			})
+		}
+		return &wire.Batch{Version: wire.BatchVersion, Time: MaxTTL}
+	}},
 	{"session that is attached", func(d *driver) *wire.Batch {
 		d.as(2, func(p *driver) {
 			p.do(openCommand(wire.ID{1}, 0, 0))
@@ -87,7 +97,7 @@ var stalls = []struct {
 	{"places of a process that ends", func(d *driver) *wire.Batch {
 		d.do(openCommand(wire.ID{1}, 0, 0))
 		d.many(20, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i), wire.ID{1}, 1) })
-		d.many(200_000, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i%20), wire.ID{1}, 2) })
+		d.many(MaxQueued, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i%20), wire.ID{1}, 2) })
 		return d.batch(deregisterCommand())
 	}},
 	{"tickets of a process that ends", func(d *driver) *wire.Batch {

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -131,11 +132,18 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 
 // staleChecks makes the checks whose TTL has expired critical.
 func (r *Model) staleChecks() (stale []Check) {
+	var late []*Check
 	for _, c := range r.Checks {
 		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL && later(c.refreshed, c.ttl) <= r.Now {
-			c.state = wire.CheckState_CRITICAL
-			stale = append(stale, *c)
+			late = append(late, c)
 		}
+	}
+	slices.SortFunc(late, func(a, b *Check) int {
+		return cmp.Or(cmp.Compare(later(a.refreshed, a.ttl), later(b.refreshed, b.ttl)), cmp.Compare(a.Member, b.Member), cmp.Compare(a.Name, b.Name))
+	})
+	for _, c := range portion(late, r.quota, func(c *Check) int { return len(r.depending(nil, []Check{*c})) }) {
+		c.state = wire.CheckState_CRITICAL
+		stale = append(stale, *c)
 	}
 	return stale
 }

@@ -86,7 +86,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		}
 		l.holds++
 		return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: l.holds}
-	case c.Wait && len(l.Queue) >= MaxWaiters:
+	case c.Wait && (len(l.Queue) >= MaxWaiters || r.queued(place.Ticket.Incarnation) >= MaxQueued):
 		return answer(wire.Code_BUSY)
 	case c.Wait:
 		r.arrivals++
@@ -224,22 +224,6 @@ func (r *Model) Tickets(inc wire.ID) (tickets []wire.Ticket) {
 		}
 	}
 	return slices.DeleteFunc(tickets, func(t wire.Ticket) bool { return t.Incarnation != inc })
-}
-
-// endTickets voids the tickets of an incarnation that ends.
-func (r *Model) endTickets(inc wire.ID) {
-	for _, l := range r.Locks {
-		if l.Owner != nil && l.Owner.Ticket.Incarnation == inc && r.lateSession(l.Owner.Session) == nil {
-			l.Owner.Ticket = wire.Ticket{}
-		}
-	}
-	for _, s := range r.Semaphores {
-		for i := range s.Permits {
-			if s.Permits[i].Ticket.Incarnation == inc && r.lateSession(s.Permits[i].Session) == nil {
-				s.Permits[i].Ticket = wire.Ticket{}
-			}
-		}
-	}
 }
 
 func (r *Model) find(election bool, name string) *Lock {

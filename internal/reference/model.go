@@ -144,6 +144,10 @@ func (r *Model) fire() {
 		}
 	}
 	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
+	silent = portion(silent, r.quota, func(id wire.ID) int {
+		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
+		return len(alive) + r.queued(id)
+	})
 	r.kill(due, true)
 	var shortened []*Semaphore
 	for _, id := range silent {
@@ -156,6 +160,19 @@ func (r *Model) fire() {
 	for _, id := range silent {
 		r.drop(id, true)
 	}
+}
+
+// portion returns the first of all, and what follows as long as all together are not more
+// than an entry may end.
+func portion[T any](all []T, most int, size func(T) int) []T {
+	sum := 0
+	for i, x := range all {
+		if sum > 0 && sum+size(x) > most {
+			return all[:i]
+		}
+		sum += size(x)
+	}
+	return all
 }
 
 // late returns the sessions whose TTL has expired, as many as the entry may end.

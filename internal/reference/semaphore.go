@@ -120,7 +120,7 @@ func (r *Model) take(s *Semaphore, p Place) *wire.Reply {
 }
 
 func (r *Model) queueUp(s *Semaphore, p Place) *wire.Reply {
-	if len(s.Queue) >= MaxWaiters {
+	if len(s.Queue) >= MaxWaiters || r.queued(p.Ticket.Incarnation) >= MaxQueued {
 		return answer(wire.Code_BUSY)
 	}
 	r.arrivals++

@@ -121,7 +121,6 @@ func (r *Model) drop(id wire.ID, invalidated bool) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
 	}
-	r.endTickets(id)
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
 
@@ -325,6 +324,11 @@ func (r *Model) places(meant func(Place) bool) []Place {
 	}
 	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.arrival, b.arrival) })
 	return places
+}
+
+// queued counts the queue places of a process.
+func (r *Model) queued(inc wire.ID) int {
+	return len(r.places(func(p Place) bool { return p.Ticket.Incarnation == inc }))
 }
 
 // remove removes places and returns the semaphores whose queues they were in.

@@ -20,6 +20,7 @@ type program struct {
 	registered    bool
 	renewing      bool
 	renewals      int           // started so far
+	replacements  int           // of the state, by snapshots
 	mutedUntil    time.Duration // does not renew before
 	session       *simSession
 	noTTL         *simSession // the session without a TTL

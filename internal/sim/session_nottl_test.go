@@ -50,8 +50,12 @@ func (p *program) openNoTTLSession() {
 // attach may find that the session has ended, or never existed: the process that
 // opened it may have crashed too early.
 func (p *program) attach() {
-	s := p.newNoTTLSession(true)
+	s, replacements := p.newNoTTLSession(true), p.replacements
 	p.submit(&wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: s.id[:]}}}, true, func(r *wire.Reply) {
+		if r.GetCode() == wire.Code_OK && p.replacements != replacements && p.noTTL == s {
+			p.noTTL = nil // as in the client: it may have ended since, so attach it again
+			return
+		}
 		switch r.GetCode() {
 		case wire.Code_OK:
 			s.open = true

@@ -67,14 +67,18 @@ func (p *program) openSession() {
 
 func (p *program) open(s *simSession) {
 	p.sim.history.sessions[s.id] = s
-	acknowledged := s.startRenewal()
+	acknowledged, replacements := s.startRenewal(), p.replacements
 	p.submit(&wire.Command{Op: &wire.Command_OpenSession{OpenSession: &wire.OpenSession{
 		Id: s.id[:], Ttl: int64(s.ttl), LockDelay: int64(s.lockDelay), Behavior: s.behavior, Checks: s.checks,
 	}}}, true, func(r *wire.Reply) {
-		if r.GetCode() == wire.Code_OK && !s.lost {
+		switch {
+		case r.GetCode() == wire.Code_OK && p.replacements != replacements: // as in the client: it may have ended since
+			s.lost, s.closing = true, true
+			p.submit(&wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}, true, func(*wire.Reply) {})
+		case r.GetCode() == wire.Code_OK && !s.lost:
 			s.open = true
 			acknowledged()
-		} else {
+		default:
 			s.lost = true
 			p.openRefused(s, r)
 		}
@@ -139,6 +143,7 @@ func (p *program) sessionEnded(e wire.Ended) {
 
 // restored compares the sessions with the state of a snapshot.
 func (p *program) restored(m core.Machine) {
+	p.replacements++
 	for _, s := range []*simSession{p.session, p.noTTL} {
 		if s == nil || !s.open {
 			continue
