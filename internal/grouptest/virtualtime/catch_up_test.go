@@ -2,6 +2,7 @@ package virtualtime
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -11,16 +12,17 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
+var stateMiB = flag.Int("state", 15, "MiB of state that a member catches up with")
+
 // A member that was away catches up with a state that takes the link several seconds,
 // while the others write: once by one snapshot if the link is twice as fast as they
 // write. The ratios are those of 150 MiB over 25 MB/s with 3 MiB/s written, and of twice
-// as fast a link; everything is divided by 10, the retention of the log more.
+// as fast a link; everything is divided by 10, the retention of the log more. -state 150
+// runs it in full.
 func TestCatchUp_UnderLoad(t *testing.T) {
-	const (
-		value  = 32 << 10
-		values = 15 << 20 / value
-		link   = 2_500_000 // bytes a second
-	)
+	const value = 32 << 10
+	values := *stateMiB << 20 / value
+	link := *stateMiB * 1_000_000 / 6 // bytes a second
 	for name, written := range map[string]int{"an eighth of the link": link / 8, "half of the link": link * 45 / 100} {
 		t.Run(name, func(t *testing.T) {
 			retention := grouptest.Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.KeepEntries = 5 })
