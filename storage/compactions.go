@@ -8,7 +8,8 @@ import (
 
 // compactions is Pebble's scheduler of compactions: one runs at a time, as with Pebble's
 // own scheduler, and none starts after the failure of the store. A failed database only
-// has to shut down, and its files are in memory.
+// has to shut down, and its files are in memory. Pebble does not ask for compactions that
+// only delete tables; they write none.
 type compactions struct {
 	failstop *failstop
 	db       pebble.DBForCompaction // set by Register
@@ -16,6 +17,7 @@ type compactions struct {
 	mu       sync.Mutex // protects the fields below; ordered after Pebble's mutexes
 	running  bool
 	granting bool       // a goroutine is in grant, and calls db without mu
+	look     bool       // a compaction may wait
 	closed   bool       // Unregister was called
 	granted  *sync.Cond // granting has become false
 }
@@ -53,17 +55,19 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 func (c *compactions) Done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = false
-	for !c.granting && !c.running && !c.closed && c.failstop.error() == nil {
-		if !c.grant() {
-			return
-		}
+	c.running, c.look = false, true
+	if c.granting {
+		return // that goroutine looks again
+	}
+	for c.look && !c.closed && c.failstop.error() == nil {
+		c.look = false
+		c.grant()
 	}
 }
 
-// grant starts the compaction that waits, if any, and returns whether one waited. It is
-// called with mu locked, and unlocks it while it calls Pebble.
-func (c *compactions) grant() (waiting bool) {
+// grant starts the compaction that waits, if any. It is called with mu locked, and unlocks
+// it while it calls Pebble.
+func (c *compactions) grant() {
 	c.granting = true
 	c.mu.Unlock()
 	defer func() {
@@ -71,16 +75,15 @@ func (c *compactions) grant() (waiting bool) {
 		c.granting = false
 		c.granted.Broadcast()
 	}()
-	if waiting, _ = c.db.GetWaitingCompaction(); !waiting {
-		return false
+	if waiting, _ := c.db.GetWaitingCompaction(); !waiting {
+		return
 	}
 	// In this order: the compaction may end before Schedule returns.
 	if ok, _ := c.TrySchedule(); ok && !c.db.Schedule(c) {
 		c.mu.Lock()
-		c.running = false
+		c.running, c.look = false, true // another may wait since TrySchedule refused it
 		c.mu.Unlock()
 	}
-	return true
 }
 
 func (*compactions) UpdateGetAllowedWithoutPermission()                {} // always one

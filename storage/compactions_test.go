@@ -8,12 +8,20 @@ import (
 )
 
 // waitingCompactions is a database with compactions that wait for permission.
-type waitingCompactions struct{ waiting, started int }
+type waitingCompactions struct {
+	waiting, started int
+	noneWaits        func() // called once, after GetWaitingCompaction has found none
+}
 
 func (w *waitingCompactions) GetAllowedWithoutPermission() int { return 1 }
 
 func (w *waitingCompactions) GetWaitingCompaction() (bool, pebble.WaitingCompaction) {
-	return w.waiting > 0, pebble.WaitingCompaction{}
+	waiting := w.waiting > 0
+	if f := w.noneWaits; !waiting && f != nil {
+		w.noneWaits = nil
+		f()
+	}
+	return waiting, pebble.WaitingCompaction{}
 }
 
 func (w *waitingCompactions) Schedule(pebble.CompactionGrantHandle) bool {
@@ -56,6 +64,28 @@ func TestCompactions_OneAtATime(t *testing.T) {
 			}
 			try(false)
 		})
+	}
+}
+
+// While the end of a compaction looks for one that waits, and finds none, another one
+// starts, a third begins to wait for it, and it ends: the third starts.
+func TestCompactions_WaitingWhileOneEnds(t *testing.T) {
+	c := newCompactions(newFailstop())
+	db := &waitingCompactions{}
+	c.Register(2, db)
+	c.TrySchedule()
+	db.noneWaits = func() {
+		if ok, _ := c.TrySchedule(); !ok {
+			t.Error("no compaction starts")
+		}
+		if ok, _ := c.TrySchedule(); ok {
+			t.Error("two compactions run")
+		}
+		db.waiting++
+		c.Done()
+	}
+	if c.Done(); db.started != 1 {
+		t.Errorf("a compaction waits for ever: %d started", db.started)
 	}
 }
 

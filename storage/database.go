@@ -40,6 +40,7 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                s.options.MemTableSize,
 		MemTableStopWritesThreshold: maxMemTables,
+		L0StopWritesThreshold:       maxL0Sublevels,
 		CacheSize:                   8 << 20,
 		MaxOpenFiles:                256,
 		Logger:                      pebbleLogger{s.options.Logger, s.failstop},
@@ -56,6 +57,11 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 // waits for a flush. With Pebble's default of 2, each slow sync of a flush stalled the
 // log while large entries were written, and every renewal with it.
 const maxMemTables = 4
+
+// maxL0Sublevels is out of reach, as in CockroachDB: a write must not wait for a compaction,
+// for which it would wait for ever after a failure. Few reads touch the tables, since the
+// state is in memory, so more sublevels cost little.
+const maxL0Sublevels = 1000
 
 // lockedFS satisfies Pebble's locking of a directory that the store has locked
 // and will unlock itself.

@@ -41,7 +41,7 @@ func (f *failstop) mutate(op, name string, call func() error) (ok bool, err erro
 		return false, nil
 	}
 	err = call()
-	failed := err != nil && !expected(err)
+	failed := err != nil && !expected(op, err)
 	if failed {
 		f.fail(&fs.PathError{Op: op, Path: name, Err: cause(err)})
 	}
@@ -53,10 +53,12 @@ func (f *failstop) mutate(op, name string, call func() error) (ok bool, err erro
 	return true, err
 }
 
-// expected reports whether Pebble handles the error: it removes files that may
-// be missing, and tries calls that not every file system supports.
-func expected(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported)
+// expected reports whether the caller handles the error: Pebble removes files that may
+// be missing, and tries calls that not every file system supports; a file beside the
+// database is opened to learn whether it exists.
+func expected(op string, err error) bool {
+	missing := (op == "remove" || op == "open") && errors.Is(err, fs.ErrNotExist)
+	return missing || errors.Is(err, errors.ErrUnsupported)
 }
 
 // cause strips the operation and the path, which mutate adds itself.

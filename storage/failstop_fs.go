@@ -13,7 +13,7 @@ import (
 //
 // Files that are created after the failure are in memory, in overlay, where Pebble reads
 // what it has written: a flush completes, so that a write which waits for it ends. Their
-// size is bounded by what Pebble had in memory, since no compaction starts after a failure.
+// size is bounded by what Pebble had in memory, since no compaction creates a file.
 type failstopFS struct {
 	vfs.FS
 	failstop *failstop
@@ -45,11 +45,21 @@ func (f *failstopFS) file(op, name, newname string, call func() (vfs.File, error
 	return &failstopFile{File: file, name: newname, failstop: f.failstop}, nil
 }
 
+// compactionCategory is Pebble's category of the tables that a compaction writes.
+const compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
+
 func (f *failstopFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.beforeMarker(name); err != nil {
 		return nil, err
 	}
-	return f.file("create", name, name, func() (vfs.File, error) { return f.FS.Create(name, category) })
+	file, err := f.file("create", name, name, func() (vfs.File, error) { return f.FS.Create(name, category) })
+	if failure := f.failstop.error(); failure != nil && category == compactionCategory {
+		if err == nil {
+			_ = file.Close() // nothing depends on it
+		}
+		return nil, failure
+	}
+	return file, err
 }
 
 func (f *failstopFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -82,7 +92,7 @@ func (f *failstopFS) Stat(name string) (vfs.FileInfo, error) {
 // OpenDir opens a directory for syncing it.
 func (f *failstopFS) OpenDir(name string) (vfs.File, error) {
 	var dir vfs.File
-	ok, err := f.failstop.mutate("open", name, func() (err error) {
+	ok, err := f.failstop.mutate("open directory", name, func() (err error) {
 		dir, err = f.FS.OpenDir(name)
 		return err
 	})
@@ -98,7 +108,7 @@ func (f *failstopFS) OpenDir(name string) (vfs.File, error) {
 // List returns, after a failure, an empty directory: what Pebble would do with the names
 // is to remove files.
 func (f *failstopFS) List(name string) (names []string, err error) {
-	_, err = f.failstop.mutate("list", name, func() (err error) {
+	_, err = f.failstop.mutate("list directory", name, func() (err error) {
 		names, err = f.FS.List(name)
 		return err
 	})

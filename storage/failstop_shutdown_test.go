@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -38,6 +40,78 @@ func TestFailstop_DatabaseShutsDown(t *testing.T) {
 		if err := goleak.Find(); err != nil {
 			t.Fatalf("mutation %d: %v", at, err)
 		}
+	}
+}
+
+// The directory is deleted before some operation on the disk, while the database opens,
+// flushes and compacts. The store fails; Pebble, which would panic with its mutex unlocked
+// at a file that it cannot create, sees nothing of it.
+func TestFailstop_DirectoryDeleted(t *testing.T) {
+	const step = 7 // of some 1,500 operations
+	disk := unflushed(t)
+	for at := int64(1); ; at += step {
+		clone := disk.CrashClone(allWritten())
+		var operations atomic.Int64
+		s, err := Open(Options{FS: errorfs.Wrap(clone, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if operations.Add(1) == at {
+				_ = clone.RemoveAll("/conclave")
+			}
+			return nil
+		})), MemTableSize: 64 << 10})
+		if err == nil {
+			_ = writeTables(s)
+			s.Close()
+		}
+		if operations.Load() < at {
+			return
+		}
+		if err := goleak.Find(); err != nil {
+			t.Fatalf("operation %d: %v", at, err)
+		}
+	}
+}
+
+// compactionsFail holds up the tables of compactions until release, and then fails them.
+type compactionsFail struct {
+	vfs.FS
+	release chan struct{}
+}
+
+func (f *compactionsFail) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if category == compactionCategory {
+		<-f.release
+		return nil, syscall.EIO
+	}
+	return f.FS.Create(name, category)
+}
+
+// A disk holds up a compaction while tables are written and flushed, more than Pebble's
+// default lets a write pass, and then fails it.
+func TestFailstop_DuringSlowCompaction(t *testing.T) {
+	disk := &compactionsFail{vfs.NewMem(), make(chan struct{})}
+	s := open(t, Options{FS: disk, MemTableSize: 64 << 10})
+	written := make(chan error, 1)
+	go func() {
+		for range 4 {
+			_ = writeTables(s)
+		}
+		written <- writeTables(s)
+	}()
+	select {
+	case err := <-written:
+		if got := s.db.Metrics().Levels[0].Sublevels; err != nil || got <= 12 {
+			t.Errorf("%d sublevels, %v: no compaction was held up", got, err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a write waits for a compaction")
+	}
+	close(disk.release)
+	<-s.Failed()
+	if err := s.Close(); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if err := goleak.Find(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -100,6 +174,9 @@ func TestFailstop_FilesAfterFailure(t *testing.T) {
 	}
 	if n, err := log.Write([]byte("x")); n != 1 || err != nil {
 		t.Errorf("write to a log = %d, %v", n, err)
+	}
+	if _, err := files.Create("000004.sst", compactionCategory); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a compaction goes on: %v", err)
 	}
 	later := create("000003.sst")
 	if _, err := later.Write([]byte("content")); err != nil {

@@ -212,7 +212,7 @@ func (a *auditor) members() {
 
 func (a *auditor) incarnations() {
 	for id, inc := range a.m.gone {
-		if a.m.incarnation(id) != nil || inc.idle() {
+		if a.m.incarnation(id) != nil || inc.idle() || len(inc.window.ring) > 0 {
 			a.fail("the incarnation %s is kept after its end", id)
 		}
 		a.waiting += inc.waiters.Len()
@@ -221,6 +221,15 @@ func (a *auditor) incarnations() {
 	for _, inc := range a.m.incarnations {
 		a.waiting += inc.waiters.Len()
 		a.tickets -= inc.holds.Len() + inc.permits.Len()
+		outcomes := 0
+		for _, r := range inc.window.ring {
+			if r != nil {
+				outcomes++
+			}
+		}
+		if outcomes != inc.window.count {
+			a.fail("incarnation %s counts %d outcomes and has %d", inc.id, inc.window.count, outcomes)
+		}
 		n := 0
 		timed := 0
 		inc.classes.Ascend(func(c *class) bool {

@@ -154,7 +154,11 @@ func (m *Machine) overdueChecks() []*check {
 	var overdue []*check
 	room := portion{size: m.split}
 	for c := m.checkups.first(); c != nil && c.deadline() <= m.now; c = m.checkups.first() {
-		if on := c.member.dependents[c.name]; on != nil && !room.fits(on.len) {
+		n := 1
+		if on := c.member.dependents[c.name]; on != nil {
+			n += on.len
+		}
+		if !room.fits(n) {
 			break
 		}
 		m.checkups.pop()

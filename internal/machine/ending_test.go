@@ -139,9 +139,9 @@ func TestEnding_ProcessesAndChecksInPortions(t *testing.T) {
 		split int
 		want  []int
 	}{
-		{"processes", MaxTTL, openUnbound, 5, []int{4, 4, 2}},
+		{"processes", MaxTTL, openUnbound, 11, []int{4, 4, 2}},
 		{"processes", MaxTTL, openUnbound, 1, []int{2, 2, 2, 2, 2}},
-		{"checks", 60 * second, openChecked, 5, []int{4, 4, 2}},
+		{"checks", 60 * second, openChecked, 6, []int{4, 4, 2}},
 		{"checks", 60 * second, openChecked, 1, []int{2, 2, 2, 2, 2}},
 	} {
 		t.Run(fmt.Sprint(c.what, "/", c.split), func(t *testing.T) {
@@ -164,6 +164,25 @@ func TestEnding_ProcessesAndChecksInPortions(t *testing.T) {
 				t.Errorf("the entries ended %v sessions, want %v", ended, c.want)
 			}
 		})
+	}
+}
+
+// The outcomes of a process that expires are dropped with it, so they count too.
+func TestEnding_OutcomesInPortions(t *testing.T) {
+	d := newDriver(t)
+	d.do(deregisterCommand())
+	for member := range uint64(3) {
+		d.as(10+member, func(p *driver) {
+			renew := &wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}
+			p.do(renew, renew, renew)
+		})
+	}
+	d.m.split, d.time = 7, MaxTTL
+	for left := 2; left >= 0; left-- {
+		d.submit()
+		if n := len(d.m.incarnations); n != left {
+			t.Errorf("%d processes are left, want %d", n, left)
+		}
 	}
 }
 

@@ -19,11 +19,11 @@ const (
 	MinSilence   = 5 * second // of a registered process, before it can be declared dead
 
 	MaxIncarnations = 1024      // registered at once
-	MaxSessions     = 32_768    // of one member, unbound ones included: one entry may end all
+	MaxSessions     = 20_000    // of one member, unbound ones included: one entry may end all
 	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
-	MaxQueued       = 32_768    // queue places of one process: one entry may remove all
+	MaxQueued       = 16_384    // queue places of one process: one entry may remove all
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor

@@ -74,7 +74,7 @@ func TestLimit_MemberSessions(t *testing.T) {
 	var commands []*wire.Command
 	for i := range MaxSessions {
 		commands = append(commands, openCommand(id(i), second*int64(1+i%3), 0))
-		if len(commands) == MaxInFlight {
+		if len(commands) == 1000 {
 			d.want(wire.Code_OK, d.do(commands...))
 			commands = commands[:0]
 		}

@@ -64,7 +64,7 @@ func (m *Machine) mayJoin(w *waiter) *wire.Reply {
 	case w.queue().len >= MaxWaiters:
 		return m.refuse(wire.Code_BUSY, "the queue is full (16384 waiters)")
 	case w.ticket.by.waiters.Len() >= MaxQueued:
-		return m.refuse(wire.Code_BUSY, "the process waits in too many places (32768); wait for fewer at a time")
+		return m.refuse(wire.Code_BUSY, "the process waits in too many places (16384); wait for fewer at a time")
 	}
 	return nil
 }

@@ -100,6 +100,28 @@ var stalls = []struct {
 		d.many(MaxQueued, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i%20), wire.ID{1}, 2) })
 		return d.batch(deregisterCommand())
 	}},
+	{"all that a process may have, when it ends", func(d *driver) *wire.Batch {
+		d.as(2, func(p *driver) {
+			p.do(openCommand(wire.ID{200}, 0, 0))
+			p.many(20, func(i int) *wire.Command { return lockCommand(fmt.Sprint("orders/", i), wire.ID{200}, 1) })
+		})
+		d.sessions(MaxSessions, 0)
+		received := d.seq
+		for i := 0; i < MaxQueued-1000; i += 1000 {
+			b := d.batch(lockCommand("orders/0", wire.ID{200}, 2))
+			s := b.Submissions[0]
+			for j := range 999 {
+				d.seq++
+				s.Calls = append(s.Calls, &wire.Call{Seq: d.seq, Command: must(proto.Marshal(lockCommand(fmt.Sprint("orders/", j%20), wire.ID{200}, 2)))})
+			}
+			s.Floor = received
+			d.submit(s)
+		}
+		d.fillWindow(received)
+		b := d.batch(deregisterCommand())
+		b.Submissions[0].Floor = received
+		return b
+	}},
 	{"tickets of a process that ends", func(d *driver) *wire.Batch {
 		d.do(openCommand(wire.ID{1}, 0, 0))
 		for i := range 20 { // granted from the queue, and so by ticket
@@ -145,11 +167,11 @@ var stalls = []struct {
 		return d.batch(&wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{Name: "many", Limit: 1}}})
 	}},
 	{"outcomes that were received", func(d *driver) *wire.Batch {
-		d.fillWindow()
+		d.fillWindow(1)
 		return d.batch()
 	}},
 	{"outcomes of a process that ends", func(d *driver) *wire.Batch {
-		d.fillWindow()
+		d.fillWindow(1)
 		b := d.batch(deregisterCommand())
 		b.Submissions[0].Floor = 0
 		return b
@@ -183,10 +205,10 @@ func (d *driver) as(member uint64, do func(p *driver)) {
 	d.index = p.index
 }
 
-// fillWindow leaves as many outcomes stored as may be.
-func (d *driver) fillWindow() {
-	for i := 0; i < MaxInFlight-1000; i += 1000 {
-		s := &wire.Submission{Incarnation: d.inc[:], Member: 1, Floor: 1}
+// fillWindow leaves as many outcomes stored as may be, those after the floor included.
+func (d *driver) fillWindow(floor uint64) {
+	for d.seq+1000 < floor+MaxInFlight {
+		s := &wire.Submission{Incarnation: d.inc[:], Member: 1, Floor: floor}
 		for range 1000 {
 			d.seq++
 			s.Calls = append(s.Calls, &wire.Call{Seq: d.seq, Command: must(proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}))})

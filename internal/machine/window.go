@@ -8,6 +8,7 @@ import "github.com/conclave-go/conclave/internal/wire"
 // nor the size of a jump of the floor costs anything.
 type window struct {
 	floor uint64
+	count int           // of the outcomes
 	ring  []*wire.Reply // its length is zero or a power of two
 }
 
@@ -25,7 +26,11 @@ func (w *window) put(seq uint64, r *wire.Reply) {
 	if seq-w.floor > uint64(len(w.ring)) {
 		w.grow(seq - w.floor)
 	}
-	w.ring[w.slot(seq)] = r
+	slot := w.slot(seq)
+	if w.ring[slot] == nil {
+		w.count++
+	}
+	w.ring[slot] = r
 }
 
 // raise moves the floor up and returns the sequence numbers whose outcomes are
@@ -36,6 +41,7 @@ func (w *window) raise(floor uint64) (dropped []uint64) {
 		slot := w.slot(w.floor + i)
 		if w.ring[slot] != nil {
 			w.ring[slot] = nil
+			w.count--
 			dropped = append(dropped, w.floor+i)
 		}
 	}

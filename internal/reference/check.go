@@ -141,7 +141,7 @@ func (r *Model) staleChecks() (stale []Check) {
 	slices.SortFunc(late, func(a, b *Check) int {
 		return cmp.Or(cmp.Compare(later(a.refreshed, a.ttl), later(b.refreshed, b.ttl)), cmp.Compare(a.Member, b.Member), cmp.Compare(a.Name, b.Name))
 	})
-	for _, c := range portion(late, r.quota, func(c *Check) int { return len(r.depending(nil, []Check{*c})) }) {
+	for _, c := range portion(late, r.quota, func(c *Check) int { return 1 + len(r.depending(nil, []Check{*c})) }) {
 		c.state = wire.CheckState_CRITICAL
 		stale = append(stale, *c)
 	}

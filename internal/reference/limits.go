@@ -10,11 +10,11 @@ const (
 	MaxLockDelay = 60 * second
 	MinSilence   = 5 * second
 
-	MaxSessions     = 32_768
+	MaxSessions     = 20_000
 	MaxAllSessions  = 1_048_576
 	MaxReleased     = 5_000
 	MaxWaiters      = 16_384
-	MaxQueued       = 32_768
+	MaxQueued       = 16_384
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
 

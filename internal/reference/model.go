@@ -146,7 +146,7 @@ func (r *Model) fire() {
 	slices.SortFunc(silent, func(a, b wire.ID) int { return bytes.Compare(a[:], b[:]) })
 	silent = portion(silent, r.quota, func(id wire.ID) int {
 		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
-		return len(alive) + r.queued(id)
+		return 1 + len(alive) + r.queued(id) + len(r.Incarnation(id).answered)
 	})
 	r.kill(due, true)
 	var shortened []*Semaphore
