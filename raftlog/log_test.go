@@ -113,6 +113,19 @@ func TestLog_VoteSurvivesPowerLoss(t *testing.T) {
 	}
 }
 
+// A leader tells of a membership change once it has applied it.
+func TestLog_MembershipSurvivesPowerLoss(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	_, log := openLog(t, storage.Options{FS: disk})
+	bootstrap(t, log, 1, 2)
+	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)})
+	mustWrite(t, log, Apply{Index: 2, Term: 1, ConfState: voters(1)})
+	_, recovered := openLog(t, storage.Options{FS: afterPowerLoss(disk)})
+	if _, conf, err := recovered.InitialState(); err != nil || len(conf.GetVoters()) != 1 {
+		t.Errorf("recovered membership %v, %v", conf, err)
+	}
+}
+
 // Two groups share a store without affecting each other.
 func TestLog_GroupsAreIsolated(t *testing.T) {
 	disk := vfs.NewMem()

@@ -144,6 +144,7 @@ func (a Apply) write(w *writer) error {
 		return fmt.Errorf("index %d of term %d: the log ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
 	}
 	if a.ConfState != nil {
+		w.sync = true // a leader tells of the change afterwards
 		if err := w.setMessage(kindConfState, a.ConfState); err != nil {
 			return err
 		}

@@ -44,6 +44,7 @@ type Core struct {
 	truncated  uint64 // the index up to which the log was last told to truncate
 	conf       *raftpb.ConfState
 	changing   bool // a membership change is in flight
+	changes    changes
 	hearing    hearing
 	staged     *Staged
 	installing *Staged
@@ -105,6 +106,9 @@ func New(cfg Config) (*Core, error) {
 		return nil, fmt.Errorf("reading the log's state: %w", err)
 	}
 	c.term, c.conf = hard.GetTerm(), conf
+	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
+		return nil, err
+	}
 	c.tickets.gated = true
 	c.node, err = newRawNode(&raft.Config{
 		ID:                        cfg.ID,

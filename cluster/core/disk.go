@@ -66,6 +66,7 @@ func (c *Core) Stored(installed Machine) {
 	for _, w := range batch {
 		if w.op != nil {
 			c.log.Wrote(w.op)
+			c.changes.stored(w.op)
 		}
 		if op, ok := w.op.(raftlog.Install); ok {
 			c.installed(installed, op)

@@ -28,6 +28,8 @@ import (
 // its own log then shows its removal, and it depends on no majority that confirms
 // it. If all members leave at once, there may soon be none.
 //
+// What a leader tells of these changes it knows durably itself: see commit_notice.go.
+//
 // One gap remains. A standby does not campaign. If the leader alone has the demotion, is
 // partitioned from the remaining voters but not from the removed member, and is then
 // lost permanently, the others need the vote of a member whose log may be longer than
@@ -81,7 +83,7 @@ func (c *Core) hasHeard(id uint64) bool {
 		*f = hearing{to: id, index: c.last, asked: c.ticks}
 	}
 	progress := c.node.Status().Progress[id]
-	if !f.heard && progress.Match >= f.index {
+	if !f.heard && progress.Match >= f.index && len(c.changes) == 0 {
 		f.heard, f.told = true, c.ticks
 	}
 	if f.heard {

@@ -81,6 +81,7 @@ func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgHeartbeat {
 		c.reads.noteAsked(m)
 	}
+	c.changes.limit(m)
 	c.out.Messages = append(c.out.Messages, m)
 }
 
@@ -97,6 +98,7 @@ func (c *Core) append(m *raftpb.Message) {
 	w := write{responses: m.GetResponses()}
 	if entries := m.GetEntries(); len(entries) > 0 || hard != nil {
 		w.op = raftlog.Append{HardState: hard, Entries: entries}
+		c.changes.appended(entries)
 		if len(entries) > 0 {
 			c.last = entries[len(entries)-1].GetIndex()
 		}
