@@ -47,7 +47,7 @@ func TestFailstop_DatabaseShutsDown(t *testing.T) {
 // flushes and compacts. The store fails; Pebble, which would panic with its mutex unlocked
 // at a file that it cannot create, sees nothing of it.
 func TestFailstop_DirectoryDeleted(t *testing.T) {
-	const step = 7 // of some 1,500 operations
+	const step = 7
 	disk := unflushed(t)
 	for at := int64(1); ; at += step {
 		clone := disk.CrashClone(allWritten())

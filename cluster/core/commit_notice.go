@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -16,6 +15,8 @@ import (
 // a demotion and crashed would start again with the old configuration, need the vote of
 // the demoted member, whose log may be longer, and that member does not campaign. Two
 // voters, one of which left, had no leader any more.
+//
+// A snapshot is not held back: it may show a change that is being synced.
 
 // changes is the indexes of the membership changes in the log that are not durably
 // applied, ascending.
@@ -65,7 +66,7 @@ func (c changes) limit(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		if len(c) > 0 && m.GetCommit() >= c[0] {
-			m.Commit = proto.Uint64(c[0] - 1)
+			m.Commit = new(c[0] - 1)
 		}
 	}
 }

@@ -35,10 +35,7 @@ func TestRemoval_CommitToldWhenDurable(t *testing.T) {
 		if told(out.Messages) >= change {
 			t.Fatal("the commit is told before it is applied")
 		}
-		if slices.ContainsFunc(out.Batch.writes, func(w write) bool {
-			op, ok := w.op.(raftlog.Apply)
-			return ok && op.ConfState != nil
-		}) {
+		if slices.ContainsFunc(out.Batch.writes, appliesChange) {
 			held = out.Batch.writes
 		} else {
 			r.persist(out.Batch.writes)
@@ -58,6 +55,40 @@ func TestRemoval_CommitToldWhenDurable(t *testing.T) {
 	if told(r.pass(1, 2)) < change {
 		t.Error("the commit is never told")
 	}
+}
+
+// A member that starts again knows of the changes in its log that it has not applied, and
+// tells of their commit no earlier.
+func TestRemoval_CommitToldWhenDurableAfterRestart(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2}}).follow().lead()
+	r.acknowledge(2)
+	r.machine = removedMembers{r.machine, []uint64{2}}
+	r.settle()
+	change := r.last
+	r.open()
+	r.start()
+	r.elect()
+	for {
+		out, err := r.Take(r.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range out.Messages {
+			if m.GetCommit() >= change {
+				t.Fatal("the commit is told before it is durably applied")
+			}
+		}
+		if slices.ContainsFunc(out.Batch.writes, appliesChange) {
+			return
+		}
+		r.persist(out.Batch.writes)
+		r.mustReceive(message(raftpb.MsgAppResp, 2, r.term, following(r.last, 0)))
+	}
+}
+
+func appliesChange(w write) bool {
+	op, ok := w.op.(raftlog.Apply)
+	return ok && op.ConfState != nil
 }
 
 // The changes that are not durably applied follow what the log contains.

@@ -19,7 +19,7 @@ type incarnation struct {
 	ttl     int64
 	renewed int64 // group time of the last renewal
 	window  window
-	classes *btree.BTreeG[*class] // of its sessions, by TTL; nil: it has ended
+	classes *btree.BTreeG[*class] // of its sessions, by TTL; nil: it ends or has ended
 	timed   int                   // of the sessions: those with a TTL
 	gone    bool                  // ended: see Machine.gone
 	at      int                   // position in deadlines

@@ -73,8 +73,7 @@ func (p *program) open(s *simSession) {
 	}}}, true, func(r *wire.Reply) {
 		switch {
 		case r.GetCode() == wire.Code_OK && p.replacements != replacements: // as in the client: it may have ended since
-			s.lost, s.closing = true, true
-			p.submit(&wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}, true, func(*wire.Reply) {})
+			p.discard(s)
 		case r.GetCode() == wire.Code_OK && !s.lost:
 			s.open = true
 			acknowledged()
@@ -99,8 +98,13 @@ func (s *simSession) startRenewal() (acknowledged func()) {
 
 // closeExpired closes a session whose deadline has passed here.
 func (p *program) closeExpired(s *simSession) {
-	s.lost, s.closing = true, true
 	p.session = nil
+	p.discard(s)
+}
+
+// discard gives a session up and closes it.
+func (p *program) discard(s *simSession) {
+	s.lost, s.closing = true, true
 	p.submit(&wire.Command{Op: &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: s.id[:]}}}, true, func(*wire.Reply) {})
 }
 
