@@ -212,7 +212,7 @@ func (m *Member) fail(err error) {
 }
 
 func (m *Member) openDisk() error {
-	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log})
+	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 // passed in the context of Open, so that the public configuration does not expose it.
 type Seams struct {
 	FS             vfs.FS         // instead of the operating system's
+	TableBytes     uint64         // of the database's tables in memory
 	KeepEntries    uint64         // applied entries kept in the log
 	IncarnationTTL time.Duration  // of the registration of a process
 	FeatureLevel   uint32         // the highest that the process claims to support

@@ -16,20 +16,19 @@ type Options struct {
 	Dir          string       // default "": in memory, lost on Close
 	FS           vfs.FS       // default: the operating system's, or memory without Dir
 	Logger       *slog.Logger // default: discards
-	MemTableSize uint64       // in bytes; default 16 MiB on the operating system's files, else 4 MiB
+	MemTableSize uint64       // in bytes; default 16 MiB, without Dir 4 MiB
 	// Inline runs all work on the caller's goroutine and, after a failure,
 	// discards writes instead of parking: for a single-threaded simulator.
 	Inline bool
 }
 
 func (o Options) withDefaults() Options {
-	memTable := uint64(4 << 20) // in memory, the log of a table takes as much again
-	switch {
-	case o.FS != nil:
-	case o.Dir == "":
-		o.FS = vfs.NewMem()
-	default:
-		o.FS, memTable = vfs.Default, 16<<20
+	disk, memTable := vfs.Default, uint64(16<<20)
+	if o.Dir == "" { // the log of a table takes as much memory again
+		disk, memTable = vfs.NewMem(), 4<<20
+	}
+	if o.FS == nil {
+		o.FS = disk
 	}
 	o.Dir = cmp.Or(o.Dir, "/conclave")
 	o.MemTableSize = cmp.Or(o.MemTableSize, memTable)
