@@ -161,7 +161,7 @@ func (m *Member) stepDownToLeave(ctx context.Context) error {
 // RequestRemoval is step 2 of Leave. It returns nil once the machine has noted the
 // removal.
 func (m *Member) RequestRemoval(ctx context.Context) error {
-	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(m.voters()))
+	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(0, m.voters()))
 	if err != nil {
 		return err
 	}
