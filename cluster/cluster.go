@@ -35,7 +35,6 @@ type Commands interface {
 	// that the submitter knows of.
 	RemoveMember(member uint64, voters []uint64) []byte
 	AdmitMember(*wire.AdmitMember) []byte
-	SetGroupConfig(wire.GroupConfig) []byte
 	ReportLiveness(r wire.LivenessReport) []byte
 	// RaiseLevel raises the feature level; see Member.RaiseLevel.
 	RaiseLevel(level uint32, members []uint64, force bool) []byte

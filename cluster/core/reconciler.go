@@ -179,10 +179,10 @@ func (f *facts) replaceSilent() Plan {
 	return Plan{Reason: reason}
 }
 
-// promote promotes one standby if the number of voters is even, else two.
+// promote promotes one standby if the number of voters is even, and two if it is odd.
 func (f *facts) promote() Plan {
 	voters, standbys := len(f.staying()), f.standbys()
-	need := 2 - voters%2
+	need := 1 + voters%2
 	if voters+1 > int(f.config.Voters) {
 		return Plan{}
 	}

@@ -20,12 +20,6 @@ func (Commands) AdmitMember(c *wire.AdmitMember) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: c}})
 }
 
-// SetGroupConfig replaces the group's settings.
-func (Commands) SetGroupConfig(c wire.GroupConfig) []byte {
-	return encodeCommand(&wire.Command{Op: &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{
-		Voters: c.Voters, ReplaceAfter: c.ReplaceAfter, RemoveAfter: c.RemoveAfter,
-	}}})
-}
 
 // ReportLiveness reports a judgment of the leader's failure detector.
 func (Commands) ReportLiveness(r wire.LivenessReport) []byte {
