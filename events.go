@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+
+	"github.com/conclave-go/conclave/cluster"
 )
 
 // Events is a set of functions that a node calls when something happens. Each may
@@ -21,6 +23,22 @@ type Events struct {
 	// It is not called for a hold that the node releases: by Unlock, Session.Close,
 	// Close or Leave.
 	LockLost func(name string, fence Fence)
+
+	// MemberJoined reports a new member, which begins as a standby.
+	MemberJoined func(member MemberID)
+	// MemberPromoted reports a standby that votes from now on.
+	MemberPromoted func(member MemberID)
+	// MemberDemoted reports a voter that is a standby from now on.
+	MemberDemoted func(member MemberID)
+	// MemberReplaced reports a voter that is a standby from now on, and the standby that
+	// votes in its place.
+	MemberReplaced func(member, by MemberID)
+	// MemberRemoved reports a member that does not belong to the group any more.
+	MemberRemoved func(member MemberID)
+	// RedundancyChanged reports Status.Redundancy. The functions above are called as this
+	// member applies the log, so each member calls them for each change that it has not
+	// skipped by a snapshot; this one follows the failure detector's view as well.
+	RedundancyChanged func(voters int)
 }
 
 const maxEvents = 1024
@@ -85,6 +103,25 @@ func (e *events) put(f func()) {
 func (e *events) leaderChanged(leader, term uint64) {
 	if f := e.on.LeaderChanged; f != nil {
 		e.put(func() { f(MemberID(leader), term) })
+	}
+}
+
+func (e *events) roleChanged(r cluster.RoleEvent) {
+	on := map[cluster.RoleKind]func(MemberID){
+		cluster.Joined: e.on.MemberJoined, cluster.Promoted: e.on.MemberPromoted,
+		cluster.Demoted: e.on.MemberDemoted, cluster.Removed: e.on.MemberRemoved,
+	}
+	if f := on[r.Kind]; f != nil {
+		e.put(func() { f(MemberID(r.Member)) })
+	}
+	if f := e.on.MemberReplaced; f != nil && r.Kind == cluster.Replaced {
+		e.put(func() { f(MemberID(r.Member), MemberID(r.By)) })
+	}
+}
+
+func (e *events) redundancyChanged(voters int) {
+	if f := e.on.RedundancyChanged; f != nil {
+		e.put(func() { f(voters) })
 	}
 }
 

@@ -46,6 +46,9 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},
 		LeaderChanged: n.events.leaderChanged,
+		RoleChanged:   n.events.roleChanged,
+
+		RedundancyChanged: n.events.redundancyChanged,
 	}
 }
 

@@ -3,6 +3,7 @@ package conclave
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // MemberID is a member's identity, generated at its first start and never reused.
@@ -66,6 +67,13 @@ type Member struct {
 	Addr  string // its latest known address
 	Role  Role
 	Alive bool // the local failure detector's view; not authoritative
+	// Lag is how many committed entries the member has not acknowledged. Only the leader
+	// knows; it is 0 on all others.
+	Lag uint64
+	// LastContact is how long ago this node has received a Raft message from the member,
+	// counted in heartbeats. The leader hears from all members at each heartbeat, the others
+	// mostly from the leader. Negative: never; 0 for this node.
+	LastContact time.Duration
 }
 
 // Status is a node's view at one moment. It may be out of date as soon as it is
@@ -79,6 +87,12 @@ type Status struct {
 	Commit  uint64   // index of the last entry known to be committed
 	Applied uint64   // index of the last entry applied here
 	Members []Member // by ID, this one included
+	// Redundancy is how many more voters may fail before the group has no quorum, in the
+	// local failure detector's view; negative: it has none now.
+	Redundancy int
+	// Reconciling is what the leader changes about the members' roles, or waits for, in
+	// words for people. "": nothing, or this node does not lead.
+	Reconciling string
 }
 
 // Addr is the address that other members dial to reach this node.
@@ -89,10 +103,11 @@ func (n *Node) Status() Status {
 	s := n.member.Status()
 	status := Status{
 		ID: n.id, Name: s.Name,
+		Redundancy: s.Redundancy, Reconciling: s.Plan,
 		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied,
 	}
 	for _, m := range s.Members {
-		member := Member{ID: MemberID(m.ID), Name: m.Name, Addr: m.Addr, Role: Standby, Alive: m.Alive}
+		member := Member{ID: MemberID(m.ID), Name: m.Name, Addr: m.Addr, Role: Standby, Alive: m.Alive, Lag: m.Lag, LastContact: m.Silence}
 		if m.Voter {
 			member.Role = Voter
 		}

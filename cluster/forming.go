@@ -134,8 +134,8 @@ func (m *Member) missingFounders() error {
 		return fmt.Errorf("waiting for admission to the group of %s at %s; %s", members[0].GetName(), members[0].GetAdvertise(),
 			cmp.Or(m.forming.refusal, "it has not answered yet"))
 	case len(m.identity.get().GetSeen()) > 0:
-		return errors.New("it has found a group before, of which no member answers now: start one of them; " +
-			"to form a new group instead, start with an empty directory")
+		return errors.New("it has found a group before, of which no member answers now: start one of them, " +
+			"or with an empty directory form a new group, which restarts fences at 1")
 	}
 	found := 1 // this member
 	var mismatches []string

@@ -32,6 +32,7 @@ func (m *Member) loop() {
 			m.core.Tick()
 			m.saveAcknowledged()
 			m.considerLevel()
+			m.noteRedundancy()
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -55,7 +57,10 @@ type Config struct {
 	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
 	Ended         func(wire.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
-	Woke          func() // at each wake-up of the loop, ticks included
+	RoleChanged   func(RoleEvent) // nil: ignored
+	// RedundancyChanged reports how many more voters may fail; negative: there is no quorum.
+	RedundancyChanged func(voters int) // nil: ignored
+	Woke              func()           // at each wake-up of the loop, ticks included
 }
 
 // Member is one member of a group, running in this process.
@@ -86,8 +91,12 @@ type Member struct {
 	effects    core.Effects
 	ticks      uint64
 	leaderLog  leaderLog
-	registered bool                         // the group has accepted this process's registration
-	sending    map[uint64]*outgoingSnapshot // by peer
+	lastConf   *raftpb.ConfState
+	redundancy int
+	// redundancyKnown is set once redundancy is.
+	redundancyKnown bool
+	registered      bool                         // the group has accepted this process's registration
+	sending         map[uint64]*outgoingSnapshot // by peer
 
 	mailbox    mailbox
 	backlog    backlog
@@ -266,7 +275,8 @@ func (m *Member) openCore() error {
 		return err
 	}
 	m.noteDurable()
-	m.setMembership(m.core.Status().Membership)
+	m.lastConf = m.core.Status().Membership
+	m.setMembership(m.lastConf)
 	m.core.CampaignFirst(m.first)
 	m.publish()
 	m.routine("loop", m.loop)

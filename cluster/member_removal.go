@@ -330,6 +330,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 		m.acknowledged.forget(id)
 	}
 	m.removal.changed.set()
+	m.noteRoles(conf)
 }
 
 func (m *Member) disconnect(removed uint64) {

@@ -2,10 +2,13 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -19,10 +22,18 @@ type Status struct {
 	Cluster, Incarnation wire.ID
 	Boot                 uint64
 	Installed            uint64 // snapshots since the start
+	// Plan is what the leader's reconciler does or waits for; "": nothing, or this member
+	// does not lead.
+	Plan string
+	// Redundancy is how many more voters may fail, according to gossip; negative: there is no
+	// quorum.
+	Redundancy int
 
 	lastLeader uint64 // the last one that was known
 	conf       *raftpb.ConfState
 	removed    []uint64
+	ticks      uint64
+	peers      map[uint64]core.PeerProgress
 	registered bool
 	processes  map[uint64]wire.ID // the last registered of each member
 }
@@ -33,6 +44,11 @@ type Peer struct {
 	Name, Addr string
 	Voter      bool
 	Alive      bool // according to gossip
+	// Lag is how many entries it has not acknowledged to this leader; 0 on other members.
+	Lag uint64
+	// Silence is for how long this member has had no Raft message of it; negative: it has
+	// had none.
+	Silence time.Duration
 }
 
 // publish stores the core's status for other goroutines.
@@ -42,7 +58,14 @@ func (m *Member) publish() {
 	if lastLeader == 0 && before != nil {
 		lastLeader = before.lastLeader
 	}
+	var peers map[uint64]core.PeerProgress
+	if before != nil && before.ticks == c.Ticks {
+		peers = before.peers
+	} else {
+		peers = m.core.Peers()
+	}
 	m.status.Store(&Status{
+		Plan: c.Plan, ticks: c.Ticks, peers: peers,
 		Leader: c.Leader, Term: c.Term,
 		Commit: c.Commit, Applied: c.Applied,
 		Installed:  c.Installed,
@@ -111,13 +134,58 @@ func (m *Member) Status() Status {
 		known[p.GetMember()] = Peer{Name: p.GetName(), Addr: p.GetAdvertise()}
 	}
 	known[s.ID] = Peer{Name: m.cfg.Name, Addr: m.cfg.Advertise}
-	for _, id := range slices.Sorted(slices.Values(slices.Concat(s.conf.GetVoters(), s.conf.GetLearners()))) {
+	s.Redundancy = redundancy(s.conf, func(id uint64) bool { return roster.isAlive(id) || id == s.ID })
+	for _, id := range membersOf(s.conf) {
 		p := known[id]
 		p.ID, p.Voter = id, slices.Contains(s.conf.GetVoters(), id)
 		p.Alive = roster.isAlive(id) || id == s.ID
+		p.Lag, p.Silence = s.progress(id, m.cfg.Heartbeat)
 		s.Members = append(s.Members, p)
 	}
 	return s
+}
+
+// progress returns a member's lag, and for how long nothing was heard of it.
+func (s *Status) progress(id uint64, tick time.Duration) (lag uint64, silence time.Duration) {
+	if id == s.ID {
+		return 0, 0
+	}
+	p, silence := s.peers[id], -1*time.Nanosecond
+	if p.Heard > 0 {
+		silence = time.Duration(s.ticks-p.Heard) * tick
+	}
+	if s.Leader == s.ID && p.Match < s.Commit {
+		lag = s.Commit - p.Match
+	}
+	return lag, silence
+}
+
+// membersOf returns the members of a configuration, by ID.
+func membersOf(conf *raftpb.ConfState) []uint64 {
+	members := slices.Concat(conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing())
+	slices.Sort(members)
+	return slices.Compact(members)
+}
+
+// redundancy returns how many more voters may fail; of a joint configuration, of the half
+// with fewer.
+func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
+	least := math.MaxInt
+	for _, half := range [][]uint64{conf.GetVoters(), conf.GetVotersOutgoing()} {
+		live := 0
+		for _, id := range half {
+			if alive(id) {
+				live++
+			}
+		}
+		if len(half) > 0 {
+			least = min(least, live-(len(half)/2+1))
+		}
+	}
+	if least == math.MaxInt {
+		return -1 // no configuration yet
+	}
+	return least
 }
 
 // HasQuorum reports whether gossip shows a majority of the voters alive, this member

@@ -52,6 +52,7 @@ type Core struct {
 	staged     *Staged
 	installing *Staged
 	installs   uint64
+	heardAt    map[uint64]uint64 // by member of the configuration: the tick of its last message
 
 	campaignAt    uint64 // tick of the next campaign; 0: none
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
@@ -99,6 +100,7 @@ func New(cfg Config) (*Core, error) {
 		reads:       reads{incarnation: cfg.Incarnation},
 		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
 		unconfirmed: make(map[uint64]*unconfirmed),
+		heardAt:     make(map[uint64]uint64),
 	}
 	applied := cfg.Log.Applied()
 	c.applied = applied.Index
@@ -158,6 +160,9 @@ func (c *Core) Tick() {
 func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
+	}
+	if c.isMember(from) {
+		c.heardAt[from] = c.ticks
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")

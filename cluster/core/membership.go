@@ -102,5 +102,10 @@ func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {
 // membershipChanged replaces the configuration.
 func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 	c.conf, c.out.Membership, c.changing = conf, conf, false
+	for id := range c.heardAt { // order: each by itself
+		if !c.isMember(id) {
+			delete(c.heardAt, id)
+		}
+	}
 	c.forgetClaims()
 }

@@ -16,6 +16,29 @@ type Status struct {
 	Installed       uint64 // snapshots since the start
 	Membership      *raftpb.ConfState
 	Registered      bool // the first call, which registers the process, has its outcome
+	Ticks           uint64
+	Settled         bool   // a leader's: a majority of the voters knows of the last membership change
+	Plan            string // the leader's reconciler: what it does or waits for; "": nothing
+}
+
+// PeerProgress is what this member knows of another one's progress.
+type PeerProgress struct {
+	Heard uint64 // the tick of its last message; 0: none
+	Match uint64 // the last entry that it has acknowledged to this leader
+}
+
+// Peers returns the progress of the other members.
+func (c *Core) Peers() map[uint64]PeerProgress {
+	peers := make(map[uint64]PeerProgress, len(c.heardAt))
+	for id, tick := range c.heardAt { // order: of a map
+		peers[id] = PeerProgress{Heard: tick}
+	}
+	if c.role.RaftState == raft.StateLeader {
+		for id, p := range c.node.Status().Progress { // order: of a map
+			peers[id] = PeerProgress{Heard: peers[id].Heard, Match: p.Match}
+		}
+	}
+	return peers
 }
 
 // Status returns the progress up to the last Take. It is cheap.
@@ -27,6 +50,9 @@ func (c *Core) Status() Status {
 		Installed:  c.installs,
 		Membership: c.conf,
 		Registered: !c.tickets.gated || c.tickets.floor > 0,
+		Ticks:      c.ticks,
+		Settled:    c.changes.pending() == 0 && c.settled(),
+		Plan:       c.plan.Reason,
 	}
 }
 

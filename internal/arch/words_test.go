@@ -202,8 +202,8 @@ func phrased(s *source) []string {
 		}
 		text := strings.ToLower(lit.Value)
 		switch {
-		case (strings.Contains(text, "empty director") || strings.Contains(text, "an empty one")) && !strings.Contains(text, "fence") && !warned[lit]:
-			faults = append(faults, s.fault(lit.Pos(), "recommends an empty directory without the warning that a new group restarts the fences at 1"))
+		case (strings.Contains(text, "empty director") || strings.Contains(text, "an empty one")) && !strings.Contains(text, "as a new member") && !strings.Contains(text, "fence") && !warned[lit]:
+			faults = append(faults, s.fault(lit.Pos(), "recommends an empty directory, neither to join as a new member nor with the warning that a new group restarts the fences at 1"))
 		case strings.Contains(text, "member %x") || text == `"%x"`:
 			faults = append(faults, s.fault(lit.Pos(), "formats an ID with %%x: use wire.MemberID, which prints 16 digits"))
 		case text == `"err"`:

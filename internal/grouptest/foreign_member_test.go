@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,14 +156,19 @@ func TestForming_DifferentExpect(t *testing.T) {
 	}
 }
 
-// A new member of a group that was formed without it is refused at once.
+// A new process that finds a group joins it, whatever its Expect, and forms none.
 func TestForming_TooLate(t *testing.T) {
 	t.Parallel()
 	g, _ := journaled(t, nil)
 	for _, expect := range []int{0, 3} {
 		c := SoloConfig(t)
 		c.Join, c.Expect = g.Configs[0].Join, expect
-		WantOpenError(t, c, nil, "formed without this member", "start it with the directory that it had")
+		n, err := conclave.Open(Within(t, 20*time.Second), &c)
+		Must(t, err)
+		if id := n.Status().ID; !slices.ContainsFunc(n.Status().Members, func(m conclave.Member) bool { return m.ID == id && m.Role == conclave.Standby }) {
+			t.Errorf("members %v, the new one is %v", n.Status().Members, id)
+		}
+		Must(t, n.Leave(Within(t, 20*time.Second)))
 	}
 	g.WantWorking()
 }

@@ -20,7 +20,6 @@ func (Commands) AdmitMember(c *wire.AdmitMember) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: c}})
 }
 
-
 // ReportLiveness reports a judgment of the leader's failure detector.
 func (Commands) ReportLiveness(r wire.LivenessReport) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{

@@ -16,16 +16,17 @@ type faults struct {
 	clockSkew, forcedCloses, checks                                 bool
 	topologies, stalls, diskFaults, removals                        bool
 	coarseClocks, slowApply, keepsUnsynced, flips, liar             bool
+	joins                                                           bool // members are admitted, lost permanently and removed by others
 	keepEntries                                                     uint64
 }
 
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t keepEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t keepEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.keepEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.keepEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -48,6 +49,10 @@ func chooseFaults(sim *simulation) faults {
 	f.keepsUnsynced = sim.seed%2 == 1
 	f.liar = sim.seed%8 == 1
 	f.flips = sim.seed%4 == 3 && !f.removals
+	if f.joins = sim.seed%7 == 5; f.joins {
+		f.flips, f.liar, f.checks = false, false, true
+		f.removals = sim.extraRNG.IntN(2) == 0
+	}
 	return f
 }
 
@@ -85,6 +90,10 @@ func (sim *simulation) scheduleFaults() {
 func (sim *simulation) injectFault() {
 	m := sim.members[sim.rng.IntN(len(sim.members))]
 	f := &sim.faults
+	if f.joins && sim.extraRNG.IntN(4) == 0 {
+		sim.changeMembership()
+		return
+	}
 	if f.flips && sim.injectFlip(m) {
 		return
 	}
@@ -134,13 +143,18 @@ func (sim *simulation) injectFault() {
 		}
 	case 9:
 		if m.process != nil {
-			sim.resize(m.process.program)
-			if f.removals && sim.extraRNG.IntN(3) == 0 {
-				sim.requestLeaves(m)
-			}
-			sim.reportRandomLiveness(m.process.program)
+			sim.injectCommands(m)
 		}
 	}
+}
+
+// injectCommands has the program of a member submit rare commands.
+func (sim *simulation) injectCommands(m *simMember) {
+	sim.resize(m.process.program)
+	if sim.faults.removals && sim.extraRNG.IntN(3) == 0 {
+		sim.requestLeaves(m)
+	}
+	sim.reportRandomLiveness(m.process.program)
 }
 
 // injectNetworkFault changes the topology or partitions the group, and stalls a link.
@@ -167,7 +181,7 @@ func (f *faults) restartLater(m *simMember) {
 		}
 	}
 	f.sim.schedule(f.sim.between(0, 3*time.Second), func() {
-		if m.process == nil && !m.removed && !m.destroyed {
+		if m.process == nil && !m.removed && !m.destroyed && !m.absent {
 			m.start()
 		}
 	})
@@ -179,6 +193,9 @@ func (sim *simulation) heal() {
 	sim.network = healthyNetwork(len(sim.members))
 	sim.disks.slow = false
 	sim.draining = true
+	if sim.faults.joins {
+		sim.removeLost()
+	}
 	for _, m := range sim.remaining() {
 		if m.process == nil {
 			m.start()

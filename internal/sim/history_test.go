@@ -111,9 +111,9 @@ func (h *history) applied(proc *process, index, term uint64, data []byte, r wire
 }
 
 // skipMembership records the entries up to index that no machine has seen:
-// membership changes, which exist only in simulations with removals.
+// membership changes, which exist only in simulations with removals or joins.
 func (h *history) skipMembership(index uint64) {
-	for h.sim.faults.removals && h.last() < index {
+	for (h.sim.faults.removals || h.sim.faults.joins) && h.last() < index {
 		h.entries = append(h.entries, entryRecord{})
 		h.reference.results = append(h.reference.results, 0)
 	}

@@ -27,6 +27,7 @@ type simMember struct {
 	leaveRequested bool // its removal is requested
 	removed        bool // it has learned of its removal and stopped
 	destroyed      bool // it is lost permanently
+	absent         bool // it has not joined yet
 	tainted        bool // a bit has flipped in its state, see flip_test.go
 	boot           uint64
 	recorded       map[uint64]core.Position // on disk: what others have acknowledged

@@ -99,6 +99,9 @@ func (p *program) registration() ([]byte, core.Call) {
 		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
 		Tokens: tokens[:len(tokens)-1], NextToken: tokens[len(tokens)-1],
 	}}}
+	if p.sim.faults.joins {
+		command.GetRegister().Key, command.GetRegister().Voters = publicKeyOf(p.id()), 3
+	}
 	return p.encode(command), p.newCall(func(_ wire.Ticket, r *wire.Reply, _ bool) {
 		if attempt != p.attempt || r == nil || r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 			return // replaced, or expired before its outcome arrived

@@ -57,7 +57,10 @@ func (sim *simulation) requestLeaves(m *simMember) {
 
 // isMember reports whether member n is in the configuration on this member's disk.
 func (proc *process) isMember(n int) bool {
-	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners()), proc.sim.members[n].id())
+	if len(proc.conf.GetVoters()) == 0 { // it was admitted and has no state yet
+		return true
+	}
+	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners(), proc.conf.GetVotersOutgoing()), proc.sim.members[n].id())
 }
 
 // connect stands for the transport, which connects to all peers: those that refuse this
@@ -69,20 +72,20 @@ func (proc *process) connect() {
 	var refusers []*simMember
 	others, gone := 0, 0
 	for _, other := range proc.sim.members {
-		if other.id() == us || !slices.Contains(conf.GetVoters(), other.id()) {
+		if other.id() == us || len(conf.GetVoters()) > 0 && !slices.Contains(conf.GetVoters(), other.id()) {
 			continue
 		}
 		others++
 		if other.removed || other.destroyed {
 			gone++
 		}
-		if to := other.process; to != nil && !to.isMember(proc.n) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
+		if to := other.process; to != nil && !to.isMember(proc.n) && slices.Contains(to.core.Machine().Removed(), us) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
 			refusers = append(refusers, other)
 		}
 	}
 	needed := min(len(conf.GetVoters())/2+1, others)
 	if !slices.Contains(conf.GetVoters(), us) && !slices.Contains(conf.GetLearners(), us) {
-		needed = 1
+		needed = 1 // or it has no configuration yet
 	}
 	switch {
 	case len(refusers) == 0:
@@ -109,7 +112,7 @@ func (proc *process) learnRemoval(informer *simMember) {
 	proc.stop()
 	remaining := proc.sim.remaining()
 	undecided := slices.ContainsFunc(remaining, func(m *simMember) bool { return m.leaveRequested })
-	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.standbys == 0 && proc.sim.extraRNG.IntN(2) == 0 {
+	if len(remaining) > 2 && !undecided && !proc.sim.anyDestroyed() && proc.sim.standbys == 0 && !proc.sim.faults.joins && proc.sim.extraRNG.IntN(2) == 0 {
 		informer.crash("permanently")
 		informer.destroyed = true
 	}
@@ -123,7 +126,7 @@ func (sim *simulation) anyDestroyed() bool {
 
 // onlyVoter reports whether the group was formed with this voter and standbys only.
 func (sim *simulation) onlyVoter(m *simMember) bool {
-	return m.n == 0 && len(sim.members) == 1+sim.standbys
+	return m.n == 0 && len(sim.members) == 1+sim.standbys && !sim.faults.joins
 }
 
 // checkRemoved: nothing of a removed member remains or returns.

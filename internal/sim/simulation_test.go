@@ -81,6 +81,9 @@ func (sim *simulation) formGroup(voters, standbys int, f faults) {
 	for i := range voters + standbys {
 		sim.members = append(sim.members, newSimMember(sim, i))
 	}
+	if f.joins {
+		sim.addNewcomers(4)
+	}
 	sim.faults, sim.standbys = f, standbys
 	sim.setClocks()
 	sim.bootGroup(f)
@@ -90,8 +93,12 @@ func (sim *simulation) formGroup(voters, standbys int, f faults) {
 func (sim *simulation) bootGroup(f faults) {
 	n := len(sim.members)
 	sim.faults, sim.network = f, f.network(n)
+	n = len(sim.remaining())
 	sim.trace("%d members, %d standbys, faults %+v", n, sim.standbys, f)
 	for _, m := range sim.members {
+		if m.absent {
+			continue
+		}
 		m.bootstrap(n-sim.standbys, sim.standbys)
 		m.start()
 	}
@@ -183,10 +190,10 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return true
+	return !sim.faults.joins || sim.reconciled()
 }
 
-// remaining returns the members that are neither removed nor permanently lost.
+// remaining returns the members that are neither removed nor permanently lost, nor yet to join.
 func (sim *simulation) remaining() []*simMember {
-	return slices.DeleteFunc(slices.Clone(sim.members), func(m *simMember) bool { return m.removed || m.destroyed })
+	return slices.DeleteFunc(slices.Clone(sim.members), func(m *simMember) bool { return m.removed || m.destroyed || m.absent })
 }

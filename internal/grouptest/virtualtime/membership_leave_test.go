@@ -166,27 +166,29 @@ func TestLeave_TwoAtOnceSlowDial(t *testing.T) {
 	}))
 }
 
-// Standbys do not decide: one of the voters remains, though all leave at once.
+// All voters leave at once, and standbys vote in their place.
 func TestLeave_AllVotersAtOnce(t *testing.T) {
 	t.Parallel()
 	inMembershipBubble(t, 5, func(g *membership) {
 		g.Leader()
 		voters := g.voters()
-		standby := slices.IndexFunc(g.All(), func(i int) bool { return !slices.Contains(voters, i) })
-		remains := -1
+		ids := make(map[int]conclave.MemberID)
+		for _, v := range voters {
+			ids[v] = g.Nodes[v].Status().ID
+		}
 		for i, err := range g.leaveAtOnce(voters...) {
 			if err != nil {
-				remains = voters[i]
-			}
-			if err != nil && g.Nodes[voters[i]] == nil {
-				g.Start(voters[i])
+				g.T.Errorf("member %d: %v", voters[i], err)
 			}
 		}
-		if remains < 0 {
-			t.Fatal("all voters were removed")
+		g.wantGrant()
+		for _, i := range g.Running() {
+			for _, v := range voters {
+				grouptest.Must(g.T, g.Member(i).AwaitRemoval(grouptest.Within(g.T, time.Minute), uint64(ids[v])))
+			}
 		}
-		if _, err := g.Nodes[standby].FencedLock("x").Lock(grouptest.Within(g.T, time.Minute)); err != nil {
-			t.Error(err)
+		for _, i := range voters {
+			g.wantNoMember(i)
 		}
 	}, voters(3))
 }

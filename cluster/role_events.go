@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// RoleEvent is a change of a member's role, derived from two configurations.
+type RoleEvent struct {
+	Kind   RoleKind
+	Member uint64
+	By     uint64 // of Replaced: the new voter
+}
+
+// RoleKind is what happened to a member.
+type RoleKind int
+
+const (
+	Joined RoleKind = iota + 1
+	Promoted
+	Demoted
+	Replaced
+	Removed
+)
+
+// String returns the kind as it is logged.
+func (k RoleKind) String() string {
+	return []string{"unchanged", "joined", "promoted", "demoted", "replaced", "removed"}[k]
+}
+
+// roleEvents returns what has happened from one configuration to the next, by member. A
+// joint configuration counts as what it leads to. A voter that is demoted together with the
+// promotion of another one is replaced.
+func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
+	if len(before.GetVoters()) == 0 {
+		return nil // this member's first configuration
+	}
+	var demoted, promoted []uint64
+	for _, id := range membersOf(after) {
+		was, is := slices.Contains(before.GetVoters(), id), slices.Contains(after.GetVoters(), id)
+		switch {
+		case !slices.Contains(membersOf(before), id):
+			events = append(events, RoleEvent{Kind: Joined, Member: id})
+			if is {
+				promoted = append(promoted, id)
+			}
+		case is && !was:
+			promoted = append(promoted, id)
+		case was && !is:
+			demoted = append(demoted, id)
+		}
+	}
+	for _, id := range demoted {
+		if len(promoted) > 0 {
+			events = append(events, RoleEvent{Kind: Replaced, Member: id, By: promoted[0]})
+			promoted = promoted[1:]
+			continue
+		}
+		events = append(events, RoleEvent{Kind: Demoted, Member: id})
+	}
+	for _, id := range promoted {
+		events = append(events, RoleEvent{Kind: Promoted, Member: id})
+	}
+	for _, id := range membersOf(before) {
+		if !slices.Contains(membersOf(after), id) {
+			events = append(events, RoleEvent{Kind: Removed, Member: id})
+		}
+	}
+	return events
+}
+
+// noteRoles logs and reports the changes of roles, on the loop's goroutine.
+func (m *Member) noteRoles(conf *raftpb.ConfState) {
+	for _, e := range roleEvents(m.lastConf, conf) {
+		if e.By != 0 {
+			m.log.Info("member "+e.Kind.String(), "member", wire.MemberID(e.Member), "by", wire.MemberID(e.By))
+		} else {
+			m.log.Info("member "+e.Kind.String(), "member", wire.MemberID(e.Member))
+		}
+		if m.cfg.RoleChanged != nil {
+			m.cfg.RoleChanged(e)
+		}
+	}
+	m.lastConf = conf
+}
+
+// noteRedundancy logs and reports a change of the redundancy. It runs in each tick, on the
+// loop's goroutine: the failure detector's view changes at any time.
+func (m *Member) noteRedundancy() {
+	roster := m.roster.snapshot()
+	conf := m.core.Status().Membership
+	if len(conf.GetVoters()) == 0 {
+		return
+	}
+	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.member })
+	if m.redundancyKnown && now == m.redundancy {
+		return
+	}
+	m.redundancyKnown, m.redundancy = true, now
+	m.log.Info("redundancy changed", "voters that may fail", now)
+	if m.cfg.RedundancyChanged != nil {
+		m.cfg.RedundancyChanged(now)
+	}
+}
