@@ -1,11 +1,13 @@
 package raftlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/conclave-go/conclave/internal/wire"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -41,6 +43,30 @@ func (l *Log) View() (*View, error) {
 // error. The slices are valid during the call only.
 func (v *View) Each(fn func(key, value []byte) error) error {
 	return each(v.reader, v.prefix, func(key, value []byte) error { return fn(key[len(v.prefix):], value) })
+}
+
+// Page returns copies of the pairs behind a key, in key order: at least one, unless there
+// are none, and up to about size bytes.
+func (v *View) Page(after []byte, size int) (pairs []wire.Change, err error) {
+	from := append(append([]byte(nil), v.prefix...), after...)
+	if after != nil {
+		from = append(from, 0) // the first key behind
+	}
+	iter, err := v.reader.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: prefixEnd(v.prefix)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for valid := iter.First(); valid && size > 0; valid = iter.Next() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		p := wire.Change{Key: bytes.Clone(iter.Key()[len(v.prefix):]), Value: append([]byte{}, value...)}
+		pairs = append(pairs, p)
+		size -= len(p.Key) + len(p.Value)
+	}
+	return pairs, iter.Error()
 }
 
 // Close releases the view.
