@@ -24,6 +24,7 @@ type Status struct {
 	conf       *raftpb.ConfState
 	removed    []uint64
 	registered bool
+	level      uint32             // the group's feature level
 	processes  map[uint64]wire.ID // the last registered of each member
 }
 
@@ -42,6 +43,7 @@ func (m *Member) publish() {
 	if lastLeader == 0 && before != nil {
 		lastLeader = before.lastLeader
 	}
+	level, _ := m.core.Machine().Level()
 	m.status.Store(&Status{
 		Leader: c.Leader, Term: c.Term,
 		Commit: c.Commit, Applied: c.Applied,
@@ -50,6 +52,7 @@ func (m *Member) publish() {
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
 		registered: c.Registered,
+		level:      level,
 		processes:  m.core.Machine().Registered(),
 	})
 	if c.Registered && before != nil && !before.registered {
