@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/storage"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -18,6 +19,7 @@ type View struct {
 	Applied
 	ConfState *raftpb.ConfState
 
+	store  *storage.Store
 	reader *pebble.Snapshot
 	prefix []byte
 	unpin  func()
@@ -29,7 +31,7 @@ func (l *Log) View() (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{reader: db.NewSnapshot(), unpin: unpin}
+	v := &View{store: l.store, reader: db.NewSnapshot(), unpin: unpin}
 	h, err := readHeader(v.reader, l.group)
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
@@ -69,10 +71,20 @@ func (v *View) Page(after []byte, size int) (pairs []wire.Change, err error) {
 	return pairs, iter.Error()
 }
 
-// Close releases the view.
+// Close releases the view. It does not wait for a failed store, and returns its failure:
+// Pebble then waits for a flush, whose goroutine is parked until the store is closed.
 func (v *View) Close() error {
-	defer v.unpin()
-	return v.reader.Close()
+	closed := make(chan error, 1)
+	go func() {
+		defer v.unpin()
+		closed <- v.reader.Close()
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-v.store.Failed():
+		return v.store.Err()
+	}
 }
 
 // State calls fn with each pair of the currently written state, as View.Each
