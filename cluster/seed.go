@@ -212,5 +212,9 @@ func (o Offline) with(access storage.Access, f func(*storage.Store, *raftlog.Log
 	if err == nil {
 		err = f(store, log)
 	}
-	return errors.Join(err, store.Close())
+	closed := store.Close()
+	if failure := store.Err(); failure != nil {
+		return fmt.Errorf("disk failed: %w", failure)
+	}
+	return errors.Join(err, closed)
 }
