@@ -17,7 +17,8 @@ import (
 // Backup writes the group's state at one index to w: everything that was acknowledged
 // before the call, by whichever member. Any member can be asked, a standby too. [Restore]
 // makes a new group of it. The backup has a version and checksums, and names the group,
-// the member and the index; it contains the keys with their values, in clear.
+// the member and the index. It is confidential: it contains the keys with their values,
+// in clear.
 //
 // Backup reads the state in pieces, on the caller's goroutine, while the member works on:
 // no call waits for w. It blocks until w has taken everything, ctx is done, or the node
@@ -66,10 +67,9 @@ func Restore(ctx context.Context, dir string, r io.Reader) error {
 }
 
 // Recover makes the directory of one member the seed of a new group, after the majority
-// of the voters was lost permanently. The rest of this comment states what may be lost;
-// call [Verify] first, whose result states how much the directory may have missed, and
-// choose the directory with the highest LastTerm and, among equal ones, the highest Last.
-// Keep a copy of it.
+// of the voters was lost permanently. Call [Verify] first, on the directory of each member
+// that has survived: it reports how far each has got. Choose the one with the highest
+// LastTerm and, among equal ones, the highest Last, and keep a copy of it.
 //
 // The new group is as after [Restore]: keys and limits are kept, all sessions are gone,
 // the epoch is the next one, and the members of the old group are refused. Of the old
@@ -77,9 +77,10 @@ func Restore(ctx context.Context, dir string, r io.Reader) error {
 // two would be two groups.
 //
 // The new group has all that is in the member's log, also what is not known to be
-// committed there: the lost members may have acknowledged it. So a call that returned an
-// error which wraps ErrUnknown may have taken effect. What is missing is what the lost
-// members acknowledged and this one never received.
+// committed there: the lost members may have acknowledged it. So a call that returned
+// ErrUnknown may have taken effect, and even one that was refused, if the lost members
+// had replaced entries of this log and decided it again. What is missing is what they
+// acknowledged and this member never received.
 //
 // Recover changes the directory in one step: after a crash it is as before, or it is the
 // new group's. It refuses, with no change, a directory that is in use. If no member has
