@@ -115,11 +115,16 @@ func (sim *simulation) losePermanently() {
 }
 
 // removeLost is the operator's part after the last fault: it removes the members that are
-// lost, until the group has recorded that.
+// lost, until the group has recorded that, and starts those that were admitted while the
+// answer was lost.
 func (sim *simulation) removeLost() {
 	sim.schedule(time.Second, func() {
 		p := sim.registeredProgram()
 		for _, m := range sim.members {
+			if p != nil && m.absent && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() }) {
+				m.absent = false
+				m.start()
+			}
 			if p != nil && m.destroyed && !slices.Contains(p.core.Machine().Removed(), m.id()) {
 				p.submit(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{
 					Member: m.id(), Voters: p.core.Status().Membership.GetVoters(),
