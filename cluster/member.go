@@ -92,6 +92,7 @@ type Member struct {
 	ticks      uint64
 	leaderLog  leaderLog
 	lastConf   *raftpb.ConfState
+	vouched    vouched
 	redundancy int
 	// redundancyKnown is set once redundancy is.
 	redundancyKnown bool

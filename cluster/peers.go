@@ -65,7 +65,10 @@ func (m *Member) moved(member uint64, advertise, name string) {
 
 func (m *Member) reconnected(member uint64) {
 	m.refusals.remove(member)
-	m.mailbox.post(event{run: func(c *core.Core) { c.Reconnected(member) }})
+	m.mailbox.post(event{run: func(c *core.Core) {
+		c.Reconnected(member)
+		m.sendMembership(member)
+	}})
 }
 
 // pace is the factor by which probes and keep-alives are slowed down, for tests of days
@@ -143,7 +146,7 @@ func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
 // setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.noteMembers(m.core.Machine().Members())
-	m.roster.setMembership(m.provisional(conf))
+	m.roster.setMembership(m.withVouched(m.provisional(conf)))
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
 		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {

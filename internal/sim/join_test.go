@@ -125,6 +125,10 @@ func (sim *simulation) removeLost() {
 				m.absent = false
 				m.start()
 			}
+			if m.process != nil && !m.removed && len(sim.remaining()) > 1 && m.process.isStranded() {
+				m.crash("stranded, its directory is deleted")
+				m.destroyed = true
+			}
 			if p != nil && m.destroyed && !slices.Contains(p.core.Machine().Removed(), m.id()) {
 				p.submit(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{
 					Member: m.id(), Voters: p.core.Status().Membership.GetVoters(),
