@@ -56,8 +56,8 @@ type Config struct {
 	// nil: those of the system's name service. Resolve does not use that if Dial is set.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// TLS is used in both directions, so it needs a certificate for either; nil:
-	// plaintext. A certificate must name the host that the member advertises
-	// and, because memberlist dials it, that host's IP address; or ServerName
+	// plaintext. A certificate must name the host that the member advertises,
+	// and each name that is resolved to its address (see Resolve); or ServerName
 	// is set to a name that all certificates contain. ClientCAs defaults to
 	// RootCAs.
 	TLS      *tls.Config

@@ -133,3 +133,17 @@ func TestJoinAddress_StandsForTarget(t *testing.T) {
 		t.Error("the name is still known")
 	}
 }
+
+// memberlist dials IP addresses: the certificate is expected to name what the member
+// advertises.
+func TestGossip_CertificateOfTheAdvertisedName(t *testing.T) {
+	a := start(t, identity(1), listenTCP(t), nil)
+	process := memberlist.Address{Name: wire.ProcessName(m(2), 1), Addr: "10.0.0.2:7000"}
+	for advertised, want := range map[string]string{"pod-2:7000": "pod-2", "10.0.0.2:7000": ""} {
+		a.SetPeer(m(2), advertised)
+		to, err := a.Gossip().target(process)
+		if err != nil || to != (Target{Addr: process.Addr, Member: m(2), Advertised: true, Host: want}) {
+			t.Errorf("advertised as %s: %+v, %v", advertised, to, err)
+		}
+	}
+}

@@ -139,6 +139,55 @@ func TestMembers_OneKeptItsAddress(t *testing.T) {
 	})
 }
 
+// Members that advertise names of their own are restarted at once, at other addresses, and
+// their names appear only some time after their processes have started.
+func TestService_NamedMembersMoved(t *testing.T) {
+	inPods(t, 3, 3, func(p *pods) {
+		ofPod := func(i int) string { return fmt.Sprintf("pod-%d.%s", i, service) }
+		launch := func() {
+			p.move(p.All()...)
+			for _, i := range p.All() {
+				p.Configs[i].Advertise = ofPod(i) + ":7000"
+				time.AfterFunc(time.Duration(1+2*i)*time.Second, func() {
+					p.publish(i)
+					p.names.Add(ofPod(i), p.Configs[i].Bind)
+				})
+			}
+			began := time.Now()
+			p.Start(p.All()...)
+			wantBetween(p.T, "opened", time.Now(), began.Add(3*time.Second), began.Add(15*time.Second))
+		}
+		launch()
+		p.awaitVoters(3, 0)
+		ids := p.ids()
+		p.KillAll()
+		p.withdraw(p.All()...)
+		for _, i := range p.All() {
+			p.names.Remove(ofPod(i), p.Configs[i].Bind)
+		}
+		launch()
+		p.WantWorking()
+		p.wantIDs(ids)
+	})
+}
+
+// A process whose own name does not resolve waits, and reports that.
+func TestOpen_OwnNameUnresolved(t *testing.T) {
+	inPods(t, 1, 1, func(p *pods) {
+		p.move(0)
+		c := &p.Configs[0]
+		c.Join, c.Advertise = nil, "pod-0.conclave.svc:7000"
+		_, err := p.Open(0, 5*time.Second)
+		grouptest.WantError(p.T, err, conclave.ErrUnavailable)
+		if !strings.Contains(err.Error(), "lookup pod-0.conclave.svc: no such host") {
+			p.T.Errorf("Open does not name the cause: %v", err)
+		}
+		time.AfterFunc(20*time.Second, func() { p.names.Add("pod-0.conclave.svc", c.Bind) })
+		p.Start(0)
+		p.WantWorking()
+	})
+}
+
 // ids returns the members' IDs.
 func (p *pods) ids() (ids []conclave.MemberID) {
 	for _, i := range p.All() {

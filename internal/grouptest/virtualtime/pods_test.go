@@ -38,7 +38,7 @@ func inPods(t *testing.T, n, founders int, test func(p *pods), opts ...grouptest
 		c.Join, c.Expect, c.Voters, c.Insecure = []string{service + ":7000"}, founders, founders, true
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, addr)
+			conn, err := dial(ctx, p.resolve(ctx, addr))
 			if errors.Is(err, syscall.ECONNREFUSED) {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -51,6 +51,15 @@ func inPods(t *testing.T, n, founders int, test func(p *pods), opts ...grouptest
 		p.membership = g
 		test(p)
 	}, append([]grouptest.Option{grouptest.Newcomers(n), pod}, opts...)...)
+}
+
+// resolve returns an address with the host's first IP address in place of its name.
+func (p *pods) resolve(ctx context.Context, addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	if ips, err := p.names.Lookup(ctx, host); err == nil {
+		return net.JoinHostPort(ips[0].String(), port)
+	}
+	return addr
 }
 
 // move gives pods other addresses for their next start.
