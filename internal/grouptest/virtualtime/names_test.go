@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,6 +170,35 @@ func TestService_NamedMembersMoved(t *testing.T) {
 		p.WantWorking()
 		p.wantIDs(ids)
 	})
+}
+
+// Lookups that are not answered delay neither the join of known addresses nor the search at
+// other addresses.
+func TestService_LookupsHang(t *testing.T) {
+	var hang atomic.Bool
+	inPods(t, 4, 3, func(p *pods) {
+		p.form(0, 1, 2)
+		hang.Store(true)
+		p.KillAll()
+		p.move(3)
+		p.Configs[3].Join = append(p.Configs[3].Join, p.Configs[1].Bind)
+		for _, members := range [][]int{{0, 1, 2}, {3}} {
+			began := time.Now()
+			p.Start(members...)
+			wantBetween(p.T, "opened", time.Now(), began, began.Add(5*time.Second))
+		}
+		p.awaitVoters(3, 1)
+		p.WantWorking()
+	}, grouptest.Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) {
+		lookup := s.Lookup
+		s.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			if hang.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return lookup(ctx, host)
+		}
+	}))
 }
 
 // A process whose own name does not resolve waits, and reports that.

@@ -25,12 +25,14 @@ func TestRollout_DeploymentWithEmptyDisks(t *testing.T) {
 			old := up[0]
 			up = append(up[1:], next)
 			p.withdraw(old)
-			user.move(p.Nodes[up[next%replicas]])
+			user.move(p.Nodes[old]) // which closes while it is used
+			pass(100 * time.Millisecond)
 			ctx := grouptest.Within(p.T, 30*time.Second) // terminationGracePeriodSeconds
 			if err := p.Nodes[old].Leave(ctx); err != nil {
 				p.T.Errorf("pod %d does not leave: %v", old, err)
 			}
 			p.Nodes[old] = nil
+			user.move(p.Nodes[up[next%replicas]])
 		}
 		p.awaitVoters(replicas, 0)
 		if v, _ := p.roles(up[0]); !slices.Equal(v, up) {
@@ -73,9 +75,11 @@ func TestRollout_StatefulSetWithDisks(t *testing.T) {
 		user := useLock(p.T, p.Nodes[0])
 		for range rollouts {
 			for i := replicas - 1; i >= 0; i-- {
-				user.move(p.Nodes[(i+1)%replicas])
+				user.move(p.Nodes[i])
+				pass(100 * time.Millisecond)
 				p.withdraw(i)
 				p.Close(i)
+				user.move(p.Nodes[(i+1)%replicas])
 				pass(5 * time.Second) // until the next container runs
 				p.move(i)
 				p.publish(i)
