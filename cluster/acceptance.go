@@ -25,7 +25,10 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	if err := checkCandidate(sender, sender.GetMember(), sender.GetKey()); err != nil {
 		return &wire.FormReply{Member: m.identity.member, Refusal: err.Error()}
 	}
-	if r.GetProposal() == nil {
+	switch {
+	case r.GetAdmit():
+		return m.admitNewcomer(sender, r.GetEphemeral())
+	case r.GetProposal() == nil:
 		return m.introduce(sender)
 	}
 	reply := m.answer(sender.GetMember(), sender.GetKey(), r.GetProposal())
@@ -45,6 +48,9 @@ func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 		reply.Accepted = bytes.Equal(record.GetCluster(), p.GetCluster())
 		reply.Final = !reply.Accepted // a member never changes its cluster
 		reply.Refusal = "it is a member of another cluster"
+		return reply
+	case len(record.GetSeen()) > 0:
+		reply.Final, reply.Refusal = true, "it has found a member of an existing group, which it joins"
 		return reply
 	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
 		reply.Final, reply.Refusal = true, "it has refused this proposal before"

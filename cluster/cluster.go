@@ -31,9 +31,10 @@ type (
 
 // Commands encodes the commands that the cluster itself submits.
 type Commands interface {
-	// RemoveMember removes the member that submits it. voters are the voters that
-	// the member knows of.
-	RemoveMember(voters []uint64) []byte
+	// RemoveMember removes a member, 0: the one that submits it. voters are the voters
+	// that the submitter knows of.
+	RemoveMember(member uint64, voters []uint64) []byte
+	AdmitMember(*wire.AdmitMember) []byte
 	ReportLiveness(r wire.LivenessReport) []byte
 	// RaiseLevel raises the feature level; see Member.RaiseLevel.
 	RaiseLevel(level uint32, members []uint64, force bool) []byte

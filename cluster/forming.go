@@ -49,7 +49,7 @@ type forming struct {
 // findGroup returns once this member belongs to a group.
 func (m *Member) findGroup(ctx context.Context) error {
 	if !m.identity.cluster().IsZero() {
-		if !m.raftLog.Bootstrapped() {
+		if !m.raftLog.Bootstrapped() && !m.identity.get().GetJoined() {
 			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", ErrCorrupt, m.identity.cluster())
 		}
 		m.port.Joined(m.identity.cluster())
@@ -61,20 +61,16 @@ func (m *Member) findGroup(ctx context.Context) error {
 	m.routine("search", func() { m.search(searching) })
 	reported := time.Now()
 	for {
-		formed, err := m.form(ctx)
+		found, err := m.formOrJoin(ctx)
 		if err != nil {
 			return err
 		}
-		if formed {
+		if found {
 			m.port.Joined(m.identity.cluster())
 			return nil
 		}
-		why := m.waitReason()
-		if errors.Is(why, errFormedWithout) {
-			return why
-		}
 		if time.Since(reported) >= formingReport {
-			m.log.Info("waiting to form or find the group", "reason", why)
+			m.log.Info("waiting to form or find the group", "reason", m.waitReason())
 			reported = time.Now()
 		}
 		retry := time.NewTimer(formingRetry)
@@ -94,24 +90,29 @@ func (m *Member) findGroup(ctx context.Context) error {
 	}
 }
 
+// formOrJoin is one round. It reports whether this member belongs to a group.
+func (m *Member) formOrJoin(ctx context.Context) (found bool, err error) {
+	if found, err = m.form(ctx); found || err != nil {
+		return found, err
+	}
+	return m.joinGroup(ctx)
+}
+
 // warnConfig warns of valid configurations that are probably mistakes.
 func (m *Member) warnConfig() {
 	if m.cfg.Expect > m.cfg.Voters {
 		m.log.Warn("Expect is larger than Voters: some founders will be standbys", "expect", m.cfg.Expect, "voters", m.cfg.Voters)
 	}
 	if m.cfg.Dir == "" && m.cfg.Expect != 1 {
-		m.log.Warn("no Dir: a restart of this process loses the member, and this version cannot add a member to an existing group")
+		m.log.Warn("no Dir: after a restart this process joins as a new member, and the group removes the former one after ReplaceAfter")
 	}
 }
-
-var errFormedWithout = errors.New("the group was formed without this member, whose directory is new: " +
-	"this version cannot add a member to an existing group; if it was a member before, start it with the directory that it had")
 
 // waitReason returns what forming waits for, with the error of an address that does not
 // answer.
 func (m *Member) waitReason() error {
 	why := m.missingFounders()
-	if err := m.candidates.err(); err != nil && !errors.Is(why, errFormedWithout) {
+	if err := m.candidates.err(); err != nil {
 		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
 	}
 	return why
@@ -126,12 +127,20 @@ func (m *Member) missingFounders() error {
 		}
 		return err
 	}
+	switch members, err := m.formedGroup(); {
+	case err != nil:
+		return err
+	case len(members) > 0:
+		return fmt.Errorf("waiting for admission to the group of %s at %s; %s", members[0].GetName(), members[0].GetAdvertise(),
+			cmp.Or(m.forming.refusal, "it has not answered yet"))
+	case len(m.identity.get().GetSeen()) > 0:
+		return errors.New("it has found a group before, of which no member answers now: start one of them; " +
+			"to form a new group instead, start with an empty directory")
+	}
 	found := 1 // this member
 	var mismatches []string
 	for _, meta := range m.candidates.processes() {
 		switch {
-		case len(meta.GetCluster()) > 0:
-			return errFormedWithout
 		case m.mismatch(meta) != "":
 			mismatches = append(mismatches, m.mismatch(meta))
 		default:
@@ -139,7 +148,7 @@ func (m *Member) missingFounders() error {
 		}
 	}
 	if m.cfg.Expect == 0 {
-		return errors.New("found no group to join: to form a new one, set Expect to the number of its founders")
+		return errors.New("found no group to join: start its members, or, to form a new one, set Expect to the number of its founders")
 	}
 	if len(mismatches) > 0 {
 		return fmt.Errorf("found %d of %d founders, and others with another configuration: %s: Expect and Voters must be the same everywhere",
@@ -171,6 +180,9 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 			return false, nil
 		}
 	}
+	if m.isFormed(proposal) {
+		return true, m.bootstrap(proposal)
+	}
 	for _, f := range proposal.GetFounders() {
 		reply, err := m.requestAcceptance(ctx, f, proposal)
 		switch {
@@ -188,6 +200,18 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 	}
 	m.noteRefusal(nil, "")
 	return true, m.bootstrap(proposal)
+}
+
+// isFormed reports whether a founder has found that all have accepted the proposal: it states
+// that it belongs to the cluster. One that never returns does not hold up the others then.
+func (m *Member) isFormed(p *wire.Proposal) bool {
+	for _, f := range p.GetFounders() {
+		found := m.candidates.process(f.GetMember())
+		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) {
+			return true
+		}
+	}
+	return false
 }
 
 // noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
@@ -211,8 +235,11 @@ func (m *Member) propose() *wire.Proposal {
 			founders = append(founders, founderOf(meta))
 		}
 	}
+	if members, err := m.formedGroup(); err != nil || len(members) > 0 {
+		return nil
+	}
 	slices.SortFunc(founders, func(x, y *wire.Founder) int { return cmp.Compare(x.GetMember(), y.GetMember()) })
-	if m.cfg.Expect == 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.member {
+	if m.cfg.Expect == 0 || len(m.identity.get().GetSeen()) > 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.member {
 		return nil
 	}
 	cluster := randomID()

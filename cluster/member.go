@@ -72,7 +72,8 @@ type Member struct {
 	failures     joinFailures
 	forming      forming
 	candidates   *candidates
-	first        bool // the first founder, in the process that formed the group
+	first        bool       // the first founder, in the process that formed the group
+	admitting    sync.Mutex // held while a newcomer is admitted
 	removal      removal
 	refusals     refusals
 	acknowledged acknowledged

@@ -18,10 +18,12 @@ import (
 // The removal of a member:
 //
 //	1. Leave transfers leadership, if this member has it.
-//	2. It submits RemoveMember. The machine records the member as removed, unless no
-//	   other voter would remain.
+//	2. It submits RemoveMember, as another member may do in its place. The machine records
+//	   the member as removed, unless no other member would remain that can vote. A member
+//	   that has been silent for too long the machine records so by itself.
 //	3. The leader makes Raft's configuration agree with the machine's record
-//	   (core/member_removal.go): it demotes the member to a standby, then removes it.
+//	   (core/reconciler.go): it demotes the member to a standby, in one joint change with
+//	   the promotion of a standby if there is one, then removes it.
 //	4. A remaining member that has applied the second change closes its connections to
 //	   the removed member, after a grace period in which the change itself is sent, and
 //	   refuses new ones.
@@ -52,7 +54,7 @@ var (
 	ErrNoQuorumWithout = errors.New("the other reachable voters are no quorum")
 	// ErrRemoved: the directory's member has been removed from its group.
 	ErrRemoved = errors.New("its directory cannot be used again: " +
-		"this version cannot add a member to an existing group")
+		"to join the group as a new member, start with an empty one")
 )
 
 // removal is the state of removals in this process: of its own member and of others.
@@ -62,7 +64,7 @@ type removal struct {
 	once      sync.Once
 	inLog     atomic.Bool // the confirmed removal is in this member's own log
 	requested atomic.Bool // by Leave, which completes the removal
-	changed   signal      // set after a membership change, or a change of unconfirmed
+	changed   broadcast   // set after a membership change, or a change of unconfirmed
 
 	mu          sync.Mutex
 	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
@@ -70,7 +72,6 @@ type removal struct {
 
 func (r *removal) init() {
 	r.confirmed, r.confirm = context.WithCancel(context.Background())
-	r.changed = newSignal()
 }
 
 func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
@@ -87,22 +88,28 @@ func (r *removal) allConfirmed() bool {
 }
 
 // CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
-// now, according to its connections to the other voters. The leader checks again.
+// now, according to its connections to the other members. The leader checks again.
 func (m *Member) CheckLeave() error {
-	voters := m.voters()
+	s := m.status.Load()
+	voters := s.conf.GetVoters()
 	if !slices.Contains(voters, m.identity.member) {
 		return nil
 	}
-	if len(voters) == 1 {
-		return ErrLastVoter
-	}
-	reachable := 0
-	for _, id := range voters {
-		if id != m.identity.member && m.port.PeerError(id) == nil {
-			reachable++
+	reachable := func(ids []uint64) (n int) {
+		for _, id := range ids {
+			if id != m.identity.member && !slices.Contains(s.removed, id) && m.port.PeerError(id) == nil {
+				n++
+			}
 		}
+		return n
 	}
-	if reachable <= (len(voters)-1)/2 {
+	others, standbys := reachable(voters), reachable(s.conf.GetLearners())
+	switch {
+	case standbys > 0 && others+1 > len(voters)/2: // one takes this member's place
+		return nil
+	case len(voters) == 1 && len(s.conf.GetLearners()) == 0:
+		return ErrLastVoter
+	case len(voters) == 1 || others <= (len(voters)-1)/2:
 		return ErrNoQuorumWithout
 	}
 	return nil
@@ -138,9 +145,10 @@ func (m *Member) Leave(ctx context.Context) error {
 }
 
 // stepDownToLeave transfers leadership if this member has it. It retries while no
-// successor is up to date, as long as there is another voter.
+// successor is up to date, as long as there is another voter. The only voter is succeeded by
+// a standby, which the reconciler promotes.
 func (m *Member) stepDownToLeave(ctx context.Context) error {
-	for {
+	for len(m.Voters()) > 1 {
 		err := m.StepDown(ctx)
 		if errors.Is(err, ErrNotLeader) || errors.Is(m.CheckLeave(), ErrLastVoter) {
 			return nil
@@ -156,12 +164,13 @@ func (m *Member) stepDownToLeave(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // RequestRemoval is step 2 of Leave. It returns nil once the machine has noted the
 // removal.
 func (m *Member) RequestRemoval(ctx context.Context) error {
-	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(m.voters()))
+	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(0, m.Voters()))
 	if err != nil {
 		return err
 	}
@@ -210,17 +219,29 @@ func (m *Member) AwaitRemovals(ctx context.Context) error {
 	return nil
 }
 
+// AwaitRemoval blocks until a member is out of Raft's configuration as far as this member
+// knows, or ctx is done.
+func (m *Member) AwaitRemoval(ctx context.Context, id uint64) error {
+	return m.awaitRemoval(ctx, func() bool { return !m.isMember(id) })
+}
+
+// IsMember reports whether a member is in Raft's configuration as far as this member knows.
+func (m *Member) IsMember(id uint64) bool { return m.isMember(id) }
+
 func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
-	for !done() {
+	for {
+		changed := m.removal.changed.wait()
+		if done() {
+			return nil
+		}
 		select {
-		case <-m.removal.changed:
+		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-m.done:
 			return m.stopped()
 		}
 	}
-	return nil
 }
 
 // recordRemoval marks the directory as removed if this member's own log contains the
@@ -240,6 +261,9 @@ func (m *Member) considerRemoval(s *Status) {
 	}
 	refusers := m.refusals.refusing(transport.ReasonRemoved)
 	confirmed, inLog := removalOf(m.identity.member, s.conf, s.removed, refusers)
+	if len(s.conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
+		confirmed = len(refusers) > 0
+	}
 	if !confirmed {
 		return
 	}
@@ -292,7 +316,7 @@ const removalGrace = 2
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
 	for _, p := range m.roster.snapshot().members {
-		if !slices.Contains(conf.GetVoters(), p.id) && !slices.Contains(conf.GetLearners(), p.id) {
+		if !slices.Contains(slices.Concat(conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing()), p.id) {
 			removed = append(removed, p.id)
 		}
 	}
@@ -318,4 +342,5 @@ func (m *Member) disconnect(removed uint64) {
 	m.port.RemovePeer(removed)
 }
 
-func (m *Member) voters() []uint64 { return m.status.Load().conf.GetVoters() }
+// Voters returns the voters of Raft's configuration as far as this member knows.
+func (m *Member) Voters() []uint64 { return m.status.Load().conf.GetVoters() }

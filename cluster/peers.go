@@ -142,7 +142,8 @@ func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
 
 // setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
-	m.roster.setMembership(conf)
+	m.noteMembers(m.core.Machine().Members())
+	m.roster.setMembership(m.provisional(conf))
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
 		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {

@@ -209,6 +209,11 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.voters, r.standbys = conf.GetVoters(), conf.GetLearners()
+	for _, id := range conf.GetVotersOutgoing() { // of a joint configuration
+		if !r.isMember(id) {
+			r.standbys = append(slices.Clone(r.standbys), id)
+		}
+	}
 	for _, meta := range r.aliveProcesses() {
 		r.noteAddress(meta)
 	}
@@ -355,16 +360,4 @@ func (s *rosterSnapshot) hasQuorum() bool {
 		}
 	}
 	return up > voters/2
-}
-
-// signal wakes one goroutine: it holds at most one token, from set to its receipt.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) set() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
 }

@@ -35,7 +35,12 @@ func addToken(r *wire.Identity) {
 func (m *Member) Registration() *wire.Register {
 	id := m.identity
 	last := len(id.tokens) - 1
+	voters := uint32(m.cfg.Voters)
+	if id.get().GetJoined() {
+		voters = 0 // the group has its settings
+	}
 	return &wire.Register{
+		Name: m.cfg.Name, Advertise: m.cfg.Advertise, Ephemeral: m.cfg.Dir == "", Voters: voters,
 		Member: id.member, Boot: id.get().GetBoot(), Key: id.public(), FeatureLevel: m.seams.level(),
 		Tokens: id.tokens[:last], NextToken: id.tokens[last],
 	}

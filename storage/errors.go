@@ -26,7 +26,7 @@ var (
 
 // NewGroupWarning is the part of an error message that warns of starting over
 // with an empty directory.
-const NewGroupWarning = "this version cannot add a member to an existing group, and a new group restarts fences at 1, " +
+const NewGroupWarning = "with an empty directory it joins its group as a new member; a new group would restart fences at 1, " +
 	"so that a resource which has seen larger fences refuses every holder"
 
 // CorruptAdvice is the part of an error message that states what to do about a

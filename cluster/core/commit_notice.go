@@ -5,22 +5,38 @@ import (
 	"math"
 	"slices"
 
+	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// A leader tells no other member that a membership change is committed before it has
-// applied the change durably. raft does not sync the commit index: a leader that told of
-// a demotion and crashed would start again with the old configuration, need the vote of
-// the demoted member, whose log may be longer, and that member does not campaign. Two
-// voters, one of which left, had no leader any more.
+// What a leader tells of a membership change that is committed, and when. raft does not
+// sync the commit index, so the leader may be the only one that knows of the commit.
 //
-// A snapshot is not held back: it may show a change that is being synced.
+//  1. It tells no other member before it has applied the change durably: a leader that told
+//     of a demotion and crashed would start again with the old configuration, need the vote
+//     of the demoted member, whose log may be longer, and that member does not campaign.
+//     Two voters, one of which left, had no leader any more.
+//  2. It tells the members that do not vote, the demoted one among them, once the change is
+//     settled: a majority of the voters knows durably that it is committed. A leader that
+//     told a demoted member first, and was then lost permanently, would leave voters that
+//     need the vote of a member with a longer log which does not campaign. A voter knows
+//     durably once it has acknowledged an entry that the leader proposed afterwards, since
+//     that entry and the commit index are written together.
+//  3. The next change is proposed once the one before is settled. raft is safe because a
+//     candidate is at most one membership change behind (Raft dissertation §4.1), and a
+//     message that carries a change must therefore tell that the change before it is
+//     committed, so no notice is held back of any but the last one.
+//
+// A snapshot for a voter is not held back: it may show a change that is being synced.
 
-// changes is the indexes of the membership changes in the log that are not durably
-// applied, ascending.
-type changes []uint64
+// changes is the indexes of membership changes in the log.
+type changes struct {
+	log     []uint64 // ascending: the last one that is durably applied, and those after it
+	applied uint64   // the index up to which the log is durably applied
+}
 
 // appended notes the changes among entries, which replace the log from the first on.
 func (c *changes) appended(entries []*raftpb.Entry) {
@@ -28,29 +44,32 @@ func (c *changes) appended(entries []*raftpb.Entry) {
 		return
 	}
 	first := entries[0].GetIndex()
-	*c = slices.DeleteFunc(*c, func(index uint64) bool { return index >= first })
+	c.log = slices.DeleteFunc(c.log, func(index uint64) bool { return index >= first })
 	for _, e := range entries {
 		if e.GetType() != raftpb.EntryNormal {
-			*c = append(*c, e.GetIndex())
+			c.log = append(c.log, e.GetIndex())
 		}
 	}
 }
 
-// stored forgets the changes that a durable operation applies.
+// stored notes what a durable operation applies.
 func (c *changes) stored(op raftlog.Op) {
-	var applied uint64
 	switch op := op.(type) {
 	case raftlog.Apply:
-		applied = op.Index
+		c.applied = op.Index
 	case raftlog.Install:
-		applied = op.Index
+		c.applied, c.log = op.Index, nil
 	}
-	*c = slices.DeleteFunc(*c, func(index uint64) bool { return index <= applied })
+	for len(c.log) > 1 && c.log[1] <= c.applied {
+		c.log = c.log[1:]
+	}
 }
 
 // restore notes the changes in the log of a member that starts.
 func (c *changes) restore(log *raftlog.Log, applied, last uint64) error {
-	for next := applied + 1; next <= last; {
+	c.applied = applied
+	first, _ := log.FirstIndex() // in memory: never fails
+	for next := first; next <= last; {
 		entries, err := log.Entries(next, last+1, math.MaxUint64)
 		if err != nil || len(entries) == 0 {
 			return fmt.Errorf("reading the log from %d: %w", next, err)
@@ -58,15 +77,113 @@ func (c *changes) restore(log *raftlog.Log, applied, last uint64) error {
 		c.appended(entries)
 		next += uint64(len(entries))
 	}
+	c.stored(nil)
 	return nil
 }
 
-// limit lowers the commit index of a message to before the first change.
-func (c changes) limit(m *raftpb.Message) {
-	switch m.GetType() {
-	case raftpb.MsgApp, raftpb.MsgHeartbeat:
-		if len(c) > 0 && m.GetCommit() >= c[0] {
-			m.Commit = new(c[0] - 1)
+// pending returns the first change that is not durably applied; 0: none.
+func (c *changes) pending() uint64 {
+	for _, index := range c.log {
+		if index > c.applied {
+			return index
 		}
 	}
+	return 0
+}
+
+// last returns the last change in the log; 0: none.
+func (c *changes) last() uint64 {
+	if len(c.log) == 0 {
+		return 0
+	}
+	return c.log[len(c.log)-1]
+}
+
+// lower lowers the commit index of a message.
+func lower(m *raftpb.Message, to uint64) {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat:
+		if m.GetCommit() > to {
+			m.Commit = &to
+		}
+	}
+}
+
+// settling is what a leader knows of the last membership change in its log.
+type settling struct {
+	change   uint64 // its index; 0: it is settled, or there is none
+	proposed bool   // an entry was proposed after the change was durably applied
+	entry    uint64 // that entry; 0: not appended yet
+}
+
+// beginSettling has a new leader settle the last change in its log: the leader before it
+// may not have done so. A change that is not in the log any more was settled.
+func (c *Core) beginSettling() { c.settling = settling{change: c.changes.last()} }
+
+// maySettle reports whether the next entry that the leader proposes settles the last
+// change.
+func (c *Core) maySettle() bool {
+	s := &c.settling
+	return s.change != 0 && !s.proposed && c.changes.pending() == 0
+}
+
+// appended notes the entries of the log, of which those of this leader include the changes
+// to settle, and the one that settles the last change once a majority of the voters has
+// acknowledged it.
+func (c *Core) appended(entries []*raftpb.Entry) {
+	before := c.changes.last()
+	c.changes.appended(entries)
+	c.last = entries[len(entries)-1].GetIndex()
+	s := &c.settling
+	if last := c.changes.last(); last != before {
+		*s = settling{change: last}
+	}
+	if s.proposed && s.entry == 0 {
+		s.entry = c.last
+	}
+}
+
+// settled reports whether the last membership change is settled.
+func (c *Core) settled() bool {
+	s := &c.settling
+	if s.change == 0 {
+		return true
+	}
+	if s.entry == 0 {
+		return false
+	}
+	status := c.node.Status()
+	if uint64(status.Config.Voters.CommittedIndex(acknowledgedTo(status.Progress))) < s.entry {
+		return false
+	}
+	*s = settling{}
+	return true
+}
+
+// acknowledgedTo implements quorum.AckedIndexer.
+type acknowledgedTo map[uint64]tracker.Progress
+
+func (a acknowledgedTo) AckedIndex(voter uint64) (quorum.Index, bool) {
+	p, ok := a[voter]
+	return quorum.Index(p.Match), ok
+}
+
+// limitNotice lowers the commit index of a message as the rules above demand.
+func (c *Core) limitNotice(m *raftpb.Message) {
+	if pending := c.changes.pending(); pending != 0 {
+		lower(m, pending-1)
+	}
+	if !c.settled() && !c.mayVote(m.GetTo()) {
+		lower(m, c.settling.change-1)
+	}
+}
+
+// mayTell reports whether a member may receive a snapshot of the state at index.
+func (c *Core) mayTell(to, index uint64) bool {
+	return c.settled() || c.mayVote(to) || index < c.settling.change
+}
+
+// mayVote reports whether a member is a voter, of a joint configuration in either half.
+func (c *Core) mayVote(id uint64) bool {
+	return slices.Contains(c.conf.GetVoters(), id) || slices.Contains(c.conf.GetVotersOutgoing(), id)
 }

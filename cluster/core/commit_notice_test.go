@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -91,6 +93,99 @@ func appliesChange(w write) bool {
 	return ok && op.ConfState != nil
 }
 
+// A member that is demoted learns of the commit once a majority of the voters that remain
+// knows of it durably, or else they could need its vote. Nor is the next change proposed
+// before that.
+func TestRemoval_CommitToldWhenSettled(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3, 4}}).follow()
+	r.ignore(r.node.Campaign())
+	for !r.Status().Proposing {
+		for _, m := range r.settle() {
+			switch m.GetType() {
+			case raftpb.MsgPreVote:
+				r.mustReceive(message(raftpb.MsgPreVoteResp, m.GetTo(), m.GetTerm()))
+			case raftpb.MsgVote:
+				r.mustReceive(message(raftpb.MsgVoteResp, m.GetTo(), m.GetTerm()))
+			}
+		}
+		if r.role.RaftState == raft.StateLeader {
+			r.acknowledge(2, 3, 4)
+		}
+	}
+	r.machine = removedMembers{r.machine, []uint64{4}}
+	r.settle()
+	change := r.last
+	told := func(messages []*raftpb.Message) map[uint64]uint64 {
+		commits := make(map[uint64]uint64)
+		for _, m := range messages {
+			commits[m.GetTo()] = max(commits[m.GetTo()], m.GetCommit())
+		}
+		return commits
+	}
+	sent := r.acknowledge(2, 4) // commits it; member 3 has not acknowledged
+	r.mustSubmit(command(1))
+	sent = append(sent, r.pass(3, 2, 3, 4)...)
+	if got := told(sent); got[2] < change || got[4] >= change {
+		t.Fatalf("members were told of commits %v, the demotion is %d", got, change)
+	}
+	snapshot := &raftpb.Message{Type: raftpb.MsgSnap.Enum(), To: new(uint64(4)), From: new(uint64(1)), Term: new(r.term),
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &change, Term: new(r.term)}}}
+	r.send(snapshot)
+	if out := r.effects(); len(out.Snapshots) > 0 {
+		t.Error("the demoted member gets a snapshot of the change")
+	}
+	r.acknowledge(4) // not a voter any more
+	if got := told(r.pass(3, 2, 3, 4)); got[4] >= change {
+		t.Fatal("the demoted member itself settles its demotion")
+	}
+	r.acknowledge(3)
+	if got := told(r.pass(2, 2, 3, 4)); got[4] < change {
+		t.Fatal("the demoted member is never told")
+	}
+}
+
+// A leader of a later term settles the last change of its log as well.
+func TestRemoval_CommitToldWhenSettledByNextLeader(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}})
+	demotion := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(4))}}}
+	data, err := proto.Marshal(demotion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Index: new(uint64(2)), Term: new(uint64(5)), Data: data}
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(1, 1, entry), commit(1)))
+	r.settle()
+	r.elect()
+	sent := append(r.settle(), r.acknowledge(2)...)
+	if r.applied < 3 {
+		t.Fatalf("applied %d", r.applied)
+	}
+	for _, m := range append(sent, r.pass(3, 4)...) {
+		if m.GetTo() == 4 && m.GetCommit() >= 2 {
+			t.Fatalf("%v tells a standby of the change", m)
+		}
+	}
+	if r.last <= 3 {
+		t.Fatal("nothing is proposed to settle the change")
+	}
+	r.acknowledge(2)
+	told := uint64(0)
+	for _, m := range r.pass(2, 4) {
+		if m.GetTo() == 4 {
+			told = max(told, m.GetCommit())
+		}
+	}
+	r.mustReceive(message(raftpb.MsgAppResp, 4, r.term, following(r.last, 0)))
+	for _, m := range r.pass(2, 4) {
+		if m.GetTo() == 4 {
+			told = max(told, m.GetCommit())
+		}
+	}
+	if told < 2 {
+		t.Error("the standby is never told")
+	}
+}
+
 // The changes that are not durably applied follow what the log contains.
 func TestChanges_FollowLog(t *testing.T) {
 	entries := func(first uint64, changes ...bool) (all []*raftpb.Entry) {
@@ -105,18 +200,22 @@ func TestChanges_FollowLog(t *testing.T) {
 	}
 	var c changes
 	for _, step := range []struct {
-		do   func()
-		want []uint64
+		do            func()
+		log           []uint64
+		pending, last uint64
 	}{
-		{func() { c.appended(entries(5, false, true, true)) }, []uint64{6, 7}},
-		{func() { c.appended(nil) }, []uint64{6, 7}},
-		{func() { c.appended(entries(7, false, true)) }, []uint64{6, 8}},
-		{func() { c.stored(raftlog.Append{}) }, []uint64{6, 8}},
-		{func() { c.stored(raftlog.Apply{Index: 6}) }, []uint64{8}},
-		{func() { c.stored(raftlog.Install{Index: 9}) }, nil},
+		{func() { c.appended(entries(5, false, true, true)) }, []uint64{6, 7}, 6, 7},
+		{func() { c.appended(nil) }, []uint64{6, 7}, 6, 7},
+		{func() { c.appended(entries(7, false, true)) }, []uint64{6, 8}, 6, 8},
+		{func() { c.stored(raftlog.Append{}) }, []uint64{6, 8}, 6, 8},
+		{func() { c.stored(raftlog.Apply{Index: 6}) }, []uint64{6, 8}, 8, 8},
+		{func() { c.appended(entries(8, false, false)) }, []uint64{6}, 0, 6},
+		{func() { c.appended(entries(10, true)) }, []uint64{6, 10}, 10, 10},
+		{func() { c.stored(raftlog.Apply{Index: 10}) }, []uint64{10}, 0, 10},
+		{func() { c.stored(raftlog.Install{Index: 12}) }, nil, 0, 0},
 	} {
-		if step.do(); !slices.Equal(c, step.want) {
-			t.Errorf("%v, want %v", c, step.want)
+		if step.do(); !slices.Equal(c.log, step.log) || c.pending() != step.pending || c.last() != step.last {
+			t.Errorf("%v, want %v", c, step)
 		}
 	}
 }

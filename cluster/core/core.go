@@ -45,6 +45,9 @@ type Core struct {
 	conf       *raftpb.ConfState
 	changing   bool // a membership change is in flight
 	changes    changes
+	settling   settling
+	plan       Plan // the reconciler's last
+	reconciled reconciled
 	hearing    hearing
 	staged     *Staged
 	installing *Staged
@@ -262,7 +265,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			c.requestReads()
 			c.requestTransfers()
 		}
-		c.proposeRemoval()
+		c.reconcile()
 		if err := c.propose(); err != nil {
 			return Effects{}, err
 		}
@@ -329,13 +332,14 @@ func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
 
 // propose proposes the gathered commands as one entry, stamped with group time. When a
 // deadline of the machine has passed, it proposes an empty batch: applying its time
-// fires the deadline.
+// fires the deadline. An empty batch also settles a membership change.
 func (c *Core) propose() error {
 	if !c.clock.running || c.proposed {
 		return nil
 	}
 	deadline, ok := c.machine.NextDeadline()
-	if c.inbox.empty() && !(ok && deadline <= c.clock.time) || c.node.BasicStatus().LeadTransferee != raft.None {
+	settle := c.maySettle()
+	if c.inbox.empty() && !settle && !(ok && deadline <= c.clock.time) || c.node.BasicStatus().LeadTransferee != raft.None {
 		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
 	}
 	data := appendEntryHeader(make([]byte, 0, min(c.inbox.bytes, maxBatchBytes)+128))
@@ -352,6 +356,7 @@ func (c *Core) propose() error {
 		return fmt.Errorf("proposing: %w", err)
 	}
 	c.proposed = true
+	c.settling.proposed = c.settling.proposed || settle
 	return nil
 }
 

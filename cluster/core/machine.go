@@ -23,6 +23,10 @@ type Machine interface {
 	// Removed returns the removed members. The leader removes them from Raft's
 	// configuration.
 	Removed() []uint64
+	// Members returns the members that were not removed, by ID, and GroupConfig the group's
+	// settings. The slice is never changed.
+	Members() []wire.MemberRecord
+	GroupConfig() wire.GroupConfig
 	// Registered returns the incarnation of the last registered process of each member.
 	// The map is never changed.
 	Registered() map[uint64]wire.ID

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 )
 
@@ -16,7 +15,8 @@ import (
 // leader that is to be removed transfers leadership first, so that its successor removes
 // it: it could be the only member that knows of the commit.
 //
-// A voter is removed by two changes: it is demoted to a standby, then removed. The
+// A voter is removed by two changes: it is demoted to a standby (or replaced by one), then
+// removed. The
 // quorum that commits the demotion may include the removed member and a single remaining
 // voter; with an even number of voters, the others cannot elect a leader without the
 // removed member's vote. It therefore stays a standby until the second change, which the
@@ -28,38 +28,7 @@ import (
 // its own log then shows its removal, and it depends on no majority that confirms
 // it. If all members leave at once, there may soon be none.
 //
-// What a leader tells of these changes it knows durably itself: see commit_notice.go.
-//
-// One gap remains. A standby does not campaign. If the leader alone has the demotion, is
-// partitioned from the remaining voters but not from the removed member, and is then
-// lost permanently, the others need the vote of a member whose log may be longer than
-// theirs. Not replicating the change to that member would close the gap, but break
-// raft's assumption that a candidate is at most one membership change behind.
-
-// proposeRemoval proposes the next membership change that is due.
-func (c *Core) proposeRemoval() {
-	if c.role.RaftState != raft.StateLeader || !c.clock.running || c.changing {
-		return
-	}
-	for _, id := range c.machine.Removed() {
-		voter := slices.Contains(c.conf.GetVoters(), id)
-		switch {
-		case id == c.id:
-			if c.stepDownForRemoval() {
-				return
-			}
-		case voter && c.quorumWithout(id):
-			c.proposeChange(raftpb.ConfChangeAddLearnerNode, id)
-			return
-		case !voter && slices.Contains(c.conf.GetLearners(), id):
-			if !c.hasHeard(id) {
-				return
-			}
-			c.proposeChange(raftpb.ConfChangeRemoveNode, id)
-			return
-		}
-	}
-}
+// What a leader tells of these changes, and when: see commit_notice.go.
 
 // hearing is the standby that is removed next, and what the leader waits for.
 type hearing struct {
@@ -83,7 +52,7 @@ func (c *Core) hasHeard(id uint64) bool {
 		*f = hearing{to: id, index: c.last, asked: c.ticks}
 	}
 	progress := c.node.Status().Progress[id]
-	if !f.heard && progress.Match >= f.index && len(c.changes) == 0 {
+	if !f.heard && progress.Match >= f.index && c.changes.pending() == 0 && c.settled() {
 		f.heard, f.told = true, c.ticks
 	}
 	if f.heard {
@@ -111,42 +80,4 @@ func (c *Core) stepDownForRemoval() bool {
 	}
 	c.node.TransferLeader(to)
 	return true
-}
-
-func (c *Core) proposeChange(kind raftpb.ConfChangeType, id uint64) {
-	err := c.node.ProposeConfChange(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{
-		Type: kind.Enum(), NodeId: &id,
-	}}})
-	if err != nil {
-		c.ignore(err) // a leadership transfer is in progress
-		return
-	}
-	c.changing = true
-}
-
-// quorumWithout reports whether a quorum of the other voters was recently active, or the
-// member is no voter. raft resets RecentActive once in each election timeout, so false
-// is temporary.
-func (c *Core) quorumWithout(removed uint64) bool {
-	if !slices.Contains(c.conf.GetVoters(), removed) {
-		return true
-	}
-	active, remaining := 0, 0
-	progress := c.node.Status().Progress
-	for _, id := range c.conf.GetVoters() {
-		if id == removed {
-			continue
-		}
-		remaining++
-		if id == c.id || progress[id].RecentActive {
-			active++
-		}
-	}
-	return active > remaining/2
-}
-
-// membershipChanged replaces the configuration.
-func (c *Core) membershipChanged(conf *raftpb.ConfState) {
-	c.conf, c.out.Membership, c.changing = conf, conf, false
-	c.forgetClaims()
 }

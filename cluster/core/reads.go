@@ -170,5 +170,5 @@ func (c *Core) answerEarly() {
 }
 
 func (c *Core) isMember(id uint64) bool {
-	return slices.Contains(c.conf.GetVoters(), id) || slices.Contains(c.conf.GetLearners(), id)
+	return c.mayVote(id) || slices.Contains(c.conf.GetLearners(), id)
 }

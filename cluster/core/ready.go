@@ -52,11 +52,13 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	}
 	c.out.LeaderChanged = true
 	c.proposed, c.changing = false, false
-	c.hearing = hearing{}
+	c.hearing, c.plan = hearing{}, Plan{}
 	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
 	c.inbox.dropped()
-	if c.role.RaftState != raft.StateLeader {
+	if c.role.RaftState == raft.StateLeader {
+		c.beginSettling()
+	} else {
 		c.inbox.clear()
 		c.catchUps.clear()
 	}
@@ -69,7 +71,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 }
 
 func (c *Core) send(m *raftpb.Message) {
-	if m.GetType() == raftpb.MsgSnap && c.arbitration.contested() {
+	if m.GetType() == raftpb.MsgSnap && (c.arbitration.contested() || !c.mayTell(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex())) {
 		c.probe(m)
 		return
 	}
@@ -81,7 +83,7 @@ func (c *Core) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgHeartbeat {
 		c.reads.noteAsked(m)
 	}
-	c.changes.limit(m)
+	c.limitNotice(m)
 	c.out.Messages = append(c.out.Messages, m)
 }
 
@@ -98,9 +100,8 @@ func (c *Core) append(m *raftpb.Message) {
 	w := write{responses: m.GetResponses()}
 	if entries := m.GetEntries(); len(entries) > 0 || hard != nil {
 		w.op = raftlog.Append{HardState: hard, Entries: entries}
-		c.changes.appended(entries)
 		if len(entries) > 0 {
-			c.last = entries[len(entries)-1].GetIndex()
+			c.appended(entries)
 		}
 	}
 	c.disk.add(w)

@@ -46,7 +46,7 @@ func (c *Core) confirmSnapshots() {
 	for _, peer := range slices.Sorted(maps.Keys(c.unconfirmed)) {
 		s := c.unconfirmed[peer]
 		switch {
-		case !c.isLeader() || c.arbitration.contested():
+		case !c.isLeader() || c.arbitration.contested() || !c.mayTell(peer, s.index):
 			delete(c.unconfirmed, peer)
 			if s.done == nil {
 				c.out.Cancelled = append(c.out.Cancelled, peer)

@@ -67,12 +67,12 @@ func (b *bootCounters) compare(id *Identity, registered bool) *RefusedError {
 		return nil
 	case id.Boot < last.counter:
 		return &RefusedError{Reason: ReasonRollback, Detail: fmt.Sprintf(
-			"member %v has boot counter %d after %d was seen, so its data directory was restored from a copy: start it with its latest directory; %s",
-			wire.MemberID(id.Member), id.Boot, last.counter, cannotJoin)}
+			"member %v has boot counter %d after %d was seen, so its data directory was restored from a copy: start it with its latest directory, or with an empty one, as a new member",
+			wire.MemberID(id.Member), id.Boot, last.counter)}
 	case last.incarnation.IsZero() || last.incarnation == id.Incarnation:
 		return nil
 	}
 	return &RefusedError{Reason: ReasonClone, Detail: fmt.Sprintf(
-		"two processes present boot counter %d of member %v, one of them runs on a copy of the data directory: stop that one; %s",
-		id.Boot, wire.MemberID(id.Member), cannotJoin)}
+		"two processes present boot counter %d of member %v, one of them runs on a copy of the data directory: stop that one, or start it with an empty directory, as a new member",
+		id.Boot, wire.MemberID(id.Member))}
 }

@@ -76,10 +76,6 @@ func wrongMember(got, want uint64) string {
 		wire.MemberID(got), wire.MemberID(want))
 }
 
-// cannotJoin ends the refusals for which starting over with another directory
-// suggests itself: this version offers no way back into the group.
-const cannotJoin = "this version cannot add a member to an existing group"
-
 // checkHello makes the checks that both sides share, most fundamental first.
 // Either side may report the result, so the texts do not depend on the side.
 func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
@@ -96,13 +92,13 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 	case h.Member == id.Member && h.Incarnation == id.Incarnation:
 		return refuse(ReasonSelf, "the address is that of the member that dialed it")
 	case h.Member == id.Member:
-		return refuse(ReasonClone, "two processes run as member %v, one of them on a copy of the data directory: stop that one; %s", member, cannotJoin)
+		return refuse(ReasonClone, "two processes run as member %v, one of them on a copy of the data directory: stop that one, or start it with an empty directory, as a new member", member)
 	case !id.Cluster.IsZero() && !h.Cluster.IsZero() && !sameCluster:
-		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join; %s", h.Cluster, id.Cluster, cannotJoin)
+		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join, or start the one that shall change with an empty directory", h.Cluster, id.Cluster)
 	case membersOnly && !sameCluster:
 		return refuse(ReasonNoCluster, "one of the two members belongs to no cluster yet")
 	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):
-		return refuse(ReasonRemoved, "the group has removed member %v: %s", member, cannotJoin)
+		return refuse(ReasonRemoved, "the group has removed member %v: start it with an empty directory, as a new member", member)
 	case membersOnly && !isMember:
 		return refuse(ReasonNotMember, "member %v is unknown or removed", member)
 	}

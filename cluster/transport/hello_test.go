@@ -28,7 +28,7 @@ var refusals = []struct {
 	{"copy of the listener", func(o *opening) { o.id.Member = m(1) }, ReasonClone, "on a copy of the data directory"},
 	{"copy of a member", func(o *opening) { o.id.Incarnation = wire.ID{2, 99} }, ReasonClone, "boot counter 5 of member " + text(2)},
 	{"rolled back", func(o *opening) { o.id.Boot = 4 }, ReasonRollback, "boot counter 4 after 5 was seen"},
-	{"rolled back, gossip", func(o *opening) { o.id.Boot = 4; o.kind = wire.Kind_GOSSIP_PACKETS }, ReasonRollback, "cannot add a member to an existing group"},
+	{"rolled back, gossip", func(o *opening) { o.id.Boot = 4; o.kind = wire.Kind_GOSSIP_PACKETS }, ReasonRollback, "with an empty one, as a new member"},
 	{"not a member", func(o *opening) { o.id.Member = m(4) }, ReasonNotMember, "member " + text(4) + " is unknown"},
 	{"not a member, gossip", func(o *opening) { o.id.Member = m(4); o.kind = wire.Kind_GOSSIP_STREAM }, ReasonNotMember, "member " + text(4) + " is unknown"},
 	{"removed", func(o *opening) { o.id.Member = m(5) }, ReasonRemoved, "the group has removed member " + text(5)},

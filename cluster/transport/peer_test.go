@@ -324,7 +324,7 @@ func TestOnRefused_RemovedReportedByPeer(t *testing.T) {
 	b.SetPeer(m(1), a.addr)
 	<-removed
 	<-removed // PeerError has the first refusal before the second dial
-	checkRefusal(t, b.PeerError(m(1)), ReasonRemoved, "cannot add a member to an existing group")
+	checkRefusal(t, b.PeerError(m(1)), ReasonRemoved, "with an empty directory, as a new member")
 }
 
 // A process that the group has not registered uses up no boot counter: the registered one

@@ -34,6 +34,8 @@ type Group struct {
 	Seams   []cluster.Seams
 	Nodes   []*conclave.Node // nil: not running
 
+	newcomers int // the last ones, which do not form the group and are not started
+
 	patience time.Duration // bounds waits for the group, for example for an election
 	interval time.Duration // between two polls of a snapshot
 	edits    []func(i int, c *conclave.Config, s *cluster.Seams)
@@ -52,6 +54,10 @@ func Edit(edit func(i int, c *conclave.Config, s *cluster.Seams)) Option {
 
 // MemoryNetwork connects the members by a network in memory, which has faults.
 func MemoryNetwork(g *Group) { g.Net = memnet.New(len(g.Nodes)) }
+
+// Newcomers is how many of the members, the last ones, do not form the group. Start has them
+// join it.
+func Newcomers(n int) Option { return func(g *Group) { g.newcomers = n } }
 
 // ShortLog keeps so few entries that a lagging member soon needs a snapshot.
 func ShortLog(g *Group) {
@@ -116,6 +122,7 @@ func listenOnLoopback(t testing.TB) net.Listener {
 func (g *Group) form() {
 	g.T.Helper()
 	n := len(g.Nodes)
+	founders := n - g.newcomers
 	var join []string
 	for i := range n {
 		c := &g.Configs[i]
@@ -123,20 +130,28 @@ func (g *Group) form() {
 			c.Bind = fmt.Sprintf("127.0.0.1:%d", 7001+i)
 			c.Dial = g.Net.Dialer(i)
 		}
-		join = append(join, c.Bind)
+		if i < founders {
+			join = append(join, c.Bind)
+		}
 	}
 	for i := range n {
 		c := &g.Configs[i]
-		c.Expect, c.Voters, c.Logger = n, min(n|1, 7), logger(g.T, i)
+		c.Expect, c.Voters, c.Logger = founders, min(founders|1, 7), logger(g.T, i)
 		if n > 1 {
 			c.Join = join
+		}
+		switch {
+		case i >= founders:
+			c.Expect = 0
+		case founders == 1:
+			c.Join = nil
 		}
 		for _, edit := range g.edits {
 			edit(i, c, &g.Seams[i])
 		}
 	}
 	g.T.Cleanup(g.KillAll)
-	g.Start(g.All()...)
+	g.Start(g.All()[:founders]...)
 }
 
 // logger is silent without CONCLAVE_TEST_LOG=1.

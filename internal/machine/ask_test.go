@@ -57,6 +57,14 @@ func ask(w io.Writer, m *Machine, q []string) {
 		}
 	case "removed":
 		fmt.Fprintln(w, m.Removed())
+	case "members":
+		for _, r := range m.Members() {
+			fmt.Fprintf(w, "member %d name=%q at=%q key=%d bytes ephemeral=%v registered=%v silent=%v since=%v\n",
+				r.ID, r.Name, r.Advertise, len(r.Key), r.Ephemeral, r.Registered, r.Silent, time.Duration(r.Since))
+		}
+	case "config":
+		c := m.GroupConfig()
+		fmt.Fprintf(w, "voters %d replace after %v remove after %v\n", c.Voters, time.Duration(c.ReplaceAfter), time.Duration(c.RemoveAfter))
 	case "keys":
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
 			fmt.Fprintln(w, printKey(k))

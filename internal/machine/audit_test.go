@@ -188,7 +188,7 @@ func (a *auditor) entries() {
 func (a *auditor) members() {
 	var removed []uint64
 	for id, k := range a.m.members {
-		if a.m.checks.Has(k.builtIn()) == k.removed {
+		if a.m.checks.Has(k.builtIn()) != (k.isRegistered() && !k.removed) {
 			a.fail("member %d: its built-in check is wrong", id)
 		}
 		for _, c := range k.checks {
@@ -311,7 +311,7 @@ func views(m *Machine) string {
 		}
 		fmt.Fprintln(&w, printEntry(e))
 	}
-	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Registered(), changesOf(m))
+	fmt.Fprintln(&w, m.Liveness(), m.Removed(), m.Registered(), m.Members(), m.GroupConfig(), changesOf(m))
 	at, ok := m.NextDeadline()
 	fmt.Fprintln(&w, m.Now(), at, ok)
 	return w.String()

@@ -131,7 +131,7 @@ func (m *Machine) removeCheck(c *check) {
 // reply says how long that still takes.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	k := m.members[c.Member]
-	if k == nil || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
+	if k == nil || !k.isRegistered() || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
 	}
 	if inc := m.incarnation(k.incarnation); inc != nil && !c.Alive {
@@ -140,8 +140,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 			return r
 		}
 	}
-	k.silent = !c.Alive
-	m.dirty.put(k.key(), k)
+	m.silence(k, !c.Alive)
 	if k.silent {
 		m.endSessions(m.dependents(k.builtIn()), invalidated, nil)
 	}

@@ -9,7 +9,7 @@ import (
 
 // advance moves group time forward, never back, and fires what is due: first all
 // sessions together, whether their own TTL or that of a check has expired, then
-// lock-delays, then incarnations. The queue places of expiring incarnations go
+// lock-delays, then incarnations, then the removal of a member. The queue places of expiring incarnations go
 // before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
 func (m *Machine) advance(time int64) {
@@ -31,6 +31,7 @@ func (m *Machine) advance(time int64) {
 	for _, inc := range silent {
 		m.drop(inc, invalidated)
 	}
+	m.removeOverdue()
 }
 
 // startTerm renews every session and every check: without a leader no renewal could
@@ -54,6 +55,9 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	}
 	if c := m.checkups.first(); c != nil {
 		at, ok = min(at, c.deadline()), true
+	}
+	if id, due := m.nextRemoval(); id != 0 {
+		at, ok = min(at, due), true
 	}
 	if m.ending.len > 0 {
 		at, ok = min(at, m.now), true

@@ -9,11 +9,17 @@ import (
 // Commands encodes the commands that the cluster itself submits.
 type Commands struct{}
 
-// RemoveMember removes the member that submits it from the group. voters are the
-// voters that the member knows of.
-func (Commands) RemoveMember(voters []uint64) []byte {
-	return encodeCommand(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: voters}}})
+// RemoveMember removes a member from the group, 0: the one that submits it. voters are the
+// voters that the submitter knows of.
+func (Commands) RemoveMember(member uint64, voters []uint64) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: member, Voters: voters}}})
 }
+
+// AdmitMember admits a member to the group.
+func (Commands) AdmitMember(c *wire.AdmitMember) []byte {
+	return encodeCommand(&wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: c}})
+}
+
 
 // ReportLiveness reports a judgment of the leader's failure detector.
 func (Commands) ReportLiveness(r wire.LivenessReport) []byte {

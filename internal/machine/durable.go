@@ -74,6 +74,7 @@ func (m *Machine) state() proto.Message {
 	return &wire.MachineState{
 		Version: wire.StateVersion, FeatureLevel: m.levels.agreed, Now: m.now,
 		Fences: m.fences, Epoch: m.epoch, Positions: m.positions,
+		Voters: m.settings.voters, ReplaceAfter: m.settings.replaceAfter, RemoveAfter: m.settings.removeAfter,
 		Ended: m.endings, Changes: m.keys.changes, LockFloor: m.keys.lockFloor, LockFloorAt: m.keys.lockFloorAt,
 	}
 }
@@ -82,6 +83,7 @@ func (k *member) state() proto.Message {
 	return &wire.MemberState{
 		Boot: k.boot, Attempt: k.attempt, Incarnation: k.incarnation[:], Silent: k.silent, Removed: k.removed,
 		Token: k.token[:], FeatureLevel: k.level, Key: []byte(k.public),
+		Name: k.name, Advertise: k.advertise, Ephemeral: k.ephemeral, Since: k.since,
 	}
 }
 

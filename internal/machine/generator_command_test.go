@@ -23,6 +23,11 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{3, func() *wire.Command {
 			return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Voters: g.group[g.rand.IntN(len(g.group)+1):]}}}
 		}},
+		{2, func() *wire.Command {
+			return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: g.rand.Uint64N(g.last + 3)}}}
+		}},
+		{8, func() *wire.Command { return g.admit(r) }},
+		{4, func() *wire.Command { return g.groupConfig() }},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
 		{35, func() *wire.Command { return g.closeSession(r) }},
 		{20, func() *wire.Command { return g.attach(r) }},

@@ -127,6 +127,7 @@ func (g *generator) registration(r *reference.Model) *wire.Submission {
 	c := g.newCall(id, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: member, Boot: g.boots[member], Attempt: g.rand.Uint32N(2), Ttl: ttl,
 		Tokens: g.tokens(), NextToken: g.token(), Key: g.key(member), FeatureLevel: g.level(r),
+		Name: g.label(), Advertise: g.label(), Ephemeral: g.chance(50), Voters: g.rand.Uint32N(4),
 	}}})
 	s := &wire.Submission{Member: member, Incarnation: id[:], Calls: []*wire.Call{c}}
 	if g.chance(3) {
@@ -136,6 +137,38 @@ func (g *generator) registration(r *reference.Model) *wire.Submission {
 		s.Floor = g.rand.Uint64N(c.Seq + 1)
 	}
 	return s
+}
+
+// admit admits a member that the group has or may get.
+func (g *generator) admit(r *reference.Model) *wire.Command {
+	member := g.member(r)
+	if g.chance(50) {
+		member = g.last + 1 + g.rand.Uint64N(3)
+	}
+	key := bytes.Repeat([]byte{byte(member), 0}, 16)
+	if g.chance(5) {
+		key = g.key(member)
+	}
+	return &wire.Command{Op: &wire.Command_AdmitMember{AdmitMember: &wire.AdmitMember{
+		Member: member, Key: key, Name: g.label(), Advertise: g.label(), Ephemeral: g.chance(50),
+	}}}
+}
+
+func (g *generator) groupConfig() *wire.Command {
+	delay := func() int64 {
+		return []int64{0, MinReplaceAfter, 6 * second, 20 * second, 1, MaxReplaceAfter + 1, -1}[g.rand.IntN(7)]
+	}
+	return &wire.Command{Op: &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{
+		Voters: g.rand.Uint32N(9), ReplaceAfter: delay(), RemoveAfter: delay(),
+	}}}
+}
+
+// label is a member's name or address.
+func (g *generator) label() string {
+	if g.chance(2) {
+		return strings.Repeat("l", maxAdvertise-1+g.rand.IntN(3))
+	}
+	return string(rune('a' + g.rand.IntN(3)))
 }
 
 // level is mostly one that the group can live with.

@@ -39,6 +39,10 @@ type member struct {
 	token       wire.ID // of the last registration
 	public      string  // key; empty: none was presented
 	level       uint32  // the highest feature level of the last process
+	name        string
+	advertise   string
+	ephemeral   bool  // it has no directory
+	since       int64 // group time: of the admission until it registers; of silence
 	checks      map[string]*check
 	sessions    list[session, sessionsOfMember]               // of all its processes
 	dependents  map[string]*list[dependency, sessionsOfCheck] // by the check
@@ -77,7 +81,9 @@ func newMember(id uint64) *member {
 
 func (m *Machine) addMember(k *member) {
 	m.members[k.id] = k
-	m.checks.ReplaceOrInsert(k.builtIn())
+	if k.isRegistered() {
+		m.checks.ReplaceOrInsert(k.builtIn())
+	}
 }
 
 // insert adds an incarnation in the order of IDs.

@@ -19,6 +19,8 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxWaiters":       {MaxWaiters, reference.MaxWaiters},
 		"MaxQueued":        {MaxQueued, reference.MaxQueued},
 		"MaxInFlight":      {MaxInFlight, reference.MaxInFlight},
+		"MaxMembers":       {MaxMembers, reference.MaxMembers},
+		"MaxUnregistered":  {MaxUnregistered, reference.MaxUnregistered},
 		"MaxIncarnations":  {MaxIncarnations, reference.MaxIncarnations},
 		"MaxChecks":        {MaxChecks, reference.MaxChecks},
 		"MaxSessionChecks": {MaxSessionChecks, reference.MaxSessionChecks},

@@ -127,13 +127,15 @@ func (ld *loader) machine(rest string, value []byte) error {
 	if rest != "" || st.Version == 0 {
 		return errShape
 	}
-	if st.Now < 0 || st.Fences > maxFences || st.Epoch > maxEpoch {
+	validSettings := st.Voters == 0 || validVoters(st.Voters) && validDelay(st.ReplaceAfter) && validDelay(st.RemoveAfter)
+	if st.Now < 0 || st.Fences > maxFences || st.Epoch > maxEpoch || !validSettings {
 		return errRange
 	}
 	m := ld.m
 	m.levels.agreed = max(st.FeatureLevel, firstLevel)
 	m.now, m.fences, m.epoch, m.positions = st.Now, st.Fences, st.Epoch, st.Positions
 	m.endings = st.Ended
+	m.settings = settings{st.Voters, st.ReplaceAfter, st.RemoveAfter}
 	m.keys.changes, m.keys.lockFloor, m.keys.lockFloorAt = st.Changes, st.LockFloor, st.LockFloorAt
 	return nil
 }
@@ -155,11 +157,11 @@ func (ld *loader) member(rest string, value []byte) error {
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
 	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
+	k.name, k.advertise, k.ephemeral, k.since = st.Name, st.Advertise, st.Ephemeral, st.Since
 	ld.m.addMember(k)
 	if st.Removed {
 		ld.m.checks.Delete(k.builtIn())
 		k.removed = true
-		ld.m.removed = nil
 	}
 	return nil
 }

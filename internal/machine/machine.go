@@ -26,7 +26,9 @@ type Machine struct {
 	positions uint64 // queue places assigned so far
 
 	members      map[uint64]*member
-	removed      []uint64           // members, ascending; never changed in place. nil: see Removed
+	removed      []uint64            // members, ascending; never changed in place. nil: see Removed
+	roster       []wire.MemberRecord // of the members; never changed in place. nil: see Members
+	settings     settings
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
 	incarnations []*incarnation     // by ID; at most one for each member
 	sessions     map[wire.ID]*session

@@ -155,7 +155,7 @@ func parseCommand(words []string) ([]byte, error) {
 	}
 	a := &arguments{words: words}
 	c := new(wire.Command)
-	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseLock, parseSemaphore, parseWrite} {
+	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseLock, parseSemaphore, parseWrite} {
 		if parse(a, c); c.Op != nil {
 			return must(proto.Marshal(c)), a.err
 		}
@@ -169,19 +169,13 @@ func parseSession(a *arguments, c *wire.Command) {
 		c.Op = &wire.Command_Register{Register: &wire.Register{
 			Member: a.number("member"), Boot: a.number("boot"), Attempt: uint32(a.number("attempt")),
 			Ttl: a.duration("ttl", 10*time.Second), Tokens: a.tokens(), NextToken: a.token("next"),
-			Key: a.text("key"), FeatureLevel: uint32(a.number("level")),
+			Key: a.text("key"), FeatureLevel: uint32(a.number("level")), Voters: uint32(a.number("voters")),
+			Name: string(a.text("name")), Advertise: string(a.text("at")), Ephemeral: a.flag("ephemeral"),
 		}}
 	case "renew":
 		c.Op = &wire.Command_Renew{Renew: &wire.Renew{}}
 	case "deregister":
 		c.Op = &wire.Command_Deregister{Deregister: &wire.Deregister{}}
-	case "remove-member":
-		op := new(wire.RemoveMember)
-		voters, _ := a.value("voters")
-		for _, voter := range strings.FieldsFunc(voters, func(r rune) bool { return r == ',' }) {
-			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
-		}
-		c.Op = &wire.Command_RemoveMember{RemoveMember: op}
 	case "raise":
 		op := &wire.RaiseLevel{Level: uint32(a.number("level")), Force: a.flag("force")}
 		members, _ := a.value("members")
@@ -216,6 +210,27 @@ func parseSession(a *arguments, c *wire.Command) {
 	case "gossip":
 		c.Op = &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
 			Member: a.number("member"), Boot: a.number("boot"), Alive: a.flag("alive"), Term: term + a.number("later"),
+		}}
+	}
+}
+
+func parseMembership(a *arguments, c *wire.Command) {
+	switch a.words[0] {
+	case "remove-member":
+		op := &wire.RemoveMember{Member: a.number("member")}
+		voters, _ := a.value("voters")
+		for _, voter := range strings.FieldsFunc(voters, func(r rune) bool { return r == ',' }) {
+			op.Voters = append(op.Voters, (&arguments{words: []string{"id=" + voter}}).number("id"))
+		}
+		c.Op = &wire.Command_RemoveMember{RemoveMember: op}
+	case "admit":
+		c.Op = &wire.Command_AdmitMember{AdmitMember: &wire.AdmitMember{
+			Member: a.number("member"), Key: a.text("key"), Name: string(a.text("name")), Advertise: string(a.text("at")),
+			Ephemeral: a.flag("ephemeral"),
+		}}
+	case "configure":
+		c.Op = &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{
+			Voters: uint32(a.number("voters")), ReplaceAfter: a.duration("replace", 0), RemoveAfter: a.duration("remove", 0),
 		}}
 	}
 }

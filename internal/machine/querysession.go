@@ -102,6 +102,12 @@ func (m *Machine) viewCheck(c *check) CheckView {
 	return v
 }
 
+// GroupConfigQuery asks for the settings of the group. The answer is a wire.GroupConfig.
+type GroupConfigQuery struct{}
+
+// Begin implements Query.
+func (GroupConfigQuery) Begin(m *Machine) func() any { return answered(m.GroupConfig()) }
+
 // RemovedQuery asks for the members that have been removed. The answer is a
 // []uint64, ascending.
 type RemovedQuery struct{}

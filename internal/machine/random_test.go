@@ -157,6 +157,12 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if got, want := r.straight.Removed(), r.model.Removed(); !slices.Equal(got, want) {
 		return fmt.Errorf("%v have left, want %v", got, want)
 	}
+	if got, want := r.straight.Members(), r.model.Members(); !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		return fmt.Errorf("members %v, want %v", got, want)
+	}
+	if got, want := r.straight.GroupConfig(), r.model.Config; got != want {
+		return fmt.Errorf("settings %v, want %v", got, want)
+	}
 	if level, _ := r.straight.Level(); level != max(r.model.Level, 1) {
 		return fmt.Errorf("level %d, want %d", level, r.model.Level)
 	}

@@ -59,6 +59,8 @@ func (m *Machine) checkRegistration(id wire.ID, member uint64, c *wire.Register)
 		return m.refuse(wire.Code_INVALID, "invalid registration: it is another member's")
 	case !ok || token.IsZero():
 		return m.refuse(wire.Code_INVALID, "invalid registration: the token is not 16 bytes, or zero")
+	case len(c.Name) > MaxName || len(c.Advertise) > maxAdvertise:
+		return m.refuse(wire.Code_INVALID, "invalid registration: the name or the address is too long")
 	case len(c.Key) != 0 && len(c.Key) != publicKeySize:
 		return m.refuse(wire.Code_INVALID, "invalid registration: the key is not 32 bytes")
 	}
@@ -112,11 +114,13 @@ func (m *Machine) remember(c *wire.Register, id wire.ID) {
 		k = newMember(c.Member)
 		m.addMember(k)
 	}
-	k.boot, k.attempt, k.incarnation, k.silent = c.Boot, c.Attempt, id, false
+	k.boot, k.attempt, k.incarnation = c.Boot, c.Attempt, id
+	k.name, k.advertise, k.ephemeral = c.Name, c.Advertise, c.Ephemeral
 	k.token, _ = wire.IDFrom(c.NextToken)
 	k.public, k.level = string(c.Key), c.FeatureLevel
-	m.registered = nil
-	m.dirty.put(k.key(), k)
+	m.checks.ReplaceOrInsert(k.builtIn())
+	m.silence(k, false)
+	m.foundSettings(c.Voters)
 }
 
 // Registered returns the incarnation of the last registered process of each member. The
@@ -125,7 +129,9 @@ func (m *Machine) Registered() map[uint64]wire.ID {
 	if m.registered == nil {
 		m.registered = make(map[uint64]wire.ID, len(m.members))
 		for id, k := range m.members { // order: of a map
-			m.registered[id] = k.incarnation
+			if k.isRegistered() {
+				m.registered[id] = k.incarnation
+			}
 		}
 	}
 	return m.registered

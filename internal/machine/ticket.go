@@ -135,6 +135,10 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 	switch op := c.Op.(type) {
 	case *wire.Command_RemoveMember:
 		return m.removeMember(inc, op.RemoveMember)
+	case *wire.Command_AdmitMember:
+		return m.admitMember(op.AdmitMember)
+	case *wire.Command_SetGroupConfig:
+		return m.setGroupConfig(op.SetGroupConfig)
 	case *wire.Command_AttachSession:
 		return m.attachSession(inc, op.AttachSession)
 	case *wire.Command_SetCheck:

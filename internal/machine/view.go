@@ -99,13 +99,15 @@ func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	return v
 }
 
-// Liveness returns what the failure detector last reported of each member, by ID.
+// Liveness returns what the failure detector last reported of each registered member, by ID.
 func (m *Machine) Liveness() []wire.MemberLiveness {
 	var views []wire.MemberLiveness
 	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
 		return cmp.Compare(a.id, b.id)
 	}) {
-		views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
+		if k.isRegistered() {
+			views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
+		}
 	}
 	return views
 }

@@ -115,7 +115,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 
 func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	m := r.Member(c.Member)
-	if m == nil || c.Boot < m.boot || c.Term != r.term {
+	if m == nil || m.last == (wire.ID{}) || c.Boot < m.boot || c.Term != r.term {
 		return answer(wire.Code_OK)
 	}
 	if inc := r.Incarnation(m.last); inc != nil && !m.silent && !c.Alive {
@@ -124,6 +124,11 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 		}
 	}
 	was := m.silent
+	if m.silent != !c.Alive {
+		if m.since = 0; !c.Alive {
+			m.since = max(0, r.Now-MinSilence)
+		}
+	}
 	if m.silent = !c.Alive; m.silent && !was {
 		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), true, nil)
 	}

@@ -17,6 +17,8 @@ const (
 	MaxQueued       = 16_384
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
+	MaxMembers      = 128
+	MaxUnregistered = 16
 
 	MaxChecks        = 256
 	MaxSessionChecks = 16

@@ -33,25 +33,13 @@ type Model struct {
 	index, term uint64
 	arrivals    int
 	members     []Member
+	Config      wire.GroupConfig // zero: none was set
 	keys        keys
 	delays      []keyDelay
 
 	outcomes []wire.Outcome
 	ended    []wire.Ended
 	leaders  []wire.LeaderChange
-}
-
-// Member is what is kept of a member forever.
-type Member struct {
-	ID      uint64
-	Removed bool
-	boot    uint64
-	attempt uint32
-	last    wire.ID
-	silent  bool
-	token   string
-	key     string
-	level   uint32
 }
 
 // Incarnation is one process of a member.
@@ -160,6 +148,7 @@ func (r *Model) fire() {
 	for _, id := range silent {
 		r.drop(id, true)
 	}
+	r.removeLate()
 }
 
 // portion returns the first of all, and what follows as long as all together are not more
@@ -283,6 +272,10 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return answer(wire.Code_OK)
 	case *wire.Command_RemoveMember:
 		return r.removeMember(inc, op.RemoveMember)
+	case *wire.Command_AdmitMember:
+		return r.admit(op.AdmitMember)
+	case *wire.Command_SetGroupConfig:
+		return r.setConfig(op.SetGroupConfig)
 	case *wire.Command_OpenSession:
 		return r.open(inc, op.OpenSession)
 	case *wire.Command_CloseSession:

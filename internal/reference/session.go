@@ -13,7 +13,7 @@ import (
 
 func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) *wire.Reply {
 	if c.Ttl < MinTTL || c.Ttl > MaxTTL || c.Member == 0 || c.Member != submitter || id == (wire.ID{}) ||
-		len(c.NextToken) != 16 || wire.ID(c.NextToken) == (wire.ID{}) || len(c.Key) != 0 && len(c.Key) != 32 {
+		len(c.Name) > MaxName || len(c.Advertise) > 260 || len(c.NextToken) != 16 || wire.ID(c.NextToken) == (wire.ID{}) || len(c.Key) != 0 && len(c.Key) != 32 {
 		return answer(wire.Code_INVALID)
 	}
 	if r.Incarnation(id) != nil {
@@ -63,7 +63,11 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 		return answer(wire.Code_BUSY)
 	}
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
-	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id, token: string(c.NextToken), key: string(c.Key), level: c.FeatureLevel})
+	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id, token: string(c.NextToken), key: string(c.Key), level: c.FeatureLevel,
+		name: c.Name, advertise: c.Advertise, ephemeral: c.Ephemeral})
+	if r.Config == (wire.GroupConfig{}) && slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
+		r.Config = wire.GroupConfig{Voters: c.Voters, ReplaceAfter: 60 * second}
+	}
 	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: c.Member, ttl: c.Ttl, renewed: r.Now, Floor: floor})
 	return answer(wire.Code_OK)
 }
@@ -98,15 +102,6 @@ func (r *Model) raise(by uint64, c *wire.RaiseLevel) *wire.Reply {
 // atLeast reads a level, of which 0 is the first.
 func atLeast(level uint32) uint32 { return max(level, 1) }
 
-func (r *Model) Member(id uint64) *Member {
-	for i := range r.members {
-		if r.members[i].ID == id {
-			return &r.members[i]
-		}
-	}
-	return nil
-}
-
 // drop ends an incarnation, its sessions except those without a TTL, and its places
 // under other sessions.
 func (r *Model) drop(id wire.ID, invalidated bool) {
@@ -131,37 +126,6 @@ func (r *Model) dropPlaces(id wire.ID) []*Semaphore {
 		s := r.session(p.Session[:])
 		return s != nil && p.Ticket.Incarnation == id && !(s.Incarnation == id && s.ttl > 0)
 	}), wire.Code_WITHDRAWN)
-}
-
-// removeMember removes the incarnation's member, with all its sessions, unbound ones
-// included, and its checks.
-func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply {
-	id, member := inc.ID, inc.Member
-	remaining := 0
-	for _, voter := range c.Voters {
-		if voter != member && !slices.Contains(r.Removed(), voter) {
-			remaining++
-		}
-	}
-	if remaining == 0 {
-		return answer(wire.Code_INVALID)
-	}
-	r.end(r.ofMember(member), true, r.dropPlaces(id))
-	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == member })
-	r.Member(member).Removed = true
-	r.drop(id, true)
-	return answer(wire.Code_OK)
-}
-
-// Removed returns the members that have been removed, ascending.
-func (r *Model) Removed() (removed []uint64) {
-	for _, m := range r.members {
-		if m.Removed {
-			removed = append(removed, m.ID)
-		}
-	}
-	slices.Sort(removed)
-	return removed
 }
 
 func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {

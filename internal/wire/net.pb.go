@@ -550,11 +550,13 @@ func (x *Founder) GetKey() []byte {
 }
 
 // FormRequest is what a process that is no member can request: the candidates that the
-// listener knows, or the acceptance of a proposal.
+// listener knows, the acceptance of a proposal, or its admission to the listener's group.
 type FormRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Proposal      *Proposal              `protobuf:"bytes,1,opt,name=proposal,proto3" json:"proposal,omitempty"`   // absent: only the candidates
-	Candidate     *GossipMeta            `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"` // the sender
+	Proposal      *Proposal              `protobuf:"bytes,1,opt,name=proposal,proto3" json:"proposal,omitempty"`    // absent: only the candidates
+	Candidate     *GossipMeta            `protobuf:"bytes,2,opt,name=candidate,proto3" json:"candidate,omitempty"`  // the sender
+	Admit         bool                   `protobuf:"varint,3,opt,name=admit,proto3" json:"admit,omitempty"`         // to the listener's group
+	Ephemeral     bool                   `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // with admit: the sender has no directory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +605,20 @@ func (x *FormRequest) GetCandidate() *GossipMeta {
 	return nil
 }
 
+func (x *FormRequest) GetAdmit() bool {
+	if x != nil {
+		return x.Admit
+	}
+	return false
+}
+
+func (x *FormRequest) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
 type FormReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Accepted      bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
@@ -611,6 +627,7 @@ type FormReply struct {
 	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`        // that replies
 	Candidate     *GossipMeta            `protobuf:"bytes,5,opt,name=candidate,proto3" json:"candidate,omitempty"`   // that replies
 	Candidates    []*GossipMeta          `protobuf:"bytes,6,rep,name=candidates,proto3" json:"candidates,omitempty"` // other processes that it knows, each a suggestion only
+	Admission     *Admission             `protobuf:"bytes,7,opt,name=admission,proto3" json:"admission,omitempty"`   // of the sender to the group; absent: refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,6 +704,66 @@ func (x *FormReply) GetCandidates() []*GossipMeta {
 	return nil
 }
 
+func (x *FormReply) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
+// Admission is what an admitted member needs to connect to the group.
+type Admission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Members       []*Founder             `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // of the group, by ID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Admission) GetCluster() []byte {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *Admission) GetMembers() []*Founder {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type SnapshotHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -698,7 +775,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +787,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +800,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -758,7 +835,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +847,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +860,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -817,7 +894,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +906,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +919,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -874,13 +951,15 @@ type Identity struct {
 	// succeeded last. Those behind it may be of registrations whose outcome this member
 	// has not learned. An empty one: it may never have registered.
 	Tokens        [][]byte `protobuf:"bytes,10,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Joined        bool     `protobuf:"varint,11,opt,name=joined,proto3" json:"joined,omitempty"` // an existing group; its log may still be empty
+	Seen          []byte   `protobuf:"bytes,12,opt,name=seen,proto3" json:"seen,omitempty"`      // a cluster that this member has found before it had one: it forms none itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +971,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +984,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -978,6 +1057,20 @@ func (x *Identity) GetTokens() [][]byte {
 	return nil
 }
 
+func (x *Identity) GetJoined() bool {
+	if x != nil {
+		return x.Joined
+	}
+	return false
+}
+
+func (x *Identity) GetSeen() []byte {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
 // Divergence records that a majority of the voters had another state at an index than
 // this member, whose directory cannot be used again.
 type Divergence struct {
@@ -992,7 +1085,7 @@ type Divergence struct {
 
 func (x *Divergence) Reset() {
 	*x = Divergence{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1097,7 @@ func (x *Divergence) String() string {
 func (*Divergence) ProtoMessage() {}
 
 func (x *Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1110,7 @@ func (x *Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Divergence.ProtoReflect.Descriptor instead.
 func (*Divergence) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Divergence) GetVersion() uint32 {
@@ -1065,7 +1158,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1170,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1183,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -1188,10 +1281,12 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\tadvertise\x18\x03 \x01(\tR\tadvertise\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\fR\x03key\"\x89\x01\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\"\xbd\x01\n" +
 	"\vFormRequest\x12:\n" +
 	"\bproposal\x18\x01 \x01(\v2\x1e.conclave.internal.v1.ProposalR\bproposal\x12>\n" +
-	"\tcandidate\x18\x02 \x01(\v2 .conclave.internal.v1.GossipMetaR\tcandidate\"\xf1\x01\n" +
+	"\tcandidate\x18\x02 \x01(\v2 .conclave.internal.v1.GossipMetaR\tcandidate\x12\x14\n" +
+	"\x05admit\x18\x03 \x01(\bR\x05admit\x12\x1c\n" +
+	"\tephemeral\x18\x04 \x01(\bR\tephemeral\"\xb0\x02\n" +
 	"\tFormReply\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\x12\x14\n" +
@@ -1200,7 +1295,11 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\tcandidate\x18\x05 \x01(\v2 .conclave.internal.v1.GossipMetaR\tcandidate\x12@\n" +
 	"\n" +
 	"candidates\x18\x06 \x03(\v2 .conclave.internal.v1.GossipMetaR\n" +
-	"candidates\"V\n" +
+	"candidates\x12=\n" +
+	"\tadmission\x18\a \x01(\v2\x1f.conclave.internal.v1.AdmissionR\tadmission\"^\n" +
+	"\tAdmission\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\fR\acluster\x127\n" +
+	"\amembers\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\amembers\"V\n" +
 	"\x0eSnapshotHeader\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
@@ -1212,7 +1311,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"pairsTotal\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\x9a\x02\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xc6\x02\n" +
 	"\bIdentity\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
@@ -1224,7 +1323,9 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\aremoved\x18\b \x01(\bR\aremoved\x12\x10\n" +
 	"\x03key\x18\t \x01(\fR\x03key\x12\x16\n" +
 	"\x06tokens\x18\n" +
-	" \x03(\fR\x06tokens\"p\n" +
+	" \x03(\fR\x06tokens\x12\x16\n" +
+	"\x06joined\x18\v \x01(\bR\x06joined\x12\x12\n" +
+	"\x04seen\x18\f \x01(\fR\x04seen\"p\n" +
 	"\n" +
 	"Divergence\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x14\n" +
@@ -1260,7 +1361,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP() 
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any{
 	(Kind)(0),              // 0: conclave.internal.v1.Kind
 	(*Hello)(nil),          // 1: conclave.internal.v1.Hello
@@ -1270,12 +1371,13 @@ var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any
 	(*Founder)(nil),        // 5: conclave.internal.v1.Founder
 	(*FormRequest)(nil),    // 6: conclave.internal.v1.FormRequest
 	(*FormReply)(nil),      // 7: conclave.internal.v1.FormReply
-	(*SnapshotHeader)(nil), // 8: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),  // 9: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),           // 10: conclave.internal.v1.Pair
-	(*Identity)(nil),       // 11: conclave.internal.v1.Identity
-	(*Divergence)(nil),     // 12: conclave.internal.v1.Divergence
-	(*Peer)(nil),           // 13: conclave.internal.v1.Peer
+	(*Admission)(nil),      // 8: conclave.internal.v1.Admission
+	(*SnapshotHeader)(nil), // 9: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),  // 10: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),           // 11: conclave.internal.v1.Pair
+	(*Identity)(nil),       // 12: conclave.internal.v1.Identity
+	(*Divergence)(nil),     // 13: conclave.internal.v1.Divergence
+	(*Peer)(nil),           // 14: conclave.internal.v1.Peer
 }
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int32{
 	0,  // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
@@ -1284,13 +1386,15 @@ var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int
 	3,  // 3: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
 	3,  // 4: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
 	3,  // 5: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
-	10, // 6: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	4,  // 7: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	8,  // 6: conclave.internal.v1.FormReply.admission:type_name -> conclave.internal.v1.Admission
+	5,  // 7: conclave.internal.v1.Admission.members:type_name -> conclave.internal.v1.Founder
+	11, // 8: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	4,  // 9: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_net_proto_init() }
@@ -1304,7 +1408,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -85,6 +85,23 @@ type MemberLiveness struct {
 	Silent       bool // the failure detector has declared it dead
 }
 
+// MemberRecord is what the group holds of a member that was not removed.
+type MemberRecord struct {
+	ID              uint64
+	Name, Advertise string
+	Key             []byte // public; empty: a founder whose process has stated none
+	Ephemeral       bool   // it has no directory, so its key is lost with its process
+	Registered      bool   // it has had a process in the group
+	Silent          bool   // the failure detector has declared its last process dead
+	Since           int64  // group time: of the admission until it is registered; of silence
+}
+
+// GroupConfig is the settings of a group.
+type GroupConfig struct {
+	Voters                    uint32
+	ReplaceAfter, RemoveAfter int64 // ns; 0: never
+}
+
 // LivenessReport is a judgment of the leader's failure detector about the
 // process of a member with that boot counter or an earlier one.
 type LivenessReport struct {

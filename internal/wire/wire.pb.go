@@ -355,7 +355,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -813,6 +813,8 @@ type Command struct {
 	//	*Command_Write
 	//	*Command_RemoveMember
 	//	*Command_RaiseLevel
+	//	*Command_AdmitMember
+	//	*Command_SetGroupConfig
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,6 +1028,24 @@ func (x *Command) GetRaiseLevel() *RaiseLevel {
 	return nil
 }
 
+func (x *Command) GetAdmitMember() *AdmitMember {
+	if x != nil {
+		if x, ok := x.Op.(*Command_AdmitMember); ok {
+			return x.AdmitMember
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetGroupConfig() *SetGroupConfig {
+	if x != nil {
+		if x, ok := x.Op.(*Command_SetGroupConfig); ok {
+			return x.SetGroupConfig
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1106,6 +1126,14 @@ type Command_RaiseLevel struct {
 	RaiseLevel *RaiseLevel `protobuf:"bytes,19,opt,name=raise_level,json=raiseLevel,proto3,oneof"`
 }
 
+type Command_AdmitMember struct {
+	AdmitMember *AdmitMember `protobuf:"bytes,20,opt,name=admit_member,json=admitMember,proto3,oneof"`
+}
+
+type Command_SetGroupConfig struct {
+	SetGroupConfig *SetGroupConfig `protobuf:"bytes,21,opt,name=set_group_config,json=setGroupConfig,proto3,oneof"`
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -1144,6 +1172,10 @@ func (*Command_RemoveMember) isCommand_Op() {}
 
 func (*Command_RaiseLevel) isCommand_Op() {}
 
+func (*Command_AdmitMember) isCommand_Op() {}
+
+func (*Command_SetGroupConfig) isCommand_Op() {}
+
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
 // the succession token of the last one. Refused, it changes nothing.
@@ -1160,6 +1192,10 @@ type Register struct {
 	NextToken     []byte   `protobuf:"bytes,6,opt,name=next_token,json=nextToken,proto3" json:"next_token,omitempty"`           // 16 random bytes: the token of this registration
 	FeatureLevel  uint32   `protobuf:"varint,7,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process supports
 	Key           []byte   `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`                                        // the member's public key
+	Name          string   `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise     string   `protobuf:"bytes,10,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Ephemeral     bool     `protobuf:"varint,11,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // the member has no directory, so its key is lost with its process
+	Voters        uint32   `protobuf:"varint,12,opt,name=voters,proto3" json:"voters,omitempty"`       // wanted in a new group; the first registration that states it decides
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1250,6 +1286,34 @@ func (x *Register) GetKey() []byte {
 	return nil
 }
 
+func (x *Register) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Register) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
+
+func (x *Register) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *Register) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
 // Renew renews the incarnation and every session bound to it.
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1325,12 +1389,13 @@ func (*Deregister) Descriptor() ([]byte, []int) {
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
-// RemoveMember removes the incarnation's member from the group: all its sessions
-// end, and the member cannot register again.
+// RemoveMember removes a member from the group: all its sessions end, and the member
+// cannot register again.
 type RemoveMember struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The voters known to the member, possibly with members already removed.
+	// The voters known to the submitter, possibly with members already removed.
 	Voters        []uint64 `protobuf:"fixed64,1,rep,packed,name=voters,proto3" json:"voters,omitempty"`
+	Member        uint64   `protobuf:"fixed64,2,opt,name=member,proto3" json:"member,omitempty"` // 0: the submitter's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1372,6 +1437,152 @@ func (x *RemoveMember) GetVoters() []uint64 {
 	return nil
 }
 
+func (x *RemoveMember) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+// AdmitMember admits a new member to the group, which has proved its key to the member
+// that submits the command. The leader adds it to Raft's configuration as a standby.
+type AdmitMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // public
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise     string                 `protobuf:"bytes,4,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Ephemeral     bool                   `protobuf:"varint,5,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // see Register
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitMember) Reset() {
+	*x = AdmitMember{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitMember) ProtoMessage() {}
+
+func (x *AdmitMember) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitMember.ProtoReflect.Descriptor instead.
+func (*AdmitMember) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AdmitMember) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *AdmitMember) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *AdmitMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AdmitMember) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
+
+func (x *AdmitMember) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+// SetGroupConfig replaces the settings of the group.
+type SetGroupConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Voters        uint32                 `protobuf:"varint,1,opt,name=voters,proto3" json:"voters,omitempty"`                                 // wanted: 1, 3, 5 or 7
+	ReplaceAfter  int64                  `protobuf:"varint,2,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"` // 0: never
+	RemoveAfter   int64                  `protobuf:"varint,3,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`    // 0: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetGroupConfig) Reset() {
+	*x = SetGroupConfig{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetGroupConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetGroupConfig) ProtoMessage() {}
+
+func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetGroupConfig.ProtoReflect.Descriptor instead.
+func (*SetGroupConfig) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetGroupConfig) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
+func (x *SetGroupConfig) GetReplaceAfter() int64 {
+	if x != nil {
+		return x.ReplaceAfter
+	}
+	return 0
+}
+
+func (x *SetGroupConfig) GetRemoveAfter() int64 {
+	if x != nil {
+		return x.RemoveAfter
+	}
+	return 0
+}
+
 // RaiseLevel raises the group's feature level, if every member supports it.
 type RaiseLevel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1384,7 +1595,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1607,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1620,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -1447,7 +1658,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1670,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1683,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1527,7 +1738,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1750,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1763,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1576,7 +1787,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1799,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1812,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetCheck) GetName() string {
@@ -1641,7 +1852,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1864,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1877,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DropCheck) GetName() string {
@@ -1690,7 +1901,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1913,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1926,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -1756,7 +1967,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1979,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1992,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -1815,7 +2026,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2038,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2051,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Lock) GetName() string {
@@ -1919,7 +2130,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2142,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2155,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Unlock) GetName() string {
@@ -1996,7 +2207,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2219,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2232,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Proclaim) GetName() string {
@@ -2073,7 +2284,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2296,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2309,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Acquire) GetName() string {
@@ -2148,7 +2359,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2371,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2384,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Release) GetName() string {
@@ -2207,7 +2418,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2430,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2443,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Resize) GetName() string {
@@ -2259,7 +2470,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2482,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2495,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -2309,7 +2520,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2532,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2545,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2399,7 +2610,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2622,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2635,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2462,7 +2673,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2685,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2698,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2593,7 +2804,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2816,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2829,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -2656,7 +2867,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2879,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2892,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -2728,7 +2939,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2951,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2964,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -2799,24 +3010,28 @@ func (x *KeyMeta) GetFence() uint64 {
 }
 
 type MachineState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
-	Fences        uint64                 `protobuf:"varint,3,opt,name=fences,proto3" json:"fences,omitempty"` // grants so far; 48 bits used
-	Epoch         uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Positions     uint64                 `protobuf:"varint,5,opt,name=positions,proto3" json:"positions,omitempty"`                          // queue places assigned so far
-	Changes       uint64                 `protobuf:"varint,6,opt,name=changes,proto3" json:"changes,omitempty"`                              // index of the last change to a key
-	LockFloor     uint64                 `protobuf:"varint,7,opt,name=lock_floor,json=lockFloor,proto3" json:"lock_floor,omitempty"`         // largest lock index among deleted keys
-	LockFloorAt   uint64                 `protobuf:"varint,8,opt,name=lock_floor_at,json=lockFloorAt,proto3" json:"lock_floor_at,omitempty"` // raft index of the last deletion of such a key
-	FeatureLevel  uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	Ended         uint64                 `protobuf:"varint,10,opt,name=ended,proto3" json:"ended,omitempty"` // sessions so far
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Version      uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Now          int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	Fences       uint64                 `protobuf:"varint,3,opt,name=fences,proto3" json:"fences,omitempty"` // grants so far; 48 bits used
+	Epoch        uint32                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Positions    uint64                 `protobuf:"varint,5,opt,name=positions,proto3" json:"positions,omitempty"`                          // queue places assigned so far
+	Changes      uint64                 `protobuf:"varint,6,opt,name=changes,proto3" json:"changes,omitempty"`                              // index of the last change to a key
+	LockFloor    uint64                 `protobuf:"varint,7,opt,name=lock_floor,json=lockFloor,proto3" json:"lock_floor,omitempty"`         // largest lock index among deleted keys
+	LockFloorAt  uint64                 `protobuf:"varint,8,opt,name=lock_floor_at,json=lockFloorAt,proto3" json:"lock_floor_at,omitempty"` // raft index of the last deletion of such a key
+	FeatureLevel uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Ended        uint64                 `protobuf:"varint,10,opt,name=ended,proto3" json:"ended,omitempty"` // sessions so far
+	// The group's settings. No voters: none have been set.
+	Voters        uint32 `protobuf:"varint,11,opt,name=voters,proto3" json:"voters,omitempty"`
+	ReplaceAfter  int64  `protobuf:"varint,12,opt,name=replace_after,json=replaceAfter,proto3" json:"replace_after,omitempty"` // 0: never
+	RemoveAfter   int64  `protobuf:"varint,13,opt,name=remove_after,json=removeAfter,proto3" json:"remove_after,omitempty"`    // 0: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3043,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3056,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -2914,6 +3129,27 @@ func (x *MachineState) GetEnded() uint64 {
 	return 0
 }
 
+func (x *MachineState) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
+func (x *MachineState) GetReplaceAfter() int64 {
+	if x != nil {
+		return x.ReplaceAfter
+	}
+	return 0
+}
+
+func (x *MachineState) GetRemoveAfter() int64 {
+	if x != nil {
+		return x.RemoveAfter
+	}
+	return 0
+}
+
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boot          uint64                 `protobuf:"varint,1,opt,name=boot,proto3" json:"boot,omitempty"`
@@ -2924,13 +3160,17 @@ type MemberState struct {
 	Token         []byte                 `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`                                    // of the last registration
 	FeatureLevel  uint32                 `protobuf:"varint,7,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // that its last process supports
 	Key           []byte                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`                                        // public
+	Name          string                 `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise     string                 `protobuf:"bytes,10,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Ephemeral     bool                   `protobuf:"varint,11,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"` // it has no directory
+	Since         int64                  `protobuf:"varint,12,opt,name=since,proto3" json:"since,omitempty"`         // group time: of its admission until it registers; while silent: from when on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3182,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3195,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -3014,6 +3254,34 @@ func (x *MemberState) GetKey() []byte {
 	return nil
 }
 
+func (x *MemberState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberState) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
+
+func (x *MemberState) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
+}
+
+func (x *MemberState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 type CheckRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
@@ -3025,7 +3293,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3305,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3318,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -3086,7 +3354,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3366,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3379,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -3162,7 +3430,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3442,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3455,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionState) GetName() string {
@@ -3290,7 +3558,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3570,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3583,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -3384,7 +3652,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3664,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3677,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3439,7 +3707,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3719,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3732,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3516,7 +3784,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3796,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3809,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3601,7 +3869,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3881,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3894,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3687,7 +3955,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3967,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3980,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -3756,7 +4024,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x12LeadershipTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\bR\arefused\"\xcc\t\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\xe6\n" +
+	"\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -3781,8 +4050,10 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05write\x18\x11 \x01(\v2\x1b.conclave.internal.v1.WriteH\x00R\x05write\x12I\n" +
 	"\rremove_member\x18\x12 \x01(\v2\".conclave.internal.v1.RemoveMemberH\x00R\fremoveMember\x12C\n" +
 	"\vraise_level\x18\x13 \x01(\v2 .conclave.internal.v1.RaiseLevelH\x00R\n" +
-	"raiseLevelB\x04\n" +
-	"\x02op\"\xd0\x01\n" +
+	"raiseLevel\x12F\n" +
+	"\fadmit_member\x18\x14 \x01(\v2!.conclave.internal.v1.AdmitMemberH\x00R\vadmitMember\x12P\n" +
+	"\x10set_group_config\x18\x15 \x01(\v2$.conclave.internal.v1.SetGroupConfigH\x00R\x0esetGroupConfigB\x04\n" +
+	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x18\n" +
@@ -3792,12 +4063,28 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"next_token\x18\x06 \x01(\fR\tnextToken\x12#\n" +
 	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\x12\x10\n" +
-	"\x03key\x18\b \x01(\fR\x03key\"\a\n" +
+	"\x03key\x18\b \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\t \x01(\tR\x04name\x12\x1c\n" +
+	"\tadvertise\x18\n" +
+	" \x01(\tR\tadvertise\x12\x1c\n" +
+	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x16\n" +
+	"\x06voters\x18\f \x01(\rR\x06voters\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
-	"Deregister\"&\n" +
+	"Deregister\">\n" +
 	"\fRemoveMember\x12\x16\n" +
-	"\x06voters\x18\x01 \x03(\x06R\x06voters\"R\n" +
+	"\x06voters\x18\x01 \x03(\x06R\x06voters\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\x06R\x06member\"\x87\x01\n" +
+	"\vAdmitMember\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1c\n" +
+	"\tadvertise\x18\x04 \x01(\tR\tadvertise\x12\x1c\n" +
+	"\tephemeral\x18\x05 \x01(\bR\tephemeral\"p\n" +
+	"\x0eSetGroupConfig\x12\x16\n" +
+	"\x06voters\x18\x01 \x01(\rR\x06voters\x12#\n" +
+	"\rreplace_after\x18\x02 \x01(\x03R\freplaceAfter\x12!\n" +
+	"\fremove_after\x18\x03 \x01(\x03R\vremoveAfter\"R\n" +
 	"\n" +
 	"RaiseLevel\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
@@ -3925,7 +4212,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"lock_index\x18\x04 \x01(\x04R\tlockIndex\x12\x18\n" +
 	"\asession\x18\x05 \x01(\fR\asession\x12\x14\n" +
-	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\x9e\x02\n" +
+	"\x05fence\x18\x06 \x01(\x04R\x05fence\"\xfe\x02\n" +
 	"\fMachineState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x16\n" +
@@ -3938,7 +4225,10 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\rlock_floor_at\x18\b \x01(\x04R\vlockFloorAt\x12#\n" +
 	"\rfeature_level\x18\t \x01(\rR\ffeatureLevel\x12\x14\n" +
 	"\x05ended\x18\n" +
-	" \x01(\x04R\x05ended\"\xdc\x01\n" +
+	" \x01(\x04R\x05ended\x12\x16\n" +
+	"\x06voters\x18\v \x01(\rR\x06voters\x12#\n" +
+	"\rreplace_after\x18\f \x01(\x03R\freplaceAfter\x12!\n" +
+	"\fremove_after\x18\r \x01(\x03R\vremoveAfter\"\xc2\x02\n" +
 	"\vMemberState\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12 \n" +
@@ -3947,7 +4237,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aremoved\x18\x05 \x01(\bR\aremoved\x12\x14\n" +
 	"\x05token\x18\x06 \x01(\fR\x05token\x12#\n" +
 	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\x12\x10\n" +
-	"\x03key\x18\b \x01(\fR\x03key\"u\n" +
+	"\x03key\x18\b \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\t \x01(\tR\x04name\x12\x1c\n" +
+	"\tadvertise\x18\n" +
+	" \x01(\tR\tadvertise\x12\x1c\n" +
+	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x14\n" +
+	"\x05since\x18\f \x01(\x03R\x05since\"u\n" +
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
@@ -4067,7 +4362,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
@@ -4085,37 +4380,39 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Renew)(nil),              // 13: conclave.internal.v1.Renew
 	(*Deregister)(nil),         // 14: conclave.internal.v1.Deregister
 	(*RemoveMember)(nil),       // 15: conclave.internal.v1.RemoveMember
-	(*RaiseLevel)(nil),         // 16: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 17: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 18: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 19: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 20: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 21: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 22: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 23: conclave.internal.v1.Lock
-	(*Unlock)(nil),             // 24: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 25: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 26: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 27: conclave.internal.v1.Release
-	(*Resize)(nil),             // 28: conclave.internal.v1.Resize
-	(*Write)(nil),              // 29: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 30: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 31: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 32: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 33: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 34: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 35: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 36: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 37: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 38: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 39: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 40: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 41: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 42: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 43: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 44: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 45: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 46: conclave.internal.v1.KeyDelayState
+	(*AdmitMember)(nil),        // 16: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 17: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 18: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 19: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 20: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 21: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 22: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 23: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 24: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 25: conclave.internal.v1.Lock
+	(*Unlock)(nil),             // 26: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 27: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 28: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 29: conclave.internal.v1.Release
+	(*Resize)(nil),             // 30: conclave.internal.v1.Resize
+	(*Write)(nil),              // 31: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 32: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 33: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 34: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 35: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 36: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 37: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 38: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 39: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 40: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 41: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 42: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 43: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 44: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 45: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 46: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 47: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 48: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -4126,37 +4423,39 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	12, // 5: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	13, // 6: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
 	14, // 7: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	17, // 8: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	22, // 9: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	23, // 10: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	24, // 11: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	31, // 12: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	18, // 13: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	19, // 14: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	20, // 15: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	21, // 16: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	26, // 17: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	27, // 18: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	28, // 19: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	25, // 20: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	29, // 21: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	19, // 8: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	24, // 9: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	25, // 10: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	26, // 11: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	33, // 12: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	20, // 13: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	21, // 14: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	22, // 15: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	23, // 16: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	28, // 17: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	29, // 18: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	30, // 19: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	27, // 20: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	31, // 21: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	15, // 22: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	16, // 23: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	0,  // 24: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 25: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	30, // 26: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	4,  // 27: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 28: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	34, // 29: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	35, // 30: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	33, // 31: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	1,  // 32: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 33: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	18, // 23: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	16, // 24: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	17, // 25: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	0,  // 26: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 27: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	32, // 28: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	4,  // 29: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	3,  // 30: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	36, // 31: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	37, // 32: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	35, // 33: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	1,  // 34: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 35: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4190,6 +4489,8 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Write)(nil),
 		(*Command_RemoveMember)(nil),
 		(*Command_RaiseLevel)(nil),
+		(*Command_AdmitMember)(nil),
+		(*Command_SetGroupConfig)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4197,7 +4498,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

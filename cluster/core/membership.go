@@ -1,0 +1,106 @@
+package core
+
+import (
+	"unsafe"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// maxLag is how many entries a standby may lag behind what the leader has applied, and be
+// promoted. The rest takes a few messages.
+const maxLag = 1024
+
+// reconciled is what the reconciler has seen last. It decides again when that has changed,
+// and in each tick.
+type reconciled struct {
+	ticks      uint64
+	conf       *raftpb.ConfState
+	members    *wire.MemberRecord // the first of the machine's slice, which is never changed
+	removed    *uint64
+	n          int // both slices' lengths
+	unsettled  bool
+	unfinished bool
+}
+
+// unchanged reports whether nothing has changed since the last decision.
+func (c *Core) unchanged() bool {
+	members, removed := c.machine.Members(), c.machine.Removed()
+	now := reconciled{
+		ticks: c.ticks, conf: c.conf, members: unsafe.SliceData(members), removed: unsafe.SliceData(removed),
+		n: len(members) + len(removed), unsettled: !c.settled(), unfinished: c.changing || c.changes.pending() != 0,
+	}
+	before := c.reconciled
+	c.reconciled = now
+	return now == before
+}
+
+// reconcile proposes the membership change that is due, if this member leads.
+func (c *Core) reconcile() {
+	if c.role.RaftState != raft.StateLeader || !c.clock.running {
+		c.reconciled = reconciled{}
+		return
+	}
+	if c.unchanged() {
+		return
+	}
+	switch {
+	case c.changing || c.changes.pending() != 0:
+		c.plan.Reason = "waiting until the last membership change is applied"
+		return
+	case c.node.BasicStatus().LeadTransferee != raft.None:
+		return
+	}
+	c.plan = decide(c.facts())
+	switch {
+	case c.plan.Leave:
+		c.proposeChange(&raftpb.ConfChangeV2{})
+	case c.plan.Transfer:
+		c.stepDownForRemoval()
+	case len(c.plan.Changes) == 0:
+	case !c.settled():
+		c.plan.Reason += ": waiting until a majority of the voters knows of the last membership change"
+	default:
+		change := &raftpb.ConfChangeV2{}
+		for _, part := range c.plan.Changes {
+			change.Changes = append(change.Changes, part.raft())
+		}
+		if len(change.Changes) > 1 {
+			change.Transition = raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()
+		}
+		c.cfg.Logger.Info("changing the membership", "change", c.plan.Reason)
+		c.proposeChange(change)
+	}
+}
+
+// facts returns what the reconciler decides on.
+func (c *Core) facts() *facts {
+	progress := c.node.Status().Progress
+	return &facts{
+		self: c.id, conf: c.conf, removed: c.machine.Removed(), members: c.machine.Members(),
+		config: c.machine.GroupConfig(), now: c.clock.time,
+		active: func(id uint64) bool { return id == c.id || progress[id].RecentActive },
+		current: func(id uint64) bool {
+			p := progress[id]
+			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied
+		},
+		heard: c.hasHeard,
+	}
+}
+
+func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {
+	if err := c.node.ProposeConfChange(change); err != nil {
+		c.ignore(err) // a leadership transfer is in progress
+		return
+	}
+	c.changing = true
+}
+
+// membershipChanged replaces the configuration.
+func (c *Core) membershipChanged(conf *raftpb.ConfState) {
+	c.conf, c.out.Membership, c.changing = conf, conf, false
+	c.forgetClaims()
+}

@@ -1,0 +1,271 @@
+package machine
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The members of the group as facts of the log: who was admitted, with which key and at
+// which address, and since when a process is silent. Raft's configuration follows these
+// facts (cluster/core/reconciler.go); nothing here knows who votes.
+
+const (
+	// MaxMembers bounds the members that were not removed.
+	MaxMembers = 128
+	// MaxUnregistered bounds those of them that were admitted and have never registered,
+	// so that a stranger whom nothing keeps out cannot take all places.
+	MaxUnregistered = 16
+	// AdmissionTTL is for how long an admitted member may take to register.
+	AdmissionTTL = 10 * 60 * second
+
+	// MinReplaceAfter is the least of the settings ReplaceAfter and RemoveAfter, besides
+	// 0, which is never. A member that is declared dead is silent since MinSilence.
+	MinReplaceAfter = MinSilence
+	// MaxReplaceAfter is the largest.
+	MaxReplaceAfter = 365 * 24 * 60 * 60 * second
+
+	defaultReplaceAfter = 60 * second
+	maxVoters           = 7
+	maxAdvertise        = 260 // bytes, of an address: a DNS name and a port
+)
+
+// settings are the group's settings. No voters: none were set.
+type settings struct {
+	voters                    uint32
+	replaceAfter, removeAfter int64
+}
+
+// GroupConfig returns the settings of the group; zero until its first process has registered.
+func (m *Machine) GroupConfig() wire.GroupConfig {
+	s := m.settings
+	return wire.GroupConfig{Voters: s.voters, ReplaceAfter: s.replaceAfter, RemoveAfter: s.removeAfter}
+}
+
+func validVoters(n uint32) bool { return n%2 == 1 && n <= maxVoters }
+
+func validDelay(d int64) bool { return d == 0 || d >= MinReplaceAfter && d <= MaxReplaceAfter }
+
+// setGroupConfig replaces the settings. The result carries no state of the members: what is
+// due by the new settings happens with the next entry.
+func (m *Machine) setGroupConfig(c *wire.SetGroupConfig) *wire.Reply {
+	switch {
+	case !validVoters(c.Voters):
+		return m.refuse(wire.Code_INVALID, "invalid number of voters: want 1, 3, 5 or 7")
+	case !validDelay(c.ReplaceAfter) || !validDelay(c.RemoveAfter):
+		return m.refuse(wire.Code_INVALID, "invalid time: want 0 (never) or 5 s to a year")
+	}
+	m.settings = settings{c.Voters, c.ReplaceAfter, c.RemoveAfter}
+	return m.reply(wire.Code_OK)
+}
+
+// foundSettings has the first registration that states a number of voters set it.
+func (m *Machine) foundSettings(voters uint32) {
+	if m.settings.voters == 0 && voters != 0 && validVoters(voters) {
+		m.settings = settings{voters: voters, replaceAfter: defaultReplaceAfter}
+	}
+}
+
+// admitMember admits a member. It is idempotent, and changes nothing of a member that is
+// registered.
+func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
+	if r := m.checkLabel(c.Name); r != nil {
+		return r
+	}
+	switch {
+	case c.Member == 0 || len(c.Key) != publicKeySize:
+		return m.refuse(wire.Code_INVALID, "invalid admission: no member, or its key is not 32 bytes")
+	case len(c.Advertise) > maxAdvertise:
+		return m.refuse(wire.Code_INVALID, "invalid admission: the address is longer than 260 bytes")
+	}
+	k := m.members[c.Member]
+	switch {
+	case k != nil && k.removed:
+		return m.refuse(wire.Code_REMOVED, "the member has been removed from the group")
+	case k != nil && k.public != "" && k.public != string(c.Key):
+		return m.refuse(wire.Code_INVALID, "the member has another key")
+	case k != nil && k.isRegistered():
+		return m.reply(wire.Code_OK)
+	case k == nil:
+		if r := m.checkRoom(); r != nil {
+			return r
+		}
+		k = newMember(c.Member)
+		k.since = m.now
+		m.addMember(k)
+	}
+	k.public, k.name, k.advertise, k.ephemeral = string(c.Key), c.Name, c.Advertise, c.Ephemeral
+	m.memberChanged(k)
+	return m.reply(wire.Code_OK)
+}
+
+// checkRoom refuses a member beyond the limits.
+func (m *Machine) checkRoom() *wire.Reply {
+	unregistered, n := 0, 0
+	for _, k := range m.members { // order: two sums
+		if k.removed {
+			continue
+		}
+		n++
+		if !k.isRegistered() {
+			unregistered++
+		}
+	}
+	switch {
+	case n >= MaxMembers:
+		return m.refuse(wire.Code_BUSY, "the group has too many members, at most 128: remove those that do not return")
+	case unregistered >= MaxUnregistered:
+		return m.refuse(wire.Code_BUSY, "too many members were admitted and have not started yet, at most 16")
+	}
+	return nil
+}
+
+// isRegistered reports whether a process of the member has registered.
+func (k *member) isRegistered() bool { return !k.incarnation.IsZero() }
+
+// memberChanged records a change of a member.
+func (m *Machine) memberChanged(k *member) {
+	m.roster, m.removed, m.registered = nil, nil, nil
+	m.dirty.put(k.key(), k)
+}
+
+// silence records that the failure detector declares a member's process dead, or alive. A
+// process that is declared dead has not renewed for MinSilence.
+func (m *Machine) silence(k *member, silent bool) {
+	k.silent, k.since = silent, 0
+	if silent {
+		k.since = max(0, m.now-MinSilence)
+	}
+	m.memberChanged(k)
+}
+
+// Members returns the members that were not removed, by ID. The slice is never changed.
+func (m *Machine) Members() []wire.MemberRecord {
+	if m.roster == nil {
+		m.roster = make([]wire.MemberRecord, 0, len(m.members))
+		for _, id := range slices.Sorted(maps.Keys(m.members)) {
+			if k := m.members[id]; !k.removed {
+				m.roster = append(m.roster, wire.MemberRecord{
+					ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
+					Ephemeral: k.ephemeral, Registered: k.isRegistered(), Silent: k.silent, Since: k.since,
+				})
+			}
+		}
+	}
+	return m.roster
+}
+
+// removalDue returns when the member is removed by time; never: not as things stand.
+func (m *Machine) removalDue(k *wire.MemberRecord) int64 {
+	config, due := m.GroupConfig(), int64(math.MaxInt64)
+	if !k.Registered && len(k.Key) > 0 {
+		return after(k.Since, AdmissionTTL)
+	}
+	if k.Silent && k.Ephemeral && config.ReplaceAfter > 0 {
+		due = after(k.Since, config.ReplaceAfter)
+	}
+	if k.Silent && config.RemoveAfter > 0 {
+		due = min(due, after(k.Since, config.RemoveAfter))
+	}
+	return due
+}
+
+// nextRemoval returns the member that is removed by time first, and when; 0: none. One
+// registered member that is not silent must remain.
+func (m *Machine) nextRemoval() (id uint64, at int64) {
+	at = math.MaxInt64
+	members, live := m.Members(), 0
+	for i := range members {
+		if members[i].Registered && !members[i].Silent {
+			live++
+		}
+	}
+	if live == 0 {
+		return 0, at
+	}
+	for i := range members {
+		if due := m.removalDue(&members[i]); due < at {
+			id, at = members[i].ID, due
+		}
+	}
+	return id, at
+}
+
+// removeOverdue removes the member whose removal by time is due, one in each entry.
+func (m *Machine) removeOverdue() {
+	if id, at := m.nextRemoval(); id != 0 && at <= m.now {
+		m.remove(m.members[id])
+	}
+}
+
+// removeMember removes the incarnation's member from the group, or another one. Its ID is
+// kept, so that it is never used again. A member that can vote must remain: another voter, or
+// a member that runs and can be promoted.
+func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Reply {
+	id := cmp.Or(c.Member, inc.member)
+	k := m.members[id]
+	if k == nil { // a founder that never registered
+		if r := m.checkRoom(); r != nil {
+			return r
+		}
+		k = newMember(id)
+		m.addMember(k)
+	}
+	if k.removed {
+		return m.reply(wire.Code_OK)
+	}
+	votes := func(voter uint64) bool {
+		other := m.members[voter]
+		return voter != id && (other == nil || !other.removed)
+	}
+	runs := func(r wire.MemberRecord) bool { return r.ID != id && r.Registered && !r.Silent }
+	if !slices.ContainsFunc(c.Voters, votes) && !slices.ContainsFunc(m.Members(), runs) {
+		return m.refuse(wire.Code_INVALID, "every other voter has been removed; the last voter cannot be")
+	}
+	m.remove(k)
+	return m.reply(wire.Code_OK)
+}
+
+// remove removes a member: its process is unregistered, and its sessions and checks end.
+func (m *Machine) remove(k *member) {
+	inc := m.incarnation(k.incarnation)
+	if inc != nil && inc.member != k.id {
+		inc = nil // by now another member's of that ID
+	}
+	k.removed, k.since = true, 0
+	m.memberChanged(k)
+	var shortened shortened
+	if inc != nil {
+		shortened = m.dropPlaces(inc)
+	}
+	m.endSessions(m.sessionsOf(k), invalidated, shortened)
+	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
+		m.removeCheck(k.checks[name])
+	}
+	m.checks.Delete(k.builtIn())
+	if inc != nil {
+		m.drop(inc, invalidated)
+	}
+}
+
+// Removed returns the removed members, ascending. The slice is never changed.
+func (m *Machine) Removed() []uint64 {
+	if m.removed == nil {
+		m.removed = make([]uint64, 0)
+		for id, k := range m.members { // order: sorted below
+			if k.removed {
+				m.removed = append(m.removed, id)
+			}
+		}
+		slices.Sort(m.removed)
+	}
+	return m.removed
+}
+
+// sessionsOf returns all sessions of a member, unbound ones included, by creation.
+func (m *Machine) sessionsOf(k *member) []*session {
+	return slices.SortedFunc(slices.Values(k.sessions.appendTo(nil, &m.visits)), byCreation)
+}

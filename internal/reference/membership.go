@@ -1,0 +1,195 @@
+package reference
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Members and the group's settings.
+
+// Member is what is kept of a member forever.
+type Member struct {
+	ID              uint64
+	Removed         bool
+	boot            uint64
+	attempt         uint32
+	last            wire.ID // zero: it has never registered
+	silent          bool
+	since           int64
+	token           string
+	key             string
+	level           uint32
+	name, advertise string
+	ephemeral       bool
+}
+
+func (r *Model) Member(id uint64) *Member {
+	for i := range r.members {
+		if r.members[i].ID == id {
+			return &r.members[i]
+		}
+	}
+	return nil
+}
+
+func (r *Model) setConfig(c *wire.SetGroupConfig) *wire.Reply {
+	for _, d := range []int64{c.ReplaceAfter, c.RemoveAfter} {
+		if d != 0 && (d < 5*second || d > 365*24*3600*second) {
+			return answer(wire.Code_INVALID)
+		}
+	}
+	if !slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
+		return answer(wire.Code_INVALID)
+	}
+	r.Config = wire.GroupConfig{Voters: c.Voters, ReplaceAfter: c.ReplaceAfter, RemoveAfter: c.RemoveAfter}
+	return answer(wire.Code_OK)
+}
+
+// room tells whether another member can be admitted.
+func (r *Model) room() bool {
+	n, fresh := 0, 0
+	for _, m := range r.members {
+		if !m.Removed {
+			n++
+			if m.last == (wire.ID{}) {
+				fresh++
+			}
+		}
+	}
+	return n < MaxMembers && fresh < MaxUnregistered
+}
+
+func (r *Model) admit(c *wire.AdmitMember) *wire.Reply {
+	if c.Name != "" {
+		if bad := checkName(c.Name); bad != nil {
+			return bad
+		}
+	}
+	if c.Member == 0 || len(c.Key) != 32 || len(c.Advertise) > 260 {
+		return answer(wire.Code_INVALID)
+	}
+	m := r.Member(c.Member)
+	if m == nil {
+		if !r.room() {
+			return answer(wire.Code_BUSY)
+		}
+		r.members = append(r.members, Member{ID: c.Member, since: r.Now})
+		m = r.Member(c.Member)
+	} else if m.Removed {
+		return answer(wire.Code_REMOVED)
+	} else if m.key != "" && m.key != string(c.Key) {
+		return answer(wire.Code_INVALID)
+	} else if m.last != (wire.ID{}) {
+		return answer(wire.Code_OK)
+	}
+	m.key, m.name, m.advertise, m.ephemeral = string(c.Key), c.Name, c.Advertise, c.Ephemeral
+	return answer(wire.Code_OK)
+}
+
+func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply {
+	id := c.Member
+	if id == 0 {
+		id = inc.Member
+	}
+	switch m := r.Member(id); {
+	case m == nil && !r.room():
+		return answer(wire.Code_BUSY)
+	case m == nil:
+		r.members = append(r.members, Member{ID: id})
+	case m.Removed:
+		return answer(wire.Code_OK)
+	}
+	remaining := 0
+	for _, voter := range c.Voters {
+		if voter != id && !slices.Contains(r.Removed(), voter) {
+			remaining++
+		}
+	}
+	for _, m := range r.Members() {
+		if m.ID != id && m.Registered && !m.Silent {
+			remaining++
+		}
+	}
+	if remaining == 0 {
+		return answer(wire.Code_INVALID)
+	}
+	r.expel(id)
+	return answer(wire.Code_OK)
+}
+
+// expel removes a member, with all its sessions, unbound ones included, and its checks.
+func (r *Model) expel(id uint64) {
+	m := r.Member(id)
+	m.Removed, m.since = true, 0
+	inc := r.Incarnation(m.last)
+	if inc != nil && inc.Member != id {
+		inc = nil
+	}
+	var shortened []*Semaphore
+	if inc != nil {
+		shortened = r.dropPlaces(inc.ID)
+	}
+	r.end(r.ofMember(id), true, shortened)
+	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == id })
+	if inc != nil {
+		r.drop(inc.ID, true)
+	}
+}
+
+// removeLate removes the member that has been silent for too long, or admitted for too long
+// without a registration.
+func (r *Model) removeLate() {
+	var due []wire.MemberRecord
+	running, when := false, make(map[uint64]int64)
+	for _, m := range r.Members() {
+		running = running || m.Registered && !m.Silent
+		at := int64(math.MaxInt64)
+		switch config := r.Config; {
+		case !m.Registered && len(m.Key) > 0:
+			at = later(m.Since, 600*second)
+		case m.Registered && m.Silent:
+			if config.RemoveAfter != 0 {
+				at = later(m.Since, config.RemoveAfter)
+			}
+			if m.Ephemeral && config.ReplaceAfter != 0 {
+				at = min(at, later(m.Since, config.ReplaceAfter))
+			}
+		}
+		if when[m.ID] = at; at <= r.Now && at < math.MaxInt64 {
+			due = append(due, m)
+		}
+	}
+	if running && len(due) > 0 {
+		r.expel(slices.MinFunc(due, func(a, b wire.MemberRecord) int {
+			return cmp.Or(cmp.Compare(when[a.ID], when[b.ID]), cmp.Compare(a.ID, b.ID))
+		}).ID)
+	}
+}
+
+// Members returns those that were not removed, by ID.
+func (r *Model) Members() (list []wire.MemberRecord) {
+	for _, m := range r.members {
+		if !m.Removed {
+			list = append(list, wire.MemberRecord{
+				ID: m.ID, Name: m.name, Advertise: m.advertise, Key: []byte(m.key),
+				Ephemeral: m.ephemeral, Registered: m.last != wire.ID{}, Silent: m.silent, Since: m.since,
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b wire.MemberRecord) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Removed returns the members that have been removed, ascending.
+func (r *Model) Removed() (removed []uint64) {
+	for _, m := range r.members {
+		if m.Removed {
+			removed = append(removed, m.ID)
+		}
+	}
+	slices.Sort(removed)
+	return removed
+}
