@@ -95,6 +95,20 @@ func TestCheckLocks(t *testing.T) {
 			s.add("c", 1, never, record{Op: opLock, Name: "l", Hold: "c"}, resultUnknown, 0)
 			s.add("b", 5, 6, record{Op: opTry, Name: "l", Hold: "b"}, resultRefused, 0)
 		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s story
+			c.tell(&s)
+			expectVerdict(t, s.ops, nil, c.want)
+		})
+	}
+}
+
+func TestCheckLocks_Fences(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		tell       func(s *story)
+	}{
 		{"repeated fence", "granted twice", func(s *story) {
 			s.lock("a", 1, 2, 7)
 			s.on(opUnlock, "a", 3, 4, 7)

@@ -25,13 +25,15 @@ type order struct {
 	Do    string `json:"do"`
 	Dir   string `json:"dir,omitempty"`   // of histories
 	Phase string `json:"phase,omitempty"` // prefix of all names
+	ID    string `json:"id,omitempty"`    // of the member to remove
 }
 
 const (
-	doRun   = "run"   // start the clients
-	doPause = "pause" // let the clients finish their calls, then stop them
-	doClose = "close" // shut down gracefully
-	doLeave = "leave" // leave the group
+	doRun    = "run"    // start the clients
+	doPause  = "pause"  // let the clients finish their calls, then stop them
+	doClose  = "close"  // shut down gracefully
+	doLeave  = "leave"  // leave the group
+	doRemove = "remove" // remove another member from the group
 )
 
 // notice is a line that a member writes to its standard output.
@@ -52,12 +54,14 @@ const (
 	isStatus  = "status"
 	isPaused  = "paused"
 	isStopped = "stopped"
+	isRemoved = "removed" // the result of doRemove
 )
 
 const (
 	statusInterval = 200 * time.Millisecond
 	sessionTTL     = 3 * time.Second
 	closeLimit     = 10 * time.Second
+	replaceAfter   = 5 * time.Second // the shortest
 )
 
 // memberProcess is a process that runs one member and its clients.
@@ -140,6 +144,7 @@ func (m *memberProcess) run() error {
 				return o.err
 			}
 			m.say(notice{What: isOpen})
+			go m.configure(o.node)
 			if run != nil {
 				m.begin(o.node, *run)
 			}
@@ -187,6 +192,8 @@ func (m *memberProcess) serve(node *conclave.Node, orders <-chan order) error {
 				m.begin(node, o)
 			case doPause:
 				go m.pause()
+			case doRemove:
+				go m.remove(node, o.ID)
 			case doClose:
 				return node.Close(ctx) // the clients' calls fail, as in a program that ends
 			case doLeave:
@@ -194,6 +201,37 @@ func (m *memberProcess) serve(node *conclave.Node, orders <-chan order) error {
 			}
 		}
 	}
+}
+
+// configure has the group replace silent voters as soon as it may be told to: a
+// nemesis does not last for minutes. Every member asks for the same.
+func (m *memberProcess) configure(node *conclave.Node) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	c, err := node.GroupConfig(ctx)
+	if err == nil && c.ReplaceAfter != replaceAfter {
+		c.ReplaceAfter = replaceAfter
+		err = node.SetGroupConfig(ctx, c)
+	}
+	if err != nil {
+		m.config.Logger.Warn("cannot configure the group", "error", err) // the next start tries again
+	}
+}
+
+// remove removes another member and reports the result.
+func (m *memberProcess) remove(node *conclave.Node, text string) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	var id conclave.MemberID
+	err := id.UnmarshalText([]byte(text))
+	if err == nil {
+		err = node.RemoveMember(ctx, id)
+	}
+	n := notice{What: isRemoved}
+	if err != nil {
+		n.Error = err.Error()
+	}
+	m.say(n)
 }
 
 func (m *memberProcess) status(node *conclave.Node) notice {

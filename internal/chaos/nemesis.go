@@ -73,12 +73,21 @@ func (f *faults) shuffled() []*member {
 	return all
 }
 
-// rounds calls round until ctx is done or it fails.
+// rounds calls round until ctx is done or it fails. What the end of ctx interrupted is
+// no failure.
 func rounds(ctx context.Context, round func() error) error {
 	for ctx.Err() == nil {
-		if err := round(); err != nil && ctx.Err() == nil {
+		if err := ignoreEnd(ctx, round()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ignoreEnd drops the error of a step that the end of the nemesis interrupted.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return nil
+	}
+	return err
 }

@@ -185,6 +185,7 @@ func rolledBackDirectory(ctx context.Context, f *faults) error {
 			return err
 		}
 		f.between(ctx, 2*time.Second, 5*time.Second)
+		old := m.process.last().ID
 		f.kill(m)
 		if err := errors.Join(os.Rename(m.dir, aside(m.dir)), os.Rename(older, m.dir)); err != nil {
 			return err
@@ -195,7 +196,7 @@ func rolledBackDirectory(ctx context.Context, f *faults) error {
 			if err := os.RemoveAll(aside(m.dir)); err != nil {
 				return err
 			}
-			return f.replace(ctx, m)
+			return f.replace(ctx, m, old)
 		}
 		if err := errors.Join(os.RemoveAll(m.dir), os.Rename(aside(m.dir), m.dir)); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -59,25 +60,70 @@ func (f *faults) leave(m *member) error {
 	return empty(m.dir)
 }
 
-// replace gives a member whose process has ended a new identity, and waits until that
-// is a voter in place of the old one: as long as it is not, the group has one voter
-// less to lose.
-func (f *faults) replace(ctx context.Context, m *member) error {
+// replace gives a member whose process has ended a new identity, and waits until as many
+// running members vote as should: until then the group has one voter less to lose. Half
+// of the time an operator removes the old identity; else the group replaces it by itself.
+func (f *faults) replace(ctx context.Context, m *member, old string) error {
 	// Without the end of the nemesis: only whole replacements leave a healthy group.
 	ctx = context.WithoutCancel(ctx)
 	if err := f.join(ctx, m); err != nil {
 		return fmt.Errorf("%s cannot come back as a new member: %w", m.name, err)
 	}
-	for deadline := time.Now().Add(voterLimit); !m.process.last().Voter; {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s is no voter %v after it came back as a new member", m.name, voterLimit)
+	if old != "" && f.random.IntN(2) == 0 {
+		if err := f.remove(ctx, old); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for f.voting() < f.voters() {
+		if time.Since(began) > voterLimit {
+			return fmt.Errorf("%d members vote %v after %s came back as a new member, want %d", f.voting(), voterLimit, m.name, f.voters())
 		}
 		if err := wait(ctx, statusInterval); err != nil {
 			return err
 		}
 	}
-	f.trace("%s is a voter", m.name)
+	f.trace("%d members vote after %v", f.voting(), time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// voting returns how many of the running members are voters by their own account.
+func (f *faults) voting() (n int) {
+	for _, m := range f.members {
+		if m.joined && m.isOpen() && m.process.last().Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// remove has some member remove another one from the group. An answer that did not
+// come in time is asked for again, of any member.
+func (f *faults) remove(ctx context.Context, id string) error {
+	const attempts = 4
+	var why string
+	for range attempts {
+		for _, m := range f.shuffled() {
+			if !m.isOpen() || m.process.last().ID == id {
+				continue
+			}
+			f.trace("%s removes member %s", m.name, id)
+			m.process.order(order{Do: doRemove, ID: id})
+			select {
+			case why = <-m.process.removed:
+			case <-m.process.done:
+				why = "the member that was asked has stopped"
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			break
+		}
+		if why == "" || strings.Contains(why, "no such member") {
+			return nil
+		}
+		f.trace("not removed: %s", why)
+	}
+	return fmt.Errorf("member %s cannot be removed: %s", id, why)
 }
 
 func wipedDirectory(ctx context.Context, f *faults) error {
@@ -86,10 +132,11 @@ func wipedDirectory(ctx context.Context, f *faults) error {
 	}
 	return rounds(ctx, func() error {
 		m := f.victim()
+		old := m.process.last().ID
 		f.kill(m)
 		f.trace("delete the directory of %s", m.name)
 		f.between(ctx, 100*time.Millisecond, 2*time.Second)
-		if err := f.replace(ctx, m); err != nil {
+		if err := f.replace(ctx, m, old); err != nil {
 			return err
 		}
 		f.between(ctx, time.Second, 3*time.Second)
@@ -117,11 +164,12 @@ func churn(ctx context.Context, f *faults) error {
 			f.between(ctx, 200*time.Millisecond, 2*time.Second)
 			err = f.restart(ctx, m)
 		case p < 9:
+			old := m.process.last().ID
 			f.kill(m)
-			err = f.replace(ctx, m)
+			err = f.replace(ctx, m, old)
 		default:
 			if err = f.leave(m); err == nil {
-				err = f.replace(ctx, m)
+				err = f.replace(ctx, m, "") // it has left
 			}
 		}
 		f.between(ctx, 200*time.Millisecond, 2*time.Second)

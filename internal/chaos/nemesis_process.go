@@ -82,11 +82,3 @@ func rollingUpgrade(ctx context.Context, f *faults) error {
 	}
 	return nil
 }
-
-// ignoreEnd drops the error of a step that the end of the nemesis interrupted.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}

@@ -25,6 +25,7 @@ type process struct {
 	mu      sync.Mutex
 	status  notice        // guarded by mu; the last one
 	paused  chan struct{} // guarded by mu; closed when the clients have stopped
+	removed chan string   // the result of an order to remove a member
 	message string        // guarded by mu; what the process said when it stopped
 	ended   bool          // guarded by mu; the tool has ended it, or has told it to end
 }
@@ -36,7 +37,7 @@ func launch(cmd *exec.Cmd, logFile string) (*process, error) {
 	}
 	defer stderr.Close() // the process has its own
 	cmd.Stderr = stderr
-	p := &process{cmd: cmd, opened: make(chan struct{}), done: make(chan struct{}), paused: make(chan struct{})}
+	p := &process{cmd: cmd, opened: make(chan struct{}), done: make(chan struct{}), paused: make(chan struct{}), removed: make(chan string, 1)}
 	if p.input, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -69,6 +70,8 @@ func (p *process) read(output io.Reader) {
 		case isPaused:
 			close(p.paused)
 			p.paused = make(chan struct{})
+		case isRemoved:
+			p.removed <- n.Error // one order at a time
 		case isStopped:
 			p.message = n.Error
 		}
