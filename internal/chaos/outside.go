@@ -44,7 +44,7 @@ func outsideMain(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	if status == 0 && !o.keep {
+	if (status == 0 || status == exitInterrupted) && !o.keep {
 		err = os.RemoveAll(o.dir)
 	} else {
 		err = os.Remove(filepath.Join(o.dir, ownerFile)) // no leftover: the next run keeps it
@@ -188,7 +188,8 @@ func processName(pid int) string {
 	}
 	_, fields, _ := strings.Cut(string(stat), ") ")
 	const started = 19 // behind the name
-	if f := strings.Fields(fields); len(f) > started {
+	const zombie = "Z"
+	if f := strings.Fields(fields); len(f) > started && f[0] != zombie {
 		return fmt.Sprintf("%d %s", pid, f[started])
 	}
 	return ""
