@@ -18,7 +18,8 @@ import (
 type group struct {
 	o        options
 	dir      string
-	binary   string // of members
+	first    string // the build of members that form a group
+	binary   string // the build of members that start now
 	network  *network
 	members  []*member // those that form the group, then spare ones
 	founders int
@@ -38,7 +39,7 @@ const (
 )
 
 func newGroup(o options, w *network, binary, resource string, trace func(string, ...any)) (*group, error) {
-	g := &group{o: o, dir: o.dir, binary: binary, network: w, founders: o.members, resource: resource, trace: trace}
+	g := &group{o: o, dir: o.dir, first: binary, network: w, founders: o.members, resource: resource, trace: trace}
 	for i := range o.members + spares {
 		g.members = append(g.members, &member{index: i, name: w.namespace(i), joined: i < o.members})
 	}
@@ -47,6 +48,7 @@ func newGroup(o options, w *network, binary, resource string, trace func(string,
 
 // form starts the founders with empty directories, as a new group.
 func (g *group) form(ctx context.Context, generation int) error {
+	g.binary = g.first
 	for _, m := range g.members {
 		m.dir = filepath.Join(g.dir, fmt.Sprintf("data-%d", generation), m.name)
 		m.joined = m.index < g.founders

@@ -80,7 +80,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags.BoolVar(&o.keep, "keep", false, "keep the directory also without a violation")
 	flags.IntVar(&o.rate, "rate", 1000, "`operations` per second that all clients together aim at, 10 to 100000")
 	flags.BoolVar(&o.verbose, "v", false, "print each fault")
-	flags.StringVar(&o.binary2, "binary2", "", "`file` of another build of this tool, which rolling-upgrade changes to and from")
+	flags.StringVar(&o.binary2, "binary2", "", "`file` of a newer build of this tool, to which rolling-upgrade changes the members")
 	flags.BoolVar(&o.list, "list", false, "print the nemeses and exit")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

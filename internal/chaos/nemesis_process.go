@@ -50,7 +50,11 @@ func stop(ctx context.Context, f *faults) error {
 		for _, m := range frozen {
 			f.freeze(m)
 		}
-		f.between(ctx, 300*time.Millisecond, 8*time.Second)
+		if longest := sessionTTL + time.Second; f.random.IntN(2) == 0 {
+			f.between(ctx, 300*time.Millisecond, longest) // the holder may still trust its holds
+		} else {
+			f.between(ctx, longest, 8*time.Second)
+		}
 		for _, m := range frozen {
 			f.thaw(m)
 		}
@@ -59,26 +63,40 @@ func stop(ctx context.Context, f *faults) error {
 	})
 }
 
+// rollingUpgrade restarts all members in turn, again and again. With a second build, half
+// of the members change to it first and go back, as in an upgrade that is given up; then
+// all change to it. From then on the group may use what only that build knows, so it
+// stays with it.
 func rollingUpgrade(ctx context.Context, f *faults) error {
-	binaries := []string{f.binary, f.binary}
-	if f.o.binary2 != "" {
-		binaries[1] = f.o.binary2
-	}
-	for next := 1; ctx.Err() == nil; next = 1 - next {
-		for _, m := range f.shuffled() {
-			f.trace("close %s", m.name)
-			f.close(m)
-			if err := f.startBinary(m, binaries[next]); err != nil {
-				return err
-			}
-			if err := f.awaitOpen(ctx, m, openLimit); err != nil {
+	if f.o.binary2 != "" && f.binary != f.o.binary2 {
+		some, before := f.shuffled()[:f.founders/2], f.binary
+		f.trace("upgrade %d members, then go back", len(some))
+		for _, binary := range []string{f.o.binary2, before} {
+			if err := f.roll(ctx, some, binary); err != nil {
 				return ignoreEnd(ctx, err)
 			}
-			f.between(ctx, 500*time.Millisecond, 1500*time.Millisecond)
-			if ctx.Err() != nil {
-				return nil
-			}
 		}
+		f.trace("upgrade all members")
+		f.binary = f.o.binary2
+	}
+	return rounds(ctx, func() error { return f.roll(ctx, f.shuffled(), f.binary) })
+}
+
+// roll shuts members down gracefully, one after the other, and starts each again.
+func (f *faults) roll(ctx context.Context, members []*member, binary string) error {
+	for _, m := range members {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f.trace("close %s", m.name)
+		f.close(m)
+		if err := f.startBinary(m, binary); err != nil {
+			return err
+		}
+		if err := f.awaitOpen(ctx, m, openLimit); err != nil {
+			return err
+		}
+		f.between(ctx, 500*time.Millisecond, 1500*time.Millisecond)
 	}
 	return nil
 }
