@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/anishathalye/porcupine"
+import (
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
 
 // lockState is the model of one lock, plain or re-entrant. The end of a session is no
 // operation: a hold may be lost at any time, which shows by the next grant. But a
@@ -19,26 +23,25 @@ type lockState struct {
 type lockStep struct {
 	*operation
 	previous uint64 // fence of the grant before this one
-	strict   bool   // refusals must be explained by the state
+	strict   bool   // a refusal must be explained by the state
 }
 
 func (s lockStep) String() string { return s.operation.String() }
 
 // lockSearch leaves out what has no effect that a client can rely on: acquisitions that
 // failed, and releases with an unknown outcome, after which the lock is free at some
-// time or lost. Refusals must be explained only if there are none of these, since a
-// grant that is withdrawn in the background, and a loss, are explanations as well.
+// time or lost.
 func lockSearch(name string, ops []*operation) search {
-	fences, strict := make(map[uint64]bool), true
+	fences, certain := make(map[uint64]bool), true
 	for _, op := range ops {
 		switch op.result {
 		case resultOK:
-			if op.Op == opLock || op.Op == opTry {
+			if acquires(op) {
 				fences[op.fence] = true
 			}
 		case resultRefused:
 		default:
-			strict = false
+			certain = false
 		}
 	}
 	previous := ordered(fences)
@@ -47,11 +50,27 @@ func lockSearch(name string, ops []*operation) search {
 		Step: func(state, input, _ any) (bool, any) { return state.(lockState).step(input.(lockStep)) },
 	}}
 	for _, op := range ops {
-		if op.result == resultOK || op.result == resultRefused {
-			s.ops = append(s.ops, porcupine.Operation{Input: lockStep{op, previous[op.fence], strict}, Call: op.Time, Return: op.returned})
+		if op.result != resultOK && op.result != resultRefused {
+			continue
 		}
+		step := lockStep{op, previous[op.fence], op.result == resultRefused && certain && !explained(op, ops)}
+		s.ops = append(s.ops, porcupine.Operation{Input: step, Call: op.Time, Return: op.returned})
 	}
 	return s
+}
+
+func acquires(op *operation) bool { return op.Op == opLock || op.Op == opTry }
+
+// explained reports whether a refusal may have a reason that the model does not contain:
+// an acquisition that was under way at the same time. It may have been granted without
+// its process learning of it, lost with that process's session, and granted later
+// again, under the next session; its return shows the last grant only. Other such
+// reasons are grants that are withdrawn in the background, and losses: with one of
+// these in a history, no refusal has to be explained.
+func explained(refused *operation, ops []*operation) bool {
+	return slices.ContainsFunc(ops, func(op *operation) bool {
+		return acquires(op) && op.result == resultOK && op.Hold != refused.Hold && op.Time < refused.returned && op.returned > refused.Time
+	})
 }
 
 func (s lockState) step(op lockStep) (bool, any) {

@@ -74,20 +74,18 @@ func TestCheckLocks(t *testing.T) {
 			s.lock("b", 2, 7, 2)
 			s.add("a", 8, 9, record{Op: opCheck, Name: "l", Hold: "a", Fence: 1}, resultLost, 0)
 		}},
-		{"double grant, seen by a check", notLinearizable, func(s *story) {
-			s.lock("a", 1, 2, 1)
-			s.lock("b", 2, 4, 2)
-			s.on(opCheck, "a", 5, 6, 1)
-		}},
-		{"double grant, seen by a release", notLinearizable, func(s *story) {
-			s.lock("a", 1, 2, 1)
-			s.lock("b", 3, 4, 2)
-			s.on(opUnlock, "a", 5, 6, 1)
-		}},
 		{"refused while free", notLinearizable, func(s *story) {
 			s.lock("a", 1, 2, 1)
 			s.on(opUnlock, "a", 3, 4, 1)
 			s.add("b", 5, 6, record{Op: opTry, Name: "l", Hold: "b"}, resultRefused, 0)
+		}},
+		{"refused while a grant was lost on its way", "", func(s *story) {
+			s.lock("a", 1, 2, 1)
+			s.on(opUnlock, "a", 3, 4, 1)
+			s.add("b", 6, 7, record{Op: opTry, Name: "l", Hold: "b"}, resultRefused, 0)
+			s.lock("d", 8, 9, 3)
+			s.on(opUnlock, "d", 10, 11, 3)
+			s.lock("c", 5, 12, 4)
 		}},
 		{"refused while an unknown acquisition may hold it", "", func(s *story) {
 			s.lock("a", 1, 2, 1)
@@ -104,11 +102,21 @@ func TestCheckLocks(t *testing.T) {
 	}
 }
 
-func TestCheckLocks_Fences(t *testing.T) {
+func TestCheckLocks_DoubleGrants(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
 		tell       func(s *story)
 	}{
+		{"double grant, seen by a check", notLinearizable, func(s *story) {
+			s.lock("a", 1, 2, 1)
+			s.lock("b", 2, 4, 2)
+			s.on(opCheck, "a", 5, 6, 1)
+		}},
+		{"double grant, seen by a release", notLinearizable, func(s *story) {
+			s.lock("a", 1, 2, 1)
+			s.lock("b", 3, 4, 2)
+			s.on(opUnlock, "a", 5, 6, 1)
+		}},
 		{"repeated fence", "granted twice", func(s *story) {
 			s.lock("a", 1, 2, 7)
 			s.on(opUnlock, "a", 3, 4, 7)

@@ -197,3 +197,25 @@ func (r *runner) check(dir string, result *row) error {
 	r.trace("checked %d operations and %d writes in %v", len(ops), len(writes), time.Since(began).Round(time.Millisecond))
 	return nil
 }
+
+// checkAgain checks kept histories, without a group.
+func checkAgain(dir string) int {
+	ops, err := readHistories(dir)
+	if err != nil {
+		return fail(err)
+	}
+	writes, err := readWrites(filepath.Join(dir, writesFile))
+	if err != nil {
+		return fail(err)
+	}
+	result := row{nemesis: filepath.Base(dir)}
+	result.measure(ops, nil)
+	result.verdict = checkAll(ops, writes, 0)
+	fmt.Printf("%s: %d operations, %d searches, %d given up, %d violations\n",
+		result.nemesis, result.operations, result.searches, len(result.verdict.unknown), len(result.violations))
+	printFindings(os.Stdout, []row{result})
+	if len(result.violations) > 0 {
+		return exitViolation
+	}
+	return 0
+}

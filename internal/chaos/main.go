@@ -61,6 +61,7 @@ type options struct {
 	verbose bool
 	binary2 string
 	list    bool
+	check   string
 }
 
 var errUsage = errors.New("see -help")
@@ -81,6 +82,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags.IntVar(&o.rate, "rate", 1000, "`operations` per second that all clients together aim at, 10 to 100000")
 	flags.BoolVar(&o.verbose, "v", false, "print each fault")
 	flags.StringVar(&o.binary2, "binary2", "", "`file` of a newer build of this tool, to which rolling-upgrade changes the members")
+	flags.StringVar(&o.check, "check", "", "check the histories in `directory` again, one of a nemesis that an earlier run has kept, and exit")
 	flags.BoolVar(&o.list, "list", false, "print the nemeses and exit")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -32,6 +32,8 @@ func outsideMain(args []string) int {
 	case o.list:
 		printNemeses(os.Stdout)
 		return 0
+	case o.check != "":
+		return checkAgain(o.check)
 	}
 	if err := canRun(); err != nil {
 		return fail(err)
