@@ -79,10 +79,9 @@ func (g *group) startBinary(m *member, binary string) error {
 			join = append(join, g.network.address(other.index))
 		}
 	}
-	const clients = 12
 	args := []string{
 		modeMember, "-name", fmt.Sprintf("%s.%d", m.name, m.starts), "-dir", m.dir, "-bind", g.network.address(m.index),
-		"-join", strings.Join(join, ","), "-resource", g.resource, "-clients", fmt.Sprint(clients),
+		"-join", strings.Join(join, ","), "-resource", g.resource, "-clients", fmt.Sprint(clientsPerMember),
 		"-rate", fmt.Sprint(float64(g.o.rate) / float64(g.founders)), "-seed", fmt.Sprint(g.o.seed + uint64(100*m.starts+m.index)),
 		"-voters", fmt.Sprint(g.voters()), "-log", m.logFile(filepath.Join(g.dir, "logs")),
 	}

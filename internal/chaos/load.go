@@ -35,7 +35,11 @@ const (
 	reentrantLocks = 5
 	semaphores     = 5
 	keys           = 8
+	longLocks      = 5 // fewer than clients that hold them
 )
+
+// clientsPerMember is how many clients a member runs: each kind has its share.
+const clientsPerMember = 14
 
 // client is one goroutine with a loop of its own.
 type client struct {
@@ -60,13 +64,15 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 			interval: time.Duration(float64(time.Second) * float64(m.clients) / m.rate),
 		}
 		turn := c.lockTurn
-		switch i % 12 {
+		switch i % clientsPerMember {
 		case 5, 6:
 			turn = c.reentrantTurn
 		case 7, 8:
 			turn = c.semaphoreTurn
 		case 9, 10, 11:
 			turn = c.keyTurn
+		case 12, 13:
+			turn = c.longTurn
 		}
 		l.clients.Go(func() { c.loop(ctx, turn) })
 	}

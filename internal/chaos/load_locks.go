@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -25,6 +26,24 @@ func (c *client) lockTurn() int {
 	f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
 	if !ok {
 		return 1
+	}
+	c.use(l, opCheck, name, hold, f)
+	c.unlock(l, name, hold, f)
+	return 2
+}
+
+// longTurn holds a lock that others wait for, most of the time, so that a fault meets a
+// holder: one that is stopped trusts its hold afterwards, until its deadline.
+func (c *client) longTurn() int {
+	name, hold := c.object("long", longLocks), c.label()
+	l := c.node.FencedLock(name)
+	f, ok := c.lock(l, record{Name: name, Hold: hold}, false)
+	if !ok {
+		return 1
+	}
+	for range 3 {
+		c.use(l, opCheck, name, hold, f)
+		_ = wait(context.Background(), time.Duration(c.random.Int64N(int64(300*time.Millisecond)))) // nothing ends it
 	}
 	c.use(l, opCheck, name, hold, f)
 	c.unlock(l, name, hold, f)
