@@ -97,7 +97,7 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 	case otherCluster(id, h):
 		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join; "+
 			"members of a group that was restored or recovered are not members of the new one: "+
-			"start them with an empty directory, as new members", h.Cluster, id.Cluster)
+			"start each with an empty directory, as a new member", h.Cluster, id.Cluster)
 	case membersOnly && !sameCluster:
 		return refuse(ReasonNoCluster, "one of the two members belongs to no cluster yet")
 	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):
