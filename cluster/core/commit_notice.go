@@ -174,7 +174,7 @@ func (a acknowledgedTo) AckedIndex(voter uint64) (quorum.Index, bool) {
 // limitNotice lowers the commit index of a message as the rules above demand.
 func (c *Core) limitNotice(m *raftpb.Message) {
 	if c.changes.pending() != 0 {
-		// Not before the first pending one: of two, whoever has the second knows durably
+		// Not before the first pending one: of two, a member that has the second knows durably
 		// that the first is committed, and rule 3 holds back no notice of it.
 		lower(m, c.changes.last()-1)
 	}

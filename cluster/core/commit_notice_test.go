@@ -264,33 +264,13 @@ func TestRemoval_SecondChangeTellsOfFirstCommit(t *testing.T) {
 	if hard, _, _ := r.log.InitialState(); hard.GetCommit() != 2 || r.log.Applied().Index != 1 {
 		t.Fatalf("commit %d, applied %d", hard.GetCommit(), r.log.Applied().Index)
 	}
-	take := func() []*raftpb.Message { // the disk completes nothing
-		out, err := r.Take(r.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.Messages
-	}
-	take()
-	r.ignore(r.node.Campaign())
-	take()
-	for _, id := range []uint64{2, 3} {
-		r.mustReceive(message(raftpb.MsgPreVoteResp, id, r.term+1))
-	}
-	take()
-	for _, id := range []uint64{2, 3} {
-		r.mustReceive(message(raftpb.MsgVoteResp, id, r.node.BasicStatus().GetTerm()))
-	}
-	sent := take()
-	if !r.isLeader() {
-		t.Fatal("not elected")
-	}
+	sent := r.electWithoutDisk()
 	term := r.node.BasicStatus().GetTerm()
 	r.mustReceive(message(raftpb.MsgAppResp, 3, term, func(m *raftpb.Message) { // member 3 has neither change
 		m.Index, m.Reject, m.RejectHint, m.LogTerm = new(uint64(3)), new(true), new(uint64(1)), new(uint64(1))
 	}))
 	carried := false
-	for _, m := range append(sent, take()...) {
+	for _, m := range append(sent, r.takeOnly()...) {
 		for _, e := range m.GetEntries() {
 			if e.GetIndex() == 3 {
 				if carried = true; m.GetCommit() < 2 {
@@ -330,4 +310,35 @@ func TestChanges_AppendedWhileInstalling(t *testing.T) {
 	if r.Core.changes.pending() != 51 || r.Core.changes.last() != 51 {
 		t.Errorf("the change at 51 is forgotten: pending %d, last %d", r.Core.changes.pending(), r.Core.changes.last())
 	}
+}
+
+// takeOnly takes effects once; the disk completes nothing.
+func (r *rig) takeOnly() []*raftpb.Message {
+	r.t.Helper()
+	out, err := r.Take(r.at)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out.Messages
+}
+
+// electWithoutDisk has members 2 and 3 elect the core while its disk completes nothing. It
+// returns what the leader sends first.
+func (r *rig) electWithoutDisk() []*raftpb.Message {
+	r.t.Helper()
+	r.takeOnly()
+	r.ignore(r.node.Campaign())
+	r.takeOnly()
+	for _, id := range []uint64{2, 3} {
+		r.mustReceive(message(raftpb.MsgPreVoteResp, id, r.term+1))
+	}
+	r.takeOnly()
+	for _, id := range []uint64{2, 3} {
+		r.mustReceive(message(raftpb.MsgVoteResp, id, r.node.BasicStatus().GetTerm()))
+	}
+	sent := r.takeOnly()
+	if !r.isLeader() {
+		r.t.Fatal("not elected")
+	}
+	return sent
 }
