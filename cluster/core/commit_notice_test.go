@@ -139,6 +139,10 @@ func TestRemoval_CommitToldWhenSettled(t *testing.T) {
 	if got := told(r.pass(3, 2, 3, 4)); got[4] >= change {
 		t.Fatal("the demoted member itself settles its demotion")
 	}
+	r.machine = removedMembers{r.machine, []uint64{2, 4}}
+	if early := r.changes(r.pass(3, 2, 3, 4)); len(early) > 0 {
+		t.Fatalf("%q is proposed before the demotion is settled", early)
+	}
 	r.acknowledge(3)
 	if got := told(r.pass(2, 2, 3, 4)); got[4] < change {
 		t.Fatal("the demoted member is never told")
