@@ -17,7 +17,7 @@ import (
 //
 // In the order of its steps it
 //
-//  1. leaves a joint configuration;
+//  1. leaves a joint configuration, if the leader votes afterwards;
 //  2. replaces a removed voter by a standby, in one joint change (Raft dissertation §4.3), or
 //     demotes it;
 //  3. removes a removed standby;
@@ -87,7 +87,13 @@ func (c Change) raft() *raftpb.ConfChangeSingle {
 
 // decide returns the next step.
 func decide(f *facts) Plan {
-	if len(f.conf.GetVotersOutgoing()) > 0 {
+	switch {
+	case len(f.conf.GetVotersOutgoing()) == 0:
+	case !slices.Contains(f.conf.GetVoters(), f.self):
+		// It was elected by the joint configuration, which demotes it. It would step down
+		// when it has applied that, as the only member that knows of the commit.
+		return Plan{Transfer: true, Reason: "transferring leadership to a voter that remains, to leave the joint configuration"}
+	default:
 		return Plan{Leave: true, Reason: "leaving the joint configuration"}
 	}
 	waits := ""

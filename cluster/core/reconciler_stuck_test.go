@@ -25,3 +25,18 @@ func TestDecide_RemovedLeaderWithoutSuccessor(t *testing.T) {
 		})
 	}
 }
+
+// A leader that a joint configuration demotes does not leave it itself: it would step down
+// as the only member that knows of the commit, with a log that may be longer than that of
+// the voters that remain, which need its vote if another of the old ones is lost.
+func TestDecide_JointDemotesLeader(t *testing.T) {
+	f := situation{voters: ids(3), standbys: ids(4), want: 1, leader: 2}.facts()
+	f.conf.VotersOutgoing, f.conf.LearnersNext = ids(1, 2, 3), ids(1, 2)
+	if plan := decide(f); plan.Leave || !plan.Transfer {
+		t.Errorf("%+v", plan)
+	}
+	f.self = 3
+	if plan := decide(f); !plan.Leave || plan.Transfer {
+		t.Errorf("%+v", plan)
+	}
+}
