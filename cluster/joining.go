@@ -75,6 +75,8 @@ func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
 			m.noteRefusal(founderOf(meta), err.Error())
 		case reply.GetAdmission() == nil:
 			m.noteRefusal(founderOf(meta), reply.GetRefusal())
+		case !bytes.Equal(reply.GetAdmission().GetCluster(), meta.GetCluster()):
+			m.noteRefusal(founderOf(meta), "it admits to another cluster than its own")
 		default:
 			m.noteRefusal(nil, "")
 			return true, m.admitted(reply.GetAdmission())

@@ -74,7 +74,11 @@ func (c *Core) stepDownForRemoval() bool {
 		return true
 	}
 	removed := func(id uint64) bool { return slices.Contains(c.machine.Removed(), id) }
-	to := c.successor(slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed))
+	candidates := slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed)
+	if len(candidates) == 0 && !slices.Contains(c.conf.GetVoters(), c.id) {
+		candidates = c.conf.GetVoters() // of a joint configuration, which another one must leave
+	}
+	to := c.successor(candidates)
 	if p := c.node.Status().Progress[to]; !p.RecentActive || p.State != tracker.StateReplicate {
 		return false
 	}

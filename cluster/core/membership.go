@@ -56,13 +56,13 @@ func (c *Core) reconcile() {
 	}
 	c.plan = decide(c.facts())
 	switch {
-	case c.plan.Leave:
-		c.proposeChange(&raftpb.ConfChangeV2{})
 	case c.plan.Transfer:
 		c.stepDownForRemoval()
-	case len(c.plan.Changes) == 0:
+	case !c.plan.Leave && len(c.plan.Changes) == 0:
 	case !c.settled():
 		c.plan.Reason += ": waiting until a majority of the voters knows of the last membership change"
+	case c.plan.Leave:
+		c.proposeChange(&raftpb.ConfChangeV2{})
 	default:
 		change := &raftpb.ConfChangeV2{}
 		for _, part := range c.plan.Changes {

@@ -17,7 +17,7 @@ import (
 //
 // In the order of its steps it
 //
-//  1. leaves a joint configuration;
+//  1. leaves a joint configuration, if the leader votes afterwards;
 //  2. replaces a removed voter by a standby, in one joint change (Raft dissertation §4.3), or
 //     demotes it;
 //  3. removes a removed standby;
@@ -87,7 +87,13 @@ func (c Change) raft() *raftpb.ConfChangeSingle {
 
 // decide returns the next step.
 func decide(f *facts) Plan {
-	if len(f.conf.GetVotersOutgoing()) > 0 {
+	switch {
+	case len(f.conf.GetVotersOutgoing()) == 0:
+	case !slices.Contains(f.conf.GetVoters(), f.self):
+		// It was elected by the joint configuration, which demotes it. It would step down
+		// when it has applied that, as the only member that knows of the commit.
+		return Plan{Transfer: true, Reason: "transferring leadership to a voter that remains, to leave the joint configuration"}
+	default:
 		return Plan{Leave: true, Reason: "leaving the joint configuration"}
 	}
 	waits := ""
@@ -119,11 +125,17 @@ func (f *facts) removeVoter() Plan {
 	}
 	standbys := f.standbys()
 	if leads {
-		// Its successor removes it, and must be a voter before.
-		if len(f.staying()) == 0 && len(standbys) > 0 {
+		// Its successor removes it, and must be a voter before. Without one the steps below
+		// go on: they may bring one.
+		switch {
+		case slices.ContainsFunc(f.staying(), func(id uint64) bool { return f.active(id) || !f.silent(id) }):
+			return Plan{Transfer: true, Reason: "transferring leadership, as the leader leaves"}
+		case len(standbys) > 0 && len(others) > 0:
+			return f.swap(others[0], standbys[0], "which leaves")
+		case len(standbys) > 0:
 			return f.propose(fmt.Sprintf("promoting %v to succeed the leader, which leaves", wire.MemberID(standbys[0])), Change{standbys[0], Promote})
 		}
-		return Plan{Transfer: true, Reason: "transferring leadership, as the leader leaves"}
+		return Plan{Reason: "the leader leaves: waiting for a member that can succeed it"}
 	}
 	for _, id := range others {
 		if len(standbys) > 0 && len(f.staying()) < int(f.config.Voters) {
@@ -209,7 +221,7 @@ func (f *facts) demote() Plan {
 		return Plan{}
 	}
 	silent := func(id uint64) int {
-		if slices.ContainsFunc(f.members, func(m wire.MemberRecord) bool { return m.ID == id && m.Silent }) {
+		if f.silent(id) {
 			return 1
 		}
 		return 0
@@ -254,6 +266,11 @@ func (f *facts) propose(reason string, changes ...Change) Plan {
 // staying returns the voters that were not removed.
 func (f *facts) staying() []uint64 {
 	return slices.DeleteFunc(slices.Clone(f.conf.GetVoters()), func(id uint64) bool { return slices.Contains(f.removed, id) })
+}
+
+// silent reports whether the group has recorded that a member is silent.
+func (f *facts) silent(id uint64) bool {
+	return slices.ContainsFunc(f.members, func(m wire.MemberRecord) bool { return m.ID == id && m.Silent })
 }
 
 // standbys returns the standbys that can be promoted, by ID.

@@ -3,12 +3,15 @@ package sim
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -298,6 +301,7 @@ func (m *simMember) checkProgress() {
 		m.sim.fail("member %d: progress goes from %+v to %+v", m.n, proc.progress, now)
 	}
 	proc.progress = now
+	m.checkChangesBehind()
 	if m.tainted {
 		proc.clearTaint()
 	}
@@ -306,5 +310,41 @@ func (m *simMember) checkProgress() {
 	}
 	if status.Leads {
 		m.sim.history.checkLeader(status.Term, m.n)
+	}
+}
+
+// checkChangesBehind: what is on the disk of a member is at most one membership change
+// ahead of what the member knows durably to be committed (Raft dissertation 4.1).
+func (m *simMember) checkChangesBehind() {
+	log := m.process.log
+	hard, _, _ := log.InitialState() // in memory: never fails
+	last, _ := log.LastIndex()
+	if hard.GetCommit() >= last {
+		return
+	}
+	entries, err := log.Entries(max(hard.GetCommit(), m.process.log.Applied().Index)+1, last+1, math.MaxUint64)
+	if err != nil {
+		return // truncated
+	}
+	changes := 0
+	for _, e := range entries {
+		if e.GetType() != raftpb.EntryNormal {
+			changes++
+		}
+	}
+	if changes > 1 {
+		list := ""
+		for _, e := range entries {
+			if e.GetType() != raftpb.EntryNormal {
+				var c raftpb.ConfChangeV2
+				_ = proto.Unmarshal(e.GetData(), &c)
+				list += fmt.Sprintf("%d(t%d): %v; ", e.GetIndex(), e.GetTerm(), c.GetChanges())
+			}
+		}
+		lead := "none"
+		if l := m.sim.leader(); l != nil {
+			lead = fmt.Sprintf("%d: %v", l.n, l.core.Status().Membership)
+		}
+		m.sim.fail("member %d: %d membership changes behind commit %d; conf %v; changes %s; leader %s", m.n, changes, hard.GetCommit(), m.process.conf, list, lead)
 	}
 }
