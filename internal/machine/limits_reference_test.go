@@ -20,6 +20,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxQueued":        {MaxQueued, reference.MaxQueued},
 		"MaxInFlight":      {MaxInFlight, reference.MaxInFlight},
 		"MaxMembers":       {MaxMembers, reference.MaxMembers},
+		"MaxForgettable":   {MaxForgettable, reference.MaxForgettable},
 		"MaxUnregistered":  {MaxUnregistered, reference.MaxUnregistered},
 		"MaxIncarnations":  {MaxIncarnations, reference.MaxIncarnations},
 		"MaxChecks":        {MaxChecks, reference.MaxChecks},

@@ -19,6 +19,8 @@ const (
 	// MaxUnregistered bounds those of them that were admitted and have never registered,
 	// so that a stranger whom nothing keeps out cannot take all places.
 	MaxUnregistered = 16
+	// MaxForgettable bounds the removed members that have never registered.
+	MaxForgettable = 64
 	// AdmissionTTL is for how long an admitted member may take to register.
 	AdmissionTTL = 10 * 60 * second
 
@@ -236,6 +238,10 @@ func (m *Machine) remove(k *member) {
 		inc = nil // by now another member's of that ID
 	}
 	k.removed, k.since = true, 0
+	if !k.isRegistered() {
+		k.since = m.now
+		m.makeRoomForRemoved(k)
+	}
 	m.memberChanged(k)
 	var shortened shortened
 	if inc != nil {
@@ -248,6 +254,26 @@ func (m *Machine) remove(k *member) {
 	m.checks.Delete(k.builtIn())
 	if inc != nil {
 		m.drop(inc, invalidated)
+	}
+}
+
+// makeRoomForRemoved forgets one in favor of another removed member that has never registered, or else
+// strangers that are admitted and never start would fill the state. Such a member has
+// acknowledged nothing, so it may be admitted again; those that registered are kept.
+func (m *Machine) makeRoomForRemoved(next *member) {
+	var oldest *member
+	n := 0
+	for _, k := range m.members { // order: the minimum does not depend on it
+		if k == next || !k.removed || k.isRegistered() {
+			continue
+		}
+		if n++; oldest == nil || cmp.Or(cmp.Compare(k.since, oldest.since), cmp.Compare(k.id, oldest.id)) < 0 {
+			oldest = k
+		}
+	}
+	if n >= MaxForgettable {
+		delete(m.members, oldest.id)
+		m.dirty.drop(oldest.key())
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	MaxIncarnations = 1024
 	MaxMembers      = 128
 	MaxUnregistered = 16
+	MaxForgettable  = 64
 
 	MaxChecks        = 256
 	MaxSessionChecks = 16

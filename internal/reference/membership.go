@@ -124,6 +124,20 @@ func (r *Model) removeMember(inc *Incarnation, c *wire.RemoveMember) *wire.Reply
 func (r *Model) expel(id uint64) {
 	m := r.Member(id)
 	m.Removed, m.since = true, 0
+	if m.last == (wire.ID{}) {
+		m.since = r.Now
+		var never []Member
+		for _, o := range r.members {
+			if o.ID != id && o.Removed && o.last == (wire.ID{}) {
+				never = append(never, o)
+			}
+		}
+		if len(never) >= MaxForgettable {
+			first := slices.MinFunc(never, func(a, b Member) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.ID, b.ID)) })
+			r.members = slices.DeleteFunc(r.members, func(o Member) bool { return o.ID == first.ID })
+			m = r.Member(id)
+		}
+	}
 	inc := r.Incarnation(m.last)
 	if inc != nil && inc.Member != id {
 		inc = nil
