@@ -261,7 +261,11 @@ func convertMember(err error) error {
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
-	case errors.Is(err, cluster.ErrNoQuorumWithout):
+	case errors.Is(err, machine.ErrLastEpoch):
+		return mark(ErrTooLarge)
+	case errors.Is(err, cluster.ErrNoGroup), errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrUnfinished):
+		return mark(ErrInvalid)
+	case errors.Is(err, cluster.ErrNoQuorumWithout), errors.Is(err, cluster.ErrUnconfirmed):
 		return mark(ErrUnavailable)
 	case errors.Is(err, cluster.ErrNotLeader):
 		return mark(ErrNotLeader)

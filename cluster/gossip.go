@@ -30,7 +30,7 @@ type gossip struct {
 	meta []byte // what this member gossips about itself
 
 	mu       sync.Mutex
-	joinErr  error     // guarded by mu; of the last join
+	joinErr  error     // guarded by mu; see lastJoinError
 	answered time.Time // guarded by mu; when a direct probe of ours was last answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
@@ -115,11 +115,14 @@ func (g *gossip) join(process, addr string) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.joinErr = err
+	// Of several addresses, one that refuses explains more than one that is down.
+	if err == nil || handshakeFailure(err) != "" || handshakeFailure(g.joinErr) == "" {
+		g.joinErr = err
+	}
 	return err
 }
 
-// lastJoinError returns the error of the last join.
+// lastJoinError returns the error of the last join that says most.
 func (g *gossip) lastJoinError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

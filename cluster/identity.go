@@ -77,7 +77,21 @@ func publicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	return key.Public().(ed25519.PublicKey) // always of that type
 }
 
+// parseIdentity returns the identity of a member that may start with the group's name.
 func parseIdentity(data []byte, group string) (*wire.Identity, error) {
+	r, err := decodeIdentity(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.GetRemoved():
+		return nil, ErrRemoved
+	case r.GetGroup() != group:
+		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
+	}
+	return r, checkKey(r)
+}
+
+func decodeIdentity(data []byte) (*wire.Identity, error) {
 	r := new(wire.Identity)
 	if err := proto.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
@@ -90,17 +104,20 @@ func parseIdentity(data []byte, group string) (*wire.Identity, error) {
 	case r.GetVersion() < wire.IdentityVersion:
 		return nil, fmt.Errorf("directory was written by a build from before the first release, whose members had no keys "+
 			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityVersion)
-	case r.GetRemoved():
-		return nil, ErrRemoved
-	case r.GetGroup() != group:
-		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
-	case len(r.GetKey()) != ed25519.SeedSize:
-		return nil, fmt.Errorf("%w: the member's key has %d bytes, want %d", storage.ErrCorrupt, len(r.GetKey()), ed25519.SeedSize)
-	case r.GetMember() != memberOf(r.GetKey()):
-		return nil, fmt.Errorf("%w: the member's identity names member %v and holds the key of member %v",
-			storage.ErrCorrupt, wire.MemberID(r.GetMember()), wire.MemberID(memberOf(r.GetKey())))
 	}
 	return r, nil
+}
+
+// checkKey checks that a record has the key of its member.
+func checkKey(r *wire.Identity) error {
+	switch {
+	case len(r.GetKey()) != ed25519.SeedSize:
+		return fmt.Errorf("%w: the member's key has %d bytes, want %d", storage.ErrCorrupt, len(r.GetKey()), ed25519.SeedSize)
+	case r.GetMember() != memberOf(r.GetKey()):
+		return fmt.Errorf("%w: the member's identity names member %v and holds the key of member %v",
+			storage.ErrCorrupt, wire.MemberID(r.GetMember()), wire.MemberID(memberOf(r.GetKey())))
+	}
+	return nil
 }
 
 // save changes the identity on disk, and then in memory.

@@ -35,6 +35,7 @@ type Status struct {
 	ticks      uint64
 	peers      map[uint64]core.PeerProgress
 	registered bool
+	level      uint32             // the group's feature level
 	processes  map[uint64]wire.ID // the last registered of each member
 }
 
@@ -64,6 +65,7 @@ func (m *Member) publish() {
 	} else {
 		peers = m.core.Peers()
 	}
+	level, _ := m.core.Machine().Level()
 	m.status.Store(&Status{
 		Plan: c.Plan, ticks: c.Ticks, peers: peers,
 		Leader: c.Leader, Term: c.Term,
@@ -73,6 +75,7 @@ func (m *Member) publish() {
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
 		registered: c.Registered,
+		level:      level,
 		processes:  m.core.Machine().Registered(),
 	})
 	if c.Registered && before != nil && !before.registered {

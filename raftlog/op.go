@@ -5,7 +5,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Op is one operation on the log: Append, Apply, Truncate, Install or Discard.
+// Op is one operation on the log: Append, Apply, Truncate, Install, Discard or Seed.
 // Write carries it out on disk, then Wrote on the loop's half. It must not be
 // modified once it is submitted.
 type Op interface {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/conclave-go/conclave/storage"
 )
 
@@ -51,6 +52,10 @@ func (l *Log) open(db *pebble.DB) error {
 		hard: withCommit(h.hard, h.applied.Index), conf: h.conf, applied: h.applied,
 		truncated: h.truncated, entries: entries, bytes: size(entries),
 	}
+	if l.store.ReadOnly() {
+		l.written.failed = errors.New("the raft log was opened to be read only")
+		return nil
+	}
 	return l.removeUnusedGenerations(db)
 }
 
@@ -61,6 +66,9 @@ func (l *Log) openWatermark() error {
 		name = fmt.Sprintf("WATERMARK-%d", l.group)
 	}
 	path := fsys.PathJoin(dir, name)
+	if l.store.ReadOnly() {
+		return l.checkWatermark(fsys, path)
+	}
 	w, found, err := openWatermark(fsys, path)
 	if err != nil {
 		return err
@@ -71,7 +79,7 @@ func (l *Log) openWatermark() error {
 	case l.written.synced == 0: // nothing was acknowledged yet
 		err = w.create(fsys, dir)
 	default:
-		err = corruptf("watermark %s is missing or unreadable, so this member may have lost acknowledged entries and must not vote", path)
+		err = noWatermark(path)
 	}
 	if err != nil {
 		return errors.Join(err, w.file.Close())
@@ -79,4 +87,22 @@ func (l *Log) openWatermark() error {
 	l.written.watermark = w
 	l.store.OnClose(w.close)
 	return nil
+}
+
+// checkWatermark is openWatermark for a log that is only read.
+func (l *Log) checkWatermark(fsys vfs.FS, path string) error {
+	w, found, err := readWatermark(fsys, path)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return w.verify(l.written.synced)
+	case l.written.synced == 0:
+		return nil
+	}
+	return noWatermark(path)
+}
+
+func noWatermark(path string) error {
+	return corruptf("watermark %s is missing or unreadable, so this member may have lost acknowledged entries and must not vote", path)
 }

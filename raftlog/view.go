@@ -1,11 +1,14 @@
 package raftlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/storage"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -16,6 +19,7 @@ type View struct {
 	Applied
 	ConfState *raftpb.ConfState
 
+	store  *storage.Store
 	reader *pebble.Snapshot
 	prefix []byte
 	unpin  func()
@@ -27,7 +31,7 @@ func (l *Log) View() (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{reader: db.NewSnapshot(), unpin: unpin}
+	v := &View{store: l.store, reader: db.NewSnapshot(), unpin: unpin}
 	h, err := readHeader(v.reader, l.group)
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
@@ -43,10 +47,44 @@ func (v *View) Each(fn func(key, value []byte) error) error {
 	return each(v.reader, v.prefix, func(key, value []byte) error { return fn(key[len(v.prefix):], value) })
 }
 
-// Close releases the view.
+// Page returns copies of the pairs behind a key, in key order: at least one, unless there
+// are none, and up to about size bytes.
+func (v *View) Page(after []byte, size int) (pairs []wire.Change, err error) {
+	from := append(append([]byte(nil), v.prefix...), after...)
+	if after != nil {
+		from = append(from, 0) // the first key behind
+	}
+	iter, err := v.reader.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: prefixEnd(v.prefix)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for valid := iter.First(); valid && size > 0; valid = iter.Next() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		p := wire.Change{Key: bytes.Clone(iter.Key()[len(v.prefix):]), Value: append([]byte{}, value...)}
+		pairs = append(pairs, p)
+		size -= len(p.Key) + len(p.Value)
+	}
+	return pairs, iter.Error()
+}
+
+// Close releases the view. It does not wait for a failed store, and returns its failure:
+// Pebble then waits for a flush, whose goroutine is parked until the store is closed.
 func (v *View) Close() error {
-	defer v.unpin()
-	return v.reader.Close()
+	closed := make(chan error, 1)
+	go func() {
+		defer v.unpin()
+		closed <- v.reader.Close()
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-v.store.Failed():
+		return v.store.Err()
+	}
 }
 
 // State calls fn with each pair of the currently written state, as View.Each

@@ -37,8 +37,8 @@ type watermark struct {
 	unsynced int    // raises since the last sync
 }
 
-// openWatermark opens and reads the file; found is false when no slot is valid.
-func openWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err error) {
+// readWatermark reads the file, if there is one; found is false when no slot is valid.
+func readWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err error) {
 	slots, err := readSlots(fsys, path)
 	if err != nil {
 		return nil, false, err
@@ -52,6 +52,14 @@ func openWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err erro
 		if ok && (!found || count > w.count) {
 			w.count, w.slot, found = count, int64(1-i), true
 		}
+	}
+	return w, found, nil
+}
+
+// openWatermark opens and reads the file; found is false when no slot is valid.
+func openWatermark(fsys vfs.FS, path string) (w *watermark, found bool, err error) {
+	if w, found, err = readWatermark(fsys, path); err != nil {
+		return nil, false, err
 	}
 	if w.file, err = fsys.OpenReadWrite(path, vfs.WriteCategoryUnspecified); err != nil {
 		return nil, false, err

@@ -37,6 +37,7 @@ func (s *Store) openPebble(create bool) (*pebble.DB, error) {
 		FS:                          s.fs,
 		Lock:                        lock,
 		ErrorIfNotExists:            !create,
+		ReadOnly:                    s.ReadOnly(),
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                s.options.MemTableSize,
 		MemTableStopWritesThreshold: maxMemTables,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -22,23 +23,28 @@ type directory struct {
 // openDirectory locks the directory and prepares it for Pebble. It refuses a
 // directory of another program or of a newer version before it changes anything
 // in it.
-func openDirectory(fsys vfs.FS, path string) (*directory, error) {
-	if err := makeDirectory(fsys, path); err != nil {
-		return nil, err
+func openDirectory(fsys vfs.FS, path string, access Access) (*directory, error) {
+	if access == OpenOrCreate || access == Fill {
+		if err := makeDirectory(fsys, path); err != nil {
+			return nil, err
+		}
 	}
 	path, err := canonical(fsys, path)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := readDirectory(fsys, path); err != nil {
+	if _, err := readFor(fsys, path, access); err != nil {
 		return nil, err
 	}
 	lock, err := lockDirectory(fsys, path)
+	if access == ReadOnly && errors.Is(err, syscall.EROFS) {
+		lock, err = io.NopCloser(nil), nil // no process can write there
+	}
 	if err != nil {
 		return nil, err
 	}
 	d := &directory{path: path, lock: lock}
-	if err := d.prepare(fsys); err != nil {
+	if err := d.prepare(fsys, access); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil

@@ -20,8 +20,12 @@ var (
 	ErrInUse = errors.New("directory in use")
 	// ErrNewer: the data has a format of a newer version of conclave.
 	ErrNewer = errors.New("data written by a newer version of conclave")
-	// ErrForeign: the directory contains files of another program.
+	// ErrForeign: the directory contains files of another program, or no member's data.
 	ErrForeign = errors.New("not a conclave data directory")
+	// ErrNotEmpty: a directory that is to be filled has content.
+	ErrNotEmpty = errors.New("directory is not empty")
+	// ErrUnfinished: filling the directory was interrupted.
+	ErrUnfinished = errors.New("directory is unfinished")
 )
 
 // NewGroupWarning is the part of an error message that warns of starting over

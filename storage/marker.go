@@ -26,7 +26,8 @@ const (
 type contents struct {
 	established bool     // marked, with a database
 	creating    bool     // marked, without a complete database
-	rest        []string // all files but marker and lock
+	unfinished  bool     // being filled
+	rest        []string // all files but markers and lock
 }
 
 // readDirectory reads and checks the contents of a directory without changing
@@ -42,12 +43,16 @@ func readDirectory(fsys vfs.FS, path string) (c contents, err error) {
 			c.established = true
 		case creatingName:
 			c.creating = true
+		case unfinishedName:
+			c.unfinished = true
 		case lockName:
 		default:
 			c.rest = append(c.rest, name)
 		}
 	}
 	switch {
+	case c.unfinished:
+		return c, nil // whatever else there is
 	case c.established:
 		return c, readMarker(fsys, fsys.PathJoin(path, markerName))
 	case len(c.rest) == 0:
@@ -82,16 +87,29 @@ func readMarker(fsys vfs.FS, path string) error {
 
 // prepare marks a directory without a database, and removes the files of an
 // interrupted creation.
-func (d *directory) prepare(fsys vfs.FS) error {
-	found, err := readDirectory(fsys, d.path) // a second time: now it is locked
-	if err != nil || found.established {
+func (d *directory) prepare(fsys vfs.FS, access Access) error {
+	found, err := readFor(fsys, d.path, access) // a second time: now it is locked
+	if err != nil {
 		return err
+	}
+	if access == Fill {
+		if found, err = d.empty(fsys, found); err != nil {
+			return err
+		}
+	}
+	if found.established {
+		return nil
 	}
 	d.fresh = true
 	if len(found.rest) > 0 {
 		return d.clear(fsys, found.rest)
 	}
-	marker := fsys.PathJoin(d.path, creatingName)
+	return d.mark(fsys, creatingName)
+}
+
+// mark creates a marker file, durably.
+func (d *directory) mark(fsys vfs.FS, name string) error {
+	marker := fsys.PathJoin(d.path, name)
 	file, err := fsys.Create(marker, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return notWritable(d.path, err)

@@ -17,10 +17,26 @@ type Options struct {
 	FS           vfs.FS       // default: the operating system's, or memory without Dir
 	Logger       *slog.Logger // default: discards
 	MemTableSize uint64       // in bytes; default 16 MiB, without Dir 4 MiB
+	Access       Access       // default: open or create
 	// Inline runs all work on the caller's goroutine and, after a failure,
 	// discards writes instead of parking: for a single-threaded simulator.
 	Inline bool
 }
+
+// Access is how a store is opened.
+type Access int
+
+const (
+	// OpenOrCreate opens the directory, and creates it where it is missing.
+	OpenOrCreate Access = iota
+	// OpenExisting opens a directory that has a database, and creates nothing.
+	OpenExisting
+	// ReadOnly is OpenExisting without a change of any file but the lock.
+	ReadOnly
+	// Fill creates a database in a directory that must be empty, or that an earlier Fill
+	// has left unfinished. Until Store.Finish every other access refuses it.
+	Fill
+)
 
 func (o Options) withDefaults() Options {
 	disk, memTable := vfs.Default, uint64(16<<20)
@@ -58,10 +74,11 @@ type Store struct {
 
 // Open opens the data directory and creates it where it is missing. It refuses
 // a directory that is in use (ErrInUse), damaged (ErrCorrupt), of a newer
-// version (ErrNewer) or of another program (ErrForeign), and leaves it as it is.
+// version (ErrNewer), of another program (ErrForeign) or unfinished (ErrUnfinished),
+// and leaves it as it is. Other kinds of access create nothing, or fill it.
 func Open(options Options) (*Store, error) {
 	options = options.withDefaults()
-	dir, err := openDirectory(options.FS, options.Dir)
+	dir, err := openDirectory(options.FS, options.Dir, options.Access)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +137,9 @@ func (s *Store) Err() error { return s.failstop.error() }
 // FS returns the fail-stop file system, for files beside the database. Only the
 // storage goroutine may write to it, since a failed write parks the goroutine.
 func (s *Store) FS() vfs.FS { return s.fs }
+
+// ReadOnly reports whether the store was opened to be read only.
+func (s *Store) ReadOnly() bool { return s.options.Access == ReadOnly }
 
 // Dir returns the path of the data directory.
 func (s *Store) Dir() string { return s.dir.path }

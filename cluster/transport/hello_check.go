@@ -46,7 +46,7 @@ func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError 
 	switch {
 	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_FORM:
 		return &RefusedError{Reason: ReasonKind, Detail: h.kind.String()}
-	case h.Group == id.Group && h.to != 0 && h.to != id.Member:
+	case h.Group == id.Group && !otherCluster(id, h) && h.to != 0 && h.to != id.Member:
 		return &RefusedError{Reason: ReasonMember, Detail: wrongMember(id.Member, h.to)}
 	}
 	if refused := t.checkHello(c, id, h, h.kind); refused != nil {
@@ -93,8 +93,9 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 		return refuse(ReasonSelf, "the address is that of the member that dialed it")
 	case h.Member == id.Member:
 		return refuse(ReasonClone, "two processes run as member %v, one of them on a copy of the data directory: stop that one, or start it with an empty directory, as a new member", member)
-	case !id.Cluster.IsZero() && !h.Cluster.IsZero() && !sameCluster:
-		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join, or start the one that shall change with an empty directory, as a new member", h.Cluster, id.Cluster)
+	case otherCluster(id, h):
+		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join, or start the one that shall change with an empty directory, as a new member; "+
+			"members of a group that was restored or recovered are not members of the new one", h.Cluster, id.Cluster)
 	case membersOnly && !sameCluster:
 		return refuse(ReasonNoCluster, "one of the two members belongs to no cluster yet")
 	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):
@@ -109,6 +110,11 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 		return refused
 	}
 	return t.askAdmission(c, h, kind)
+}
+
+// otherCluster reports that both belong to clusters, and not to the same one.
+func otherCluster(id *Identity, h *hello) bool {
+	return !id.Cluster.IsZero() && !h.Cluster.IsZero() && h.Cluster != id.Cluster
 }
 
 // isRegistered reports whether the identity is of the process that the group has registered

@@ -15,6 +15,7 @@ const (
 	SnapshotVersion   = 1
 	DivergenceVersion = 1
 	GossipVersion     = 1
+	BackupVersion     = 1
 	ProtocolMin       = 1
 	ProtocolMax       = 1
 )

@@ -1,0 +1,140 @@
+package conclave
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
+)
+
+// Backup writes the group's state at one index to w: everything that was acknowledged
+// before the call, by whichever member. Any member can be asked, a standby too. [Restore]
+// makes a new group of it. The backup has a version and checksums, and names the group,
+// the member and the index. It is confidential: it contains the keys with their values,
+// in clear.
+//
+// Backup reads the state in pieces, on the caller's goroutine, while the member works on:
+// no call waits for w. It blocks until w has taken everything, ctx is done, or the node
+// stops. Meanwhile the database keeps what it would otherwise discard.
+//
+// Without a quorum Backup still writes what this member has applied, after three election
+// timeouts, and returns ErrUnavailable: the backup is complete, but may miss what the
+// lost members acknowledged. Every other error leaves w with a part of a backup, which
+// Restore refuses: that of w, ctx's, ErrClosed, ErrBusy, ErrCorrupt.
+func (n *Node) Backup(ctx context.Context, w io.Writer) error {
+	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
+	if err == nil {
+		err = n.member.Backup(ctx, w)
+	}
+	return fault("backup", n.cfg.Dir, err)
+}
+
+// Restore makes the directory the seed of a new group, with the state of a backup. The
+// directory must be empty or missing; otherwise, and if the backup is damaged, truncated
+// or of a newer build, Restore changes nothing. It reads r to its end first, and needs as
+// much memory as a member with that state. [Open] with the same [Config.Group] then runs
+// the new group, of one voter, from the directory.
+//
+// The new group has the keys, and the limits that Resize has set. It has no session,
+// process, check or member of the old group: all locks, permits, elections and queues
+// are gone, without a lock-delay, and keys that a session had locked are released or
+// deleted, by the session's behavior. It has a new cluster ID, so members of the old
+// group are refused.
+//
+// Fences belong to the next epoch, so they are larger than all of the old group, whatever
+// it granted after the backup, and PutFenced accepts them. Within the epoch they begin at
+// the machine's clock: the time since 2026 in units of 10 µs. So two groups restored from one backup
+// repeat no fence, as long as the clock does not go back between the two, and a group
+// grants fewer than 100,000 fences a second on average since it was restored. Indexes of changes begin behind
+// the same number: a compare-and-swap with an index from the lost time fails.
+//
+// After a crash during Restore, Open refuses the directory as unfinished; another Restore
+// into it begins again.
+//
+// Errors: ErrInvalid if the directory has content, or the clock shows a time before 2026;
+// ErrCorrupt if the backup is damaged, truncated, or none; ErrUpgradeRequired if a newer
+// build wrote it; ErrTooLarge after 65,535 recoveries; ctx's, that of r, and those of the
+// file system.
+func Restore(ctx context.Context, dir string, r io.Reader) error {
+	return offline(ctx, "restore", dir, func(o cluster.Offline) error { return cluster.Restore(ctx, o, r) })
+}
+
+// Recover makes the directory of one member the seed of a new group, after the majority
+// of the voters was lost permanently. Call [Verify] first, on the directory of each member
+// that has survived: it reports how far each has got. Choose the one with the highest
+// LastTerm and, among equal ones, the highest Last, and keep a copy of it.
+//
+// The new group is as after [Restore]: keys and limits are kept, all sessions are gone,
+// the epoch is the next one, and the members of the old group are refused. Of the old
+// group, no process may run any more: Recover cannot stop it. Recover one directory only:
+// two would be two groups.
+//
+// The new group has all that is in the member's log, also what is not known to be
+// committed there: the lost members may have acknowledged it. So a call that returned
+// ErrUnknown may have taken effect, and even one that was refused, if the lost members
+// had replaced entries of this log and decided it again. What is missing is what they
+// acknowledged and this member never received.
+//
+// Recover changes the directory in one step: after a crash it is as before, or it is the
+// new group's. It refuses, with no change, a directory that is in use. If no member has
+// started on the seed yet, another Recover has no effect.
+//
+// Errors: ErrInvalid if the member has never belonged to a group, or the clock shows a
+// time before 2026; ErrRemoved if it was removed; ErrCorrupt if the directory is damaged,
+// has lost entries that it acknowledged, or differs from the group; ErrUpgradeRequired;
+// ErrTooLarge after 65,535 recoveries; ctx's, and those of the file system.
+func Recover(ctx context.Context, dir string) error {
+	return offline(ctx, "recover", dir, func(o cluster.Offline) error { return cluster.Recover(ctx, o) })
+}
+
+var errNoDir = fmt.Errorf("%w: no directory: want its path, got %q", ErrInvalid, "")
+
+// offline runs f on a directory that no node of this process runs on.
+func offline(ctx context.Context, op, dir string, f func(cluster.Offline) error) error {
+	var err error = errNoDir
+	if dir != "" {
+		err = client.ContextError(ctx)
+	}
+	if err == nil {
+		err = f(offlineAt(ctx, dir))
+	}
+	return fault(op, dir, err)
+}
+
+func offlineAt(ctx context.Context, dir string) cluster.Offline {
+	seams := cluster.SeamsFrom(ctx)
+	return cluster.Offline{
+		Dir: dir, FS: seams.FS,
+		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) { return machine.Load(state) },
+		SeedMachine: func(m cluster.Machine) (iter.Seq2[[]byte, []byte], error) {
+			count, err := firstCount(time.Now())
+			if err != nil {
+				return nil, err
+			}
+			return m.(*machine.Machine).Seed(count)
+		},
+	}
+}
+
+// fenceUnit is the time that one fence stands for in the first count of a new group.
+const fenceUnit = 10 * time.Microsecond
+
+var errClock = errors.New("the clock of this machine is wrong")
+
+// firstCount returns the count at which the fences of a new group begin. Two groups from
+// one state have the same epoch, so they must begin at different counts; the clock is all
+// that the second one can know of the first.
+func firstCount(now time.Time) (uint64, error) {
+	count := now.Sub(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)) / fenceUnit
+	if count <= 0 || count >= maxFenceCount {
+		return 0, fmt.Errorf("%w: %w: it shows %v, want 2026 to 2114: set it", ErrInvalid, errClock, now.UTC().Format(time.RFC3339))
+	}
+	return uint64(count), nil
+}

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// ErrUnconfirmed: a backup is complete, but no quorum has confirmed that its state is up
+// to date.
+var ErrUnconfirmed = errors.New("the backup is complete, and has what this member had applied; " +
+	"no quorum has confirmed that this is everything that was acknowledged")
+
+const (
+	backupPage = 1 << 20 // bytes that are read at once
+
+	// confirmElections is how many election timeouts a backup waits for a quorum.
+	confirmElections = 3
+)
+
+// Backup writes the state of this member's machine at one index. It works on the
+// caller's goroutine, from a view of the database, so nothing waits for w: neither the
+// member nor its shutdown. If a quorum confirms it in time, the state has everything that
+// was acknowledged before the call; otherwise the backup is written nevertheless, and the
+// error is ErrUnconfirmed.
+func (m *Member) Backup(ctx context.Context, w io.Writer) error {
+	level := m.status.Load().level // of an earlier state than the backup's
+	index, unconfirmed := m.confirmed(ctx)
+	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
+		return unconfirmed
+	}
+	state, err := m.viewFrom(ctx, index)
+	if err != nil {
+		return err
+	}
+	defer state.close()
+	// The disk is closed when no view is open: this one ends with the member, whatever
+	// the caller's writer does.
+	defer context.AfterFunc(m.lifetime, state.close)()
+	header, err := m.backupHeader(state.view)
+	if err != nil {
+		return err
+	}
+	header.FeatureLevel, header.Confirmed = level, unconfirmed == nil
+	if err := m.writeBackup(ctx, w, header, state); err != nil {
+		return err
+	}
+	return unconfirmed
+}
+
+// confirmed returns an index up to which everything is applied that was acknowledged
+// before the call. Without a quorum it returns ErrUnconfirmed.
+func (m *Member) confirmed(ctx context.Context) (uint64, error) {
+	bounded, cancel := context.WithTimeout(ctx, confirmElections*m.cfg.Election)
+	defer cancel()
+	applied := make(chan uint64, 1) // a read that was abandoned may still run
+	err := m.Read(bounded, func(Machine) { applied <- m.core.Status().Applied })
+	switch {
+	case err == nil:
+		return <-applied, nil
+	case ctx.Err() == nil && bounded.Err() != nil && m.lifetime.Err() == nil:
+		m.log.Warn("backup without the confirmation of a quorum")
+		return 0, ErrUnconfirmed
+	}
+	return 0, err
+}
+
+// viewFrom returns a view of the state at index or later. What is applied is written soon
+// after, without a sync.
+func (m *Member) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
+	for {
+		v, err := m.raftLog.View()
+		if err != nil {
+			return nil, m.stoppedBy(err)
+		}
+		if v.Index >= index {
+			return &backupView{view: v}, nil
+		}
+		if err := v.Close(); err != nil {
+			return nil, err
+		}
+		retry := time.NewTimer(time.Millisecond)
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+			return nil, ctx.Err()
+		case <-m.lifetime.Done():
+			retry.Stop()
+			return nil, m.stopped()
+		}
+	}
+}
+
+// stoppedBy returns why an operation on the disk failed.
+func (m *Member) stoppedBy(err error) error {
+	if m.lifetime.Err() != nil {
+		return m.stopped()
+	}
+	return err
+}
+
+func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
+	w, err := newBackupWriter(to, header)
+	if err != nil {
+		return err
+	}
+	var after []byte
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pairs, err := state.page(after)
+		switch {
+		case err != nil:
+			return m.stoppedBy(fmt.Errorf("read the state: %w", err))
+		case len(pairs) == 0:
+			return w.end()
+		}
+		if err := w.add(pairs); err != nil {
+			return err
+		}
+		after = pairs[len(pairs)-1].Key
+	}
+}
+
+func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
+	cluster := m.identity.cluster()
+	conf, err := proto.Marshal(v.ConfState)
+	return &wire.BackupHeader{
+		Group: m.cfg.Group, Cluster: cluster[:], Member: m.identity.member,
+		Index: v.Index, Term: v.Term, Digest: v.Digest, ConfState: conf,
+	}, err
+}
+
+// backupView is a view that one goroutine reads and another one may close.
+type backupView struct {
+	mu   sync.Mutex // held while the view is read or closed
+	view *raftlog.View
+	gone bool // closed
+}
+
+func (v *backupView) page(after []byte) ([]wire.Change, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.gone {
+		return nil, ErrStopped
+	}
+	return v.view.Page(after, backupPage)
+}
+
+func (v *backupView) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.gone {
+		v.gone = true
+		_ = v.view.Close() // it was only read
+	}
+}

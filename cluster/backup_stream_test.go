@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// writtenBackup returns a backup of n pairs, in chunks of 3.
+func writtenBackup(t testing.TB, n int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := newBackupWriter(&b, &wire.BackupHeader{Group: "group", Cluster: make([]byte, 16), Member: 1, Index: 7, Term: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page []wire.Change
+	for i := range n {
+		page = append(page, wire.Change{Key: fmt.Appendf(nil, "k%03d", i), Value: fmt.Appendf(nil, "value %d", i)})
+		if len(page) == 3 || i == n-1 {
+			if err := w.add(page); err != nil {
+				t.Fatal(err)
+			}
+			page = nil
+		}
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// readBackup reads a whole backup.
+func readBackup(from io.Reader) (map[string]string, error) {
+	r, err := openBackup(from)
+	if err != nil {
+		return nil, err
+	}
+	pairs := make(map[string]string)
+	var failed error
+	for key, value := range r.all(func() error { return nil }, &failed) {
+		pairs[string(key)] = string(value)
+	}
+	return pairs, failed
+}
+
+func TestBackup_WhatWasWrittenIsRead(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 10} {
+		pairs, err := readBackup(bytes.NewReader(writtenBackup(t, n)))
+		if err != nil || len(pairs) != n {
+			t.Errorf("%d pairs of %d: %v", len(pairs), n, err)
+		}
+	}
+}
+
+// Each flipped bit, each truncation, and records that are missing, repeated, swapped or of
+// another backup are detected.
+func TestBackup_DamageDetected(t *testing.T) {
+	whole := writtenBackup(t, 7)
+	for i := range whole {
+		for bit := range 8 {
+			bad := bytes.Clone(whole)
+			bad[i] ^= 1 << bit
+			if _, err := readBackup(bytes.NewReader(bad)); !errors.Is(err, storage.ErrCorrupt) {
+				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
+			}
+		}
+		if _, err := readBackup(bytes.NewReader(whole[:i])); !errors.Is(err, storage.ErrCorrupt) {
+			t.Fatalf("truncated to %d bytes: %v", i, err)
+		}
+	}
+	r, other := recordsOf(t, whole), recordsOf(t, writtenBackup(t, 9))
+	if len(r) != 6 { // prelude, header, three chunks, end
+		t.Fatalf("%d records", len(r))
+	}
+	for name, bad := range map[string][][]byte{
+		"a chunk is missing":    {r[0], r[1], r[2], r[4], r[5]},
+		"a chunk is repeated":   {r[0], r[1], r[2], r[2], r[3], r[4], r[5]},
+		"two chunks swapped":    {r[0], r[1], r[3], r[2], r[4], r[5]},
+		"the last is missing":   {r[0], r[1], r[2], r[3], r[5]},
+		"another header":        {r[0], r[2], r[3], r[4], r[5]},
+		"two headers":           {r[0], r[1], r[1], r[2], r[3], r[4], r[5]},
+		"a chunk of another":    {r[0], r[1], r[2], r[3], other[4], r[5]},
+		"the end of another":    {r[0], r[1], r[2], r[3], r[4], other[5]},
+		"something behind":      append(r, []byte{0}),
+		"another backup behind": append(r, r...),
+	} {
+		if _, err := readBackup(bytes.NewReader(bytes.Join(bad, nil))); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// recordsOf splits a backup into its prelude and records.
+func recordsOf(t *testing.T, b []byte) (records [][]byte) {
+	t.Helper()
+	records = append(records, b[:backupPrelude])
+	for b = b[backupPrelude:]; len(b) > 0; {
+		n := recordPrefix + int(binary.BigEndian.Uint32(b[1:])) + 4
+		records = append(records, b[:n])
+		b = b[n:]
+	}
+	return records
+}
+
+// A length beyond the limit is refused before memory is allocated for it, and errors of
+// the reader are not taken for damage.
+func TestBackup_BoundsAndReadErrors(t *testing.T) {
+	huge := append(bytes.Clone(writtenBackup(t, 1)[:backupPrelude]), headerRecord, 0xff, 0xff, 0xff, 0xff)
+	allocated := testing.AllocsPerRun(1, func() {
+		if _, err := readBackup(io.MultiReader(bytes.NewReader(huge), zeros{})); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("huge length: %v", err)
+		}
+	})
+	if allocated > 100 {
+		t.Errorf("%v allocations", allocated)
+	}
+	failure := errors.New("failure")
+	whole := writtenBackup(t, 5)
+	for i := range whole {
+		_, err := readBackup(io.MultiReader(bytes.NewReader(whole[:i]), failingReader{failure}))
+		if !errors.Is(err, failure) || errors.Is(err, storage.ErrCorrupt) {
+			t.Fatalf("the reader fails at %d: %v", i, err)
+		}
+	}
+	w, err := newBackupWriter(io.Discard, &wire.BackupHeader{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.add([]wire.Change{{Key: []byte("k"), Value: make([]byte, maxRecord)}}); err == nil {
+		t.Error("a record that no reader accepts was written")
+	}
+	if _, err := newBackupWriter(shortWriter{}, &wire.BackupHeader{}); !errors.Is(err, io.ErrShortWrite) {
+		t.Error(err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+type shortWriter struct{}
+
+func (shortWriter) Write(p []byte) (int, error) { return len(p) - 1, nil }
+
+// Any bytes are a backup that reads the same when it is written again, or a typed error.
+func FuzzBackup(f *testing.F) {
+	for _, n := range []int{0, 2, 7} {
+		f.Add(writtenBackup(f, n))
+	}
+	f.Add([]byte(backupMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pairs, err := readBackup(bytes.NewReader(data))
+		if err != nil {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrNewer) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := readBackup(bytes.NewReader(data))
+		if err != nil || !maps.Equal(pairs, again) {
+			t.Fatal(err)
+		}
+	})
+}

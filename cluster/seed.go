@@ -1,0 +1,220 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// Disaster recovery: the seed of a new group, from a backup or from a directory that has
+// survived. The seed is a directory with a new member, the only voter of a new cluster,
+// whose ID keeps every member of the old group out. Its log begins behind the end of the
+// old one that is known here, so indexes and terms do not go back.
+
+// Offline is a directory that no member runs on, and what gives its state a meaning.
+type Offline struct {
+	Dir    string
+	FS     vfs.FS // nil: the operating system's
+	Logger *slog.Logger
+
+	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
+	// SeedMachine returns the state with which a new group begins in place of the
+	// machine's. The machine is not used afterwards.
+	SeedMachine func(Machine) (iter.Seq2[[]byte, []byte], error)
+}
+
+var (
+	// ErrNoGroup: the member of a directory has never belonged to a group.
+	ErrNoGroup = errors.New("the member in this directory has never belonged to a group")
+	// ErrNotEmpty, ErrUnfinished: see package storage.
+	ErrNotEmpty   = storage.ErrNotEmpty
+	ErrUnfinished = storage.ErrUnfinished
+)
+
+// maxPosition bounds an index or a term from which a log can go on.
+const maxPosition = 1 << 61
+
+// Restore makes the directory, which must be empty or missing, the seed of a new group
+// with the state of a backup. It reads the whole backup before it changes anything.
+func Restore(ctx context.Context, o Offline, from io.Reader) error {
+	if err := storage.CheckVacant(o.options(storage.Fill)); err != nil {
+		return err
+	}
+	backup, err := openBackup(from)
+	if err != nil {
+		return err
+	}
+	h := backup.header
+	if h.GetIndex() > maxPosition || h.GetTerm() > maxPosition || h.GetGroup() == "" {
+		return damagedBackup("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
+	}
+	var failed error
+	machine, err := o.LoadMachine(backup.all(ctx.Err, &failed))
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("load the backup: %w", err)
+	}
+	state, err := o.SeedMachine(machine)
+	if err != nil {
+		return err
+	}
+	return o.with(storage.Fill, func(store *storage.Store, log *raftlog.Log) error {
+		if err := plant(ctx, log, h.GetGroup(), state, raftlog.Applied{Index: h.GetIndex() + 1, Term: h.GetTerm() + 1}); err != nil {
+			return err
+		}
+		return store.Finish()
+	})
+}
+
+// Recover makes the directory of a member of a lost group the seed of a new one, in one
+// write. What is in the member's log is applied before, known to be committed or not. A
+// seed on which no member has started stays as it is.
+func Recover(ctx context.Context, o Offline) error {
+	return o.with(storage.OpenExisting, func(_ *storage.Store, log *raftlog.Log) error {
+		record, err := survivor(log)
+		if err != nil || record.GetBoot() == 0 {
+			return err
+		}
+		machine, err := o.replay(ctx, log)
+		if err != nil {
+			return err
+		}
+		state, err := o.SeedMachine(machine)
+		if err != nil {
+			return err
+		}
+		term, last, _ := log.Position()
+		return plant(ctx, log, record.GetGroup(), state, raftlog.Applied{Index: last + 1, Term: term + 1})
+	})
+}
+
+// survivor returns the identity of a member whose state a new group can begin with.
+func survivor(log *raftlog.Log) (*wire.Identity, error) {
+	record, err := ownIdentity(log)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case record.GetRemoved():
+		return nil, fmt.Errorf("%w: its state is older than its removal: recover from another directory", ErrRemoved)
+	case len(record.GetCluster()) == 0:
+		return nil, ErrNoGroup
+	case !log.Bootstrapped():
+		return nil, fmt.Errorf("%w: the member belongs to a cluster and has no log", storage.ErrCorrupt)
+	}
+	return record, checkDivergence(log)
+}
+
+// ownIdentity reads the identity record of a directory without changing it.
+func ownIdentity(log *raftlog.Log) (*wire.Identity, error) {
+	data, err := log.Local(identityRecord)
+	switch {
+	case err != nil:
+		return nil, err
+	case data == nil:
+		return nil, ErrNoGroup
+	}
+	record, err := decodeIdentity(data)
+	if err != nil {
+		return nil, err
+	}
+	return record, checkKey(record)
+}
+
+// replay loads the machine and applies the whole log to it.
+func (o Offline) replay(ctx context.Context, log *raftlog.Log) (Machine, error) {
+	machine, err := raftlog.Load(log, func(state iter.Seq2[[]byte, []byte]) (Machine, error) {
+		return o.LoadMachine(until(ctx, state))
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return machine, core.Replay(log, machine, ctx.Err)
+}
+
+// until ends a sequence when ctx does; the caller looks at ctx afterwards.
+func until(ctx context.Context, state iter.Seq2[[]byte, []byte]) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		for key, value := range state {
+			if ctx.Err() != nil || !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// plant replaces the content of a directory by the seed of a new group, atomically.
+func plant(ctx context.Context, log *raftlog.Log, group string, state iter.Seq2[[]byte, []byte], at raftlog.Applied) error {
+	record := seedIdentity(group)
+	identity, err := proto.Marshal(record)
+	if err != nil {
+		return err
+	}
+	stage, err := log.Stage()
+	if err != nil {
+		return err
+	}
+	for key, value := range state {
+		if err := errors.Join(ctx.Err(), stage.Put(key, value)); err != nil {
+			return err
+		}
+	}
+	generation, err := stage.Finish()
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	return log.Plant(raftlog.Seed{
+		Install: raftlog.Install{
+			Index: at.Index, Term: at.Term, Generation: generation,
+			ConfState: &raftpb.ConfState{Voters: []uint64{record.GetMember()}},
+			HardState: &raftpb.HardState{Term: &at.Term, Vote: new(uint64(0)), Commit: &at.Index},
+		},
+		Locals: map[string][]byte{identityRecord: identity},
+	})
+}
+
+// seedIdentity returns the identity of the first member of a new group, which has not
+// started yet: its boot counter is 0.
+func seedIdentity(group string) *wire.Identity {
+	record, cluster := newIdentityRecord(group), randomID()
+	record.Cluster = cluster[:]
+	return record
+}
+
+func (o Offline) options(access storage.Access) storage.Options {
+	return storage.Options{Dir: o.Dir, FS: o.FS, Logger: o.Logger, Access: access}
+}
+
+// with runs f on the log of the directory.
+func (o Offline) with(access storage.Access, f func(*storage.Store, *raftlog.Log) error) error {
+	store, err := storage.Open(o.options(access))
+	if err != nil {
+		return err
+	}
+	log, err := raftlog.Open(store, groupNumber)
+	if err == nil {
+		err = f(store, log)
+	}
+	closed := store.Close()
+	if failure := store.Err(); failure != nil {
+		return fmt.Errorf("disk failed: %w", failure)
+	}
+	return errors.Join(err, closed)
+}

@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
+)
+
+// DirFacts is what a directory contains.
+type DirFacts struct {
+	Identity   *wire.Identity
+	Divergence error // the member has stopped because its state differs; nil: it has not
+	ConfState  *raftpb.ConfState
+	Term       uint64 // current
+
+	Applied, Commit, Last uint64  // indexes; Applied is that of the state on the disk
+	LastTerm              uint64  // of the last entry
+	Machine               Machine // with the whole log applied
+}
+
+// Verify reads and checks a directory, and changes nothing in it.
+func Verify(o Offline) (facts DirFacts, err error) {
+	err = o.with(storage.ReadOnly, func(_ *storage.Store, log *raftlog.Log) error {
+		facts, err = o.facts(log)
+		return err
+	})
+	return facts, err
+}
+
+func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
+	if f.Identity, err = ownIdentity(log); err != nil {
+		return f, err
+	}
+	if f.Divergence = checkDivergence(log); f.Divergence != nil && !errors.Is(f.Divergence, ErrCorrupt) {
+		return f, f.Divergence
+	}
+	hard, conf, err := log.InitialState()
+	if err != nil {
+		return f, err
+	}
+	f.ConfState, f.Commit, f.Applied = conf, hard.GetCommit(), log.Applied().Index
+	f.Term, f.Last, f.LastTerm = log.Position()
+	f.Machine, err = o.replay(context.Background(), log)
+	return f, err
+}

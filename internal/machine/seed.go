@@ -1,0 +1,108 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// The seed is the state with which disaster recovery begins a new group, made from the
+// state of an old one. No promise of the old group may be broken by the new one, whatever
+// the old one did after the state was taken, and however often a group is begun from the
+// same state. So what the new group counts begins behind everything of the old one: at
+// the next epoch and a count that differs each time.
+
+var (
+	// ErrLastEpoch: the state is of the last epoch, so no group can follow it.
+	ErrLastEpoch = errors.New("machine: the fences of all epochs are used")
+	// ErrCount: the count with which fences are to begin is out of range.
+	ErrCount = errors.New("machine: the first count of fences is out of range")
+)
+
+// Seed returns the state of a new group, as pairs sorted by key: the keys and the limits
+// that Resize has set. All sessions end, with what they hold and await; members, processes,
+// checks and lock-delays are forgotten. Keys that a session has locked are released or
+// deleted, as the session's behavior says.
+//
+// Fences begin behind count in the next epoch. The indexes of changes begin behind the
+// same number, and so do the lock indexes of keys that were locked before: it is larger
+// than each that the old group gives out, as long as that makes fewer than 2^48 changes in
+// an epoch. The machine must not be used while the pairs are read.
+func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
+	switch {
+	case m.epoch >= maxEpoch:
+		return nil, ErrLastEpoch
+	case count >= maxFences:
+		return nil, fmt.Errorf("%w: %d, want at most %d", ErrCount, count, uint64(maxFences-1))
+	}
+	s := New()
+	s.levels = m.levels
+	s.now, s.positions, s.endings = m.now, m.positions, m.endings
+	s.epoch, s.fences = m.epoch+1, count
+	s.keys.changes = max(m.keys.changes, s.fence())
+	s.keys.lockFloor = max(m.keys.lockFloor, s.fence())
+	s.keys.lockFloorAt = m.keys.lockFloorAt
+	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+		s.plant(e, m.sessions[e.Session])
+		return true
+	})
+	return func(yield func(key, value []byte) bool) { s.yield(m, yield) }, nil
+}
+
+// plant adds a key of the old group; by is the session that has locked it, or nil.
+func (m *Machine) plant(e *wire.Entry, by *session) {
+	m.keys.lockFloor = max(m.keys.lockFloor, e.LockIndex)
+	if by != nil {
+		if e = released(e, by.behavior); e == nil {
+			return
+		}
+		m.keys.changes++
+		e.ModifyIndex = m.keys.changes
+	}
+	if e.LockIndex > 0 {
+		locked := *e
+		locked.LockIndex = max(e.LockIndex, m.fence())
+		e = &locked
+	}
+	m.keys.replace(nil, e)
+}
+
+// yield yields the pairs of a seed; semaphores are the old group's.
+func (m *Machine) yield(old *Machine, yield func(key, value []byte) bool) {
+	for _, name := range slices.Sorted(maps.Keys(old.semaphores.byName)) {
+		s := old.semaphores.byName[name]
+		if s.resized && !yield([]byte(s.key), encode([]byte{}, s)) {
+			return
+		}
+	}
+	more := true
+	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+		more = yield([]byte(entryKey(e.Key)), encode([]byte{}, entry{e}))
+		return more
+	})
+	if more {
+		yield([]byte(machineKey), encode([]byte{}, m))
+	}
+}
+
+// Summary is what people ask about a state at rest.
+type Summary struct {
+	Level                 uint32
+	Fence                 uint64 // the largest granted
+	Change                uint64 // index of the last change of a key
+	Keys, Sessions, Locks int    // sessions that live; locks and leaderships held, awaited or delayed
+	Semaphores            int
+}
+
+// Summary counts what the state holds.
+func (m *Machine) Summary() Summary {
+	return Summary{
+		Level: m.levels.agreed, Fence: m.fence(), Change: m.keys.changes,
+		Keys: m.keys.tree.Len(), Sessions: len(m.sessions) - m.ending.len,
+		Locks: len(m.locks.byName) + len(m.elections.byName), Semaphores: len(m.semaphores.byName),
+	}
+}

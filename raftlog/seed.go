@@ -1,0 +1,53 @@
+package raftlog
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Seed replaces the log, the state and every local record at once, by those with which a
+// new group begins: a crash leaves all of the old or all of the new. It is durable when
+// Write returns.
+type Seed struct {
+	Install
+	Locals map[string][]byte
+}
+
+func (s Seed) write(w *writer) error {
+	if err := s.Install.write(w); err != nil {
+		return err
+	}
+	locals := w.group.local("")
+	if err := w.batch.DeleteRange(locals, prefixEnd(locals), nil); err != nil {
+		return err
+	}
+	for name, value := range s.Locals {
+		if err := w.setLocal(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Plant carries out a Seed and blocks until it is durable. Loop only.
+func (l *Log) Plant(s Seed) error {
+	err := l.store.Do(func(*pebble.DB) error { return l.Write([]Op{s}) })
+	if err == nil {
+		l.Wrote(s)
+	}
+	return err
+}
+
+// Unapplied returns the entries behind the written state, committed or not. They must
+// not be modified. Loop only.
+func (l *Log) Unapplied() []*raftpb.Entry {
+	from := l.applied.Index + 1 - l.first() // the log contains the applied entry
+	return l.entries[from:]
+}
+
+// Position returns the current term, and the index and term of the last entry. Loop only.
+func (l *Log) Position() (term, last, lastTerm uint64) {
+	last = l.last()
+	lastTerm, _ = l.Term(last) // in memory: never fails
+	return l.hard.GetTerm(), last, lastTerm
+}
