@@ -165,6 +165,10 @@ func (s *served) carryOut(o order) report {
 		case <-ctx.Done():
 			return r.failed(ctx.Err())
 		}
+	case "close":
+		return r.failed(s.node.Close(ctx))
+	case "leave":
+		return r.failed(s.node.Leave(ctx))
 	case "status":
 		status := s.node.Status()
 		r.Member, r.Leader, r.Standby = status.ID, status.Leader, status.Role == conclave.Standby
@@ -225,6 +229,7 @@ type process struct {
 	pending map[uint64]chan report // guarded by mu
 	killed  bool                   // guarded by mu; by the test
 	stopped bool                   // by SIGSTOP; the test's goroutine only
+	closing bool                   // guarded by mu; its node closes or leaves
 }
 
 // errEnded answers orders to a process that has ended.
