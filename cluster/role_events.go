@@ -96,11 +96,11 @@ func (m *Member) noteRedundancy() {
 		return
 	}
 	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.member })
-	if m.redundancyKnown && now == m.redundancy {
-		return
+	if m.redundancyKnown && now == m.redundancy || !m.redundancyKnown && now < 0 {
+		return // at its start, a member has not heard of the others yet
 	}
 	m.redundancyKnown, m.redundancy = true, now
-	m.log.Info("redundancy changed", "voters that may fail", now)
+	m.log.Info("redundancy changed", "redundancy", now)
 	if m.cfg.RedundancyChanged != nil {
 		m.cfg.RedundancyChanged(now)
 	}

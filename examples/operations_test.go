@@ -204,6 +204,11 @@ func TestOperations_Scale(t *testing.T) {
 		}
 	}
 	d.healthy(all[0], 3, 0)
+	for _, m := range all {
+		if text := strings.Join(m.text(), "\n"); strings.Contains(text, "NO QUORUM") || strings.Contains(text, "not a member any more") {
+			t.Errorf("%s warns, and nothing has failed", m.name)
+		}
+	}
 	again := d.start("emil")
 	if status := again.wait(); status != 3 {
 		t.Errorf("the removed member: exit status %d, want 3", status)
