@@ -25,7 +25,7 @@ import (
 // stops. Meanwhile the database keeps what it would otherwise discard.
 //
 // Without a quorum Backup still writes what this member has applied, after three election
-// timeouts, and returns ErrUnavailable: the backup is complete, but may miss what the
+// timeouts without a leader, and returns ErrUnavailable: the backup is complete, but may miss what the
 // lost members acknowledged. Every other error leaves w with a part of a backup, which
 // Restore refuses: that of w, ctx's, ErrClosed, ErrBusy, ErrCorrupt.
 func (n *Node) Backup(ctx context.Context, w io.Writer) error {
@@ -55,8 +55,8 @@ func (n *Node) Backup(ctx context.Context, w io.Writer) error {
 // grants fewer than 100,000 fences a second on average since it was restored. Indexes of changes begin behind
 // the same number: a compare-and-swap with an index from the lost time fails.
 //
-// After a crash during Restore, Open refuses the directory as unfinished; another Restore
-// into it begins again.
+// If Restore is interrupted after that, by a crash, by ctx or by the disk, Open refuses the
+// directory as unfinished, and another Restore into it begins again.
 //
 // Errors: ErrInvalid if the directory has content, or the clock shows a time before 2026;
 // ErrCorrupt if the backup is damaged, truncated, or none; ErrUpgradeRequired if a newer

@@ -43,7 +43,8 @@ type Node struct {
 // memory. The Node lives until Close or Leave, or until its disk fails; ctx bounds
 // Open only.
 //
-// Errors: ErrInvalid with every fault of cfg at once; ErrCorrupt if the directory is
+// Errors: ErrInvalid with every fault of cfg at once, or for a directory that an
+// interrupted [Restore] has left unfinished; ErrCorrupt if the directory is
 // damaged, or if another member knows that it is an older copy; ErrUpgradeRequired if the group or the
 // directory uses what only a newer build knows; ErrRemoved if the member has left its group;
 // ErrUnavailable with ctx's error if no quorum was found in time; ErrBusy with 1,024

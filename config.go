@@ -29,8 +29,12 @@ type Config struct {
 	// Advertise is the address that other members dial. Default: the bound address;
 	// required if Bind is a wildcard.
 	Advertise string
-	// Join lists addresses, host:port, of any members, also of this one. Names are
-	// resolved repeatedly. Default: none.
+	// Join lists addresses, host:port, of any members, also of this one. A host that is
+	// a name, such as that of a headless Service, may stand for many members (64 at
+	// most), change, or not resolve yet: as long as members are missing it is looked up
+	// again and again, and each of its addresses is asked. With TLS a certificate is
+	// then expected to contain the name. If Dial is set, it gets the name unresolved.
+	// Default: none.
 	Join []string
 	// Expect makes new members form a new group once that many have found each other.
 	// It must be the same for all of them, and has no effect on a member that belongs
@@ -66,7 +70,8 @@ type Config struct {
 	// Listener is used instead of listening on Bind. The node closes it, and Open does
 	// if it fails.
 	Listener net.Listener
-	// Dial opens connections. Default: TCP.
+	// Dial opens connections to host:port, where the host may be a name of Join or
+	// of another member's Advertise. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// SessionTTL is the TTL of the node's own session: the minimum time from the last

@@ -39,22 +39,17 @@ func TestSearch_ConfiguredAddressesMayDiffer(t *testing.T) {
 }
 
 // An address that a member advertises is joined as that member's, also if it is configured.
-func TestAddressesToJoin_NameTheirMembers(t *testing.T) {
+func TestTargetsToJoin_NameTheirMembers(t *testing.T) {
 	withRoster(t, func(r *roster) {
-		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name"}}}
+		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name", "a name"}}}
+		m.resolves = func(addr string) bool { return addr != "other name" }
 		r.connected(7, "seven", "seven")
-		r.bootChanged(7, 3)
 		r.alive(9, 1) // without an address
 		r.connected(9, "nine", "nine")
-		type target struct {
-			member, boot uint64
-			addr         string
-		}
-		var got []target
-		for _, p := range m.addressesToJoin() {
-			got = append(got, target{p.GetMember(), p.GetBoot(), p.GetAdvertise()})
-		}
-		if want := []target{{7, 3, "seven"}, {9, 0, "nine"}, {0, 0, "other name"}}; !slices.Equal(got, want) {
+		got, names := m.targetsToJoin()
+		if want := []transport.Target{
+			{Addr: "seven", Member: 7, Advertised: true}, {Addr: "nine", Member: 9, Advertised: true}, {Addr: "other name"},
+		}; !slices.Equal(got, want) || !slices.Equal(names, []string{"a name"}) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})

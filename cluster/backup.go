@@ -22,7 +22,7 @@ var ErrUnconfirmed = errors.New("the backup is complete, and has what this membe
 const (
 	backupPage = 1 << 20 // bytes that are read at once
 
-	// confirmElections is how many election timeouts a backup waits for a quorum.
+	// confirmElections is how many election timeouts a backup waits for a leader.
 	confirmElections = 3
 )
 
@@ -36,6 +36,9 @@ func (m *Member) Backup(ctx context.Context, w io.Writer) error {
 	index, unconfirmed := m.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
 		return unconfirmed
+	}
+	if unconfirmed != nil {
+		m.log.Warn("backup without the confirmation of a quorum")
 	}
 	state, err := m.viewFrom(ctx, index)
 	if err != nil {
@@ -57,8 +60,18 @@ func (m *Member) Backup(ctx context.Context, w io.Writer) error {
 }
 
 // confirmed returns an index up to which everything is applied that was acknowledged
-// before the call. Without a quorum it returns ErrUnconfirmed.
+// before the call. Without a leader it returns ErrUnconfirmed after a while: a slow one
+// is waited for.
 func (m *Member) confirmed(ctx context.Context) (uint64, error) {
+	for {
+		index, err := m.tryConfirm(ctx)
+		if !errors.Is(err, ErrUnconfirmed) || m.status.Load().Leader == 0 {
+			return index, err
+		}
+	}
+}
+
+func (m *Member) tryConfirm(ctx context.Context) (uint64, error) {
 	bounded, cancel := context.WithTimeout(ctx, confirmElections*m.cfg.Election)
 	defer cancel()
 	applied := make(chan uint64, 1) // a read that was abandoned may still run
@@ -67,7 +80,6 @@ func (m *Member) confirmed(ctx context.Context) (uint64, error) {
 	case err == nil:
 		return <-applied, nil
 	case ctx.Err() == nil && bounded.Err() != nil && m.lifetime.Err() == nil:
-		m.log.Warn("backup without the confirmation of a quorum")
 		return 0, ErrUnconfirmed
 	}
 	return 0, err

@@ -2,31 +2,37 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // candidates is the table of addresses at which a process that belongs to no group looks
-// for the founders of one. An address is a suggestion, from Config.Join or from another
-// process. A process counts as a founder only once it has answered there itself, on a
-// connection that proves its key.
+// for the founders of one. An address is a suggestion, from Config.Join, from the name
+// service or from another process. A process counts as a founder only once it has answered
+// there itself, on a connection that proves its key.
 type candidates struct {
 	self    string // this member's address
 	changed signal // set when another process is found, or is gone
 	news    signal // set when an address is new
 
 	mu     sync.Mutex
-	places map[string]*place // guarded by mu; by address
+	places map[string]*place // guarded by mu; by address, or by name/address if a name was resolved to it
 	asking int               // guarded by mu; requests under way
 }
 
 // place is an address. Only the goroutine that asks it changes found and err.
 type place struct {
-	configured bool   // in Config.Join, and therefore kept
+	to         transport.Target
+	name       bool   // to be looked up, not dialed: in Config.Join, with a host name
+	entry      string // the name in Config.Join, with its port, that was resolved to this address; "": none
+	configured bool   // in Config.Join, or an address that a name there has now, and therefore kept
 	source     uint64 // the member that has suggested the address; once one has answered there, that
 	asking     bool
 	next       time.Time        // when it is asked again
@@ -36,6 +42,8 @@ type place struct {
 }
 
 const (
+	// maxResolved bounds the addresses that all names in Config.Join stand for.
+	maxResolved = 256
 	// maxHeard bounds the addresses that other processes suggest. A group has 64
 	// founders at most.
 	maxHeard = 128
@@ -55,20 +63,36 @@ func newCandidates(self string, join []string) *candidates {
 	c := &candidates{self: self, changed: newSignal(), news: newSignal(), places: make(map[string]*place)}
 	for _, addr := range join {
 		if addr != self {
-			c.places[addr] = &place{configured: true}
+			c.places[addr] = &place{to: transport.Target{Addr: addr}, configured: true}
 		}
 	}
 	return c
+}
+
+// setNames marks the configured addresses whose host is a name to be looked up.
+func (c *candidates) setNames(isName func(addr string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for addr, p := range c.places {
+		p.name = p.configured && isName(addr)
+	}
+}
+
+// target returns what to dial at a place, or that it is a name to be looked up.
+func (c *candidates) target(key string) (to transport.Target, name bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.places[key].to, c.places[key].name
 }
 
 // hear notes an address that a member has suggested.
 func (c *candidates) hear(addr string, source uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if addr == "" || addr == c.self || len(addr) > maxAddress || c.places[addr] != nil || !c.makeRoom(source) {
+	if addr == "" || addr == c.self || len(addr) > maxAddress || c.places[addr] != nil || c.isResolved(addr) || !c.makeRoom(source) {
 		return
 	}
-	c.places[addr] = &place{source: source}
+	c.places[addr] = &place{to: transport.Target{Addr: addr, Advertised: true}, source: source}
 	c.news.set()
 }
 
@@ -151,6 +175,62 @@ func (c *candidates) failed(addr string, err error, now time.Time) {
 // stays, since it explains what the search has not found.
 func (c *candidates) abandoned(addr string) { c.finish(addr, func(*place) {}) }
 
+// resolved notes the addresses that a name in Config.Join has now, or the error of its
+// lookup. An address that the name has no longer is dropped once it does not answer.
+func (c *candidates) resolved(name string, targets []transport.Target, err error, now time.Time) {
+	var unresolved *net.DNSError
+	known := err == nil || errors.As(err, &unresolved) && unresolved.IsNotFound
+	c.finish(name, func(p *place) { p.err, p.next = err, now.Add(askFound) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.places {
+		if known && p.entry == name {
+			p.configured = false
+		}
+	}
+	for _, to := range targets {
+		key := to.Host + "/" + to.Addr
+		switch p := c.places[key]; {
+		case p != nil:
+			p.configured = true
+		case to.Addr != c.self && c.makeResolvedRoom():
+			c.places[key] = &place{to: to, entry: name, configured: true}
+			c.news.set()
+		}
+	}
+}
+
+// makeResolvedRoom reports whether another resolved address can be noted. At the limit it
+// drops one that its name has no longer. It is called with mu held.
+func (c *candidates) makeResolvedRoom() bool {
+	resolved, former := 0, ""
+	for _, key := range slices.Sorted(maps.Keys(c.places)) {
+		p := c.places[key]
+		if p.entry != "" {
+			resolved++
+		}
+		if p.entry != "" && !p.configured && !p.asking && (former == "" || p.failures > c.places[former].failures) {
+			former = key
+		}
+	}
+	if resolved < maxResolved {
+		return true
+	}
+	delete(c.places, former)
+	return former != ""
+}
+
+// isResolved reports whether a name stands for an address, and no failed handshake shows
+// that the address alone would do better. It is called with mu held.
+func (c *candidates) isResolved(addr string) bool {
+	for _, p := range c.places {
+		if p.entry != "" && p.to.Addr == addr && handshakeFailure(p.err) == "" {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *candidates) finish(addr string, change func(*place)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,21 +271,24 @@ func (c *candidates) process(member uint64) *wire.GossipMeta {
 }
 
 // err returns the error of an address that was not answered; nil: all were. A failed
-// handshake, which needs an operator, comes first, then a configured address.
+// handshake, which needs an operator, comes first, then a configured name that is not
+// resolved, then a configured address.
 func (c *candidates) err() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	best := 0
 	for _, addr := range slices.Sorted(maps.Keys(c.places)) {
 		p, rank := c.places[addr], 0
-		if p.err != nil {
-			rank = 1
-		}
-		if p.err != nil && p.configured {
-			rank = 2
-		}
-		if p.err != nil && handshakeFailure(p.err) != "" {
+		switch {
+		case p.err == nil:
+		case handshakeFailure(p.err) != "":
+			rank = 4
+		case p.name:
 			rank = 3
+		case p.configured:
+			rank = 2
+		default:
+			rank = 1
 		}
 		if rank > best {
 			best, err = rank, p.err

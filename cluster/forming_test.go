@@ -327,3 +327,66 @@ func (l *idleListener) Close() error {
 }
 
 func (l *idleListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// A process that has found a member of a group neither proposes another group nor accepts
+// one, also when it does not find that member any more, and after a restart.
+func TestForming_SeenGroup(t *testing.T) {
+	v := newFounders(t, 1, 2, 2)
+	seen, other := v.founders[0], v.founders[1]
+	if seen.identity.member > other.identity.member {
+		seen, other = other, seen // the one with the lower ID proposes
+	}
+	if err := seen.noteSeen(bytes.Repeat([]byte{7}, 16)); err != nil {
+		t.Fatal(err)
+	}
+	seen.crash()
+	seen.start()
+	for _, f := range v.founders {
+		f.meets(true)
+	}
+	if p := seen.propose(); p != nil {
+		t.Errorf("proposes %v", p)
+	}
+	p := proposal(9, 2, seen.meta(), other.meta())
+	if reply := seen.answer(seen.identity.member, seen.identity.public(), p); reply.GetAccepted() || !reply.GetFinal() {
+		t.Errorf("answers %v", reply)
+	}
+	if why := seen.waitReason(); !strings.Contains(why.Error(), "it has found a group before") {
+		t.Errorf("waits for %v", why)
+	}
+}
+
+// Members of two groups of one name are found: the process joins neither, and says so.
+func TestForming_TwoGroups(t *testing.T) {
+	v := newFounders(t, 1, 1, 2)
+	f := v.founders[0]
+	low, high := strangers(f, 1)
+	low[0].Cluster, high[0].Cluster = bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 16)
+	f.candidates.find(low[0])
+	f.candidates.find(high[0])
+	if joined, err := f.joinGroup(t.Context()); joined || err != nil || len(f.identity.get().GetSeen()) > 0 {
+		t.Errorf("joined %v, %v", joined, err)
+	}
+	if why := f.waitReason(); !errors.Is(why, ErrTwoGroups) {
+		t.Errorf("waits for %v", why)
+	}
+}
+
+// A founder that has accepted joins the group when one of the founders belongs to it, also
+// if another one never answers again: all have accepted then.
+func TestForming_OneFounderNeverReturns(t *testing.T) {
+	v := newFounders(t, 1, 1, 3)
+	f := v.founders[0]
+	low, high := strangers(f, 1)
+	p := proposal(3, 3, low[0], f.meta(), high[0])
+	f.candidates.find(low[0])
+	f.candidates.find(high[0])
+	if reply := f.answer(low[0].GetMember(), low[0].GetKey(), p); !reply.GetAccepted() {
+		t.Fatal(reply)
+	}
+	low[0].Cluster = p.GetCluster()
+	f.candidates.find(low[0])
+	if formed, err := f.form(t.Context()); !formed || err != nil || !bytes.Equal(f.identity.get().GetCluster(), p.GetCluster()) {
+		t.Errorf("formed %v, %v", formed, err)
+	}
+}

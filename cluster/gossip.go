@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -23,6 +25,7 @@ import (
 // once, and the death of the former process is detected separately.
 type gossip struct {
 	list   *memberlist.Memberlist
+	port   *transport.Gossip
 	probes *probeWatch
 	pace   time.Duration // a factor, see Seams.Slow
 	events gossipEvents
@@ -31,6 +34,8 @@ type gossip struct {
 
 	mu       sync.Mutex
 	joinErr  error     // guarded by mu; see lastJoinError
+	lookup   error     // guarded by mu; of the last lookups of names in Config.Join
+	refused  bool      // guarded by mu; joinErr is a refusal, or another failed handshake
 	answered time.Time // guarded by mu; when a direct probe of ours was last answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
@@ -64,12 +69,12 @@ const (
 	indirectProbes = 3
 )
 
-func newGossip(port memberlist.NodeAwareTransport, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
+func newGossip(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
 	meta, err := encodeMeta(self)
 	if err != nil {
 		return nil, err
 	}
-	g := &gossip{pace: pace, events: events, meta: meta}
+	g := &gossip{port: port, pace: pace, events: events, meta: meta}
 	g.probes = newProbeWatch(port, wire.ProcessName(self.GetMember(), self.GetBoot()))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = wire.ProcessName(self.GetMember(), self.GetBoot())
@@ -104,29 +109,44 @@ func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	return meta, err
 }
 
-// join exchanges states with the process at an address; process is its name, "": any.
-func (g *gossip) join(process, addr string) error {
-	if process != "" {
-		addr = process + "/" + addr // as memberlist expects it
-	}
+// join exchanges states with the process at an address.
+func (g *gossip) join(to transport.Target) error {
+	addr, forget := g.port.JoinAddress(to)
+	defer forget()
 	_, err := g.list.Join([]string{addr})
 	if first := errors.Unwrap(err); first != nil {
 		err = first // memberlist lists its errors over several lines
 	}
+	refused := handshakeFailure(err) != ""
+	if err != nil { // memberlist begins with what it takes for the address
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		err = errors.New(text)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// Of several addresses, one that refuses explains more than one that is down.
-	if err == nil || handshakeFailure(err) != "" || handshakeFailure(g.joinErr) == "" {
-		g.joinErr = err
+	if err == nil || refused || !g.refused {
+		g.joinErr, g.refused = err, refused
 	}
 	return err
 }
 
-// lastJoinError returns the error of the last join that says most.
+// setLookupError notes the error of a round of lookups; nil: all names were resolved.
+func (g *gossip) setLookupError(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lookup = err
+}
+
+// lastJoinError returns the error of the last join that says most, and that of the last
+// lookups.
 func (g *gossip) lastJoinError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.joinErr
+	if g.joinErr != nil && g.lookup != nil {
+		return fmt.Errorf("%w; %w", g.lookup, g.joinErr)
+	}
+	return cmp.Or(g.lookup, g.joinErr)
 }
 
 // announceShutdown broadcasts that this process stops, so that the others need not

@@ -33,6 +33,7 @@ func (m *Member) loop() {
 			m.saveAcknowledged()
 			m.considerLevel()
 			m.noteRedundancy()
+			m.reconsiderVouched()
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()
@@ -109,6 +110,8 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 				m.log.Warn("submission refused", "from", wire.MemberID(from), "error", err)
 			}
 		}
+	case *wire.Frame_Membership:
+		event = func(*core.Core) { m.receiveMembership(from, body.Membership) }
 	case *wire.Frame_LeadershipTransfer:
 		event = func(c *core.Core) { c.ReceiveTransfer(from, body.LeadershipTransfer) }
 	case *wire.Frame_Digest:

@@ -77,8 +77,9 @@ type Member struct {
 	failures     joinFailures
 	forming      forming
 	candidates   *candidates
-	first        bool       // the first founder, in the process that formed the group
-	admitting    sync.Mutex // held while a newcomer is admitted
+	resolves     func(addr string) bool // whether the host is a name to be looked up
+	first        bool                   // the first founder, in the process that formed the group
+	admitting    sync.Mutex             // held while a newcomer is admitted
 	removal      removal
 	refusals     refusals
 	acknowledged acknowledged
@@ -92,6 +93,7 @@ type Member struct {
 	ticks      uint64
 	leaderLog  leaderLog
 	lastConf   *raftpb.ConfState
+	vouched    vouched
 	redundancy int
 	// redundancyKnown is set once redundancy is.
 	redundancyKnown bool
@@ -148,6 +150,9 @@ func (m *Member) start(ctx context.Context) error {
 		return err
 	}
 	if err := m.findGroup(ctx); err != nil {
+		return err
+	}
+	if err := m.awaitOwnAddress(ctx); err != nil {
 		return err
 	}
 	if err := m.openCore(); err != nil {

@@ -315,8 +315,9 @@ const removalGrace = 2
 // the confirmation when it connects again.
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
+	known := membersOf(m.withVouched(m.provisional(conf)))
 	for _, p := range m.roster.snapshot().members {
-		if !slices.Contains(slices.Concat(conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing()), p.id) {
+		if !slices.Contains(known, p.id) {
 			removed = append(removed, p.id)
 		}
 	}

@@ -1,8 +1,10 @@
 package cluster
 
 import (
-	"cmp"
-	"slices"
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -12,8 +14,8 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// Discovery and connections: this file opens the transport and gossip, passes their
-// events to the roster, and joins the addresses at which members are missing.
+// Discovery and connections: this file opens the transport and gossip, and passes their
+// events to the roster. rejoin.go joins the addresses at which members are missing.
 
 func (m *Member) openPort() error {
 	port, err := transport.New(transport.Config{
@@ -31,6 +33,7 @@ func (m *Member) openPort() error {
 		Key:         m.identity.key,
 		Listener:    m.cfg.Listener,
 		Dial:        m.cfg.Dial,
+		Lookup:      m.seams.Lookup,
 		TLS:         m.cfg.TLS,
 		Insecure:    m.cfg.Insecure,
 		Handler:     m,
@@ -50,7 +53,8 @@ func (m *Member) openPort() error {
 	if err != nil {
 		return err
 	}
-	m.port, m.forming.send = port, port.Form
+	m.port, m.forming.send, m.resolves = port, port.Form, port.Resolves
+	m.candidates.setNames(m.resolves)
 	port.Start()
 	return nil
 }
@@ -65,7 +69,10 @@ func (m *Member) moved(member uint64, advertise, name string) {
 
 func (m *Member) reconnected(member uint64) {
 	m.refusals.remove(member)
-	m.mailbox.post(event{run: func(c *core.Core) { c.Reconnected(member) }})
+	m.mailbox.post(event{run: func(c *core.Core) {
+		c.Reconnected(member)
+		m.sendMembership(member)
+	}})
 }
 
 // pace is the factor by which probes and keep-alives are slowed down, for tests of days
@@ -77,6 +84,31 @@ func (h Seams) timing() transport.Timing {
 		return transport.Timing{} // its defaults
 	}
 	return transport.Timing{KeepAlive: h.pace() * time.Second, KeepAliveTimeout: h.pace() * 5 * time.Second}
+}
+
+// awaitOwnAddress blocks until the name in Config.Advertise, if it has one, is resolved, as
+// gossip spreads an IP address: a name may appear only after its process has started.
+func (m *Member) awaitOwnAddress(ctx context.Context) error {
+	for reported := time.Now(); ; {
+		_, _, err := m.port.Gossip().FinalAdvertiseAddr("", 0)
+		if unresolved := (*net.DNSError)(nil); !errors.As(err, &unresolved) {
+			return err
+		}
+		if time.Since(reported) >= formingReport {
+			m.log.Warn("waiting for the address of this member", "addr", m.cfg.Advertise, "error", err)
+			reported = time.Now()
+		}
+		retry := time.NewTimer(askFound)
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-m.lifetime.Done():
+			retry.Stop()
+			return m.stopped()
+		}
+	}
 }
 
 func (m *Member) openGossip() (err error) {
@@ -143,71 +175,11 @@ func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
 // setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.noteMembers(m.core.Machine().Members())
-	m.roster.setMembership(m.provisional(conf))
+	m.roster.setMembership(m.withVouched(m.provisional(conf)))
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
 		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {
 			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
 		}
 	}
-}
-
-// joinMembers is the pause between two rounds of joining. Each round resolves host names
-// again.
-const joinMembers = 2 * time.Second
-
-func (m *Member) join() {
-	for {
-		m.joinMissing()
-		timer := time.NewTimer(joinMembers)
-		select {
-		case <-timer.C:
-		case <-m.lifetime.Done():
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// joinMissing joins the addresses at which a process may run that gossip does not know.
-func (m *Member) joinMissing() {
-	for _, p := range m.addressesToJoin() {
-		if m.lifetime.Err() != nil {
-			return
-		}
-		process := ""
-		if p.GetMember() != 0 {
-			process = wire.ProcessName(p.GetMember(), p.GetBoot())
-		}
-		if err := m.gossip.join(process, p.GetAdvertise()); err != nil {
-			m.failures.log(m.log, p.GetAdvertise(), err)
-		}
-	}
-}
-
-// addressesToJoin returns the last known addresses of members that gossip does not show
-// alive, and the configured ones if a member is missing. A configured one names no member
-// unless a member is known to advertise it.
-func (m *Member) addressesToJoin() (peers []*wire.Peer) {
-	roster := m.roster.snapshot()
-	for _, p := range roster.peers {
-		if roster.has(p.GetMember()) && !roster.isAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
-			peers = append(peers, p)
-		}
-	}
-	for _, p := range roster.members {
-		if p.liveness == alive {
-			continue
-		}
-		for _, addr := range m.cfg.Join {
-			if addr != m.cfg.Advertise {
-				p := cmp.Or(roster.at(addr), &wire.Peer{Advertise: addr})
-				if !slices.Contains(peers, p) {
-					peers = append(peers, p)
-				}
-			}
-		}
-		break
-	}
-	return peers
 }

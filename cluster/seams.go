@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -10,14 +11,15 @@ import (
 // Seams replaces parts of a member in a test. The zero value replaces nothing. It is
 // passed in the context of Open, so that the public configuration does not expose it.
 type Seams struct {
-	FS             vfs.FS         // instead of the operating system's
-	TableBytes     uint64         // of the database's tables in memory
-	KeepEntries    uint64         // applied entries kept in the log
-	IncarnationTTL time.Duration  // of the registration of a process
-	FeatureLevel   uint32         // the highest that the process claims to support
-	Slow           int            // a factor for the intervals of gossip and of keep-alives
-	Effects        func(*Effects) // runs on the loop before effects are carried out, and may drop or repeat messages
-	Started        func(*Member)  // runs before Start returns the member
+	FS             vfs.FS                                                       // instead of the operating system's
+	TableBytes     uint64                                                       // of the database's tables in memory
+	KeepEntries    uint64                                                       // applied entries kept in the log
+	Lookup         func(ctx context.Context, host string) ([]netip.Addr, error) // instead of the name service; also with Config.Dial
+	IncarnationTTL time.Duration                                                // of the registration of a process
+	FeatureLevel   uint32                                                       // the highest that the process claims to support
+	Slow           int                                                          // a factor for the intervals of gossip and of keep-alives
+	Effects        func(*Effects)                                               // runs on the loop before effects are carried out, and may drop or repeat messages
+	Started        func(*Member)                                                // runs before Start returns the member
 }
 
 type seamsKey struct{}

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -15,7 +14,8 @@ import (
 // The search for founders: a process that belongs to no group asks the addresses that it
 // knows, each with a FORM connection of its own. The answer has the listener's settings
 // and the addresses that it knows; the request has the sender's, so that the listener
-// asks back. Gossip starts when the group exists, and is for its members only.
+// asks back. A name in Config.Join is looked up again and again, and each of its addresses
+// is asked. Gossip starts when the group exists, and is for its members only.
 
 const (
 	// askTimeout bounds a request for candidates.
@@ -43,12 +43,17 @@ func (m *Member) search(ctx context.Context) {
 	}
 }
 
-// ask asks the process at an address for its settings and its candidates. An address that
-// is not configured has been heard from a process, as what that or a third one advertises.
+// ask asks the process at an address for its settings and its candidates, or looks up the
+// addresses of a name. An address that is not configured has been heard from a process, as
+// what that or a third one advertises.
 func (m *Member) ask(ctx context.Context, addr string) {
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	to := transport.Target{Addr: addr, Advertised: !slices.Contains(m.cfg.Join, addr)}
+	to, name := m.candidates.target(addr)
+	if name {
+		m.lookUp(bounded, addr)
+		return
+	}
 	reply, err := m.forming.send(bounded, to, &wire.FormRequest{Candidate: m.meta()})
 	found := reply.GetCandidate()
 	if err == nil {
@@ -69,6 +74,16 @@ func (m *Member) ask(ctx context.Context, addr string) {
 		m.candidates.failed(addr, err, now)
 		m.failures.log(m.log, addr, err)
 	}
+}
+
+// lookUp looks up the addresses of a name in Config.Join.
+func (m *Member) lookUp(ctx context.Context, name string) {
+	targets, err := m.port.Resolve(ctx, name)
+	if errors.Is(ctx.Err(), context.Canceled) { // the search is over
+		m.candidates.abandoned(name)
+		return
+	}
+	m.candidates.resolved(name, targets, err, time.Now())
 }
 
 // checkCandidate checks what a process states about itself against the member and the key

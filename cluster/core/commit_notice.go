@@ -52,13 +52,16 @@ func (c *changes) appended(entries []*raftpb.Entry) {
 	}
 }
 
+// replaced notes that a snapshot replaces the log. Entries may follow it before it is durable.
+func (c *changes) replaced() { c.log = nil }
+
 // stored notes what a durable operation applies.
 func (c *changes) stored(op raftlog.Op) {
 	switch op := op.(type) {
 	case raftlog.Apply:
 		c.applied = op.Index
 	case raftlog.Install:
-		c.applied, c.log = op.Index, nil
+		c.applied = op.Index
 	}
 	for len(c.log) > 1 && c.log[1] <= c.applied {
 		c.log = c.log[1:]
@@ -170,8 +173,10 @@ func (a acknowledgedTo) AckedIndex(voter uint64) (quorum.Index, bool) {
 
 // limitNotice lowers the commit index of a message as the rules above demand.
 func (c *Core) limitNotice(m *raftpb.Message) {
-	if pending := c.changes.pending(); pending != 0 {
-		lower(m, pending-1)
+	if c.changes.pending() != 0 {
+		// Not before the first pending one: of two, a member that has the second knows durably
+		// that the first is committed, and rule 3 holds back no notice of it.
+		lower(m, c.changes.last()-1)
 	}
 	if !c.settled() && !c.mayVote(m.GetTo()) {
 		lower(m, c.settling.change-1)

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/raftlog"
 )
 
@@ -212,10 +213,132 @@ func TestChanges_FollowLog(t *testing.T) {
 		{func() { c.appended(entries(8, false, false)) }, []uint64{6}, 0, 6},
 		{func() { c.appended(entries(10, true)) }, []uint64{6, 10}, 10, 10},
 		{func() { c.stored(raftlog.Apply{Index: 10}) }, []uint64{10}, 0, 10},
-		{func() { c.stored(raftlog.Install{Index: 12}) }, nil, 0, 0},
+		{func() { c.replaced() }, nil, 0, 0},
+		{func() { c.appended(entries(13, true)) }, []uint64{13}, 13, 13},
+		{func() { c.stored(raftlog.Install{Index: 12}) }, []uint64{13}, 13, 13},
 	} {
 		if step.do(); !slices.Equal(c.log, step.log) || c.pending() != step.pending || c.last() != step.last {
 			t.Errorf("%v, want %v", c, step)
 		}
 	}
+}
+
+// addsStandby returns an entry that adds a standby.
+func addsStandby(t *testing.T, index, term, id uint64) *raftpb.Entry {
+	t.Helper()
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: &id}}}
+	data, err := proto.Marshal(change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Index: &index, Term: &term, Data: data}
+}
+
+// A member has two changes in its log, knows that the first is committed, and has not
+// applied that durably when it is elected: its disk is slower than the election. What it
+// sends with the second change tells that the first is committed (rule 3), or else its
+// receiver could be a candidate two changes behind.
+func TestRemoval_SecondChangeTellsOfFirstCommit(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(1, 1, addsStandby(t, 2, 5, 4)), commit(1)))
+	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(2, 5, addsStandby(t, 3, 5, 5)), commit(2)))
+	for { // durable, except that the first change is applied
+		out, err := r.Take(r.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Batch.writes) == 0 {
+			break
+		}
+		for _, w := range out.Batch.writes {
+			if _, applies := w.op.(raftlog.Apply); w.op != nil && !applies {
+				if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r.disk.batch = nil
+	}
+	r.open()
+	r.start() // after a power loss
+	if hard, _, _ := r.log.InitialState(); hard.GetCommit() != 2 || r.log.Applied().Index != 1 {
+		t.Fatalf("commit %d, applied %d", hard.GetCommit(), r.log.Applied().Index)
+	}
+	sent := r.electWithoutDisk()
+	term := r.node.BasicStatus().GetTerm()
+	r.mustReceive(message(raftpb.MsgAppResp, 3, term, func(m *raftpb.Message) { // member 3 has neither change
+		m.Index, m.Reject, m.RejectHint, m.LogTerm = new(uint64(3)), new(true), new(uint64(1)), new(uint64(1))
+	}))
+	carried := false
+	for _, m := range append(sent, r.takeOnly()...) {
+		for _, e := range m.GetEntries() {
+			if e.GetIndex() == 3 {
+				if carried = true; m.GetCommit() < 2 {
+					t.Errorf("%v carries the second change and tells of commit %d only", m, m.GetCommit())
+				}
+			}
+		}
+	}
+	if !carried {
+		t.Error("the change is not sent")
+	}
+}
+
+// While a snapshot is being installed, raft accepts entries that follow it. A change among
+// them is known when the installation is durable.
+func TestChanges_AppendedWhileInstalling(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}).follow()
+	answer := errUnanswered
+	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&answer))
+	out, err := r.Take(r.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The next leader appends to it.
+	r.mustReceive(message(raftpb.MsgApp, 3, 6, following(50, 5, addsStandby(t, 51, 6, 4)), commit(50)))
+	if _, err := r.Take(r.at); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range out.Batch.writes {
+		if w.op != nil {
+			if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.Stored(machine.New())
+	if r.Core.changes.pending() != 51 || r.Core.changes.last() != 51 {
+		t.Errorf("the change at 51 is forgotten: pending %d, last %d", r.Core.changes.pending(), r.Core.changes.last())
+	}
+}
+
+// takeOnly takes effects once; the disk completes nothing.
+func (r *rig) takeOnly() []*raftpb.Message {
+	r.t.Helper()
+	out, err := r.Take(r.at)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out.Messages
+}
+
+// electWithoutDisk has members 2 and 3 elect the core while its disk completes nothing. It
+// returns what the leader sends first.
+func (r *rig) electWithoutDisk() []*raftpb.Message {
+	r.t.Helper()
+	r.takeOnly()
+	r.ignore(r.node.Campaign())
+	r.takeOnly()
+	for _, id := range []uint64{2, 3} {
+		r.mustReceive(message(raftpb.MsgPreVoteResp, id, r.term+1))
+	}
+	r.takeOnly()
+	for _, id := range []uint64{2, 3} {
+		r.mustReceive(message(raftpb.MsgVoteResp, id, r.node.BasicStatus().GetTerm()))
+	}
+	sent := r.takeOnly()
+	if !r.isLeader() {
+		r.t.Fatal("not elected")
+	}
+	return sent
 }

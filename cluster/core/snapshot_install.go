@@ -69,6 +69,7 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 		Generation: c.staged.Generation,
 	}})
 	c.last = meta.GetIndex()
+	c.changes.replaced()
 	c.staged, c.installing = nil, c.staged
 }
 

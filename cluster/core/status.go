@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -64,3 +66,10 @@ func (c *Core) Incarnation() wire.ID { return c.incarnation }
 
 // Digest returns the rolling digest of the state and its index.
 func (c *Core) Digest() (index, digest uint64) { return c.digests.index, c.digests.last }
+
+// String describes the core for a test's failure.
+func (c *Core) String() string {
+	s := c.Status()
+	return fmt.Sprintf("term %d, leader %v, commit %d, applied %d, log to %d, settling %+v, changes %+v, %v, plan %q",
+		s.Term, wire.MemberID(s.Leader), s.Commit, s.Applied, c.last, c.settling, c.changes, s.Membership, s.Plan)
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -51,9 +52,12 @@ type Config struct {
 	Key      ed25519.PrivateKey                                       // whose fingerprint is Identity.Member
 	Listener net.Listener                                             // owned by the transport from New on
 	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	// Lookup returns the addresses of a host, for Resolve and for the advertised address;
+	// nil: those of the system's name service. Resolve does not use that if Dial is set.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// TLS is used in both directions, so it needs a certificate for either; nil:
-	// plaintext. A certificate must name the host that the member advertises
-	// and, because memberlist dials it, that host's IP address; or ServerName
+	// plaintext. A certificate must name the host that the member advertises,
+	// and each name that is resolved to its address (see Resolve); or ServerName
 	// is set to a name that all certificates contain. ClientCAs defaults to
 	// RootCAs.
 	TLS      *tls.Config

@@ -78,12 +78,12 @@ func (t *Transport) track(raw net.Conn) (*conn, bool) {
 }
 
 // dial connects, without a handshake.
-func (t *Transport) dial(ctx context.Context, addr string) (*conn, error) {
+func (t *Transport) dial(ctx context.Context, to Target) (*conn, error) {
 	dial := t.cfg.Dial
 	if dial == nil {
 		dial = t.dialTCP
 	}
-	raw, err := dial(ctx, addr)
+	raw, err := dial(ctx, to.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (t *Transport) dial(ctx context.Context, addr string) (*conn, error) {
 		return nil, ErrClosed
 	}
 	if t.tls != nil {
-		c.Conn = tls.Client(raw, t.tls.clientFor(addr))
+		c.Conn = tls.Client(raw, t.tls.clientFor(to.certificateHost()))
 	}
 	return c, nil
 }

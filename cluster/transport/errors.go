@@ -42,8 +42,9 @@ var (
 type ConnectError struct {
 	Member    uint64 // zero: unknown
 	Addr      string
-	Inbound   bool // the peer connected to this member
-	Handshake bool // the connection was established, its handshake failed
+	Host      string // the name in Config.Join that was resolved to Addr; "": none
+	Inbound   bool   // the peer connected to this member
+	Handshake bool   // the connection was established, its handshake failed
 	Err       error
 }
 
@@ -52,7 +53,11 @@ func (e *ConnectError) Error() string {
 	if e.Handshake {
 		step = "handshake with "
 	}
-	return "transport: " + step + peerAt(e.Member, e.Addr) + ": " + e.Err.Error() + e.advice()
+	addr := e.Addr
+	if e.Host != "" {
+		addr = fmt.Sprintf("%s, an address of %s", addr, e.Host)
+	}
+	return "transport: " + step + peerAt(e.Member, addr) + ": " + e.Err.Error() + e.advice()
 }
 
 // Unwrap returns the cause.

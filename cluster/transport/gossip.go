@@ -27,6 +27,9 @@ type Gossip struct {
 	shut  bool
 	links map[Target]*packetLink
 	conns map[*conn]struct{} // for Shutdown to close
+
+	joining map[string]Target // by the name that memberlist's Join is given
+	joins   uint64            // that JoinAddress has counted
 }
 
 var _ memberlist.NodeAwareTransport = (*Gossip)(nil)
@@ -43,6 +46,7 @@ func newGossip(t *Transport) *Gossip {
 		streams: make(chan net.Conn, streamBacklog),
 		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
+		joining: make(map[string]Target),
 	}
 }
 
@@ -83,11 +87,11 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 	if ip == nil {
 		ctx, cancel := context.WithTimeout(g.ctx, g.t.cfg.Timing.Dial)
 		defer cancel()
-		ips, err := net.DefaultResolver.LookupIP(ctx, "ip", host)
+		ips, err := g.t.lookup(ctx, host)
 		if err != nil {
 			return nil, err
 		}
-		ip = ips[0] // there is one if err is nil
+		ip = ips[0].AsSlice() // there is one if err is nil
 	}
 	if v4 := ip.To4(); v4 != nil {
 		return v4, nil
@@ -101,17 +105,22 @@ func (g *Gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
 // StreamCh returns the channel of accepted streams.
 func (g *Gossip) StreamCh() <-chan net.Conn { return g.streams }
 
-// gossipTarget returns what memberlist dials. It names a process, unless the address is
-// one to join.
-func gossipTarget(addr memberlist.Address) (Target, error) {
+// target returns what memberlist dials: a process of a member, or what is being joined.
+func (g *Gossip) target(addr memberlist.Address) (Target, error) {
 	if addr.Name == "" {
 		return Target{Addr: addr.Addr}, nil
+	}
+	g.mu.Lock()
+	to, joining := g.joining[addr.Name]
+	g.mu.Unlock()
+	if joining {
+		return to, nil
 	}
 	member, ok := wire.MemberOf(addr.Name)
 	if !ok {
 		return Target{}, fmt.Errorf("%w: a process at %s has the name %q", errGossip, addr.Addr, addr.Name)
 	}
-	return Target{Addr: addr.Addr, Member: member, Advertised: true}, nil
+	return Target{Addr: addr.Addr, Member: member, Advertised: true, Host: g.t.advertisedName(member)}, nil
 }
 
 // DialTimeout dials a stream to any member.
@@ -121,7 +130,7 @@ func (g *Gossip) DialTimeout(addr string, timeout time.Duration) (net.Conn, erro
 
 // DialAddressTimeout dials a stream.
 func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	to, err := gossipTarget(addr)
+	to, err := g.target(addr)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (g *Gossip) WriteTo(b []byte, addr string) (time.Time, error) {
 
 // WriteToAddress queues a packet. It never blocks; undeliverable packets are lost.
 func (g *Gossip) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
-	to, err := gossipTarget(addr)
+	to, err := g.target(addr)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -36,9 +36,9 @@ func (t *Transport) connect(ctx context.Context, to Target, kind wire.Kind) (*co
 func (t *Transport) dialAndGreet(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
 	defer cancel()
-	c, err := t.dial(ctx, to.Addr)
+	c, err := t.dial(ctx, to)
 	if err != nil {
-		return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Err: err}
+		return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Err: err}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // unblocks greet
 	err = t.greet(c, to, kind)
@@ -52,7 +52,7 @@ func (t *Transport) dialAndGreet(ctx context.Context, to Target, kind wire.Kind)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		return nil, refused
 	}
-	return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Handshake: true, Err: err}
+	return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Handshake: true, Err: err}
 }
 
 // withCause adds the reason why ctx is done, if it is, to an error.

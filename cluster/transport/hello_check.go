@@ -92,10 +92,12 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 	case h.Member == id.Member && h.Incarnation == id.Incarnation:
 		return refuse(ReasonSelf, "the address is that of the member that dialed it")
 	case h.Member == id.Member:
-		return refuse(ReasonClone, "two processes run as member %v, one of them on a copy of the data directory: stop that one, or start it with an empty directory, as a new member", member)
+		return refuse(ReasonClone, "two processes run as member %v, one of them on a copy of the data directory: stop that one, "+
+			"or start it with an empty directory, as a new member", member)
 	case otherCluster(id, h):
-		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join, or start the one that shall change with an empty directory, as a new member; "+
-			"members of a group that was restored or recovered are not members of the new one", h.Cluster, id.Cluster)
+		return refuse(ReasonCluster, "one member belongs to cluster %v, the other to %v: correct Config.Join; "+
+			"members of a group that was restored or recovered are not members of the new one: "+
+			"start each with an empty directory, as a new member", h.Cluster, id.Cluster)
 	case membersOnly && !sameCluster:
 		return refuse(ReasonNoCluster, "one of the two members belongs to no cluster yet")
 	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):

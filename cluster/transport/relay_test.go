@@ -72,16 +72,16 @@ func TestRelay_Refused(t *testing.T) {
 		reason Reason
 		learns bool
 	}{
-		"frames to a member that has moved":             {Target{addr, m(2), true}, wire.Kind_PEER, ReasonAddress, true},
-		"snapshot to a member that has moved":           {Target{addr, m(2), true}, wire.Kind_SNAPSHOT, ReasonAddress, true},
-		"packets to a member that has moved":            {Target{addr, m(2), true}, wire.Kind_GOSSIP_PACKETS, ReasonAddress, true},
-		"states to a member that has moved":             {Target{addr, m(2), true}, wire.Kind_GOSSIP_STREAM, ReasonAddress, true},
-		"packets to another member":                     {Target{addr, m(3), true}, wire.Kind_GOSSIP_PACKETS, ReasonMember, true},
-		"states to another member":                      {Target{addr, m(3), true}, wire.Kind_GOSSIP_STREAM, ReasonMember, true},
-		"request to an address heard of":                {Target{addr, 0, true}, wire.Kind_FORM, ReasonAddress, false},
-		"proposal to a founder":                         {Target{addr, m(2), true}, wire.Kind_FORM, ReasonAddress, false},
-		"proposal to another founder":                   {Target{addr, m(3), true}, wire.Kind_FORM, ReasonMember, false},
-		"states to a member that has a configured name": {Target{addr, m(3), false}, wire.Kind_GOSSIP_STREAM, ReasonMember, true},
+		"frames to a member that has moved":             {Target{Addr: addr, Member: m(2), Advertised: true}, wire.Kind_PEER, ReasonAddress, true},
+		"snapshot to a member that has moved":           {Target{Addr: addr, Member: m(2), Advertised: true}, wire.Kind_SNAPSHOT, ReasonAddress, true},
+		"packets to a member that has moved":            {Target{Addr: addr, Member: m(2), Advertised: true}, wire.Kind_GOSSIP_PACKETS, ReasonAddress, true},
+		"states to a member that has moved":             {Target{Addr: addr, Member: m(2), Advertised: true}, wire.Kind_GOSSIP_STREAM, ReasonAddress, true},
+		"packets to another member":                     {Target{Addr: addr, Member: m(3), Advertised: true}, wire.Kind_GOSSIP_PACKETS, ReasonMember, true},
+		"states to another member":                      {Target{Addr: addr, Member: m(3), Advertised: true}, wire.Kind_GOSSIP_STREAM, ReasonMember, true},
+		"request to an address heard of":                {Target{Addr: addr, Advertised: true}, wire.Kind_FORM, ReasonAddress, false},
+		"proposal to a founder":                         {Target{Addr: addr, Member: m(2), Advertised: true}, wire.Kind_FORM, ReasonAddress, false},
+		"proposal to another founder":                   {Target{Addr: addr, Member: m(3), Advertised: true}, wire.Kind_FORM, ReasonMember, false},
+		"states to a member that has a configured name": {Target{Addr: addr, Member: m(3)}, wire.Kind_GOSSIP_STREAM, ReasonMember, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := one.connect(t.Context(), c.to, c.kind)

@@ -17,6 +17,9 @@ type Target struct {
 	// Advertised states that Addr comes from the member that listens there. Otherwise it may
 	// be another name of that member, such as that of a load balancer.
 	Advertised bool
+	// Host is the name that was resolved to the host of Addr. With TLS the certificate is
+	// checked for it. Empty: for the host of Addr.
+	Host string
 }
 
 // check refuses a proven hello that does not come from the target.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -76,13 +77,11 @@ func mutual(cfg *tls.Config) *tls.Config {
 	return s
 }
 
-// clientFor expects the certificate of the dialed host, unless the
-// configuration names one server for all members.
-func (p *tlsPair) clientFor(addr string) *tls.Config {
+// clientFor expects the certificate of a host, unless the configuration names one server
+// for all members.
+func (p *tlsPair) clientFor(host string) *tls.Config {
 	c := p.client.Clone()
-	if host, _, err := net.SplitHostPort(addr); err == nil && c.ServerName == "" {
-		c.ServerName = host
-	}
+	c.ServerName = cmp.Or(c.ServerName, host)
 	return c
 }
 

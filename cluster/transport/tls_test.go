@@ -18,10 +18,11 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// authority issues certificates for 127.0.0.1.
+// authority issues certificates for 127.0.0.1, or for hosts.
 type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	cert  *x509.Certificate
+	key   *ecdsa.PrivateKey
+	hosts []string
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -55,10 +56,14 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 func (a *authority) config(t *testing.T) *tls.Config {
 	t.Helper()
 	key := newKey(t)
+	ips := []net.IP{net.IPv4(127, 0, 0, 1)}
+	if len(a.hosts) > 0 {
+		ips = nil
+	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "member"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: ips, DNSNames: a.hosts,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, key.Public(), a.key)
 	if err != nil {

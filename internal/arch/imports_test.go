@@ -16,7 +16,7 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/wire
-//	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
+//	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 var floors = map[string][]string{
 	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
 	"internal/client":    {"internal/machine", "internal/wire"},
@@ -35,6 +35,7 @@ var floors = map[string][]string{
 	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
+	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
 	"examples":           {"."},                               // and each folder below
 }
 

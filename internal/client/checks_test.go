@@ -192,18 +192,20 @@ func TestChecks_LatestIndexCounts(t *testing.T) {
 
 // A failed or unsent registration leaves nothing behind.
 func TestChecks_RefusedIsForgotten(t *testing.T) {
-	c, g := newFake(t)
-	if err := c.SetCheck(t.Context(), &wire.SetCheck{Name: "pulse"}); !isCode(err, wire.Code_CHECK_UNKNOWN) {
-		t.Fatal(err)
-	}
-	g.hold()
-	defer g.release()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	wantKind(t, c.SetCheck(ctx, &wire.SetCheck{Name: "pulse", Register: true, Ttl: int64(time.Second)}), Unavailable)
-	if n := len(c.checks.byName); n != 0 {
-		t.Errorf("%d checks are remembered", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		if err := c.SetCheck(t.Context(), &wire.SetCheck{Name: "pulse"}); !isCode(err, wire.Code_CHECK_UNKNOWN) {
+			t.Fatal(err)
+		}
+		g.hold()
+		defer g.release()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		wantKind(t, c.SetCheck(ctx, &wire.SetCheck{Name: "pulse", Register: true, Ttl: int64(time.Second)}), Unavailable)
+		if n := len(c.checks.byName); n != 0 {
+			t.Errorf("%d checks are remembered", n)
+		}
+	})
 }
 
 // The machine was suspended: the clock has moved on, and the timers have not. The next

@@ -24,7 +24,7 @@ var (
 )
 
 // Seed returns the state of a new group, as pairs sorted by key: the keys and the limits
-// that Resize has set. All sessions end, with what they hold and await; members, processes,
+// that Resize has set, and the group's settings. All sessions end, with what they hold and await; members, processes,
 // checks and lock-delays are forgotten. Keys that a session has locked are released or
 // deleted, as the session's behavior says.
 //
@@ -40,7 +40,7 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 		return nil, fmt.Errorf("%w: %d, want at most %d", ErrCount, count, uint64(maxFences-1))
 	}
 	s := New()
-	s.levels = m.levels
+	s.levels, s.settings = m.levels, m.settings
 	s.now, s.positions, s.endings = m.now, m.positions, m.endings
 	s.epoch, s.fences = m.epoch+1, count
 	s.keys.changes = max(m.keys.changes, s.fence())

@@ -25,8 +25,9 @@ type clientHistory struct {
 	operations []*operation
 	byTicket   map[wire.Ticket]*operation
 	sessions   map[wire.ID]*sessionSpan
-	checked    int // operations
-	pending    int // of these: without an outcome
+	removals   map[int]bool // members whose removal was requested
+	checked    int          // operations
+	pending    int          // of these: without an outcome
 	partitions int
 	unknown    int // of these: search given up
 }
@@ -55,7 +56,7 @@ const (
 )
 
 func newClientHistory(sim *simulation) *clientHistory {
-	return &clientHistory{sim: sim, byTicket: make(map[wire.Ticket]*operation), sessions: make(map[wire.ID]*sessionSpan)}
+	return &clientHistory{sim: sim, byTicket: make(map[wire.Ticket]*operation), sessions: make(map[wire.ID]*sessionSpan), removals: make(map[int]bool)}
 }
 
 func (h *clientHistory) nextMoment() int64 {
@@ -71,9 +72,13 @@ func (h *clientHistory) invoked(p *program, c *wire.Command) *operation {
 	}
 	switch {
 	case c.GetRemoveMember() != nil:
-		h.leaveRequested(p)
+		member := int(c.GetRemoveMember().GetMember()) - 1
+		if member < 0 {
+			member = p.n
+		}
+		h.removalRequested(member)
 	case c.GetOpenSession() != nil:
-		h.sessionOpened(c.GetOpenSession())
+		h.sessionOpened(p, c.GetOpenSession())
 	case c.GetCloseSession() != nil:
 		s := h.spanOf(c.GetCloseSession().Id)
 		s.endRequested = min(s.endRequested, h.sim.now)
@@ -87,18 +92,22 @@ func (h *clientHistory) invoked(p *program, c *wire.Command) *operation {
 	return op
 }
 
-func (h *clientHistory) sessionOpened(c *wire.OpenSession) {
+func (h *clientHistory) sessionOpened(p *program, c *wire.OpenSession) {
 	s := h.spanOf(c.Id)
+	if h.removals[p.n] {
+		s.endRequested = min(s.endRequested, h.sim.now)
+	}
 	s.lockDelay, s.behavior, s.noTTL, s.hasChecks = time.Duration(c.LockDelay), c.Behavior, c.Ttl == 0, len(c.Checks) > 0
 	s.coarseClocks = h.sim.faults.coarseClocks
 	s.holder = h.sim.history.sessions[wire.ID(c.Id)]
 }
 
-// leaveRequested records the request for a removal, which ends all sessions of the
+// removalRequested records the request for a removal, which ends all sessions of the
 // member.
-func (h *clientHistory) leaveRequested(p *program) {
+func (h *clientHistory) removalRequested(member int) {
+	h.removals[member] = true
 	for id, s := range h.sim.history.sessions { // order: each is recorded
-		if s.program.n == p.n {
+		if s.program.n == member {
 			session := h.spanOf(id[:])
 			session.endRequested = min(session.endRequested, h.sim.now)
 		}

@@ -55,6 +55,7 @@ type process struct {
 	number         uint64  // boot counter
 	incarnation    wire.ID // the first of this process
 	acknowledged   core.Acknowledged
+	vouched        map[int]uint64       // members for which others have vouched, up to an index
 	delivered      map[wire.Ticket]bool // first outcomes that were delivered to this process
 	crashPoint     crashPoint
 	program        *program
@@ -113,7 +114,7 @@ func (m *simMember) start() {
 	m.boot++
 	token := m.sim.newID()
 	m.tokens = append(m.tokens, token[:])
-	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, delivered: make(map[wire.Ticket]bool)}
+	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, vouched: make(map[int]uint64), delivered: make(map[wire.Ticket]bool)}
 	proc.store, proc.log = m.openDisk()
 	proc.durable = proc.readDurable()
 	incarnation := m.sim.newID()
@@ -225,6 +226,9 @@ func (proc *process) post(run func(*core.Core)) {
 func (proc *process) tick() {
 	proc.core.Tick()
 	proc.step()
+	if proc.sim.faults.joins {
+		proc.learnMembership()
+	}
 	proc.connect()
 	proc.checkAdmitted()
 	if proc.process == proc {

@@ -60,7 +60,35 @@ func (proc *process) isMember(n int) bool {
 	if len(proc.conf.GetVoters()) == 0 { // it was admitted and has no state yet
 		return true
 	}
+	return proc.vouched[n] > proc.core.Status().Applied || proc.inConf(n)
+}
+
+// inConf reports whether member n is in the configuration on this member's disk.
+func (proc *process) inConf(n int) bool {
 	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners(), proc.conf.GetVotersOutgoing()), proc.sim.members[n].id())
+}
+
+// learnMembership stands for the membership that each member sends over a new connection:
+// those that this member knows vouch for those that it does not know yet.
+func (proc *process) learnMembership() {
+	for _, other := range proc.sim.members {
+		to := other.process
+		if to == nil || to == proc || !proc.isMember(other.n) || !to.inConf(proc.n) || proc.sim.network.cut[other.n][proc.n] ||
+			to.core.Status().Applied <= proc.core.Status().Applied {
+			continue
+		}
+		for n := range proc.sim.members {
+			if to.inConf(n) && !slices.Contains(proc.core.Machine().Removed(), uint64(n+1)) {
+				proc.vouched[n] = max(proc.vouched[n], to.core.Status().Applied)
+			}
+		}
+	}
+}
+
+// isStranded reports whether all members that this one knows are gone: it accepts no others,
+// and the operator deletes its directory.
+func (proc *process) isStranded() bool {
+	return !slices.ContainsFunc(proc.sim.remaining(), func(m *simMember) bool { return m != proc.simMember && proc.isMember(m.n) })
 }
 
 // connect stands for the transport, which connects to all peers: those that refuse this

@@ -142,6 +142,7 @@ func (sim *simulation) await(limit time.Duration, what string, until func() bool
 			for _, m := range sim.members {
 				if m.process != nil {
 					sim.t.Log(m.process.program.unfinished())
+					sim.t.Logf("member %d: %v", m.n, m.process.core)
 				}
 			}
 			sim.fail("no %s by %v", what, limit)

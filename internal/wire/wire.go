@@ -16,8 +16,8 @@ const (
 	DivergenceVersion = 1
 	GossipVersion     = 1
 	BackupVersion     = 1
-	ProtocolMin       = 1
-	ProtocolMax       = 1
+	ProtocolMin       = 2 // 1: builds before members could join, which apply the same commands differently
+	ProtocolMax       = 2
 )
 
 // FeatureLevel is the highest feature level that this build supports. BatchVersion is the

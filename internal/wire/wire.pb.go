@@ -355,7 +355,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -569,6 +569,7 @@ type Frame struct {
 	//	*Frame_Submission
 	//	*Frame_LeadershipTransfer
 	//	*Frame_Digest
+	//	*Frame_Membership
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -647,6 +648,15 @@ func (x *Frame) GetDigest() *Digest {
 	return nil
 }
 
+func (x *Frame) GetMembership() *Membership {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Membership); ok {
+			return x.Membership
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -667,6 +677,10 @@ type Frame_Digest struct {
 	Digest *Digest `protobuf:"bytes,4,opt,name=digest,proto3,oneof"`
 }
 
+type Frame_Membership struct {
+	Membership *Membership `protobuf:"bytes,5,opt,name=membership,proto3,oneof"`
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Submission) isFrame_Body() {}
@@ -674,6 +688,130 @@ func (*Frame_Submission) isFrame_Body() {}
 func (*Frame_LeadershipTransfer) isFrame_Body() {}
 
 func (*Frame_Digest) isFrame_Body() {}
+
+func (*Frame_Membership) isFrame_Body() {}
+
+// Membership vouches for the members of the group to a peer whose log may not have reached
+// the changes by which they joined.
+type Membership struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // up to which the sender has applied the log
+	Members       []*VouchedMember       `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Membership) Reset() {
+	*x = Membership{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Membership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Membership) ProtoMessage() {}
+
+func (x *Membership) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Membership.ProtoReflect.Descriptor instead.
+func (*Membership) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Membership) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Membership) GetMembers() []*VouchedMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type VouchedMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // public
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise     string                 `protobuf:"bytes,4,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VouchedMember) Reset() {
+	*x = VouchedMember{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VouchedMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VouchedMember) ProtoMessage() {}
+
+func (x *VouchedMember) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VouchedMember.ProtoReflect.Descriptor instead.
+func (*VouchedMember) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *VouchedMember) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *VouchedMember) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *VouchedMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VouchedMember) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
 
 // Digest is a voter's rolling digest of the machine's state at an index.
 type Digest struct {
@@ -686,7 +824,7 @@ type Digest struct {
 
 func (x *Digest) Reset() {
 	*x = Digest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +836,7 @@ func (x *Digest) String() string {
 func (*Digest) ProtoMessage() {}
 
 func (x *Digest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +849,7 @@ func (x *Digest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Digest.ProtoReflect.Descriptor instead.
 func (*Digest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Digest) GetIndex() uint64 {
@@ -741,7 +879,7 @@ type LeadershipTransfer struct {
 
 func (x *LeadershipTransfer) Reset() {
 	*x = LeadershipTransfer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +891,7 @@ func (x *LeadershipTransfer) String() string {
 func (*LeadershipTransfer) ProtoMessage() {}
 
 func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +904,7 @@ func (x *LeadershipTransfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeadershipTransfer.ProtoReflect.Descriptor instead.
 func (*LeadershipTransfer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LeadershipTransfer) GetTo() uint64 {
@@ -822,7 +960,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +972,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +985,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -1202,7 +1340,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1352,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1365,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -1323,7 +1461,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1473,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1486,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -1361,7 +1499,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1511,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1524,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 // RemoveMember removes a member from the group: all its sessions end, and the member
@@ -1402,7 +1540,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1552,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1565,7 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
@@ -1459,7 +1597,7 @@ type AdmitMember struct {
 
 func (x *AdmitMember) Reset() {
 	*x = AdmitMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1609,7 @@ func (x *AdmitMember) String() string {
 func (*AdmitMember) ProtoMessage() {}
 
 func (x *AdmitMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1622,7 @@ func (x *AdmitMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitMember.ProtoReflect.Descriptor instead.
 func (*AdmitMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AdmitMember) GetMember() uint64 {
@@ -1534,7 +1672,7 @@ type SetGroupConfig struct {
 
 func (x *SetGroupConfig) Reset() {
 	*x = SetGroupConfig{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1684,7 @@ func (x *SetGroupConfig) String() string {
 func (*SetGroupConfig) ProtoMessage() {}
 
 func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1697,7 @@ func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGroupConfig.ProtoReflect.Descriptor instead.
 func (*SetGroupConfig) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetGroupConfig) GetVoters() uint32 {
@@ -1595,7 +1733,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1745,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1758,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -1658,7 +1796,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1808,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1821,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1738,7 +1876,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1888,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1901,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1787,7 +1925,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1937,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1950,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetCheck) GetName() string {
@@ -1852,7 +1990,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +2002,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2015,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DropCheck) GetName() string {
@@ -1901,7 +2039,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2051,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2064,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -1967,7 +2105,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2117,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2130,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -2026,7 +2164,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2176,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2189,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Lock) GetName() string {
@@ -2130,7 +2268,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2280,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2293,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Unlock) GetName() string {
@@ -2207,7 +2345,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2357,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2370,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Proclaim) GetName() string {
@@ -2284,7 +2422,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2434,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2447,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Acquire) GetName() string {
@@ -2359,7 +2497,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2509,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2522,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Release) GetName() string {
@@ -2418,7 +2556,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2568,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2581,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Resize) GetName() string {
@@ -2470,7 +2608,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2620,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2633,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -2520,7 +2658,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2670,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2683,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2610,7 +2748,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2760,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2773,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2673,7 +2811,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2823,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2836,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2804,7 +2942,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +2954,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +2967,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -2867,7 +3005,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3017,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3030,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -2939,7 +3077,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3089,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3102,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -3031,7 +3169,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3181,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3194,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -3170,7 +3308,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3182,7 +3320,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3195,7 +3333,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -3293,7 +3431,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3443,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3456,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -3354,7 +3492,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3504,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3517,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -3430,7 +3568,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3580,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3593,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionState) GetName() string {
@@ -3558,7 +3696,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3708,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3721,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -3652,7 +3790,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3802,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3815,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3707,7 +3845,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3857,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3870,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3784,7 +3922,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3934,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3947,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3869,7 +4007,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4019,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4032,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -3955,7 +4093,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4105,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4118,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -4009,15 +4147,27 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\"2\n" +
 	"\x04Call\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"\xfe\x01\n" +
+	"\acommand\x18\x02 \x01(\fR\acommand\"\xc2\x02\n" +
 	"\x05Frame\x12\x14\n" +
 	"\x04raft\x18\x01 \x01(\fH\x00R\x04raft\x12B\n" +
 	"\n" +
 	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
 	"submission\x12[\n" +
 	"\x13leadership_transfer\x18\x03 \x01(\v2(.conclave.internal.v1.LeadershipTransferH\x00R\x12leadershipTransfer\x126\n" +
-	"\x06digest\x18\x04 \x01(\v2\x1c.conclave.internal.v1.DigestH\x00R\x06digestB\x06\n" +
-	"\x04body\"6\n" +
+	"\x06digest\x18\x04 \x01(\v2\x1c.conclave.internal.v1.DigestH\x00R\x06digest\x12B\n" +
+	"\n" +
+	"membership\x18\x05 \x01(\v2 .conclave.internal.v1.MembershipH\x00R\n" +
+	"membershipB\x06\n" +
+	"\x04body\"a\n" +
+	"\n" +
+	"Membership\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12=\n" +
+	"\amembers\x18\x02 \x03(\v2#.conclave.internal.v1.VouchedMemberR\amembers\"k\n" +
+	"\rVouchedMember\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x06R\x06member\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1c\n" +
+	"\tadvertise\x18\x04 \x01(\tR\tadvertise\"6\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\"R\n" +
@@ -4362,7 +4512,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
@@ -4373,89 +4523,93 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Submission)(nil),         // 6: conclave.internal.v1.Submission
 	(*Call)(nil),               // 7: conclave.internal.v1.Call
 	(*Frame)(nil),              // 8: conclave.internal.v1.Frame
-	(*Digest)(nil),             // 9: conclave.internal.v1.Digest
-	(*LeadershipTransfer)(nil), // 10: conclave.internal.v1.LeadershipTransfer
-	(*Command)(nil),            // 11: conclave.internal.v1.Command
-	(*Register)(nil),           // 12: conclave.internal.v1.Register
-	(*Renew)(nil),              // 13: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 14: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 15: conclave.internal.v1.RemoveMember
-	(*AdmitMember)(nil),        // 16: conclave.internal.v1.AdmitMember
-	(*SetGroupConfig)(nil),     // 17: conclave.internal.v1.SetGroupConfig
-	(*RaiseLevel)(nil),         // 18: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 19: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 20: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 21: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 22: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 23: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 24: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 25: conclave.internal.v1.Lock
-	(*Unlock)(nil),             // 26: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 27: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 28: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 29: conclave.internal.v1.Release
-	(*Resize)(nil),             // 30: conclave.internal.v1.Resize
-	(*Write)(nil),              // 31: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 32: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 33: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 34: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 35: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 36: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 37: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 38: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 39: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 40: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 41: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 42: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 43: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 44: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 45: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 46: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 47: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 48: conclave.internal.v1.KeyDelayState
+	(*Membership)(nil),         // 9: conclave.internal.v1.Membership
+	(*VouchedMember)(nil),      // 10: conclave.internal.v1.VouchedMember
+	(*Digest)(nil),             // 11: conclave.internal.v1.Digest
+	(*LeadershipTransfer)(nil), // 12: conclave.internal.v1.LeadershipTransfer
+	(*Command)(nil),            // 13: conclave.internal.v1.Command
+	(*Register)(nil),           // 14: conclave.internal.v1.Register
+	(*Renew)(nil),              // 15: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 16: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 17: conclave.internal.v1.RemoveMember
+	(*AdmitMember)(nil),        // 18: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 19: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 20: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 21: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 22: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 23: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 24: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 25: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 26: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 27: conclave.internal.v1.Lock
+	(*Unlock)(nil),             // 28: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 29: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 30: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 31: conclave.internal.v1.Release
+	(*Resize)(nil),             // 32: conclave.internal.v1.Resize
+	(*Write)(nil),              // 33: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 34: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 35: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 36: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 37: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 38: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 39: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 40: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 41: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 42: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 43: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 44: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 45: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 46: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 47: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 48: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 49: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 50: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
 	7,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
 	6,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	10, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	9,  // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
-	12, // 5: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	13, // 6: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	14, // 7: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	19, // 8: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	24, // 9: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	25, // 10: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	26, // 11: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	33, // 12: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	20, // 13: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	21, // 14: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	22, // 15: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	23, // 16: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	28, // 17: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	29, // 18: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	30, // 19: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	27, // 20: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	31, // 21: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	15, // 22: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	18, // 23: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	16, // 24: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
-	17, // 25: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	0,  // 26: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 27: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	32, // 28: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	4,  // 29: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 30: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	36, // 31: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	37, // 32: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	35, // 33: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	1,  // 34: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 35: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	12, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	11, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
+	9,  // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
+	10, // 6: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
+	14, // 7: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	15, // 8: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	16, // 9: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	21, // 10: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	26, // 11: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	27, // 12: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	28, // 13: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	35, // 14: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	22, // 15: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	23, // 16: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	24, // 17: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	25, // 18: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	30, // 19: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	31, // 20: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	32, // 21: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	29, // 22: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	33, // 23: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	17, // 24: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	20, // 25: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	18, // 26: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	19, // 27: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	0,  // 28: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 29: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	34, // 30: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	4,  // 31: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	3,  // 32: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	38, // 33: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	39, // 34: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	37, // 35: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	1,  // 36: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 37: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4468,8 +4622,9 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Frame_Submission)(nil),
 		(*Frame_LeadershipTransfer)(nil),
 		(*Frame_Digest)(nil),
+		(*Frame_Membership)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[6].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -4498,7 +4653,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

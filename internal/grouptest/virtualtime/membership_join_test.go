@@ -181,3 +181,31 @@ func TestJoin_WipedVoter(t *testing.T) {
 		g.awaitVoters(3, 0)
 	})
 }
+
+// A member that was down while another one joined and took the lead knows nothing of it. The
+// members that it knows vouch for the leader, so it accepts its connections and catches up.
+func TestJoin_LeaderUnknownToLaggingMember(t *testing.T) {
+	inMembershipBubble(t, 4, func(g *membership) {
+		ctx := grouptest.Within(g.T, time.Hour)
+		grouptest.Must(g.T, g.Nodes[0].SetGroupConfig(ctx, conclave.GroupConfig{Voters: 3, ReplaceAfter: 10 * time.Second}))
+		g.Kill(2)
+		g.Start(3)
+		g.awaitVoters(3, 1)
+		for deadline := time.Now().Add(time.Minute); ; grouptest.Pass(100 * time.Millisecond) {
+			if v, _ := g.roles(0); slices.Contains(v, 3) {
+				break
+			}
+			if time.Now().After(deadline) {
+				g.T.Fatal("not replaced")
+			}
+		}
+		newcomer := g.Nodes[3].Status().ID
+		grouptest.Must(g.T, g.Nodes[0].TransferLeadership(ctx, newcomer))
+		g.Start(2)
+		g.awaitVoters(3, 1)
+		g.wantGrant()
+		if leader := g.Nodes[2].Status().Leader; leader != newcomer {
+			g.T.Errorf("member 2 follows %v, want %v", leader, newcomer)
+		}
+	}, grouptest.Newcomers(1))
+}

@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// maxResolved bounds the addresses that one host name stands for. A group has 64 founders
+// at most.
+const maxResolved = 64
+
+// Resolves reports whether Resolve looks up the host of an address: it is a name, and the
+// transport dials by itself. Config.Dial gets names as they are, since it may reach hosts
+// that only it can resolve.
+func (t *Transport) Resolves(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || t.cfg.Dial != nil && t.cfg.Lookup == nil {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return err != nil
+}
+
+// Resolve returns a target for each address that the host of addr has now, at most 64; if
+// Resolves is false, one for addr itself. It blocks until the name service answers, ctx is
+// done, or Timing.Dial has passed. The error is a *ConnectError.
+func (t *Transport) Resolve(ctx context.Context, addr string) ([]Target, error) {
+	if !t.Resolves(addr) {
+		return []Target{{Addr: addr}}, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
+	defer cancel()
+	host, port, _ := net.SplitHostPort(addr) // Resolves has checked it
+	ips, err := t.lookup(bounded, host)
+	if err != nil {
+		err = &ConnectError{Addr: addr, Err: err}
+		t.failures.outbound(ctx, Target{Addr: addr}, err)
+		return nil, err
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	ips = slices.Compact(ips)
+	ips = ips[:min(maxResolved, len(ips))]
+	targets := make([]Target, len(ips))
+	for i, ip := range ips {
+		targets[i] = Target{Addr: net.JoinHostPort(ip.String(), port), Host: host}
+	}
+	return targets, nil
+}
+
+// lookup returns the addresses of a host, at least one.
+func (t *Transport) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	lookup := t.cfg.Lookup
+	if lookup == nil {
+		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	ips, err := lookup(ctx, host)
+	if err == nil && len(ips) == 0 {
+		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	if err != nil {
+		return nil, withCause(ctx, err)
+	}
+	ips = slices.Clone(ips)
+	for i := range ips {
+		ips[i] = ips[i].Unmap()
+	}
+	return ips, nil
+}
+
+// certificateHost returns the host whose certificate is expected: the name that was resolved,
+// or the host of the address.
+func (to Target) certificateHost() string {
+	host, _, err := net.SplitHostPort(to.Addr)
+	if err != nil {
+		return to.Host
+	}
+	return cmp.Or(to.Host, host)
+}
+
+// advertisedName returns the host that a peer advertises if that is a name, which
+// memberlist has resolved; else "".
+func (t *Transport) advertisedName(member uint64) string {
+	p := t.peer(member)
+	if p == nil {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	host, _, err := net.SplitHostPort(p.addr)
+	if err != nil || net.ParseIP(host) != nil {
+		return ""
+	}
+	return host
+}
+
+// JoinAddress returns the address under which memberlist's Join dials a target, until
+// forget is called. memberlist would resolve a name by its own means, without a bound, and
+// dial what it finds without the name.
+func (g *Gossip) JoinAddress(to Target) (address string, forget func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.joins++
+	name := fmt.Sprint("join-", g.joins)
+	g.joining[name] = to
+	// Only the name is used; memberlist needs an address to which nothing is sent.
+	return name + "/" + net.JoinHostPort(net.IPv4zero.String(), "1"), func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.joining, name)
+	}
+}

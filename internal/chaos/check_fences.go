@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import "slices"
+
+// checkFences checks all grants of all names together: no fence is granted twice, and
+// a grant that was called after another one had returned has the larger fence. largest
+// is the largest fence that was granted before all of these.
+func checkFences(v *verdict, ops []*operation, largest uint64) {
+	grants := granted(v, ops)
+	byFence := make(map[uint64]*operation)
+	byReturn := slices.Clone(grants)
+	slices.SortFunc(byReturn, func(a, b *operation) int { return compare(a.returned, b.returned) })
+	var before *operation // the returned grant with the largest fence
+	for _, g := range grants {
+		if other := byFence[g.fence]; other != nil {
+			v.violation("fence %d is granted twice: %v and %v", g.fence, other, g)
+		}
+		byFence[g.fence] = g
+		for len(byReturn) > 0 && byReturn[0].returned < g.Time {
+			if before == nil || byReturn[0].fence > before.fence {
+				before = byReturn[0]
+			}
+			byReturn = byReturn[1:]
+		}
+		switch {
+		case g.fence <= largest:
+			v.violation("a fence is not larger than %d, which was granted in an earlier phase: %v", largest, g)
+		case before != nil && g.fence <= before.fence:
+			v.violation("a later grant has a smaller fence: %v, then %v", before, g)
+		}
+	}
+}
+
+// granted returns the acquisitions that were granted, in the order of calls, without
+// those that re-entered, whose fence must be that of the hold.
+func granted(v *verdict, ops []*operation) []*operation {
+	var grants []*operation
+	fences := make(map[string]uint64)
+	for _, op := range ops {
+		acquires := op.Op == opLock || op.Op == opTry || op.Op == opAcquire
+		switch {
+		case !acquires || op.result != resultOK:
+		case op.fence == 0 && op.Op == opAcquire: // lost before its fence was read
+		case op.fence == 0:
+			v.violation("a grant has no fence: %v", op)
+		case op.Holds > 0 && op.fence != fences[op.Hold]:
+			v.violation("a re-entered lock has another fence than %d: %v", fences[op.Hold], op)
+		case op.Holds > 0:
+		default:
+			fences[op.Hold] = op.fence
+			grants = append(grants, op)
+		}
+	}
+	return grants
+}
+
+// largestFence returns the largest fence that was granted.
+func largestFence(ops []*operation) (largest uint64) {
+	for _, op := range ops {
+		largest = max(largest, op.fence)
+	}
+	return largest
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// load is what the clients of one member do in one phase.
+type load struct {
+	node    *conclave.Node
+	process *memberProcess
+	phase   string
+	history *recorder
+	file    io.Closer
+	halt    context.CancelFunc
+	clients sync.WaitGroup
+}
+
+// Names are used for one epoch, so that each has a history that can be searched.
+// A call may last longer.
+const epoch = 5 * time.Second
+
+// How many names of a kind are in use at a time.
+const (
+	plainLocks     = 12
+	reentrantLocks = 5
+	semaphores     = 5
+	keys           = 8
+	longLocks      = 5 // fewer than clients that hold them
+)
+
+// clientsPerMember is how many clients a member runs: each kind has its share.
+const clientsPerMember = 14
+
+// client is one goroutine with a loop of its own.
+type client struct {
+	*load
+	name     string
+	random   *rand.Rand
+	resource *resourceClient
+	interval time.Duration // between operations, on average
+	made     int           // holds and values
+}
+
+func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.WriteCloser) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{
+		node: node, process: m, phase: phase, file: file, halt: cancel,
+		history: &recorder{file: file, fail: m.fail},
+	}
+	for i := range m.clients {
+		c := &client{
+			load: l, name: fmt.Sprintf("%s.%d", m.name, i), random: rand.New(rand.NewPCG(m.seed, uint64(i))),
+			resource: newResourceClient(m.resource),
+			interval: time.Duration(float64(time.Second) * float64(m.clients) / m.rate),
+		}
+		turn := c.lockTurn
+		switch i % clientsPerMember {
+		case 5, 6:
+			turn = c.reentrantTurn
+		case 7, 8:
+			turn = c.semaphoreTurn
+		case 9, 10, 11:
+			turn = c.keyTurn
+		case 12, 13:
+			turn = c.longTurn
+		}
+		l.clients.Go(func() { c.loop(ctx, turn) })
+	}
+	return l
+}
+
+// stop blocks until the clients have finished their calls, which have limits.
+func (l *load) stop() {
+	l.halt()
+	l.clients.Wait()
+	_ = l.file.Close() // each line was written
+}
+
+// loop takes turns at the client's rate. A turn returns how many operations it made.
+func (c *client) loop(ctx context.Context, turn func() int) {
+	defer c.resource.close()
+	next := time.Now().Add(time.Duration(c.random.Int64N(int64(c.interval) + 1)))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.node.Done():
+			return
+		case <-time.After(time.Until(next)):
+		}
+		n := turn()
+		next = next.Add(time.Duration(n) * c.interval)
+		if late := time.Now().Add(-c.interval); next.Before(late) {
+			next = late // what a fault delayed is not made up for
+		}
+	}
+}
+
+// object returns a name of the current epoch.
+func (c *client) object(kind string, count int) string {
+	return fmt.Sprintf("%s/%s/%d/%d", c.phase, kind, now()/int64(epoch), c.random.IntN(count))
+}
+
+// label returns a name for a hold or a value that no other has.
+func (c *client) label() string {
+	c.made++
+	return fmt.Sprintf("%s.%d", c.name, c.made)
+}
+
+func (c *client) chance(percent int) bool { return c.random.IntN(100) < percent }
+
+// within returns a context for one call.
+func (c *client) within(low, high time.Duration) (context.Context, context.CancelFunc) {
+	d := low + time.Duration(c.random.Int64N(int64(high-low)))
+	return context.WithTimeout(context.Background(), d)
+}
+
+// asks calls the group and records the call and its return. f returns what the group
+// answered, as the record of the return, and the error.
+func (c *client) asks(call record, f func() (record, error)) (record, error) {
+	began := now()
+	id := c.history.call(call)
+	r, err := f()
+	r.Result = classify(call.Op, err)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	c.history.returned(id, r)
+	switch r.Result {
+	case resultOK, resultRefused, resultAbsent:
+		c.process.last.Store(began)
+	case resultFailed, resultUnknown:
+		c.backOff(err)
+	}
+	return r, err
+}
+
+// backOff waits before the next call if this one failed at once.
+func (c *client) backOff(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	select {
+	case <-c.node.Done():
+	case <-time.After(100*time.Millisecond + time.Duration(c.random.Int64N(int64(200*time.Millisecond)))):
+	}
+}
+
+// classify returns the result of an operation by its error.
+func classify(op string, err error) string {
+	is := func(target error) bool { return errors.Is(err, target) }
+	changes := op != opLock && op != opTry && op != opAcquire && op != opGet // without an undo in the background
+	switch {
+	case err == nil:
+		return resultOK
+	case is(conclave.ErrKeyNotFound):
+		return resultAbsent
+	case is(conclave.ErrLockOwnershipLost):
+		return resultLost
+	case is(conclave.ErrNotHeld):
+		return resultNotHeld
+	case changes && is(conclave.ErrUnknown):
+		return resultUnknown
+	case is(conclave.ErrLocked), is(conclave.ErrLockDelay), is(conclave.ErrAcquireLimitReached):
+		return resultRefused
+	case !changes, is(conclave.ErrUnavailable), is(conclave.ErrBusy), is(conclave.ErrInvalid), is(conclave.ErrTooLarge):
+		return resultFailed
+	}
+	return resultUnknown
+}

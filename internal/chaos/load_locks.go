@@ -1,0 +1,169 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+const (
+	reentrantLimit = 3
+	permitLimit    = 3
+)
+
+// holder is what a client checks while it holds something.
+type holder interface {
+	Fence() (conclave.Fence, error)
+}
+
+// lockTurn locks, writes to the resource, and unlocks.
+func (c *client) lockTurn() int {
+	name, hold := c.object("lock", plainLocks), c.label()
+	l := c.node.FencedLock(name)
+	f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
+	if !ok {
+		return 1
+	}
+	c.use(l, opCheck, name, hold, f)
+	c.unlock(l, name, hold, f)
+	return 2
+}
+
+// longTurn holds a lock that others wait for, most of the time, so that a fault meets a
+// holder: one that is stopped trusts its hold afterwards, until its deadline.
+func (c *client) longTurn() int {
+	name, hold := c.object("long", longLocks), c.label()
+	l := c.node.FencedLock(name)
+	f, ok := c.lock(l, record{Name: name, Hold: hold}, false)
+	if !ok {
+		return 1
+	}
+	for range 3 {
+		c.use(l, opCheck, name, hold, f)
+		_ = wait(context.Background(), time.Duration(c.random.Int64N(int64(300*time.Millisecond)))) // nothing ends it
+	}
+	c.use(l, opCheck, name, hold, f)
+	c.unlock(l, name, hold, f)
+	return 2
+}
+
+// reentrantTurn locks up to one time more than the limit permits.
+func (c *client) reentrantTurn() int {
+	name, hold := c.object("reentrant", reentrantLocks), c.label()
+	l := c.node.FencedLock(name, conclave.Reentrant(reentrantLimit))
+	n := 0
+	var f conclave.Fence
+	for range 1 + c.random.IntN(reentrantLimit+1) {
+		n++
+		g, ok := c.lock(l, record{Name: name, Hold: hold, Holds: l.Holds(), Limit: reentrantLimit}, c.chance(20))
+		if !ok {
+			break
+		}
+		f = g
+	}
+	if l.Holds() > 0 {
+		c.use(l, opCheck, name, hold, f)
+	}
+	for l.Holds() > 0 {
+		n++
+		c.unlock(l, name, hold, f)
+	}
+	return n
+}
+
+func (c *client) lock(l *conclave.FencedLock, call record, try bool) (conclave.Fence, bool) {
+	ctx, cancel := c.within(time.Second, 8*time.Second)
+	defer cancel()
+	call.Op = opLock
+	acquire := l.Lock
+	if try {
+		call.Op, acquire = opTry, l.TryLock
+	}
+	r, err := c.asks(call, func() (record, error) {
+		f, err := acquire(ctx)
+		return record{Fence: uint64(f)}, err
+	})
+	return conclave.Fence(r.Fence), err == nil
+}
+
+func (c *client) unlock(l *conclave.FencedLock, name, hold string, f conclave.Fence) {
+	ctx, cancel := c.within(time.Second, 5*time.Second)
+	defer cancel()
+	_, _ = c.asks(record{Op: opUnlock, Name: name, Hold: hold, Fence: uint64(f)}, func() (record, error) {
+		return record{}, l.Unlock(ctx)
+	}) // the history has the error
+}
+
+// semaphoreTurn acquires one or two permits and releases them.
+func (c *client) semaphoreTurn() int {
+	name, hold, n := c.object("semaphore", semaphores), c.label(), 1+c.random.IntN(2)
+	s := c.node.Semaphore(name, permitLimit)
+	ctx, cancel := c.within(time.Second, 8*time.Second)
+	defer cancel()
+	var p *conclave.Permit
+	r, err := c.asks(record{Op: opAcquire, Name: name, Hold: hold, N: n, Limit: permitLimit}, func() (r record, err error) {
+		if c.chance(20) {
+			p, err = s.TryAcquire(ctx, n)
+		} else {
+			p, err = s.Acquire(ctx, n)
+		}
+		if err == nil {
+			var f conclave.Fence
+			if f, err = p.Fence(); err != nil {
+				return record{}, nil // granted and lost already: no fence
+			}
+			r.Fence = uint64(f)
+		}
+		return r, err
+	})
+	if err != nil {
+		return 1
+	}
+	f := conclave.Fence(r.Fence)
+	c.use(p, opConfirm, name, hold, f)
+	release, cancelRelease := c.within(time.Second, 5*time.Second)
+	defer cancelRelease()
+	_, _ = c.asks(record{Op: opRelease, Name: name, Hold: hold, Fence: uint64(f)}, func() (record, error) {
+		return record{}, p.Release(release)
+	}) // the history has the error
+	return 2
+}
+
+// use holds for a while: most holds are short, some last for seconds. The client checks
+// its hold and writes to the resource a while later, as a program does that is paused in
+// between: the resource has to refuse what is late.
+func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
+	rounds, rest := 1, time.Duration(c.random.Int64N(int64(5*time.Millisecond)))
+	if c.random.IntN(100) == 0 {
+		rounds, rest = 2+c.random.IntN(30), 100*time.Millisecond
+	}
+	for range rounds {
+		if !c.check(h, check, name, hold, f) {
+			return
+		}
+		select {
+		case <-c.node.Done():
+			return
+		case <-time.After(rest):
+		}
+		if check == opCheck { // permits have several holders: their fences come in any order
+			c.resource.write(name, hold, f)
+		}
+	}
+	c.check(h, check, name, hold, f)
+}
+
+// check records whether the holder may still trust its hold.
+func (c *client) check(h holder, op, name, hold string, f conclave.Fence) bool {
+	id := c.history.call(record{Op: op, Name: name, Hold: hold, Fence: uint64(f)})
+	g, err := h.Fence()
+	r := record{Result: classify(op, err), Fence: uint64(g)}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	c.history.returned(id, r)
+	return err == nil
+}

@@ -1,0 +1,144 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// row is the result of one nemesis.
+type row struct {
+	nemesis      string
+	began, ended int64
+	operations   int // that asked the group, whatever came of them
+	unknown      int // of these
+	failed       int // of these: without effect
+	lost         int // of these: the hold was lost before
+	grants       int
+	gap          time.Duration   // longest time without a successful grant
+	failovers    []time.Duration // from a leader's death to the return of the first grant that was called afterwards
+	recovery     time.Duration   // from the last healing until all members work
+	unsupported  string          // why the nemesis could not run with this build
+	verdict
+}
+
+// measure counts.
+func (r *row) measure(ops []*operation, deaths []int64) {
+	var grants []*operation
+	for _, op := range ops {
+		if op.Op == opCheck || op.Op == opConfirm {
+			continue
+		}
+		r.operations++
+		switch op.result {
+		case resultUnknown:
+			r.unknown++
+		case resultFailed:
+			r.failed++
+		case resultLost:
+			r.lost++
+		case resultOK:
+			if op.Op == opLock || op.Op == opTry || op.Op == opAcquire {
+				grants = append(grants, op)
+			}
+		}
+	}
+	r.grants = len(grants)
+	slices.SortFunc(grants, func(a, b *operation) int { return compare(a.returned, b.returned) })
+	last := r.began
+	for _, g := range grants {
+		if g.returned > r.ended {
+			break
+		}
+		r.gap, last = max(r.gap, time.Duration(g.returned-last)), g.returned
+	}
+	r.gap = max(r.gap, time.Duration(r.ended-last))
+	for _, death := range deaths {
+		for _, g := range grants {
+			if g.Time > death {
+				r.failovers = append(r.failovers, time.Duration(g.returned-death))
+				break
+			}
+		}
+	}
+}
+
+func (r *row) seconds() float64 { return max(time.Duration(r.ended-r.began).Seconds(), 0.001) }
+
+func (r *row) summary() string {
+	if r.unsupported != "" {
+		return r.nemesis + ": " + r.unsupported
+	}
+	return fmt.Sprintf("%s: %d operations (%.0f per second), %d searches, %d unknown, %d violations",
+		r.nemesis, r.operations, float64(r.operations)/r.seconds(), r.searches, len(r.verdict.unknown), len(r.violations))
+}
+
+// failover returns how many leaders died, and the median and the maximum of the time
+// from there to the next grant.
+func (r *row) failover() string {
+	if len(r.failovers) == 0 {
+		return "-"
+	}
+	sorted := slices.Sorted(slices.Values(r.failovers))
+	return fmt.Sprintf("%d: %s / %s", len(sorted), short(sorted[len(sorted)/2]), short(sorted[len(sorted)-1]))
+}
+
+// short prints a time with the precision that it is worth.
+func short(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// printTable prints a row for each nemesis.
+func printTable(w io.Writer, rows []row) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tlongest gap\tleader killed: to next grant\thealthy after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	for _, r := range rows {
+		note := ""
+		if r.unsupported != "" {
+			note = " (no fault: not supported)"
+		}
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, short(r.gap), r.failover(),
+			short(r.recovery), r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
+	}
+	_ = t.Flush() // standard output
+}
+
+// passed is the number of searches that found a linearization.
+func (r *row) passed() int {
+	bad := 0
+	for _, v := range r.violations {
+		if strings.Contains(v, notLinearizable) {
+			bad++
+		}
+	}
+	return r.searches - len(r.verdict.unknown) - bad
+}
+
+// printFindings prints every violation, every search that was given up, and what could
+// not run.
+func printFindings(w io.Writer, rows []row) {
+	for _, r := range rows {
+		for _, v := range r.violations {
+			fmt.Fprintf(w, "\nVIOLATION, %s: %s\n", r.nemesis, v)
+		}
+		if len(r.verdict.unknown) > 0 {
+			fmt.Fprintf(w, "\n%s: searches given up after %v: %s\n", r.nemesis, searchLimit, strings.Join(r.verdict.unknown, ", "))
+		}
+		if r.unsupported != "" {
+			fmt.Fprintf(w, "\n%s: %s\n", r.nemesis, r.unsupported)
+		}
+	}
+}
+
+func violated(rows []row) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return len(r.violations) > 0 })
+}
