@@ -216,12 +216,22 @@ func (m *Member) isFormed(p *wire.Proposal) bool {
 
 // noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
 func (m *Member) noteRefusal(f *wire.Founder, reason string) {
+	m.noteReason("founder refuses the group", "founder", f, reason)
+}
+
+// noteNotAdmitted keeps the reason for which this member is not admitted yet, and logs a new
+// one.
+func (m *Member) noteNotAdmitted(f *wire.Founder, reason string) {
+	m.noteReason("not admitted to the group yet", "member", f, reason)
+}
+
+func (m *Member) noteReason(message, role string, f *wire.Founder, reason string) {
 	text := ""
 	if reason != "" {
-		text = fmt.Sprintf("founder %s (%v at %s) refuses: %s", f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise(), reason)
+		text = fmt.Sprintf("%s %s (%v at %s) refuses: %s", role, f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise(), reason)
 	}
 	if text != "" && text != m.forming.refusal {
-		m.log.Info("founder refuses the group", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reason)
+		m.log.Info(message, "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reason)
 	}
 	m.forming.refusal = text
 }

@@ -72,13 +72,13 @@ func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
 		reply, err := m.forming.send(ctx, to, &wire.FormRequest{Candidate: m.meta(), Admit: true, Ephemeral: m.cfg.Dir == ""})
 		switch {
 		case err != nil:
-			m.noteRefusal(founderOf(meta), err.Error())
+			m.noteNotAdmitted(founderOf(meta), err.Error())
 		case reply.GetAdmission() == nil:
-			m.noteRefusal(founderOf(meta), reply.GetRefusal())
+			m.noteNotAdmitted(founderOf(meta), reply.GetRefusal())
 		case !bytes.Equal(reply.GetAdmission().GetCluster(), meta.GetCluster()):
-			m.noteRefusal(founderOf(meta), "it admits to another cluster than its own")
+			m.noteNotAdmitted(founderOf(meta), "it admits to another cluster than its own")
 		default:
-			m.noteRefusal(nil, "")
+			m.noteNotAdmitted(nil, "")
 			return true, m.admitted(reply.GetAdmission())
 		}
 	}

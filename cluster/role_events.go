@@ -26,9 +26,9 @@ const (
 	Removed
 )
 
-// String returns the kind as it is logged.
+// String returns the message that is logged.
 func (k RoleKind) String() string {
-	return []string{"unchanged", "joined", "promoted", "demoted", "replaced", "removed"}[k]
+	return []string{"member unchanged", "member joined", "member promoted", "member demoted", "member replaced", "member removed"}[k]
 }
 
 // roleEvents returns what has happened from one configuration to the next, by member. A
@@ -75,11 +75,11 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 // noteRoles logs and reports the changes of roles, on the loop's goroutine.
 func (m *Member) noteRoles(conf *raftpb.ConfState) {
 	for _, e := range roleEvents(m.lastConf, conf) {
+		attrs := []any{"member", wire.MemberID(e.Member)}
 		if e.By != 0 {
-			m.log.Info("member "+e.Kind.String(), "member", wire.MemberID(e.Member), "by", wire.MemberID(e.By))
-		} else {
-			m.log.Info("member "+e.Kind.String(), "member", wire.MemberID(e.Member))
+			attrs = append(attrs, "by", wire.MemberID(e.By))
 		}
+		m.log.Info(e.Kind.String(), attrs...)
 		if m.cfg.RoleChanged != nil {
 			m.cfg.RoleChanged(e)
 		}
@@ -96,11 +96,11 @@ func (m *Member) noteRedundancy() {
 		return
 	}
 	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.member })
-	if m.redundancyKnown && now == m.redundancy {
-		return
+	if m.redundancyKnown && now == m.redundancy || !m.redundancyKnown && now < 0 {
+		return // at its start, a member has not heard of the others yet
 	}
 	m.redundancyKnown, m.redundancy = true, now
-	m.log.Info("redundancy changed", "voters that may fail", now)
+	m.log.Info("redundancy changed", "redundancy", now)
 	if m.cfg.RedundancyChanged != nil {
 		m.cfg.RedundancyChanged(now)
 	}

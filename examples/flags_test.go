@@ -25,8 +25,16 @@ func TestFlags_Invalid(t *testing.T) {
 		want    string
 	}{
 		{"member", []string{"-lock", "invoices"}, "missing -dir"},
-		{"member", here, "missing -lock"},
-		{"member", with(here, "-lock", ""), "missing -lock"},
+		{"member", with(here, "-memory"), "exclude each other"},
+		{"member", with(here, "-admin", "0.0.0.0:0"), "not a loopback address"},
+		{"member", with(here, "-cert", "x"), "belong together"},
+		{"member", with(here, "-voters", "2"), "Voters"},
+		{"member", []string{"stop"}, `unknown command "stop"`},
+		{"member", []string{"status", "now"}, `unexpected argument "now"`},
+		{"member", []string{"status", "-dir", dir}, "-dir"},
+		{"member", []string{"remove"}, "missing -member"},
+		{"member", []string{"backup"}, "missing -file"},
+		{"member", []string{"restore", "-file", "x"}, "missing -dir"},
 		{"member", with(locked, "now"), `unexpected argument "now"`},
 		{"member", with(locked, "-wait"), "-wait"},
 		{"member", with(locked, "-ttl", "10"), `invalid value "10"`},

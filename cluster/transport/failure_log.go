@@ -181,11 +181,11 @@ func needsOperator(reason string) bool {
 }
 
 // passes reports whether a failure may pass by itself: members learn one after
-// the other that a group has formed or that a member has moved, and names appear
-// when a process starts.
+// the other that a group has formed or that a member has moved, names appear when a
+// process starts, and a removed member stops.
 func passes(reason string) bool {
 	switch reason {
-	case string(ReasonNoCluster), string(ReasonNotMember), string(ReasonAddress), reasonUnresolved:
+	case string(ReasonNoCluster), string(ReasonNotMember), string(ReasonRemoved), string(ReasonAddress), reasonUnresolved:
 		return true
 	}
 	return false

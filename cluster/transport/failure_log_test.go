@@ -107,6 +107,21 @@ func TestFailureLog_TemporaryRefusalNotLogged(t *testing.T) {
 	})
 }
 
+// A member that leaves is refused until it has stopped. It is logged if it does not stop.
+func TestFailureLog_RemovedMemberThatStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFailureLog(slog.New(slog.DiscardHandler))
+		refused := failure{"connection refused", "a", string(ReasonRemoved)}
+		if level, due := l.due(refused); !due || level != slog.LevelDebug {
+			t.Errorf("at first: logged %t at %v, want DEBUG", due, level)
+		}
+		time.Sleep(failureGrace)
+		if level, due := l.due(refused); !due || level != slog.LevelWarn {
+			t.Errorf("after %v: logged %t at %v, want WARN", failureGrace, due, level)
+		}
+	})
+}
+
 // An unreachable peer is logged once, from the first attempt on.
 func TestFailureLog_UnreachablePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

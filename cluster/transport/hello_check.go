@@ -72,7 +72,7 @@ func (t *Transport) reserve(c *conn, h *hello) (release func(), ok bool) {
 }
 
 func wrongMember(got, want uint64) string {
-	return fmt.Sprintf("this is the address of member %v, not of %v: check the port in Config.Advertise of both",
+	return fmt.Sprintf("this is the address of member %v, not of %v: check the port in Config.Advertise of both, or remove the second one if the first has replaced it",
 		wire.MemberID(got), wire.MemberID(want))
 }
 

@@ -10,9 +10,16 @@ import (
 )
 
 // campaign acquires the lock, holds it until it is lost, and starts over, until
-// ctx is done or the node stops. It returns nil if ctx ended it, or else why the
-// node stopped.
+// ctx is done or the node stops. It returns nil if ctx ended it or an operator
+// had the member leave, or else why the node stopped.
 func campaign(ctx context.Context, node *conclave.Node, name string, logf logFunc) error {
+	if name == "" { // only a member of the group
+		select {
+		case <-node.Done():
+		case <-ctx.Done():
+		}
+		return reason(ctx, node, nil)
+	}
 	lock := node.FencedLock(name)
 	for {
 		fence, err := acquire(ctx, node, lock, logf)
@@ -39,16 +46,19 @@ func campaign(ctx context.Context, node *conclave.Node, name string, logf logFun
 			return nil // Close releases the lock
 		}
 		if node.Err() != nil {
-			return node.Err()
+			return reason(ctx, node, nil)
 		}
 	}
 }
 
-// reason returns nil if ctx is done, the node's error if the node has stopped,
-// and err otherwise.
+// reason returns nil if ctx is done or the member has left, the node's error if
+// the node has stopped by itself, and err otherwise.
 func reason(ctx context.Context, node *conclave.Node, err error) error {
+	if errors.Is(err, conclave.ErrClosed) {
+		<-node.Done() // a call may fail before the node has stopped
+	}
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(node.Err(), conclave.ErrClosed):
 		return nil
 	case node.Err() != nil:
 		return node.Err()

@@ -1,4 +1,4 @@
-// Member runs one member of a group that shares a lock. Start three, each in a
+// Member runs one member of a group, and operates it. Start three, each in a
 // terminal of its own:
 //
 //	go run ./examples/member -dir /tmp/conclave/1 -bind 127.0.0.1:7001 -join 127.0.0.1:7002,127.0.0.1:7003 -expect 3 -name anna -lock invoices
@@ -16,14 +16,19 @@
 // waiter acquires the lock at once. A second Ctrl-C ends it without the graceful
 // shutdown.
 //
-// main.go opens and closes the member, campaign.go uses the lock, watch.go
-// prints what happens in the group.
+// With -admin, a running member answers operators on a loopback port, and the
+// same program is their client ("member status"); "member -help" lists the
+// commands. docs/OPERATIONS.md has the procedures.
+//
+// To read: main.go opens and closes the member, campaign.go uses the lock,
+// watch.go prints what happens in the group; flags.go and tls.go make the
+// configuration; admin.go is the operators' door and client.go its other side;
+// offline.go works on directories of members that are down.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,65 +43,36 @@ import (
 )
 
 func main() {
-	o, err := parse(os.Args[1:])
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, stop, o, os.Stdout)
-	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := dispatch(ctx, stop, os.Args[1:])
 	if err == nil {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "member:", err)
-	if errors.Is(err, conclave.ErrInvalid) || errors.Is(err, errUsage) {
+	switch {
+	case errors.Is(err, conclave.ErrInvalid), errors.Is(err, errUsage):
 		os.Exit(2)
+	case errors.Is(err, conclave.ErrRemoved):
+		os.Exit(3) // a restart with the same directory is useless
 	}
 	os.Exit(1)
 }
 
-type options struct {
-	cfg  conclave.Config
-	lock string
-}
-
-var errUsage = errors.New("run it with -help for all flags")
-
-func parse(args []string) (options, error) {
-	var o options
-	var join string
-	flags := flag.NewFlagSet("member", flag.ExitOnError)
-	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), `Member runs one member of a group that shares a lock.
-"go doc ./examples/member" prints the commands that start a group of three.
-
-Flags:`)
-		flags.PrintDefaults()
+// dispatch runs a command, or a member if the arguments begin with a flag.
+func dispatch(ctx context.Context, stop func(), args []string) error {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return command(ctx, args[0], args[1:], os.Stdout)
 	}
-	flags.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required)")
-	flags.StringVar(&o.cfg.Bind, "bind", "127.0.0.1:0", "`address` to listen on")
-	flags.StringVar(&o.cfg.Advertise, "advertise", "", "`address` that other members dial (default: that of -bind)")
-	flags.StringVar(&join, "join", "", "comma-separated `addresses` of other members")
-	flags.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many `members` (default: 1 without -join; with -join, form none)")
-	flags.StringVar(&o.cfg.Name, "name", "", "`name` of this member in the output (default: the host name)")
-	flags.StringVar(&o.lock, "lock", "", "`name` of the lock to acquire (required)")
-	flags.DurationVar(&o.cfg.SessionTTL, "ttl", 10*time.Second, "session TTL, after which a crashed holder loses the lock; 1s to 24h")
-	_ = flags.Parse(args) // exits on -help and on an error
-	if join != "" {
-		o.cfg.Join = strings.Split(join, ",")
+	o, err := parse(args)
+	if err != nil {
+		return err
 	}
-	switch {
-	case flags.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
-	case o.cfg.Dir == "":
-		return o, fmt.Errorf("missing -dir, the data directory of this member: %w", errUsage)
-	case o.lock == "":
-		return o, fmt.Errorf("missing -lock, the name of the lock to acquire: %w", errUsage)
-	}
-	return o, nil // Open validates the rest and reports all faults at once
+	return run(ctx, stop, o, os.Stdout)
 }
 
 // run opens the member, campaigns for the lock and closes the member. It
-// returns nil if ctx ended it. stop gives signals their default effect back, so
-// that a second Ctrl-C ends the process.
+// returns nil if ctx or an operator's "leave" ended it. stop gives signals their
+// default effect back, so that a second Ctrl-C ends the process.
 func run(ctx context.Context, stop func(), o options, w io.Writer) error {
 	logf := newLog(w)
 	l, err := net.Listen("tcp", o.cfg.Bind)
@@ -108,8 +84,14 @@ func run(ctx context.Context, stop func(), o options, w io.Writer) error {
 	o.cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: timeOfDay}))
 	watch := newWatch(logf)
 	o.cfg.Events = watch.events()
+	a := newAdmin()
+	if err := a.listen(o, logf); err != nil {
+		l.Close()
+		return err
+	}
+	defer a.close()
 	logf("listening on %s", l.Addr())
-	logf("opening %s; waiting for a majority of the group", o.cfg.Dir)
+	logf("opening %s; waiting for a majority of the group", place(o.cfg.Dir))
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
 		return nil // interrupted before the member was open
@@ -118,17 +100,37 @@ func run(ctx context.Context, stop func(), o options, w io.Writer) error {
 		return err
 	}
 	watch.opened(node)
+	a.opened(node)
 	err = campaign(ctx, node, o.lock, logf)
 	stop()
-	shutDown(node, logf)
+	shutDown(node, o.leave, logf)
 	return err
 }
+
+func place(dir string) string {
+	if dir == "" {
+		return "in memory"
+	}
+	return dir
+}
+
+// leaveTimeout bounds Leave, which may wait for an election.
+const leaveTimeout = 20 * time.Second
 
 // shutDown closes the node gracefully. The context of run is done by now, so
 // Close gets one of its own; the graceful part is what releases the lock at
 // once instead of after the TTL.
-func shutDown(node *conclave.Node, logf logFunc) {
+func shutDown(node *conclave.Node, leave bool, logf logFunc) {
 	logf("shutting down gracefully; interrupt again to stop at once")
+	if leave && node.Err() == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		defer cancel()
+		if err := node.Leave(ctx); err != nil {
+			logf("not left: %v", err)
+		} else {
+			logf("left the group")
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := node.Close(ctx); err != nil {

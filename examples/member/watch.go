@@ -30,14 +30,54 @@ type watch struct {
 	logf logFunc
 
 	mu     sync.Mutex
-	node   *conclave.Node    // guarded by mu; nil until Open has returned
-	leader conclave.MemberID // guarded by mu; the last one printed
+	node   *conclave.Node               // guarded by mu; nil until Open has returned
+	leader conclave.MemberID            // guarded by mu; the last one printed
+	names  map[conclave.MemberID]string // guarded by mu; a removed member is printed by its last one
 }
 
-func newWatch(logf logFunc) *watch { return &watch{logf: logf} }
+func newWatch(logf logFunc) *watch {
+	return &watch{logf: logf, names: make(map[conclave.MemberID]string)}
+}
 
 func (w *watch) events() *conclave.Events {
-	return &conclave.Events{LeaderChanged: w.leaderChanged, SessionEnded: w.sessionEnded}
+	return &conclave.Events{
+		LeaderChanged:  w.leaderChanged,
+		SessionEnded:   w.sessionEnded,
+		MemberJoined:   func(id conclave.MemberID) { w.member(id, "joined the group as a standby") },
+		MemberPromoted: func(id conclave.MemberID) { w.member(id, "is a voter now") },
+		MemberDemoted:  func(id conclave.MemberID) { w.member(id, "is a standby now") },
+		MemberReplaced: func(id, by conclave.MemberID) {
+			w.member(id, "is a standby now: %s votes in its place", w.nameOf(by))
+		},
+		MemberRemoved:     func(id conclave.MemberID) { w.member(id, "was removed from the group") },
+		RedundancyChanged: w.redundancyChanged,
+	}
+}
+
+// member prints what happened to a member, by its ID as well: commands take it.
+func (w *watch) member(id conclave.MemberID, what string, args ...any) {
+	w.logf("member %v (%s) %s", id, w.nameOf(id), fmt.Sprintf(what, args...))
+}
+
+// nameOf returns the member's last known name and address.
+func (w *watch) nameOf(id conclave.MemberID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node == nil {
+		return "unknown"
+	}
+	for _, m := range w.node.Status().Members {
+		w.names[m.ID] = nameOf(w.node, m.ID)
+	}
+	return w.names[id]
+}
+
+func (w *watch) redundancyChanged(voters int) {
+	if voters < 0 {
+		w.logf("the group has NO QUORUM: start the voters that are down")
+		return
+	}
+	w.logf("voters that may fail before the group has no quorum: %d", voters)
 }
 
 func (w *watch) opened(node *conclave.Node) {

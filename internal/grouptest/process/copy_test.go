@@ -136,6 +136,7 @@ func TestRollback_EarlierStart(t *testing.T) {
 			g.members[i].kill()
 			g.restart(i)
 			cycle(g.members[i], "rolled", 1)
+			g.awaitConnected(i) // else a voter may not have seen this start
 		}
 		g.members[i].kill()
 		err := g.openCopy(i, older, g.members[i].addr, 30*time.Second)
@@ -147,5 +148,19 @@ func TestRollback_EarlierStart(t *testing.T) {
 		}
 		g.restart(i)
 		cycle(g.members[i], "rolled", 1)
+	}
+}
+
+// awaitConnected waits until each other member has accepted a connection of process i.
+func (g *processGroup) awaitConnected(i int) {
+	g.t.Helper()
+	for j, p := range g.members {
+		if j == i {
+			continue
+		}
+		status, err := p.do(order{Do: "status"})
+		mustSucceed(g.t, err)
+		_, err = g.members[i].do(order{Do: "logged", Text: `"peer connected" member=` + status.Member.String()})
+		mustSucceed(g.t, err)
 	}
 }

@@ -40,6 +40,8 @@ type auditor struct {
 	holds   map[string]*hold        // guarded by mu; by lock
 	cycles  map[*process]int        // guarded by mu
 	refused int                     // guarded by mu; writes with an old fence
+	last    time.Time               // guarded by mu; when the last cycle was completed
+	gap     time.Duration           // guarded by mu; the longest between two cycles
 }
 
 func newAuditor(t *testing.T) *auditor {
@@ -111,7 +113,7 @@ func (w *auditor) work(ctx context.Context, p *process, lock string) {
 		before := w.latest()
 		f, err := p.ask("lock", lock)
 		switch {
-		case errors.Is(err, errEnded):
+		case errors.Is(err, errEnded), p.isClosing() && errors.Is(err, conclave.ErrClosed):
 			return
 		case err != nil: // not held
 			if !errors.Is(err, conclave.ErrSessionExpired) && !errors.Is(err, conclave.ErrUnavailable) {
@@ -136,6 +138,11 @@ func (w *auditor) cycled(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cycles[p]++
+	if now := time.Now(); w.last.IsZero() {
+		w.last = now
+	} else {
+		w.gap, w.last = max(w.gap, now.Sub(w.last)), now
+	}
 	w.moved.Broadcast()
 }
 

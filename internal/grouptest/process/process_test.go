@@ -144,19 +144,9 @@ func (s *served) carryOut(o order) report {
 			defer cancel()
 		}
 		return r.failed(s.open(ctx, o.Config))
-	case "lock":
-		f, err := s.lock(o.Lock).Lock(ctx)
-		r.Fence = f
-		return r.failed(err)
-	case "try":
-		f, err := s.lock(o.Lock).TryLock(ctx)
-		r.Fence = f
-		return r.failed(err)
-	case "unlock":
-		return r.failed(s.lock(o.Lock).Unlock(ctx))
-	case "fence":
-		f, err := s.lock(o.Lock).Fence()
-		r.Fence = f
+	case "lock", "try", "unlock", "fence":
+		var err error
+		r.Fence, err = s.use(ctx, o)
 		return r.failed(err)
 	case "lost": // answered when it has been lost
 		select {
@@ -165,6 +155,8 @@ func (s *served) carryOut(o order) report {
 		case <-ctx.Done():
 			return r.failed(ctx.Err())
 		}
+	case "close", "leave":
+		return r.failed(s.end(ctx, o.Do))
 	case "status":
 		status := s.node.Status()
 		r.Member, r.Leader, r.Standby = status.ID, status.Leader, status.Role == conclave.Standby
@@ -192,6 +184,27 @@ func (s *served) carryOut(o order) report {
 		return r.failed(err)
 	}
 	return r.failed(fmt.Errorf("unknown order %q", o.Do))
+}
+
+// use carries out an order about a lock.
+func (s *served) use(ctx context.Context, o order) (conclave.Fence, error) {
+	switch lock := s.lock(o.Lock); o.Do {
+	case "lock":
+		return lock.Lock(ctx)
+	case "try":
+		return lock.TryLock(ctx)
+	case "unlock":
+		return 0, lock.Unlock(ctx)
+	default:
+		return lock.Fence()
+	}
+}
+
+func (s *served) end(ctx context.Context, how string) error {
+	if how == "leave" {
+		return s.node.Leave(ctx)
+	}
+	return s.node.Close(ctx)
 }
 
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
@@ -225,6 +238,7 @@ type process struct {
 	pending map[uint64]chan report // guarded by mu
 	killed  bool                   // guarded by mu; by the test
 	stopped bool                   // by SIGSTOP; the test's goroutine only
+	closing bool                   // guarded by mu; its node closes or leaves
 }
 
 // errEnded answers orders to a process that has ended.
