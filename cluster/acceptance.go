@@ -84,6 +84,9 @@ func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 // it can. The proposal comes from its first founder, and this member has itself reached
 // each founder, with that key.
 func (m *Member) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) string {
+	if members, err := m.formedGroup(); err != nil || len(members) > 0 {
+		return "it has found a member of an existing group"
+	}
 	if len(p.GetFounders()) == 0 || p.GetFounders()[0].GetMember() != from || !key.Equal(ed25519.PublicKey(p.GetFounders()[0].GetKey())) {
 		return "the proposal does not come from its first founder"
 	}

@@ -260,6 +260,18 @@ func (c *candidates) processes() []*wire.GossipMeta {
 	})
 }
 
+// isConfigured reports whether a member has answered at an address in Config.Join.
+func (c *candidates) isConfigured(member uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.places { // order: any
+		if p.configured && p.found.GetMember() == member {
+			return true
+		}
+	}
+	return false
+}
+
 // process returns the process found of a member; nil: none.
 func (c *candidates) process(member uint64) *wire.GossipMeta {
 	for _, found := range c.processes() {

@@ -27,8 +27,10 @@ import (
 //
 // Admission is idempotent, so a crash or a lost answer only delays.
 //
-// A process that has found a group never forms one: it records the cluster that it has seen
-// before it asks for admission, and refuses every proposal from then on.
+// A process that has found a group at an address in Config.Join never forms one: it records
+// the cluster that it has seen before it asks for admission, and refuses every proposal from
+// then on. Of a process that has come by itself it remembers that only while it answers: a
+// stranger could keep the founders from forming a group permanently.
 
 // ErrTwoGroups: addresses in Config.Join belong to different groups.
 var ErrTwoGroups = errors.New("the addresses belong to members of different groups of this name: " +
@@ -64,8 +66,10 @@ func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
 	if err != nil || len(members) == 0 || m.accepted() != nil {
 		return false, nil //nolint:nilerr // waitReason returns it
 	}
-	if err := m.noteSeen(members[0].GetCluster()); err != nil {
-		return false, err
+	if m.candidates.isConfigured(members[0].GetMember()) {
+		if err := m.noteSeen(members[0].GetCluster()); err != nil {
+			return false, err
+		}
 	}
 	for _, meta := range members {
 		to := transport.Target{Addr: meta.GetAdvertise(), Member: meta.GetMember(), Advertised: true}
@@ -140,9 +144,6 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 	s := m.status.Load()
 	if m.identity.cluster().IsZero() || s == nil || !s.registered {
 		return errors.New("it belongs to no group yet, or has just started")
-	}
-	if m.isMember(sender.GetMember()) {
-		return nil // its answer was lost
 	}
 	reply, err := m.execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
 		Member: sender.GetMember(), Key: sender.GetKey(), Name: sender.GetName(), Advertise: sender.GetAdvertise(), Ephemeral: ephemeral,

@@ -11,7 +11,8 @@ import (
 )
 
 // maxLag is how many entries a standby may lag behind what the leader has applied, and be
-// promoted. The rest takes a few messages.
+// promoted. The rest takes a few messages. It must have the last membership change, or it
+// might not know a voter that needs its vote.
 const maxLag = 1024
 
 // reconciled is what the reconciler has seen last. It decides again when that has changed,
@@ -85,7 +86,7 @@ func (c *Core) facts() *facts {
 		active: func(id uint64) bool { return id == c.id || progress[id].RecentActive },
 		current: func(id uint64) bool {
 			p := progress[id]
-			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied
+			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
 		},
 		heard: c.hasHeard,
 	}

@@ -98,7 +98,7 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 		t.Fatal("no leader")
 	}
 	joint := one.last + 1
-	// Member 4 is cut off for now; 2 and 3 do not learn that the change is committed.
+	// Member 4 is partitioned for now; 2 and 3 do not learn that the change is committed.
 	v.lost = func(m *raftpb.Message) bool {
 		return m.GetTo() == 4 || m.GetFrom() == 1 && (m.GetCommit() >= joint || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool { return e.GetIndex() > joint }))
 	}
@@ -117,32 +117,11 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 		one.proposeChange(&raftpb.ConfChangeV2{})
 	}
 	v.run()
-	leave := one.changes_().last()
+	leave := one.changesOf().last()
 	if leave <= joint {
 		t.Fatalf("changes at %d and %d", joint, leave)
 	}
-	// Member 4 is back, gets all in one message, and leadership with its acknowledgement.
-	// Its disk is slow when it applies.
-	v.lost = func(m *raftpb.Message) bool {
-		return m.GetFrom() == 1 && m.GetTo() != 4 && m.GetType() != raftpb.MsgVoteResp ||
-			m.GetFrom() == 4 && m.GetTo() == 3 && m.GetType() != raftpb.MsgVote && m.GetType() != raftpb.MsgPreVote
-	}
-	v.slow = func(id uint64, w []write) bool {
-		return id == 4 && slices.ContainsFunc(w, func(w write) bool { op, ok := w.op.(raftlog.Apply); return ok && op.ConfState != nil })
-	}
-	one.node.TransferLeader(4)
-	one.node.ReportUnreachable(4)
-	for i := 0; i < 5 && !v.leads(4); i++ {
-		v.tick(1, 1)
-		one.node.TransferLeader(4)
-		v.run()
-	}
-	if !v.leads(4) {
-		t.Fatalf("member 4 does not lead: last %d of %d, term %d", v.all[4].last, one.last, v.all[4].term)
-	}
-	v.run()
-	t.Logf("member 4 leads in term %d, its conf %v; member 2 ends at %d, commit %d (changes at %d and %d)",
-		v.all[4].term, v.all[4].conf.GetVoters(), v.all[2].last, v.all[2].node.BasicStatus().GetCommit(), joint, leave)
+	v.electFour(one)
 	// Members 2 and 3 are separated from 1 and 4.
 	apart := func(a, b uint64) bool { return (a == 2 || a == 3) != (b == 2 || b == 3) }
 	v.lost = func(m *raftpb.Message) bool { return apart(m.GetFrom(), m.GetTo()) }
@@ -161,4 +140,28 @@ func TestTwoChanges_NoSecondLeader(t *testing.T) {
 	}
 }
 
-func (r *rig) changes_() *changes { return &r.Core.changes }
+func (r *rig) changesOf() *changes { return &r.Core.changes }
+
+// electFour has member 4, which was away, get all in one message, and leadership with its
+// acknowledgement. Its disk is slow when it applies.
+func (v *cores) electFour(one *rig) {
+	v.t.Helper()
+	v.lost = func(m *raftpb.Message) bool {
+		return m.GetFrom() == 1 && m.GetTo() != 4 && m.GetType() != raftpb.MsgVoteResp ||
+			m.GetFrom() == 4 && m.GetTo() == 3 && m.GetType() != raftpb.MsgVote && m.GetType() != raftpb.MsgPreVote
+	}
+	v.slow = func(id uint64, w []write) bool {
+		return id == 4 && slices.ContainsFunc(w, func(w write) bool { op, ok := w.op.(raftlog.Apply); return ok && op.ConfState != nil })
+	}
+	one.node.TransferLeader(4)
+	one.node.ReportUnreachable(4)
+	for i := 0; i < 5 && !v.leads(4); i++ {
+		v.tick(1, 1)
+		one.node.TransferLeader(4)
+		v.run()
+	}
+	if !v.leads(4) {
+		v.t.Fatalf("member 4 does not lead: last %d of %d, term %d", v.all[4].last, one.last, v.all[4].term)
+	}
+	v.run()
+}

@@ -71,8 +71,8 @@ func (m *Machine) foundSettings(voters uint32) {
 	}
 }
 
-// admitMember admits a member. It is idempotent, and changes nothing of a member that is
-// registered.
+// admitMember admits a member. It is idempotent until the member registers: a process stores
+// its cluster before that, and asks no more.
 func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
 	if r := m.checkLabel(c.Name); r != nil {
 		return r
@@ -90,7 +90,7 @@ func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
 	case k != nil && k.public != "" && k.public != string(c.Key):
 		return m.refuse(wire.Code_INVALID, "the member has another key")
 	case k != nil && k.isRegistered():
-		return m.reply(wire.Code_OK)
+		return m.refuse(wire.Code_INVALID, "the member has registered before: its directory was rolled back to before its admission")
 	case k == nil:
 		if r := m.checkRoom(); r != nil {
 			return r

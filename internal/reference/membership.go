@@ -83,7 +83,7 @@ func (r *Model) admit(c *wire.AdmitMember) *wire.Reply {
 	} else if m.key != "" && m.key != string(c.Key) {
 		return answer(wire.Code_INVALID)
 	} else if m.last != (wire.ID{}) {
-		return answer(wire.Code_OK)
+		return answer(wire.Code_INVALID)
 	}
 	m.key, m.name, m.advertise, m.ephemeral = string(c.Key), c.Name, c.Advertise, c.Ephemeral
 	return answer(wire.Code_OK)
