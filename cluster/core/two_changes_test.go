@@ -80,10 +80,6 @@ func (v *cores) tick(n int, ids ...uint64) {
 
 func (v *cores) leads(id uint64) bool { return v.all[id].isLeader() }
 
-func hasChange(m *raftpb.Message, index uint64) bool {
-	return slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool { return e.GetIndex() == index })
-}
-
 // Of voters 1, 2 and 3, member 4 replaces 3: a joint change and the one that leaves it. Member
 // 4 has both in its log and is elected while its disk applies the first. Member 2 has both
 // of it, is then separated with member 3, and must not be elected by these two: 1 and 4

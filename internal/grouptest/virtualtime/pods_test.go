@@ -92,21 +92,6 @@ func (p *pods) form(members ...int) {
 	p.awaitVoters(len(members), 0)
 }
 
-// wipe gives a pod an empty disk.
-func (p *pods) wipe(i int) { p.Seams[i].FS = vfs.NewCrashableMem() }
-
-// lockUser takes and releases one lock all the time, on one pod after another.
-type lockUser struct {
-	t     testing.TB
-	mu    sync.Mutex
-	node  *conclave.Node // guarded by mu; which it uses
-	stop  context.CancelFunc
-	done  sync.WaitGroup
-	fence conclave.Fence // of its last grant; read after end
-	count int            // of its grants; read after end
-	slow  time.Duration  // its longest grant; read after end
-}
-
 // useLock starts a lockUser. A call may be retried for a minute.
 func useLock(t testing.TB, node *conclave.Node) *lockUser {
 	ctx, stop := context.WithCancel(t.Context())
