@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -90,6 +88,18 @@ func (p *pods) form(members ...int) {
 	p.publish(members...)
 	p.Start(members...)
 	p.awaitVoters(len(members), 0)
+}
+
+// lockUser takes and releases one lock all the time, on one pod after another.
+type lockUser struct {
+	t     testing.TB
+	mu    sync.Mutex
+	node  *conclave.Node // guarded by mu; which it uses
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+	fence conclave.Fence // of its last grant; read after end
+	count int            // of its grants; read after end
+	slow  time.Duration  // its longest grant; read after end
 }
 
 // useLock starts a lockUser. A call may be retried for a minute.
