@@ -111,13 +111,12 @@ func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 
 // join exchanges states with the process at an address.
 func (g *gossip) join(to transport.Target) error {
-	addr, forget := g.port.JoinAddress(to)
-	defer forget()
+	addr, done := g.port.JoinAddress(to)
 	_, err := g.list.Join([]string{addr})
+	refused := handshakeFailure(done()) != ""
 	if first := errors.Unwrap(err); first != nil {
 		err = first // memberlist lists its errors over several lines
 	}
-	refused := handshakeFailure(err) != ""
 	if err != nil { // memberlist begins with what it takes for the address
 		_, text, _ := strings.Cut(err.Error(), ": ")
 		err = errors.New(text)

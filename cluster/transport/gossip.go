@@ -28,8 +28,8 @@ type Gossip struct {
 	links map[Target]*packetLink
 	conns map[*conn]struct{} // for Shutdown to close
 
-	joining map[string]Target // by the name that memberlist's Join is given
-	joins   uint64            // that JoinAddress has counted
+	joining map[string]*joining // by the name that memberlist's Join is given
+	joins   uint64              // that JoinAddress has counted
 }
 
 var _ memberlist.NodeAwareTransport = (*Gossip)(nil)
@@ -46,7 +46,7 @@ func newGossip(t *Transport) *Gossip {
 		streams: make(chan net.Conn, streamBacklog),
 		links:   make(map[Target]*packetLink),
 		conns:   make(map[*conn]struct{}),
-		joining: make(map[string]Target),
+		joining: make(map[string]*joining),
 	}
 }
 
@@ -111,10 +111,10 @@ func (g *Gossip) target(addr memberlist.Address) (Target, error) {
 		return Target{Addr: addr.Addr}, nil
 	}
 	g.mu.Lock()
-	to, joining := g.joining[addr.Name]
+	j, joining := g.joining[addr.Name]
 	g.mu.Unlock()
 	if joining {
-		return to, nil
+		return j.to, nil
 	}
 	member, ok := wire.MemberOf(addr.Name)
 	if !ok {
@@ -138,6 +138,7 @@ func (g *Gossip) DialAddressTimeout(addr memberlist.Address, timeout time.Durati
 	defer cancel()
 	c, err := g.t.connect(ctx, to, wire.Kind_GOSSIP_STREAM)
 	if err != nil {
+		g.noteJoin(addr.Name, err)
 		return nil, err
 	}
 	if !g.track(c) {

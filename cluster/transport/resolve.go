@@ -100,18 +100,35 @@ func (t *Transport) advertisedName(member uint64) string {
 }
 
 // JoinAddress returns the address under which memberlist's Join dials a target, until
-// forget is called. memberlist would resolve a name by its own means, without a bound, and
-// dial what it finds without the name.
-func (g *Gossip) JoinAddress(to Target) (address string, forget func()) {
+// done is called, which returns the error of dialing: memberlist keeps only its text.
+// memberlist would resolve a name by its own means, without a bound, and dial what it finds
+// without the name.
+func (g *Gossip) JoinAddress(to Target) (address string, done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.joins++
 	name := fmt.Sprint("join-", g.joins)
-	g.joining[name] = to
+	g.joining[name] = &joining{to: to}
 	// Only the name is used; memberlist needs an address to which nothing is sent.
-	return name + "/" + net.JoinHostPort(net.IPv4zero.String(), "1"), func() {
+	return name + "/" + net.JoinHostPort(net.IPv4zero.String(), "1"), func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.joining, name)
+		defer delete(g.joining, name)
+		return g.joining[name].err
+	}
+}
+
+// joining is a target that memberlist joins, and the error of dialing it.
+type joining struct {
+	to  Target
+	err error
+}
+
+// noteJoin notes the error of dialing, if memberlist joins that name.
+func (g *Gossip) noteJoin(name string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if j := g.joining[name]; j != nil {
+		j.err = err
 	}
 }

@@ -128,7 +128,7 @@ func TestJoinAddress_StandsForTarget(t *testing.T) {
 	if got, err := a.Gossip().target(list); err != nil || got != to {
 		t.Errorf("got %+v, %v; want %+v", got, err, to)
 	}
-	forget()
+	_ = forget()
 	if _, err := a.Gossip().target(list); err == nil {
 		t.Error("the name is still known")
 	}
