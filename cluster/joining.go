@@ -106,6 +106,9 @@ func (m *Member) admitted(a *wire.Admission) error {
 	if cluster, ok := wire.IDFrom(a.GetCluster()); !ok || cluster.IsZero() {
 		return errors.New("a member of the group has sent an admission without a cluster")
 	}
+	if len(a.GetEndorsements()) > maxEndorsements || !verifyLinks(a.GetCluster(), a.GetEndorsements(), m.identity.public()) {
+		return errors.New("a member of the group has sent an admission with invalid endorsements")
+	}
 	for _, f := range a.GetMembers() {
 		if f.GetMember() != m.identity.member {
 			m.roster.setFounder(f) // synced with the identity
@@ -113,6 +116,7 @@ func (m *Member) admitted(a *wire.Admission) error {
 	}
 	if err := m.identity.save(func(r *wire.Identity) {
 		r.Cluster, r.Joined, r.Accepted, r.Refused = a.GetCluster(), true, nil, nil
+		r.Endorsements = a.GetEndorsements()
 	}); err != nil {
 		return err
 	}
@@ -136,7 +140,9 @@ func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.Fo
 	}
 	// Its connections are refused until it is in the configuration.
 	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
-	reply.Admission = &wire.Admission{Cluster: m.identity.get().GetCluster(), Members: m.membersForNewcomer()}
+	reply.Admission = &wire.Admission{
+		Cluster: m.identity.get().GetCluster(), Members: m.membersForNewcomer(), Endorsements: m.identity.endorse(sender.GetKey()),
+	}
 	return reply
 }
 

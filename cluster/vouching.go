@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -16,8 +17,8 @@ import (
 // its own log has caught up. The statement of one proven member suffices: that member could
 // itself lead, and send any log.
 //
-// A member that knows no member any more, since all were replaced while it was down, accepts
-// none: nothing tells it the new members from strangers.
+// To a member that knows none of them any more, since all were replaced while it was down,
+// they present endorsements (endorsements.go).
 
 // maxVouched bounds the members for which others have vouched.
 const maxVouched = 256
@@ -51,30 +52,42 @@ func (m *Member) sendMembership(peer uint64) {
 // goroutine.
 func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 	s := m.core.Status()
-	conf := membersOf(s.Membership)
-	if body.GetIndex() <= s.Applied || !slices.Contains(membersOf(m.provisional(s.Membership)), from) {
+	if body.GetIndex() <= s.Applied || !slices.Contains(membersOf(m.withVouched(m.provisional(s.Membership))), from) {
 		return
+	}
+	if m.vouched.members[from] { // it was endorsed
+		m.vouched.index = max(m.vouched.index, body.GetIndex())
 	}
 	changed := false
 	for _, v := range body.GetMembers() {
-		id := v.GetMember()
-		if id == m.identity.member || slices.Contains(conf, id) || len(v.GetKey()) != ed25519.PublicKeySize || wire.FingerprintOf(v.GetKey()) != id {
-			continue
+		if m.vouch(s, v) {
+			m.log.Info("another member vouches for a member", "member", wire.MemberID(v.GetMember()), "by", wire.MemberID(from))
+			changed = true
 		}
-		if m.vouched.members[id] || len(m.vouched.members) >= maxVouched || slices.Contains(m.core.Machine().Removed(), id) {
-			continue
-		}
-		if m.vouched.members == nil {
-			m.vouched.members = make(map[uint64]bool)
-		}
-		m.vouched.members[id], changed = true, true
-		m.noteMembers([]wire.MemberRecord{{ID: id, Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
-		m.log.Info("another member vouches for a member", "member", wire.MemberID(id), "by", wire.MemberID(from))
 	}
 	if changed {
 		m.vouched.index = max(m.vouched.index, body.GetIndex())
 		m.setMembership(s.Membership)
 	}
+}
+
+// vouch adds a member to those for which others have vouched, and reports whether it was none.
+func (m *Member) vouch(s core.Status, v *wire.VouchedMember) bool {
+	id := v.GetMember()
+	switch {
+	case id == m.identity.member, slices.Contains(membersOf(s.Membership), id), m.vouched.members[id]:
+		return false
+	case len(v.GetKey()) != ed25519.PublicKeySize, wire.FingerprintOf(v.GetKey()) != id:
+		return false
+	case len(m.vouched.members) >= maxVouched, slices.Contains(m.core.Machine().Removed(), id):
+		return false
+	}
+	if m.vouched.members == nil {
+		m.vouched.members = make(map[uint64]bool)
+	}
+	m.vouched.members[id] = true
+	m.noteMembers([]wire.MemberRecord{{ID: id, Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
+	return true
 }
 
 // withVouched adds the members for which others have vouched to a configuration, as standbys,

@@ -89,6 +89,13 @@ type Config struct {
 	// Durable returns the current term and the index of the log's last entry, as far as
 	// they are durable here, for the hello; nil: none. It must not block.
 	Durable func() (term, index uint64)
+	// Endorsements returns those of this member, for the hello; nil: none. It must not
+	// block. A hello has 4 KiB: 16 of them fit.
+	Endorsements func() []*wire.Endorsement
+	// Endorsed is called when a process that is no member, but has proven its key, was
+	// refused and had endorsements in its hello, which are unverified; nil: ignored. It
+	// must not block.
+	Endorsed func(Peer, []*wire.Endorsement)
 	// Boots are the highest boot counters known of other members.
 	Boots map[uint64]uint64
 	// BootChanged is called with each other counter before the connection that

@@ -116,7 +116,7 @@ func (t *Transport) learnAddress(c *conn, id *Identity, h *hello, kind wire.Kind
 
 // exchangeHellos is the dialer's exchange.
 func (t *Transport) exchangeHellos(c *conn, id *Identity, kind wire.Kind, to uint64) (*hello, *transcript, *RefusedError, error) {
-	own, err := newHello(*id, t.publicKey(), kind, to, t.durable())
+	own, err := newHello(*id, t.publicKey(), kind, to, t.durable(), t.endorsements())
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -212,7 +212,7 @@ func (t *Transport) decide(c *conn) (*hello, error) {
 	if h != nil {
 		kind, to = h.kind, h.Member
 	}
-	own, err := newHello(id, t.publicKey(), kind, to, t.durable())
+	own, err := newHello(id, t.publicKey(), kind, to, t.durable(), t.endorsements())
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +275,14 @@ func (t *Transport) readInbound(c *conn) ([]byte, error) {
 
 func (t *Transport) publicKey() ed25519.PublicKey {
 	return t.cfg.Key.Public().(ed25519.PublicKey) // always of that type
+}
+
+// endorsements returns those that this member's hello presents.
+func (t *Transport) endorsements() []*wire.Endorsement {
+	if t.cfg.Endorsements == nil {
+		return nil
+	}
+	return t.cfg.Endorsements()
 }
 
 // durable returns what this member's hello reports as durable now.

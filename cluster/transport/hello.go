@@ -26,13 +26,15 @@ type hello struct {
 	to       uint64
 	protocol uint32 // the highest version that both sides support
 	durable  position
+	// endorsements are claims of their own: the proof does not verify their signatures.
+	endorsements []*wire.Endorsement
 }
 
 // position is that of an entry in a log.
 type position struct{ term, index uint64 }
 
 // newHello returns the body of a hello with a fresh nonce.
-func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, durable position) ([]byte, error) {
+func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, durable position, endorsements []*wire.Endorsement) ([]byte, error) {
 	m := &wire.Hello{
 		MinProtocol:  wire.ProtocolMin,
 		MaxProtocol:  wire.ProtocolMax,
@@ -49,6 +51,7 @@ func newHello(id Identity, key ed25519.PublicKey, kind wire.Kind, to uint64, dur
 		FeatureLevel: id.FeatureLevel,
 		DurableTerm:  durable.term,
 		DurableIndex: durable.index,
+		Endorsements: endorsements,
 	}
 	rand.Read(m.Nonce) // never fails
 	if !id.Cluster.IsZero() {
@@ -106,7 +109,7 @@ func parseHello(body []byte) (*hello, *RefusedError) {
 			FeatureLevel: m.GetFeatureLevel(),
 		},
 		key: m.GetKey(), kind: m.GetKind(), to: m.GetTo(), protocol: min(m.GetMaxProtocol(), wire.ProtocolMax),
-		durable: position{m.GetDurableTerm(), m.GetDurableIndex()},
+		durable: position{m.GetDurableTerm(), m.GetDurableIndex()}, endorsements: m.GetEndorsements(),
 	}
 	switch {
 	case len(h.key) != ed25519.PublicKeySize:

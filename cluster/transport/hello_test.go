@@ -67,6 +67,45 @@ func TestListener_RefusesHello(t *testing.T) {
 	}
 }
 
+// Endorsements are passed on once the process that presents them has proved its key, and never
+// those of a removed member.
+func TestListener_Endorsed(t *testing.T) {
+	got := make(chan Peer, 9)
+	a := start(t, identity(1), listenTCP(t), func(c *Config) {
+		c.Removed = func(member uint64) bool { return member == m(5) }
+		c.Endorsed = func(p Peer, chain []*wire.Endorsement) {
+			if len(chain) == 2 && string(chain[1].GetKey()) == "key" {
+				got <- p
+			}
+		}
+	})
+	for _, r := range []struct {
+		reason Reason
+		passed bool
+		change func(*opening)
+	}{
+		{ReasonNotMember, true, func(o *opening) { o.id.Member = m(4) }},
+		{ReasonRemoved, false, func(o *opening) { o.id.Member = m(5) }},
+		{ReasonCluster, false, func(o *opening) { o.id.Member, o.id.Cluster = m(4), wire.ID{9} }},
+		{ReasonMalformed, false, func(o *opening) { o.id.Member, o.key = m(4), testKeys[3] }},
+	} {
+		o := memberTwo()
+		o.endorsements = []*wire.Endorsement{{}, {Key: []byte("key")}}
+		r.change(&o)
+		c, refusal := greetAs(t, a.addr, o)
+		c.Close()
+		checkRefusal(t, parseRefusal(m(1), a.addr, refusal), r.reason, "")
+		if passed := len(got) > 0; passed != r.passed {
+			t.Errorf("%s: passed on: %v", r.reason, passed)
+		}
+		if r.passed {
+			if p := <-got; p.Member != m(4) || p.Name != "m2" {
+				t.Errorf("got %+v", p)
+			}
+		}
+	}
+}
+
 func checkRefusal(t *testing.T, err error, reason Reason, detail string) {
 	t.Helper()
 	var refused *RefusedError

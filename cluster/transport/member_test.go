@@ -45,7 +45,9 @@ type opening struct {
 	key  ed25519.PrivateKey // nil: that of id.Member
 	kind wire.Kind
 	to   uint64
-	raw  func(*wire.Hello) // changes the message
+	// of the member
+	endorsements []*wire.Endorsement
+	raw          func(*wire.Hello) // changes the message
 }
 
 func (o *opening) signer() ed25519.PrivateKey {
@@ -56,7 +58,7 @@ func (o *opening) signer() ed25519.PrivateKey {
 }
 
 func (o *opening) body() []byte {
-	body, err := newHello(o.id, publicOf(o.signer()), o.kind, o.to, position{})
+	body, err := newHello(o.id, publicOf(o.signer()), o.kind, o.to, position{}, o.endorsements)
 	if err == nil && o.raw != nil {
 		body, err = rewrite(body, o.raw)
 	}

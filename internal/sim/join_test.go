@@ -70,6 +70,7 @@ func (sim *simulation) admit(p *program) {
 	}}}, true, func(r *wire.Reply) {
 		if r.GetCode() == wire.Code_OK && m.absent {
 			m.absent = false
+			m.endorsers = append(slices.Clone(p.endorsers), p.n)
 			m.start()
 		}
 	})
@@ -110,30 +111,11 @@ func (sim *simulation) losePermanently() {
 	if m.absent || m.removed || m.destroyed || slices.Contains(voters, m.id()) && lost+1 > (len(voters)-1)/2 {
 		return
 	}
-	if sim.strands(m) {
-		return
-	}
 	if m.process != nil {
 		m.crash("permanently")
 	}
 	m.destroyed = true
 	sim.reportDeath(m)
-}
-
-// strands reports whether without m some member would know no other that remains. It accepts
-// none then, and could be needed for a quorum: see cluster/vouching.go.
-func (sim *simulation) strands(m *simMember) bool {
-	for _, other := range sim.remaining() {
-		if other == m {
-			continue
-		}
-		if other.process == nil || !slices.ContainsFunc(sim.remaining(), func(known *simMember) bool {
-			return known != m && known != other && other.process.isMember(known.n)
-		}) && len(sim.remaining()) > 2 {
-			return true
-		}
-	}
-	return false
 }
 
 // removeLost is the operator's part after the last fault: it removes the members that are
@@ -145,14 +127,11 @@ func (sim *simulation) removeLost() {
 		for _, m := range sim.members {
 			if p != nil && m.absent && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() }) {
 				m.absent = false
+				m.endorsers = append(slices.Clone(p.endorsers), p.n)
 				m.start()
 			}
 			if p != nil && m.process != nil && !m.removed && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() && r.Silent }) {
 				p.reportLiveness(m, true) // as the failure detector does
-			}
-			if m.process != nil && !m.removed && len(sim.remaining()) > 1 && m.process.isStranded() {
-				m.crash("stranded, its directory is deleted")
-				m.destroyed = true
 			}
 			if p != nil && m.destroyed && !slices.Contains(p.core.Machine().Removed(), m.id()) {
 				p.submit(&wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{

@@ -68,27 +68,38 @@ func (proc *process) inConf(n int) bool {
 	return slices.Contains(slices.Concat(proc.conf.GetVoters(), proc.conf.GetLearners(), proc.conf.GetVotersOutgoing()), proc.sim.members[n].id())
 }
 
-// learnMembership stands for the membership that each member sends over a new connection:
-// those that this member knows vouch for those that it does not know yet.
+// learnMembership stands for what each member sends over a new connection: its endorsements, if
+// this member does not know it, and its membership, in which those that this member knows vouch
+// for those that it does not know yet.
 func (proc *process) learnMembership() {
+	applied := proc.core.Status().Applied
 	for _, other := range proc.sim.members {
 		to := other.process
-		if to == nil || to == proc || !proc.isMember(other.n) || !to.inConf(proc.n) || proc.sim.network.cut[other.n][proc.n] ||
-			to.core.Status().Applied <= proc.core.Status().Applied {
+		if to == nil || to == proc || !to.inConf(proc.n) || proc.sim.network.cut[other.n][proc.n] {
+			continue
+		}
+		if !proc.isMember(other.n) && proc.isEndorsed(other) {
+			proc.vouched[other.n] = applied + 1
+		}
+		if !proc.isMember(other.n) || to.core.Status().Applied <= applied {
 			continue
 		}
 		for n := range proc.sim.members {
-			if to.inConf(n) && !slices.Contains(proc.core.Machine().Removed(), uint64(n+1)) {
+			if to.inConf(n) && !proc.knowsRemoved(n) {
 				proc.vouched[n] = max(proc.vouched[n], to.core.Status().Applied)
 			}
 		}
 	}
 }
 
-// isStranded reports whether all members that this one knows are gone: it accepts no others,
-// and the operator deletes its directory.
-func (proc *process) isStranded() bool {
-	return !slices.ContainsFunc(proc.sim.remaining(), func(m *simMember) bool { return m != proc.simMember && proc.isMember(m.n) })
+// isEndorsed reports whether the endorsements of another member lead from one that this member
+// knows (cluster/endorsements.go).
+func (proc *process) isEndorsed(other *simMember) bool {
+	return !proc.knowsRemoved(other.n) && slices.ContainsFunc(other.endorsers, func(n int) bool { return n == proc.n || proc.isMember(n) })
+}
+
+func (proc *process) knowsRemoved(n int) bool {
+	return slices.Contains(proc.core.Machine().Removed(), proc.sim.members[n].id())
 }
 
 // connect stands for the transport, which connects to all peers: those that refuse this

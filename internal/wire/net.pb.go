@@ -103,8 +103,9 @@ type Hello struct {
 	FeatureLevel uint32 `protobuf:"varint,15,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process supports
 	// The current term and the index of the log's last entry, as far as they are durable
 	// here: what the member has acknowledged at most.
-	DurableTerm   uint64 `protobuf:"varint,16,opt,name=durable_term,json=durableTerm,proto3" json:"durable_term,omitempty"`
-	DurableIndex  uint64 `protobuf:"varint,17,opt,name=durable_index,json=durableIndex,proto3" json:"durable_index,omitempty"`
+	DurableTerm   uint64         `protobuf:"varint,16,opt,name=durable_term,json=durableTerm,proto3" json:"durable_term,omitempty"`
+	DurableIndex  uint64         `protobuf:"varint,17,opt,name=durable_index,json=durableIndex,proto3" json:"durable_index,omitempty"`
+	Endorsements  []*Endorsement `protobuf:"bytes,18,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of the member that sends this; see Endorsement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,6 +259,68 @@ func (x *Hello) GetDurableIndex() uint64 {
 	return 0
 }
 
+func (x *Hello) GetEndorsements() []*Endorsement {
+	if x != nil {
+		return x.Endorsements
+	}
+	return nil
+}
+
+// Endorsement is the statement of a member that it has admitted another one to the group.
+// They form a chain: each is of the member whose key the next one has, and the last one of
+// the member that presents them.
+type Endorsement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`             // public, of the member that admitted the next one
+	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"` // by that key, over the cluster and the public key of the next one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endorsement) Reset() {
+	*x = Endorsement{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endorsement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endorsement) ProtoMessage() {}
+
+func (x *Endorsement) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endorsement.ProtoReflect.Descriptor instead.
+func (*Endorsement) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Endorsement) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Endorsement) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
 // Proof follows the hellos. The signature covers both of them, the sender's part in
 // the handshake, the refusal, and with TLS a value that only this connection has, so that
 // it is worthless on another connection.
@@ -271,7 +334,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +346,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[1]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +359,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{1}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Proof) GetSignature() []byte {
@@ -330,7 +393,7 @@ type GossipMeta struct {
 
 func (x *GossipMeta) Reset() {
 	*x = GossipMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +405,7 @@ func (x *GossipMeta) String() string {
 func (*GossipMeta) ProtoMessage() {}
 
 func (x *GossipMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[2]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +418,7 @@ func (x *GossipMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipMeta.ProtoReflect.Descriptor instead.
 func (*GossipMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{2}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GossipMeta) GetVersion() uint32 {
@@ -432,7 +495,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +507,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[3]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +520,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Proposal) GetCluster() []byte {
@@ -493,7 +556,7 @@ type Founder struct {
 
 func (x *Founder) Reset() {
 	*x = Founder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +568,7 @@ func (x *Founder) String() string {
 func (*Founder) ProtoMessage() {}
 
 func (x *Founder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[4]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +581,7 @@ func (x *Founder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founder.ProtoReflect.Descriptor instead.
 func (*Founder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{4}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Founder) GetMember() uint64 {
@@ -563,7 +626,7 @@ type FormRequest struct {
 
 func (x *FormRequest) Reset() {
 	*x = FormRequest{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +638,7 @@ func (x *FormRequest) String() string {
 func (*FormRequest) ProtoMessage() {}
 
 func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[5]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +651,7 @@ func (x *FormRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
 func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{5}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FormRequest) GetProposal() *Proposal {
@@ -634,7 +697,7 @@ type FormReply struct {
 
 func (x *FormReply) Reset() {
 	*x = FormReply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +709,7 @@ func (x *FormReply) String() string {
 func (*FormReply) ProtoMessage() {}
 
 func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[6]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +722,7 @@ func (x *FormReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
 func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{6}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FormReply) GetAccepted() bool {
@@ -715,14 +778,15 @@ func (x *FormReply) GetAdmission() *Admission {
 type Admission struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Members       []*Founder             `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // of the group, by ID
+	Members       []*Founder             `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`           // of the group, by ID
+	Endorsements  []*Endorsement         `protobuf:"bytes,3,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of the admitted member
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +798,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[7]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +811,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{7}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Admission) GetCluster() []byte {
@@ -764,6 +828,13 @@ func (x *Admission) GetMembers() []*Founder {
 	return nil
 }
 
+func (x *Admission) GetEndorsements() []*Endorsement {
+	if x != nil {
+		return x.Endorsements
+	}
+	return nil
+}
+
 type SnapshotHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -775,7 +846,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +858,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +871,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SnapshotHeader) GetVersion() uint32 {
@@ -835,7 +906,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +918,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +931,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SnapshotChunk) GetPairs() []*Pair {
@@ -894,7 +965,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +977,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +990,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -950,16 +1021,17 @@ type Identity struct {
 	// Succession tokens, of which the group has one: that of the registration which
 	// succeeded last. Those behind it may be of registrations whose outcome this member
 	// has not learned. An empty one: it may never have registered.
-	Tokens        [][]byte `protobuf:"bytes,10,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	Joined        bool     `protobuf:"varint,11,opt,name=joined,proto3" json:"joined,omitempty"` // an existing group; its log may still be empty
-	Seen          []byte   `protobuf:"bytes,12,opt,name=seen,proto3" json:"seen,omitempty"`      // a cluster that this member has found before it had one: it forms none itself
+	Tokens        [][]byte       `protobuf:"bytes,10,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Joined        bool           `protobuf:"varint,11,opt,name=joined,proto3" json:"joined,omitempty"`            // an existing group; its log may still be empty
+	Seen          []byte         `protobuf:"bytes,12,opt,name=seen,proto3" json:"seen,omitempty"`                 // a cluster that this member has found before it had one: it forms none itself
+	Endorsements  []*Endorsement `protobuf:"bytes,13,rep,name=endorsements,proto3" json:"endorsements,omitempty"` // of this member; none: it is a founder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1043,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1056,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Identity) GetVersion() uint32 {
@@ -1071,6 +1143,13 @@ func (x *Identity) GetSeen() []byte {
 	return nil
 }
 
+func (x *Identity) GetEndorsements() []*Endorsement {
+	if x != nil {
+		return x.Endorsements
+	}
+	return nil
+}
+
 // Divergence records that a majority of the voters had another state at an index than
 // this member, whose directory cannot be used again.
 type Divergence struct {
@@ -1085,7 +1164,7 @@ type Divergence struct {
 
 func (x *Divergence) Reset() {
 	*x = Divergence{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1176,7 @@ func (x *Divergence) String() string {
 func (*Divergence) ProtoMessage() {}
 
 func (x *Divergence) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1189,7 @@ func (x *Divergence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Divergence.ProtoReflect.Descriptor instead.
 func (*Divergence) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Divergence) GetVersion() uint32 {
@@ -1158,7 +1237,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1249,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1262,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Peer) GetMember() uint64 {
@@ -1252,7 +1331,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1343,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1356,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackupHeader) GetGroup() string {
@@ -1352,7 +1431,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1443,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1456,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BackupChunk) GetPairs() []*Pair {
@@ -1397,7 +1476,7 @@ type BackupEnd struct {
 
 func (x *BackupEnd) Reset() {
 	*x = BackupEnd{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1488,7 @@ func (x *BackupEnd) String() string {
 func (*BackupEnd) ProtoMessage() {}
 
 func (x *BackupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1501,7 @@ func (x *BackupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEnd.ProtoReflect.Descriptor instead.
 func (*BackupEnd) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackupEnd) GetPairs() uint64 {
@@ -1443,7 +1522,7 @@ var File_github_com_conclave_go_conclave_internal_wire_net_proto protoreflect.Fi
 
 const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" +
 	"\n" +
-	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xec\x03\n" +
+	"7github.com/conclave-go/conclave/internal/wire/net.proto\x12\x14conclave.internal.v1\"\xb3\x04\n" +
 	"\x05Hello\x12!\n" +
 	"\fmin_protocol\x18\x01 \x01(\rR\vminProtocol\x12!\n" +
 	"\fmax_protocol\x18\x02 \x01(\rR\vmaxProtocol\x12\x14\n" +
@@ -1462,7 +1541,11 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x05nonce\x18\x0e \x01(\fR\x05nonce\x12#\n" +
 	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12!\n" +
 	"\fdurable_term\x18\x10 \x01(\x04R\vdurableTerm\x12#\n" +
-	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\"?\n" +
+	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\x12E\n" +
+	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"=\n" +
+	"\vEndorsement\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"?\n" +
 	"\x05Proof\x12\x1c\n" +
 	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\xe0\x01\n" +
@@ -1500,10 +1583,11 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\n" +
 	"candidates\x18\x06 \x03(\v2 .conclave.internal.v1.GossipMetaR\n" +
 	"candidates\x12=\n" +
-	"\tadmission\x18\a \x01(\v2\x1f.conclave.internal.v1.AdmissionR\tadmission\"^\n" +
+	"\tadmission\x18\a \x01(\v2\x1f.conclave.internal.v1.AdmissionR\tadmission\"\xa5\x01\n" +
 	"\tAdmission\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x127\n" +
-	"\amembers\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\amembers\"V\n" +
+	"\amembers\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\amembers\x12E\n" +
+	"\fendorsements\x18\x03 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"V\n" +
 	"\x0eSnapshotHeader\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\fR\x04raft\x12\x16\n" +
@@ -1515,7 +1599,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"pairsTotal\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xc6\x02\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x8d\x03\n" +
 	"\bIdentity\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\x04R\x06member\x12\x18\n" +
@@ -1529,7 +1613,8 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x06tokens\x18\n" +
 	" \x03(\fR\x06tokens\x12\x16\n" +
 	"\x06joined\x18\v \x01(\bR\x06joined\x12\x12\n" +
-	"\x04seen\x18\f \x01(\fR\x04seen\"p\n" +
+	"\x04seen\x18\f \x01(\fR\x04seen\x12E\n" +
+	"\fendorsements\x18\r \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"p\n" +
 	"\n" +
 	"Divergence\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x14\n" +
@@ -1581,44 +1666,48 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescGZIP() 
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_github_com_conclave_go_conclave_internal_wire_net_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_goTypes = []any{
 	(Kind)(0),              // 0: conclave.internal.v1.Kind
 	(*Hello)(nil),          // 1: conclave.internal.v1.Hello
-	(*Proof)(nil),          // 2: conclave.internal.v1.Proof
-	(*GossipMeta)(nil),     // 3: conclave.internal.v1.GossipMeta
-	(*Proposal)(nil),       // 4: conclave.internal.v1.Proposal
-	(*Founder)(nil),        // 5: conclave.internal.v1.Founder
-	(*FormRequest)(nil),    // 6: conclave.internal.v1.FormRequest
-	(*FormReply)(nil),      // 7: conclave.internal.v1.FormReply
-	(*Admission)(nil),      // 8: conclave.internal.v1.Admission
-	(*SnapshotHeader)(nil), // 9: conclave.internal.v1.SnapshotHeader
-	(*SnapshotChunk)(nil),  // 10: conclave.internal.v1.SnapshotChunk
-	(*Pair)(nil),           // 11: conclave.internal.v1.Pair
-	(*Identity)(nil),       // 12: conclave.internal.v1.Identity
-	(*Divergence)(nil),     // 13: conclave.internal.v1.Divergence
-	(*Peer)(nil),           // 14: conclave.internal.v1.Peer
-	(*BackupHeader)(nil),   // 15: conclave.internal.v1.BackupHeader
-	(*BackupChunk)(nil),    // 16: conclave.internal.v1.BackupChunk
-	(*BackupEnd)(nil),      // 17: conclave.internal.v1.BackupEnd
+	(*Endorsement)(nil),    // 2: conclave.internal.v1.Endorsement
+	(*Proof)(nil),          // 3: conclave.internal.v1.Proof
+	(*GossipMeta)(nil),     // 4: conclave.internal.v1.GossipMeta
+	(*Proposal)(nil),       // 5: conclave.internal.v1.Proposal
+	(*Founder)(nil),        // 6: conclave.internal.v1.Founder
+	(*FormRequest)(nil),    // 7: conclave.internal.v1.FormRequest
+	(*FormReply)(nil),      // 8: conclave.internal.v1.FormReply
+	(*Admission)(nil),      // 9: conclave.internal.v1.Admission
+	(*SnapshotHeader)(nil), // 10: conclave.internal.v1.SnapshotHeader
+	(*SnapshotChunk)(nil),  // 11: conclave.internal.v1.SnapshotChunk
+	(*Pair)(nil),           // 12: conclave.internal.v1.Pair
+	(*Identity)(nil),       // 13: conclave.internal.v1.Identity
+	(*Divergence)(nil),     // 14: conclave.internal.v1.Divergence
+	(*Peer)(nil),           // 15: conclave.internal.v1.Peer
+	(*BackupHeader)(nil),   // 16: conclave.internal.v1.BackupHeader
+	(*BackupChunk)(nil),    // 17: conclave.internal.v1.BackupChunk
+	(*BackupEnd)(nil),      // 18: conclave.internal.v1.BackupEnd
 }
 var file_github_com_conclave_go_conclave_internal_wire_net_proto_depIdxs = []int32{
 	0,  // 0: conclave.internal.v1.Hello.kind:type_name -> conclave.internal.v1.Kind
-	5,  // 1: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
-	4,  // 2: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
-	3,  // 3: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
-	3,  // 4: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
-	3,  // 5: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
-	8,  // 6: conclave.internal.v1.FormReply.admission:type_name -> conclave.internal.v1.Admission
-	5,  // 7: conclave.internal.v1.Admission.members:type_name -> conclave.internal.v1.Founder
-	11, // 8: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
-	4,  // 9: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
-	11, // 10: conclave.internal.v1.BackupChunk.pairs:type_name -> conclave.internal.v1.Pair
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	2,  // 1: conclave.internal.v1.Hello.endorsements:type_name -> conclave.internal.v1.Endorsement
+	6,  // 2: conclave.internal.v1.Proposal.founders:type_name -> conclave.internal.v1.Founder
+	5,  // 3: conclave.internal.v1.FormRequest.proposal:type_name -> conclave.internal.v1.Proposal
+	4,  // 4: conclave.internal.v1.FormRequest.candidate:type_name -> conclave.internal.v1.GossipMeta
+	4,  // 5: conclave.internal.v1.FormReply.candidate:type_name -> conclave.internal.v1.GossipMeta
+	4,  // 6: conclave.internal.v1.FormReply.candidates:type_name -> conclave.internal.v1.GossipMeta
+	9,  // 7: conclave.internal.v1.FormReply.admission:type_name -> conclave.internal.v1.Admission
+	6,  // 8: conclave.internal.v1.Admission.members:type_name -> conclave.internal.v1.Founder
+	2,  // 9: conclave.internal.v1.Admission.endorsements:type_name -> conclave.internal.v1.Endorsement
+	12, // 10: conclave.internal.v1.SnapshotChunk.pairs:type_name -> conclave.internal.v1.Pair
+	5,  // 11: conclave.internal.v1.Identity.accepted:type_name -> conclave.internal.v1.Proposal
+	2,  // 12: conclave.internal.v1.Identity.endorsements:type_name -> conclave.internal.v1.Endorsement
+	12, // 13: conclave.internal.v1.BackupChunk.pairs:type_name -> conclave.internal.v1.Pair
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_net_proto_init() }
@@ -1632,7 +1721,7 @@ func file_github_com_conclave_go_conclave_internal_wire_net_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,7 @@
 package virtualtime
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -208,4 +209,34 @@ func TestJoin_LeaderUnknownToLaggingMember(t *testing.T) {
 			g.T.Errorf("member 2 follows %v, want %v", leader, newcomer)
 		}
 	}, grouptest.Newcomers(1))
+}
+
+// While a voter is down, all members that it knows leave and others take their places. It is
+// needed for the quorum when it returns: the new members are endorsed by those that it knows.
+// They dial it, or it has moved and dials one of them.
+func TestJoin_AllKnownMembersReplacedMeanwhile(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		t.Run(fmt.Sprintf("moved=%v", moved), func(t *testing.T) {
+			inMembershipBubble(t, 5, func(g *membership) {
+				ctx := grouptest.Within(g.T, time.Hour)
+				grouptest.Must(g.T, g.Nodes[0].SetGroupConfig(ctx, conclave.GroupConfig{Voters: 3}))
+				g.Kill(2)
+				for i := range 2 {
+					g.Start(3 + i)
+					g.awaitVoters(3, 1)
+					g.leave(i)
+					g.awaitVoters(3, 0)
+				}
+				g.Kill(3)
+				if moved {
+					g.Configs[2].Bind, g.Configs[2].Join = "127.0.0.1:7009", []string{g.Configs[4].Bind}
+				}
+				g.Start(2)
+				g.awaitVoters(3, 0)
+				g.wantGrant()
+				g.Start(3)
+				g.awaitRedundancy(1)
+			}, grouptest.Newcomers(2))
+		})
+	}
 }

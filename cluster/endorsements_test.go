@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// admissions is members of which each but the first was admitted by the one before.
+type admissions []*identity
+
+func admit(n int) (a admissions) {
+	for range n {
+		r := newIdentityRecord("g")
+		r.Cluster = bytes.Repeat([]byte{1}, 16)
+		id := &identity{member: r.GetMember(), key: ed25519.NewKeyFromSeed(r.GetKey())}
+		if len(a) > 0 {
+			r.Endorsements = a[len(a)-1].endorse(id.public())
+		}
+		id.record.Store(r)
+		a = append(a, id)
+	}
+	return a
+}
+
+// believed reports whether a member that knows only member known accepts the last one, after a
+// change of its endorsements.
+func (a admissions) believed(known int, change func([]*wire.Endorsement) []*wire.Endorsement) bool {
+	last := a[len(a)-1]
+	var chain []*wire.Endorsement
+	for _, e := range last.get().GetEndorsements() {
+		chain = append(chain, proto.CloneOf(e))
+	}
+	return verifyEndorsements(last.get().GetCluster(), change(chain), last.public(),
+		func(key ed25519.PublicKey) bool { return bytes.Equal(key, a[known].public()) })
+}
+
+func unchanged(chain []*wire.Endorsement) []*wire.Endorsement { return chain }
+
+func TestEndorsements_FromEachMemberOfTheChain(t *testing.T) {
+	a := admit(5)
+	for known := range 4 {
+		if !a.believed(known, unchanged) {
+			t.Errorf("refused by a member that knows member %d", known)
+		}
+	}
+	if a[2:].believed(2, unchanged) {
+		t.Error("a member endorses itself")
+	}
+}
+
+func TestEndorsements_Invalid(t *testing.T) {
+	stranger := admit(1)[0]
+	a := admit(4)
+	for name, change := range map[string]func([]*wire.Endorsement) []*wire.Endorsement{
+		"none":            func([]*wire.Endorsement) []*wire.Endorsement { return nil },
+		"one is missing":  func(c []*wire.Endorsement) []*wire.Endorsement { return slices.Delete(c, 1, 2) },
+		"last is missing": func(c []*wire.Endorsement) []*wire.Endorsement { return c[:2] },
+		"no signature":    func(c []*wire.Endorsement) []*wire.Endorsement { c[2].Signature = nil; return c },
+		"another's signature": func(c []*wire.Endorsement) []*wire.Endorsement {
+			c[0].Signature = c[1].GetSignature()
+			return c
+		},
+		"a stranger's signature": func(c []*wire.Endorsement) []*wire.Endorsement {
+			c[2].Signature = ed25519.Sign(stranger.key, endorsed(stranger.get().GetCluster(), a[3].public()))
+			return c
+		},
+		"of another cluster": func(c []*wire.Endorsement) []*wire.Endorsement {
+			c[2].Signature = ed25519.Sign(a[2].key, endorsed(bytes.Repeat([]byte{2}, 16), a[3].public()))
+			return c
+		},
+		"a short key": func(c []*wire.Endorsement) []*wire.Endorsement { c[1].Key = c[1].GetKey()[:31]; return c },
+		"too many": func(c []*wire.Endorsement) []*wire.Endorsement {
+			return slices.Concat(slices.Repeat(c[:1], maxEndorsements), c)
+		},
+	} {
+		if a.believed(0, change) {
+			t.Errorf("%s: believed", name)
+		}
+	}
+}
+
+// A long chain loses its oldest endorsements, and the largest hello still has room for it.
+func TestEndorsements_Limit(t *testing.T) {
+	a := admit(maxEndorsements + 5)
+	chain := a[len(a)-1].get().GetEndorsements()
+	if len(chain) != maxEndorsements {
+		t.Fatalf("%d endorsements", len(chain))
+	}
+	if a.believed(3, unchanged) || !a.believed(4, unchanged) {
+		t.Error("another than the oldest endorsement was dropped")
+	}
+	hello := &wire.Hello{
+		MinProtocol: 1 << 31, MaxProtocol: 1 << 31, Cluster: make([]byte, 16), Member: 1 << 63, Incarnation: make([]byte, 16), Boot: 1 << 63,
+		Kind: wire.Kind_FORM, Name: strings.Repeat("n", 2<<10), To: 1 << 63, Key: make([]byte, 32), Nonce: make([]byte, 32),
+		FeatureLevel: 1 << 31, DurableTerm: 1 << 63, DurableIndex: 1 << 63, Endorsements: chain,
+	}
+	if n := proto.Size(hello); n > 4<<10 {
+		t.Errorf("a hello of %d bytes", n)
+	}
+}
+
+// An admission whose endorsements others would not believe is refused.
+func TestEndorsements_OfAnAdmission(t *testing.T) {
+	a := admit(3)
+	r := a[2].get()
+	m := &Member{identity: a[2]}
+	for _, chain := range [][]*wire.Endorsement{a[1].get().GetEndorsements(), slices.Repeat(r.GetEndorsements(), maxEndorsements)} {
+		err := m.admitted(&wire.Admission{Cluster: r.GetCluster(), Endorsements: chain})
+		if err == nil || !strings.Contains(err.Error(), "invalid endorsements") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
