@@ -277,8 +277,15 @@ func convertMember(err error) error {
 		return mark(ErrUnknown)
 	case errors.Is(err, cluster.ErrUpgradeRequired), errors.Is(err, storage.ErrNewer), errors.Is(err, machine.ErrNewer):
 		return mark(ErrUpgradeRequired)
-	case errors.Is(err, storage.ErrCorrupt), errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt), errors.Is(err, cluster.ErrForgot):
+	case errors.Is(err, storage.ErrCorrupt):
+		return corruptError{err}
+	case errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt), errors.Is(err, cluster.ErrForgot):
 		return mark(ErrCorrupt)
 	}
 	return err
 }
+
+// corruptError is an ErrCorrupt whose text already says so.
+type corruptError struct{ error }
+
+func (e corruptError) Unwrap() []error { return []error{ErrCorrupt, e.error} }

@@ -59,7 +59,7 @@ func (c *Core) hasHeard(id uint64) bool {
 		return c.ticks >= f.told+hearingTicks
 	}
 	patience := uint64(c.cfg.ElectionTicks) // a new leader has heard of no member yet
-	if progress.RecentActive {
+	if c.isActive(id) {
 		patience *= 5
 	}
 	return c.ticks >= f.asked+patience

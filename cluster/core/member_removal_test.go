@@ -161,9 +161,9 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 				}
 			}
 			active := func() bool {
-				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.node.Status().Progress[id].RecentActive })
+				return slices.ContainsFunc(test.voters, func(id uint64) bool { return id != 1 && r.isActive(id) })
 			}
-			for active() { // raft resets RecentActive once in each election timeout
+			for active() {
 				r.pass(1)
 			}
 			for _, id := range test.heard {

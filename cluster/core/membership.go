@@ -83,13 +83,21 @@ func (c *Core) facts() *facts {
 	return &facts{
 		self: c.id, conf: c.conf, removed: c.machine.Removed(), members: c.machine.Members(),
 		config: c.machine.GroupConfig(), now: c.clock.time,
-		active: func(id uint64) bool { return id == c.id || progress[id].RecentActive },
+		active: c.isActive,
 		current: func(id uint64) bool {
 			p := progress[id]
 			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
 		},
 		heard: c.hasHeard,
 	}
+}
+
+// isActive reports whether the leader has heard of a member within the last election timeout.
+// raft's RecentActive tells less: it is false for all members after each election timeout,
+// until their next message.
+func (c *Core) isActive(id uint64) bool {
+	at, heard := c.heardAt[id]
+	return id == c.id || heard && c.ticks < at+uint64(c.cfg.ElectionTicks)
 }
 
 func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // A leader that was removed goes on while it has no successor.
@@ -39,4 +41,26 @@ func TestDecide_JointDemotesLeader(t *testing.T) {
 	if plan := decide(f); !plan.Leave || plan.Transfer {
 		t.Errorf("%+v", plan)
 	}
+}
+
+// A member that was heard within the last election timeout is active, also in the moment after
+// raft has reset its own record of that. A voter that leaves is not demoted then, but replaced by
+// the standby.
+func TestReconcile_ActiveAfterRaftsReset(t *testing.T) {
+	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}}).lead()
+	recent := func(id uint64) bool { return r.node.Status().Progress[id].RecentActive }
+	for range 30 {
+		for id := uint64(2); id <= 4; id++ {
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, id, r.term))
+		}
+		before := recent(4)
+		r.pass(1)
+		if before && !recent(4) {
+			if !r.facts().active(4) {
+				t.Error("not active")
+			}
+			return
+		}
+	}
+	t.Fatal("raft has not reset RecentActive")
 }
