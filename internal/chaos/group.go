@@ -230,7 +230,20 @@ func (g *group) ill(since int64) string {
 		}
 		leader, of = s.Leader, m.name
 	}
+	if n := g.voting(); n != g.voters() {
+		return fmt.Sprintf("%d members vote, want %d", n, g.voters())
+	}
 	return ""
+}
+
+// voting returns how many of the running members are voters by their own account.
+func (g *group) voting() (n int) {
+	for _, m := range g.members {
+		if m.joined && m.isOpen() && m.process.last().Voter {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitOpen waits until a member is open.

@@ -139,6 +139,7 @@ func (r *runner) phase(ctx context.Context, name string, n nemesis) (row, error)
 	result := row{nemesis: n.name, began: now()}
 	g.run(dir, fmt.Sprintf("%d-%s", r.generation, name))
 	_ = wait(ctx, warmUp) // the caller looks at ctx
+	result.before = g.usage()
 	inflicting, cancel := context.WithTimeout(ctx, r.o.span)
 	err := n.inflict(inflicting, &faults{g, rand.New(rand.NewPCG(r.o.seed, uint64(len(name))))})
 	cancel()
@@ -150,6 +151,7 @@ func (r *runner) phase(ctx context.Context, name string, n nemesis) (row, error)
 		g.spoiled = append(g.spoiled, err.Error())
 	}
 	r.recover(ctx, &result)
+	result.after = g.usage()
 	if err := g.pause(); err != nil {
 		g.spoiled = append(g.spoiled, err.Error())
 	}

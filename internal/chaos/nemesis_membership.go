@@ -87,16 +87,6 @@ func (f *faults) replace(ctx context.Context, m *member, old string) error {
 	return nil
 }
 
-// voting returns how many of the running members are voters by their own account.
-func (f *faults) voting() (n int) {
-	for _, m := range f.members {
-		if m.joined && m.isOpen() && m.process.last().Voter {
-			n++
-		}
-	}
-	return n
-}
-
 // remove has some member remove another one from the group. An answer that did not
 // come in time is asked for again, of any member.
 func (f *faults) remove(ctx context.Context, id string) error {

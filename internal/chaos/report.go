@@ -13,17 +13,18 @@ import (
 
 // row is the result of one nemesis.
 type row struct {
-	nemesis      string
-	began, ended int64
-	operations   int // that asked the group, whatever came of them
-	unknown      int // of these
-	failed       int // of these: without effect
-	lost         int // of these: the hold was lost before
-	grants       int
-	gap          time.Duration   // longest time without a successful grant
-	failovers    []time.Duration // from a leader's death to the return of the first grant that was called afterwards
-	recovery     time.Duration   // from the last healing until all members work
-	unsupported  string          // why the nemesis could not run with this build
+	nemesis       string
+	began, ended  int64
+	operations    int // that asked the group, whatever came of them
+	unknown       int // of these
+	failed        int // of these: without effect
+	lost          int // of these: the hold was lost before
+	grants        int
+	gap           time.Duration   // longest time without a successful grant
+	failovers     []time.Duration // from a leader's death to the return of the first grant that was called afterwards
+	recovery      time.Duration   // from the last healing until all members work
+	before, after usage           // of the members, before the first fault and after the recovery
+	unsupported   string          // why the nemesis could not run with this build
 	verdict
 }
 
@@ -99,15 +100,15 @@ func short(d time.Duration) string {
 // printTable prints a row for each nemesis.
 func printTable(w io.Writer, rows []row) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tlongest gap\tleader killed: to next grant\thealthy after\tsearches ok\tgiven up\tstale writes refused\tviolations")
+	fmt.Fprintln(t, "\nnemesis\toperations\tper second\tunknown\tfailed\tlost\tgrants\tlongest gap\tleader killed: to next grant\thealthy after\tMiB on disk / in memory before\tand after\tsearches ok\tgiven up\tstale writes refused\tviolations")
 	for _, r := range rows {
 		note := ""
 		if r.unsupported != "" {
 			note = " (no fault: not supported)"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", r.nemesis, note,
+		fmt.Fprintf(t, "%s%s\t%d\t%.0f\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%v\t%v\t%d\t%d\t%d\t%d\n", r.nemesis, note,
 			r.operations, float64(r.operations)/r.seconds(), r.unknown, r.failed, r.lost, r.grants, short(r.gap), r.failover(),
-			short(r.recovery), r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
+			short(r.recovery), r.before, r.after, r.passed(), len(r.verdict.unknown), r.refused, len(r.violations))
 	}
 	_ = t.Flush() // standard output
 }

@@ -73,7 +73,8 @@ func TestTable(t *testing.T) {
 	rows := []row{
 		{nemesis: "kill", ended: int64(10 * time.Second), operations: 6000, unknown: 3, gap: 1234 * time.Millisecond,
 			failovers: []time.Duration{time.Second, 200 * time.Millisecond, 300 * time.Millisecond},
-			verdict:   verdict{searches: 9, unknown: []string{"k"}, violations: []string{"lock/1" + notLinearizable + "x", "other"}}},
+			before:    usage{12 << 20, 80 << 20}, after: usage{13 << 20, 90 << 20},
+			verdict: verdict{searches: 9, unknown: []string{"k"}, violations: []string{"lock/1" + notLinearizable + "x", "other"}}},
 		{nemesis: "churn", unsupported: "not supported by this build: why"},
 	}
 	var text strings.Builder
@@ -81,7 +82,7 @@ func TestTable(t *testing.T) {
 	printFindings(&text, rows)
 	flat := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"kill 6000 600 3 0 0 0 1.23s 3: 300ms / 1s 0s 7 1 0 2", "churn (no fault: not supported)",
+		"kill 6000 600 3 0 0 0 1.23s 3: 300ms / 1s 0s 12 / 80 13 / 90 7 1 0 2", "churn (no fault: not supported)",
 		"VIOLATION, kill: other", "searches given up after 20s: k", "churn: not supported by this build: why",
 	} {
 		if !strings.Contains(flat, want) {

@@ -11,12 +11,17 @@ import (
 
 // processGroup is a group whose members are processes.
 type processGroup struct {
-	t       *testing.T
+	t       testing.TB
 	configs []memberConfig
 	members []*process
 }
 
-func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
+func processesOf(t testing.TB, n int, ttl time.Duration) *processGroup {
+	t.Helper()
+	return processesWith(t, n, memberConfig{TTL: ttl})
+}
+
+func processesWith(t testing.TB, n int, config memberConfig) *processGroup {
 	t.Helper()
 	g := &processGroup{t: t, configs: make([]memberConfig, n), members: make([]*process, n)}
 	var join []string
@@ -28,7 +33,8 @@ func processesOf(t *testing.T, n int, ttl time.Duration) *processGroup {
 	}
 	var wg sync.WaitGroup
 	for i, p := range g.members {
-		g.configs[i] = memberConfig{Dir: t.TempDir(), Join: join, Expect: n, TTL: ttl}
+		g.configs[i] = config
+		g.configs[i].Dir, g.configs[i].Join, g.configs[i].Expect = t.TempDir(), join, n
 		wg.Go(func() { g.open(i, p) })
 	}
 	wg.Wait()

@@ -63,7 +63,7 @@ func wantClosed(t *testing.T, number, what string, c *hostile.Conn) {
 	}
 }
 
-func mustSucceed(t *testing.T, err error) {
+func mustSucceed(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (c *hold) believed() bool {
 // auditor sees every acknowledgement of all processes, and is the resource that the
 // locks protect.
 type auditor struct {
-	t     *testing.T
+	t     testing.TB
 	guard conclave.Guard
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ type auditor struct {
 	gap     time.Duration           // guarded by mu; the longest between two cycles
 }
 
-func newAuditor(t *testing.T) *auditor {
+func newAuditor(t testing.TB) *auditor {
 	w := &auditor{t: t, seen: make(map[conclave.Fence]bool), holds: make(map[string]*hold), cycles: make(map[*process]int)}
 	w.moved = sync.NewCond(&w.mu)
 	return w

@@ -126,7 +126,7 @@ func sessionOf(p *process) conclave.SessionID {
 }
 
 // wantIs is for errors of a process, which are no *Error here.
-func wantIs(t *testing.T, err, want error) {
+func wantIs(t testing.TB, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("error is %v; want %q", err, want)

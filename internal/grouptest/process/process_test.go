@@ -41,6 +41,7 @@ type memberConfig struct {
 	TTL     time.Duration
 	Timeout time.Duration // of Open; 0: a minute
 	Level   uint32        // that the build supports; 0: its own
+	Slow    bool          // the default timings, in place of shorter ones
 }
 
 // report answers an order. The first one, before any order, has the address on which
@@ -157,6 +158,8 @@ func (s *served) carryOut(o order) report {
 		}
 	case "close", "leave":
 		return r.failed(s.end(ctx, o.Do))
+	case "transfer":
+		return r.failed(s.node.TransferLeadership(ctx, 0))
 	case "status":
 		status := s.node.Status()
 		r.Member, r.Leader, r.Standby = status.ID, status.Leader, status.Role == conclave.Standby
@@ -209,10 +212,13 @@ func (s *served) end(ctx context.Context, how string) error {
 
 func (s *served) open(ctx context.Context, c memberConfig) (err error) {
 	ctx = cluster.WithSeams(ctx, cluster.Seams{FeatureLevel: c.Level, Started: func(m *cluster.Member) { s.member = m }})
-	s.node, err = conclave.Open(ctx, &conclave.Config{
+	config := &conclave.Config{
 		Dir: c.Dir, Listener: s.listener, Join: c.Join, Expect: c.Expect, SessionTTL: c.TTL, Logger: slog.New(slog.NewTextHandler(s.journal, nil)),
-		HeartbeatInterval: 20 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond,
-	})
+	}
+	if !c.Slow {
+		config.HeartbeatInterval, config.ElectionTimeout = 20*time.Millisecond, 200*time.Millisecond
+	}
+	s.node, err = conclave.Open(ctx, config)
 	return err
 }
 
@@ -227,7 +233,7 @@ func (s *served) lock(name string) *conclave.FencedLock {
 
 // process is a member process as the test sees it.
 type process struct {
-	t     *testing.T
+	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	addr  string
@@ -245,7 +251,7 @@ type process struct {
 var errEnded = errors.New("the process has ended")
 
 // launch starts a process, which listens when launch returns, and waits for "open".
-func launch(t *testing.T, bind string) *process {
+func launch(t testing.TB, bind string) *process {
 	t.Helper()
 	p := &process{t: t, ended: make(chan struct{}), pending: make(map[uint64]chan report)}
 	program, err := os.Executable()
