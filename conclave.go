@@ -260,13 +260,13 @@ func (n *Node) shutDown(ctx context.Context) error {
 // when a majority of the voters have refused it.
 //
 // It blocks until the group has removed the member and one other voter (or, if this
-// member's log lags, a majority of the voters) has confirmed that, ctx is done, or a Close that was called meanwhile has waited for as long as
-// it does. Give ctx enough time for a leader election. Then it closes the node, as
-// Close does.
+// member's log lags, a majority of the voters) has confirmed that, ctx is done, or a Close
+// that was called meanwhile has waited for as long as it does. Give ctx enough time for a
+// leader election. Then it closes the node, as Close does.
 //
-// ErrLastVoter, ErrUnavailable (the remaining voters would have no quorum now) and
-// ctx's error alone (ctx was done before the call) have no effect: the node runs on.
-// After any other error the node is closed. ErrClosed: it was closed already, or is
+// ErrLastVoter, ErrUnavailable (the remaining voters would have no quorum, for an election
+// timeout) and ctx's error alone (ctx was done before the call) have no effect: the node
+// runs on. After any other error the node is closed. ErrClosed: it was closed already, or is
 // being closed. ErrUnknown: the member may still belong to the group and count in its
 // majority, as the last voter does when all members leave at once. Open it again with
 // its directory: if it has left, Open waits until the group has removed it and returns
@@ -274,7 +274,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 func (n *Node) Leave(ctx context.Context) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
-		err = n.member.CheckLeave()
+		err = n.member.AwaitLeave(ctx)
 	}
 	if err == nil {
 		err = n.leave(ctx)

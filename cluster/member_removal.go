@@ -87,6 +87,28 @@ func (r *removal) allConfirmed() bool {
 	return len(r.unconfirmed) == 0
 }
 
+// AwaitLeave blocks until this member can leave, as CheckLeave tells, or returns its error:
+// ErrNoQuorumWithout after an election timeout, or when ctx is done. A member that has just
+// started may not be connected to the others yet.
+func (m *Member) AwaitLeave(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, m.cfg.Election)
+	defer cancel()
+	for {
+		changed := m.removal.changed.wait()
+		err := m.CheckLeave()
+		if !errors.Is(err, ErrNoQuorumWithout) {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-bounded.Done():
+			return err
+		case <-m.done:
+			return m.stopped()
+		}
+	}
+}
+
 // CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
 // now, according to its connections to the other members. The leader checks again.
 func (m *Member) CheckLeave() error {

@@ -71,6 +71,7 @@ func (m *Member) moved(member uint64, advertise, name string) {
 
 func (m *Member) reconnected(member uint64) {
 	m.refusals.remove(member)
+	m.removal.changed.set() // for AwaitLeave
 	m.mailbox.post(event{run: func(c *core.Core) {
 		c.Reconnected(member)
 		m.sendMembership(member)

@@ -109,8 +109,10 @@ func (proc *process) knowsRemoved(n int) bool {
 func (proc *process) connect() {
 	conf, us := proc.core.Status().Membership, proc.simMember.id()
 	var refusers []*simMember
-	others, gone := 0, 0
+	others, gone, refused := 0, 0, false
 	for _, other := range proc.sim.members {
+		refuses := proc.isRefusedBy(other)
+		refused = refused || refuses
 		if other.id() == us || len(conf.GetVoters()) > 0 && !slices.Contains(conf.GetVoters(), other.id()) {
 			continue
 		}
@@ -118,7 +120,7 @@ func (proc *process) connect() {
 		if other.removed || other.destroyed {
 			gone++
 		}
-		if to := other.process; to != nil && !to.isMember(proc.n) && slices.Contains(to.core.Machine().Removed(), us) && !proc.sim.network.cut[proc.n][to.n] && !proc.sim.network.cut[to.n][proc.n] {
+		if refuses {
 			refusers = append(refusers, other)
 		}
 	}
@@ -127,12 +129,18 @@ func (proc *process) connect() {
 		needed = 1 // or it has no configuration yet
 	}
 	switch {
-	case len(refusers) == 0:
-	case len(refusers) >= needed:
+	case !refused:
+	case len(refusers) >= needed && len(refusers) > 0:
 		proc.after(0, func() { proc.learnRemoval(refusers[0]) })
 	case proc.sim.draining && len(refusers)+gone == others:
 		proc.after(0, proc.deleteDirectory)
 	}
+}
+
+// isRefusedBy reports whether another member refuses this one as removed.
+func (proc *process) isRefusedBy(other *simMember) bool {
+	to, cut := other.process, proc.sim.network.cut
+	return to != nil && !to.isMember(proc.n) && to.knowsRemoved(proc.n) && !cut[proc.n][to.n] && !cut[to.n][proc.n]
 }
 
 // deleteDirectory stands for the operator of a member whose removal too few voters are

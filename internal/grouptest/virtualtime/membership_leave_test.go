@@ -108,6 +108,24 @@ func TestLeave_OutcomeLost(t *testing.T) {
 	}))
 }
 
+// Leave waits for connections, which a member that has just started may not have yet.
+func TestLeave_BeforeConnected(t *testing.T) {
+	t.Parallel()
+	inMembershipBubble(t, 3, func(g *membership) {
+		x := (g.Leader() + 1) % 3
+		g.Disconnect(x)
+		pass(time.Millisecond)
+		left := make(chan error, 1)
+		go func() { left <- g.Nodes[x].Leave(grouptest.Within(g.T, time.Minute)) }()
+		pass(time.Millisecond)
+		g.Net.Rejoin(x)
+		grouptest.Must(g.T, <-left)
+		g.Nodes[x] = nil
+		g.wantRemoved(x)
+		g.wantLock()
+	})
+}
+
 // All leave at the same time. All but one are removed; the last remains a member,
 // and is a group of one when it is opened again.
 func TestLeave_AllAtOnce(t *testing.T) {
