@@ -173,19 +173,19 @@ func (f *facts) addStandby() Plan {
 // replaceSilent replaces a voter that has been silent for ReplaceAfter.
 func (f *facts) replaceSilent() Plan {
 	reason := ""
-	for _, m := range f.members {
-		if !m.Silent || m.ID == f.self || f.config.ReplaceAfter == 0 || !slices.Contains(f.conf.GetVoters(), m.ID) {
+	for _, id := range f.staying() {
+		if !f.silent(id) || id == f.self || f.config.ReplaceAfter == 0 {
 			continue
 		}
-		left := m.Since + f.config.ReplaceAfter - f.now
+		left := f.record(id).Since + f.config.ReplaceAfter - f.now
 		standbys := f.standbys()
 		switch {
 		case left > 0:
-			reason = cmp.Or(reason, fmt.Sprintf("replacing %v, which is silent, when ReplaceAfter has passed", wire.MemberID(m.ID)))
+			reason = cmp.Or(reason, fmt.Sprintf("replacing %v, which is silent, when ReplaceAfter has passed", wire.MemberID(id)))
 		case len(standbys) == 0:
-			reason = cmp.Or(reason, fmt.Sprintf("%v is silent, and no standby is up to date to replace it: start another member", wire.MemberID(m.ID)))
+			reason = cmp.Or(reason, fmt.Sprintf("%v is silent, and no standby is up to date to replace it: start another member", wire.MemberID(id)))
 		default:
-			return f.swap(m.ID, standbys[0], "which is silent")
+			return f.swap(id, standbys[0], "which is silent")
 		}
 	}
 	return Plan{Reason: reason}
@@ -268,9 +268,19 @@ func (f *facts) staying() []uint64 {
 	return slices.DeleteFunc(slices.Clone(f.conf.GetVoters()), func(id uint64) bool { return slices.Contains(f.removed, id) })
 }
 
-// silent reports whether the group has recorded that a member is silent.
+// silent reports whether the group has recorded that a member is silent. Of a founder that has
+// never registered there is no record: it is silent while it is not active.
 func (f *facts) silent(id uint64) bool {
-	return slices.ContainsFunc(f.members, func(m wire.MemberRecord) bool { return m.ID == id && m.Silent })
+	m := f.record(id)
+	return m.Silent || m.ID == 0 && !f.active(id)
+}
+
+// record returns what the group has recorded of a member; zero: nothing.
+func (f *facts) record(id uint64) wire.MemberRecord {
+	if i := slices.IndexFunc(f.members, func(m wire.MemberRecord) bool { return m.ID == id }); i >= 0 {
+		return f.members[i]
+	}
+	return wire.MemberRecord{}
 }
 
 // standbys returns the standbys that can be promoted, by ID.

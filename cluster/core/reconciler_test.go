@@ -15,6 +15,7 @@ import (
 type situation struct {
 	voters, standbys, admitted []uint64
 	removed, silent, lagging   []uint64
+	unregistered               []uint64 // founders
 	want                       uint32
 	leader                     uint64
 }
@@ -31,7 +32,7 @@ func (s situation) facts() *facts {
 		heard:   func(uint64) bool { return true },
 	}
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(s.voters, s.standbys, s.admitted))) {
-		if !slices.Contains(s.removed, id) {
+		if !slices.Contains(s.removed, id) && !slices.Contains(s.unregistered, id) {
 			f.members = append(f.members, wire.MemberRecord{ID: id, Registered: true, Silent: slices.Contains(s.silent, id)})
 		}
 	}
@@ -56,6 +57,8 @@ func TestDecide(t *testing.T) {
 		"a standby that is silent":                  {situation{voters: ids(1, 2), standbys: ids(3), silent: ids(3), want: 3}, "[]"},
 		"a silent voter, no standby":                {situation{voters: ids(1, 2, 3), silent: ids(2), want: 3}, "[]"},
 		"a silent voter, a standby":                 {situation{voters: ids(1, 2, 3), standbys: ids(4, 5), silent: ids(2), want: 3}, "[promote 0000000000000004 demote 0000000000000002]"},
+		"a founder that never registered":           {situation{voters: ids(1, 2, 3), standbys: ids(4), unregistered: ids(2), silent: ids(2), want: 3}, "[promote 0000000000000004 demote 0000000000000002]"},
+		"a founder that is about to register":       {situation{voters: ids(1, 2, 3), standbys: ids(4), unregistered: ids(2), want: 3}, "[]"},
 		"two silent voters of three":                {situation{voters: ids(1, 2, 3), standbys: ids(4), silent: ids(2, 3), want: 3}, "[promote 0000000000000004 demote 0000000000000002]"},
 		"three silent voters of five":               {situation{voters: ids(1, 2, 3, 4, 5), standbys: ids(6), silent: ids(2, 3, 4), want: 5}, "[promote 0000000000000006 demote 0000000000000002]"},
 		"three silent voters of five, the other is": {situation{voters: ids(1, 2, 3, 4, 5), standbys: ids(6), silent: ids(2, 3, 4, 6), want: 5}, "[]"},
