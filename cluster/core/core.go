@@ -53,6 +53,7 @@ type Core struct {
 	installing *Staged
 	installs   uint64
 	heardAt    map[uint64]uint64 // by member of the configuration: the tick of its last message
+	activeAt   map[uint64]uint64 // likewise, since this member leads and the connection from that one is up
 
 	campaignAt    uint64 // tick of the next campaign; 0: none
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
@@ -101,6 +102,7 @@ func New(cfg Config) (*Core, error) {
 		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
 		unconfirmed: make(map[uint64]*unconfirmed),
 		heardAt:     make(map[uint64]uint64),
+		activeAt:    make(map[uint64]uint64),
 	}
 	applied := cfg.Log.Applied()
 	c.applied = applied.Index
@@ -162,7 +164,7 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 		return err
 	}
 	if c.isMember(from) {
-		c.heardAt[from] = c.ticks
+		c.heardAt[from], c.activeAt[from] = c.ticks, c.ticks
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")

@@ -92,11 +92,12 @@ func (c *Core) facts() *facts {
 	}
 }
 
-// isActive reports whether the leader has heard of a member within the last election timeout.
-// raft's RecentActive tells less: it is false for all members after each election timeout,
-// until their next message.
+// isActive reports whether a member has sent this leader something within the last election
+// timeout, over a connection that is still up. raft's RecentActive is another thing: it is false
+// for all members after each election timeout, until their next message, and true for as long
+// after a member has died.
 func (c *Core) isActive(id uint64) bool {
-	at, heard := c.heardAt[id]
+	at, heard := c.activeAt[id]
 	return id == c.id || heard && c.ticks < at+uint64(c.cfg.ElectionTicks)
 }
 
@@ -114,6 +115,7 @@ func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 	for id := range c.heardAt { // order: each by itself
 		if !c.isMember(id) {
 			delete(c.heardAt, id)
+			delete(c.activeAt, id)
 		}
 	}
 	c.forgetClaims()

@@ -58,6 +58,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	c.inbox.dropped()
 	if c.role.RaftState == raft.StateLeader {
 		c.beginSettling()
+		clear(c.activeAt)
 	} else {
 		c.inbox.clear()
 		c.catchUps.clear()

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -63,4 +64,46 @@ func TestReconcile_ActiveAfterRaftsReset(t *testing.T) {
 		}
 	}
 	t.Fatal("raft has not reset RecentActive")
+}
+
+// A member that has died is not active, so that no other voter is demoted that the group needs.
+// What it sent as the leader before this member does not count, nor what it sent before its
+// connection broke.
+func TestReconcile_DeadMemberIsInactive(t *testing.T) {
+	voters := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
+	for name, start := range map[string]func(*rig){
+		"the leader before": func(r *rig) {
+			entries := []*raftpb.Entry{empty(2, 5), empty(3, 5), empty(4, 5)}
+			r.mustReceive(message(raftpb.MsgApp, 3, 5, following(1, 1, entries...), commit(4)))
+			r.settle()
+			r.PeerDisconnected(3)
+			r.elect() // by 2
+			r.settle()
+		},
+		"the leader before, and its connection is still up": func(r *rig) {
+			entries := []*raftpb.Entry{empty(2, 5), empty(3, 5), empty(4, 5)}
+			r.mustReceive(message(raftpb.MsgApp, 3, 5, following(1, 1, entries...), commit(4)))
+			r.settle()
+			r.elect() // leadership was transferred to it
+			r.settle()
+		},
+		"a follower": func(r *rig) {
+			r.lead()
+			r.mustReceive(message(raftpb.MsgHeartbeatResp, 3, r.term))
+			r.settle()
+			r.PeerDisconnected(3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigIn(t, voters)
+			start(r)
+			r.acknowledge(2)
+			r.machine = removedMembers{r.machine, []uint64{2}}
+			for range 2 * electionTicks {
+				if got := r.changes(slices.Concat(r.pass(1, 2), r.acknowledge(2))); len(got) > 0 {
+					t.Fatalf("%q, and 3 is dead", got)
+				}
+			}
+		})
+	}
 }
