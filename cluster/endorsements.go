@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/binary"
+	"slices"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -12,17 +13,18 @@ import (
 
 // A member that was down while all other members were replaced knows none of the new ones, so
 // none that it believes could vouch for them (vouching.go); as a voter it may be needed for a
-// quorum. So the member that admits a newcomer endorses it: it signs the newcomer's key. The
-// newcomer presents that in each hello, behind the endorsements of the member that admitted it,
-// back to a founder. A member that does not know it follows the chain from a member that it
-// knows, and accepts it until its own log has caught up.
+// quorum. So the member that admits a newcomer endorses it: it signs the newcomer's key and the
+// index of the admission in the log. The newcomer presents that in each hello, behind the
+// endorsements of the member that admitted it, back to a founder. A member that does not know it
+// follows the chain from a member that it knows, and accepts it until its own log has caught up.
 //
-// The chain reaches a member that is known to any peer, however old its log: the first member
-// of the chain that the peer does not know was admitted after the end of the peer's log, by a
-// member that was one at the end of that log.
+// The chain reaches a member that is known to any peer whose log ends before the newcomer's
+// admission: the first member of the chain that the peer does not know was admitted after the
+// end of that log, by a member that was one at its end.
 //
-// An endorsement does not expire. A peer whose log contains the removal of a member refuses it
-// first, and one whose log does not would have believed it anyway.
+// An endorsement does not expire. A member that was removed can use one, for itself and for
+// others, only against a peer whose log ends before its own admission; and only until that log
+// has its removal, when the peer drops it with all for which it has vouched.
 
 const (
 	endorsementContext = "conclave endorsement 1"
@@ -32,59 +34,89 @@ const (
 	maxEndorsements = 16
 )
 
-// endorse returns the endorsements of a member that this member has admitted.
-func (id *identity) endorse(newcomer ed25519.PublicKey) []*wire.Endorsement {
+// endorse returns the endorsements of a member that was admitted at an index.
+func (id *identity) endorse(newcomer ed25519.PublicKey, index uint64) []*wire.Endorsement {
 	r := id.get()
-	e := &wire.Endorsement{Key: id.public(), Signature: ed25519.Sign(id.key, endorsed(r.GetCluster(), newcomer))}
+	e := &wire.Endorsement{Key: id.public(), Signature: ed25519.Sign(id.key, endorsed(r.GetCluster(), newcomer, index)), Index: index}
 	chain := append(r.GetEndorsements()[:len(r.GetEndorsements()):len(r.GetEndorsements())], e)
 	return chain[max(0, len(chain)-maxEndorsements):]
 }
 
+// admission returns the index of this member's admission; 0: it is a founder. Of all that was
+// before, it was told the members.
+func (id *identity) admission() uint64 {
+	chain := id.get().GetEndorsements()
+	if len(chain) == 0 {
+		return 0
+	}
+	return chain[len(chain)-1].GetIndex()
+}
+
 // endorsed is the text that an endorsement signs. Lengths delimit its parts.
-func endorsed(cluster []byte, newcomer ed25519.PublicKey) []byte {
+func endorsed(cluster []byte, newcomer ed25519.PublicKey, index uint64) []byte {
 	var text []byte
-	for _, part := range [][]byte{[]byte(endorsementContext), cluster, newcomer} {
+	for _, part := range [][]byte{[]byte(endorsementContext), cluster, newcomer, binary.BigEndian.AppendUint64(nil, index)} {
 		text = binary.BigEndian.AppendUint32(text, uint32(len(part)))
 		text = append(text, part...)
 	}
 	return text
 }
 
-// verifyEndorsements reports whether a chain leads from a known member to a key.
-func verifyEndorsements(cluster []byte, chain []*wire.Endorsement, key ed25519.PublicKey, known func(ed25519.PublicKey) bool) bool {
+// verifyEndorsements returns the members of a chain that leads from a known one to a key; none
+// if it does not. A chain whose first admission is in the peer's log is of a member that this
+// log knows, or knows to be removed.
+func verifyEndorsements(cluster []byte, chain []*wire.Endorsement, key ed25519.PublicKey, applied uint64, known func(ed25519.PublicKey) bool) (by []uint64) {
 	if len(chain) > maxEndorsements {
-		return false
+		return nil
 	}
-	for i := len(chain) - 1; i >= 0; i-- {
-		if len(chain[i].GetKey()) == ed25519.PublicKeySize && known(chain[i].GetKey()) {
-			return verifyLinks(cluster, chain[i:], key)
+	for i, e := range slices.Backward(chain) {
+		if len(e.GetKey()) != ed25519.PublicKeySize || !known(e.GetKey()) {
+			continue
 		}
+		if e.GetIndex() <= applied || !verifyLinks(cluster, chain[i:], key) {
+			return nil
+		}
+		for _, e := range chain[i:] {
+			by = append(by, wire.FingerprintOf(e.GetKey()))
+		}
+		return by
 	}
-	return false
+	return nil
 }
 
 // verifyLinks verifies a chain from its begin on, so that a forged one costs one verification.
 func verifyLinks(cluster []byte, chain []*wire.Endorsement, key ed25519.PublicKey) bool {
+	last := uint64(0)
 	for i, e := range chain {
 		next := key
 		if i+1 < len(chain) {
 			next = chain[i+1].GetKey()
 		}
-		if len(e.GetKey()) != ed25519.PublicKeySize || !ed25519.Verify(e.GetKey(), endorsed(cluster, next), e.GetSignature()) {
+		if len(e.GetKey()) != ed25519.PublicKeySize || e.GetIndex() <= last || !ed25519.Verify(e.GetKey(), endorsed(cluster, next, e.GetIndex()), e.GetSignature()) {
 			return false
 		}
+		last = e.GetIndex()
 	}
 	return true
 }
 
 // endorsed implements transport.Config.Endorsed: a peer that is no member as far as this member
-// knows has presented endorsements. If they are valid, its next connection is accepted.
+// knows has presented endorsements. If they are valid, or this member's log has its admission
+// and not its membership yet, its next connection is accepted.
 func (m *Member) endorsed(p transport.Peer, chain []*wire.Endorsement) {
-	if !verifyEndorsements(m.identity.get().GetCluster(), chain, p.Key, m.isKeyOfMember) {
+	s := m.status.Load()
+	if s == nil || s.Leader != 0 { // the leader vouches
 		return
 	}
+	var by []uint64
+	if !slices.ContainsFunc(s.admitted, func(r wire.MemberRecord) bool { return r.ID == p.Member }) {
+		by = verifyEndorsements(m.identity.get().GetCluster(), chain, p.Key, max(s.Applied, m.identity.admission()), m.isKeyOfMember)
+		if len(by) == 0 {
+			return
+		}
+	}
 	select {
-	case m.inbound <- func(*core.Core) { m.receiveEndorsed(p) }:
+	case m.inbound <- func(*core.Core) { m.receiveEndorsed(p, by) }:
 	default: // the peer connects again
 	}
 }
@@ -101,12 +133,11 @@ func (m *Member) isKeyOfMember(key ed25519.PublicKey) bool {
 
 // receiveEndorsed accepts an endorsed member until this member's log grows; over its connection
 // it tells how far that has to be. It runs on the loop's goroutine.
-func (m *Member) receiveEndorsed(p transport.Peer) {
+func (m *Member) receiveEndorsed(p transport.Peer, by []uint64) {
 	s := m.core.Status()
 	v := &wire.VouchedMember{Member: p.Member, Key: p.Key, Name: p.Name, Advertise: p.Advertise}
-	if m.vouch(s, v) {
+	if m.vouch(s, v, voucher{index: s.Applied + 1, by: by}) {
 		m.log.Info("members that this member knows have endorsed a member", "member", wire.MemberID(p.Member), "name", p.Name, "addr", p.Advertise)
-		m.vouched.index = max(m.vouched.index, s.Applied+1)
 		m.setMembership(s.Membership)
 	}
 }

@@ -21,7 +21,7 @@ func admit(n int) (a admissions) {
 		r.Cluster = bytes.Repeat([]byte{1}, 16)
 		id := &identity{member: r.GetMember(), key: ed25519.NewKeyFromSeed(r.GetKey())}
 		if len(a) > 0 {
-			r.Endorsements = a[len(a)-1].endorse(id.public())
+			r.Endorsements = a[len(a)-1].endorse(id.public(), uint64(10*len(a)))
 		}
 		id.record.Store(r)
 		a = append(a, id)
@@ -29,15 +29,19 @@ func admit(n int) (a admissions) {
 	return a
 }
 
-// believed reports whether a member that knows only member known accepts the last one, after a
-// change of its endorsements.
+// believed reports whether a member that knows only member known, whose log ends with that one's
+// admission, accepts the last one after a change of its endorsements.
 func (a admissions) believed(known int, change func([]*wire.Endorsement) []*wire.Endorsement) bool {
+	return len(a.believedAt(known, uint64(10*known), change)) > 0
+}
+
+func (a admissions) believedAt(known int, applied uint64, change func([]*wire.Endorsement) []*wire.Endorsement) (by []uint64) {
 	last := a[len(a)-1]
 	var chain []*wire.Endorsement
 	for _, e := range last.get().GetEndorsements() {
 		chain = append(chain, proto.CloneOf(e))
 	}
-	return verifyEndorsements(last.get().GetCluster(), change(chain), last.public(),
+	return verifyEndorsements(last.get().GetCluster(), change(chain), last.public(), applied,
 		func(key ed25519.PublicKey) bool { return bytes.Equal(key, a[known].public()) })
 }
 
@@ -55,6 +59,19 @@ func TestEndorsements_FromEachMemberOfTheChain(t *testing.T) {
 	}
 }
 
+// A log that has the first admission has the others of the chain, or their removals.
+func TestEndorsements_AdmissionInLog(t *testing.T) {
+	a := admit(4) // at 10, 20, 30
+	for applied, want := range map[uint64]int{9: 3, 10: 0, 15: 0, 30: 0} {
+		if by := a.believedAt(0, applied, unchanged); len(by) != want {
+			t.Errorf("log to %d: %d members, want %d", applied, len(by), want)
+		}
+	}
+	if by := a.believedAt(1, 10, unchanged); !slices.Equal(by, []uint64{a[1].member, a[2].member}) {
+		t.Errorf("by %v", by)
+	}
+}
+
 func TestEndorsements_Invalid(t *testing.T) {
 	stranger := admit(1)[0]
 	a := admit(4)
@@ -68,11 +85,16 @@ func TestEndorsements_Invalid(t *testing.T) {
 			return c
 		},
 		"a stranger's signature": func(c []*wire.Endorsement) []*wire.Endorsement {
-			c[2].Signature = ed25519.Sign(stranger.key, endorsed(stranger.get().GetCluster(), a[3].public()))
+			c[2].Signature = ed25519.Sign(stranger.key, endorsed(stranger.get().GetCluster(), a[3].public(), 30))
 			return c
 		},
 		"of another cluster": func(c []*wire.Endorsement) []*wire.Endorsement {
-			c[2].Signature = ed25519.Sign(a[2].key, endorsed(bytes.Repeat([]byte{2}, 16), a[3].public()))
+			c[2].Signature = ed25519.Sign(a[2].key, endorsed(bytes.Repeat([]byte{2}, 16), a[3].public(), 30))
+			return c
+		},
+		"of another index": func(c []*wire.Endorsement) []*wire.Endorsement { c[2].Index++; return c },
+		"not later than the one before": func(c []*wire.Endorsement) []*wire.Endorsement {
+			c[2] = a[2].endorse(a[3].public(), c[1].GetIndex())[2]
 			return c
 		},
 		"a short key": func(c []*wire.Endorsement) []*wire.Endorsement { c[1].Key = c[1].GetKey()[:31]; return c },

@@ -36,7 +36,7 @@ type gossip struct {
 	joinErr  error     // guarded by mu; see lastJoinError
 	lookup   error     // guarded by mu; of the last lookups of names in Config.Join
 	refused  bool      // guarded by mu; joinErr is a refusal, or another failed handshake
-	answered time.Time // guarded by mu; when a direct probe of ours was last answered
+	probed   time.Time // guarded by mu; when the last probe began that was answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
 	closing sync.Mutex // held while announcing and closing: memberlist panics on an announcement after Shutdown
@@ -173,13 +173,13 @@ func (g *gossip) close() {
 	_ = g.list.Shutdown()
 	g.closing.Unlock()
 	g.mu.Lock()
-	answered, departed := time.Since(g.answered), time.Since(g.departed)
+	probed, departed := time.Since(g.probed), time.Since(g.departed)
 	g.mu.Unlock()
 	wait := time.Duration(0)
 	if asked := g.probes.lastIndirect(); !asked.IsZero() {
 		wait = g.pace*probeTimeout + probeMargin - time.Since(asked)
 	}
-	if probe := g.pace * probeInterval; (others || departed <= probe) && answered > probe*9/10 {
+	if probe := g.pace * probeInterval; (others || departed <= probe) && probed > probe*9/10 {
 		wait = max(wait, probe)
 	}
 	if wait > 0 {
@@ -200,10 +200,10 @@ func (g *gossip) MergeRemoteState([]byte, bool)   {}
 
 func (g *gossip) AckPayload() []byte { return nil }
 
-func (g *gossip) NotifyPingComplete(*memberlist.Node, time.Duration, []byte) {
+func (g *gossip) NotifyPingComplete(_ *memberlist.Node, rtt time.Duration, _ []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.answered = time.Now()
+	g.probed = time.Now().Add(-rtt)
 }
 
 // memberlist.EventDelegate

@@ -134,46 +134,48 @@ func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.Fo
 	defer m.admitting.Unlock()
 	ctx, cancel := context.WithTimeout(m.lifetime, admitTimeout)
 	defer cancel()
-	if err := m.admitMember(ctx, sender, ephemeral); err != nil {
+	index, err := m.admitMember(ctx, sender, ephemeral)
+	if err != nil {
 		reply.Refusal = err.Error()
 		return reply
 	}
 	// Its connections are refused until it is in the configuration.
 	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
 	reply.Admission = &wire.Admission{
-		Cluster: m.identity.get().GetCluster(), Members: m.membersForNewcomer(), Endorsements: m.identity.endorse(sender.GetKey()),
+		Cluster: m.identity.get().GetCluster(), Members: m.membersOf(m.status.Load().conf), Endorsements: m.identity.endorse(sender.GetKey(), index),
 	}
 	return reply
 }
 
-func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) error {
+// admitMember submits the admission, and returns its index in the log.
+func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
 	s := m.status.Load()
 	if m.identity.cluster().IsZero() || s == nil || !s.registered {
-		return errors.New("it belongs to no group yet, or has just started")
+		return 0, errors.New("it belongs to no group yet, or has just started")
 	}
 	reply, err := m.execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
 		Member: sender.GetMember(), Key: sender.GetKey(), Name: sender.GetName(), Advertise: sender.GetAdvertise(), Ephemeral: ephemeral,
 	}))
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("its group has no quorum now")
+		return 0, errors.New("its group has no quorum now")
 	case err != nil:
-		return err
+		return 0, err
 	case reply.GetCode() == wire.Code_REMOVED:
-		return fmt.Errorf("the group has removed member %v: start it with an empty directory, as a new member", wire.MemberID(sender.GetMember()))
+		return 0, fmt.Errorf("the group has removed member %v: start it with an empty directory, as a new member", wire.MemberID(sender.GetMember()))
 	case reply.GetCode() != wire.Code_OK:
-		return errors.New(reply.GetDetail())
+		return 0, errors.New(reply.GetDetail())
 	}
 	m.log.Info("member admitted", "member", wire.MemberID(sender.GetMember()), "name", sender.GetName(), "addr", sender.GetAdvertise())
-	return nil
+	return reply.GetIndex(), nil
 }
 
-// membersForNewcomer returns the members of the group with their latest known addresses.
-func (m *Member) membersForNewcomer() (members []*wire.Founder) {
-	roster := m.roster.snapshot()
+// membersOf returns the members of a configuration with their latest known addresses.
+func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
+	ids := membersOf(conf)
 	members = append(members, founderOf(m.meta()))
-	for _, p := range roster.peers {
-		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) && len(members) < maxMembersSent {
+	for _, p := range m.roster.snapshot().peers {
+		if p.GetMember() != m.identity.member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
 			members = append(members, &wire.Founder{
 				Member: p.GetMember(), Name: p.GetName(), Advertise: p.GetAdvertise(), Key: p.GetKey(),
 			})

@@ -344,13 +344,16 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 		}
 	}
 	// Before the roster changes: AwaitRemovals reads both.
+	gone := m.core.Machine().Removed() // the others were vouched for
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member })
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !slices.Contains(gone, id) })
 	})
 	m.setMembership(conf)
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
-		m.acknowledged.forget(id)
+		if slices.Contains(gone, id) {
+			m.acknowledged.forget(id)
+		}
 	}
 	m.removal.changed.set()
 	m.noteRoles(conf)
@@ -363,7 +366,13 @@ func (m *Member) disconnect(removed uint64) {
 	case <-timer.C:
 	case <-m.lifetime.Done():
 	}
+	if m.isMember(removed) {
+		return // it is one again: it was vouched for, and this member's log has it now
+	}
 	m.port.RemovePeer(removed)
+	if p := m.roster.snapshot().peer(removed); p != nil && m.isMember(removed) { // it has just become one
+		m.dial(removed, p.GetAdvertise())
+	}
 }
 
 // Voters returns the voters of Raft's configuration as far as this member knows.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -179,10 +180,21 @@ func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.noteMembers(m.core.Machine().Members())
 	m.roster.setMembership(m.withVouched(m.provisional(conf)))
+	if len(conf.GetVoters()) > 0 {
+		m.forgetFormer()
+	}
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
 		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {
 			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
 		}
 	}
+}
+
+// forgetFormer forgets the processes that belong to the group no more, or only seemed to.
+func (m *Member) forgetFormer() {
+	roster, admitted := m.roster.snapshot(), m.core.Machine().Members()
+	m.roster.retain(func(id uint64) bool {
+		return roster.has(id) || slices.ContainsFunc(admitted, func(r wire.MemberRecord) bool { return r.ID == id })
+	})
 }

@@ -181,14 +181,7 @@ func (r *roster) bootChanged(member, boot uint64) {
 }
 
 // key returns the recorded public key of a member; nil: none.
-func (r *roster) key(member uint64) ed25519.PublicKey {
-	for _, p := range r.snapshot().peers {
-		if p.GetMember() == member {
-			return p.GetKey()
-		}
-	}
-	return nil
-}
+func (r *roster) key(member uint64) ed25519.PublicKey { return r.snapshot().peer(member).GetKey() }
 
 // setAcknowledged records what a member has acknowledged.
 func (r *roster) setAcknowledged(member uint64, at core.Position) {
@@ -219,6 +212,22 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 	}
 	r.refresh()
 	r.changed.set()
+}
+
+// retain forgets all members but some.
+func (r *roster) retain(keep func(member uint64) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, e := range r.entries { // order: each by itself
+		if keep(id) {
+			continue
+		}
+		if e.peer != nil {
+			r.log.SetLocalNoSync(recordOf(id), nil)
+		}
+		delete(r.entries, id)
+	}
+	r.refresh()
 }
 
 // boots returns the verified boot counters.
@@ -282,9 +291,11 @@ func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
 func (r *roster) save(e *rosterEntry, p *wire.Peer) {
 	e.peer = p
 	if data, err := proto.Marshal(p); err == nil {
-		r.log.SetLocalNoSync(fmt.Sprintf("%s%016x", peerRecord, p.GetMember()), data)
+		r.log.SetLocalNoSync(recordOf(p.GetMember()), data)
 	}
 }
+
+func recordOf(member uint64) string { return fmt.Sprintf("%s%016x", peerRecord, member) }
 
 // aliveProcesses returns the processes by member and boot counter.
 func (r *roster) aliveProcesses() []*wire.GossipMeta {
@@ -331,6 +342,14 @@ func (r *roster) member(id uint64, boots map[uint64]uint64) rosterMember {
 
 func (s *rosterSnapshot) has(id uint64) bool {
 	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
+}
+
+// peer returns the record of a member; nil: none.
+func (s *rosterSnapshot) peer(id uint64) *wire.Peer {
+	if i := slices.IndexFunc(s.peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {
+		return s.peers[i]
+	}
+	return nil
 }
 
 // at returns the record of a member of the group that advertises addr; nil: none.

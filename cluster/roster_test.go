@@ -228,3 +228,22 @@ func (r *roster) forget() {
 	clear(r.processes)
 	r.refresh()
 }
+
+// A process that belongs to the group no more leaves no record, in memory or on the disk.
+func TestRoster_Retain(t *testing.T) {
+	withRoster(t, func(r *roster) {
+		r.connected(7, "seven", "seven:1")
+		r.setFounder(&wire.Founder{Member: 9, Advertise: "nine:1"})
+		r.retain(func(id uint64) bool { return id == 7 })
+		if s := r.snapshot(); s.peer(9) != nil || s.peer(7) == nil {
+			t.Errorf("kept %v", s.peers)
+		}
+		if err := r.log.SetLocal("another", []byte{1}); err != nil { // waits for the writes before
+			t.Error(err)
+		}
+		records, err := r.log.Locals(peerRecord)
+		if err != nil || len(records) != 1 {
+			t.Errorf("on disk %d, %v", len(records), err)
+		}
+	})
+}

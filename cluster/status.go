@@ -32,6 +32,7 @@ type Status struct {
 	lastLeader uint64 // the last one that was known
 	conf       *raftpb.ConfState
 	removed    []uint64
+	admitted   []wire.MemberRecord // to the group, and not removed; not all are in conf yet
 	ticks      uint64
 	peers      map[uint64]core.PeerProgress
 	registered bool
@@ -74,6 +75,7 @@ func (m *Member) publish() {
 		lastLeader: lastLeader,
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
+		admitted:   m.core.Machine().Members(),
 		registered: c.Registered,
 		level:      level,
 		processes:  m.core.Machine().Registered(),

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"crypto/ed25519"
+	"maps"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -23,11 +24,13 @@ import (
 // maxVouched bounds the members for which others have vouched.
 const maxVouched = 256
 
-// vouched is the members for which other members have vouched, up to an index of the log.
-// It is owned by the loop's goroutine.
-type vouched struct {
-	index   uint64
-	members map[uint64]bool
+// vouched is the members for which others have vouched. It is owned by the loop's goroutine.
+type vouched map[uint64]*voucher
+
+// voucher is on whose word a member is accepted, and until when.
+type voucher struct {
+	index uint64   // the log has to have
+	by    []uint64 // none of these may be removed
 }
 
 // sendMembership sends a peer what this member has applied. It runs on the loop's goroutine.
@@ -37,13 +40,10 @@ func (m *Member) sendMembership(peer uint64) {
 		return
 	}
 	body := &wire.Membership{Index: s.Applied}
-	conf := membersOf(s.Membership)
-	for _, f := range m.membersForNewcomer() {
-		if slices.Contains(conf, f.GetMember()) {
-			body.Members = append(body.Members, &wire.VouchedMember{
-				Member: f.GetMember(), Key: f.GetKey(), Name: f.GetName(), Advertise: f.GetAdvertise(),
-			})
-		}
+	for _, f := range m.membersOf(s.Membership) {
+		body.Members = append(body.Members, &wire.VouchedMember{
+			Member: f.GetMember(), Key: f.GetKey(), Name: f.GetName(), Advertise: f.GetAdvertise(),
+		})
 	}
 	m.port.Send(peer, &wire.Frame{Body: &wire.Frame_Membership{Membership: body}})
 }
@@ -55,55 +55,58 @@ func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 	if body.GetIndex() <= s.Applied || !slices.Contains(membersOf(m.withVouched(m.provisional(s.Membership))), from) {
 		return
 	}
-	if m.vouched.members[from] { // it was endorsed
-		m.vouched.index = max(m.vouched.index, body.GetIndex())
+	if v := m.vouched[from]; v != nil { // it was endorsed
+		v.index = max(v.index, body.GetIndex())
 	}
 	changed := false
 	for _, v := range body.GetMembers() {
-		if m.vouch(s, v) {
+		if known := m.vouched[v.GetMember()]; known != nil {
+			known.index = max(known.index, body.GetIndex())
+		}
+		if m.vouch(s, v, voucher{index: body.GetIndex(), by: []uint64{from}}) {
 			m.log.Info("another member vouches for a member", "member", wire.MemberID(v.GetMember()), "by", wire.MemberID(from))
 			changed = true
 		}
 	}
 	if changed {
-		m.vouched.index = max(m.vouched.index, body.GetIndex())
 		m.setMembership(s.Membership)
 	}
 }
 
 // vouch adds a member to those for which others have vouched, and reports whether it was none.
-func (m *Member) vouch(s core.Status, v *wire.VouchedMember) bool {
+func (m *Member) vouch(s core.Status, v *wire.VouchedMember, by voucher) bool {
 	id := v.GetMember()
 	switch {
-	case id == m.identity.member, slices.Contains(membersOf(s.Membership), id), m.vouched.members[id]:
+	case id == m.identity.member, slices.Contains(membersOf(s.Membership), id), m.vouched[id] != nil:
 		return false
 	case len(v.GetKey()) != ed25519.PublicKeySize, wire.FingerprintOf(v.GetKey()) != id:
 		return false
-	case len(m.vouched.members) >= maxVouched, slices.Contains(m.core.Machine().Removed(), id):
+	case len(m.vouched) >= maxVouched, m.isOver(id, &by, s.Applied):
 		return false
 	}
-	if m.vouched.members == nil {
-		m.vouched.members = make(map[uint64]bool)
+	if m.vouched == nil {
+		m.vouched = make(vouched)
 	}
-	m.vouched.members[id] = true
+	m.vouched[id] = &by
 	m.noteMembers([]wire.MemberRecord{{ID: id, Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
 	return true
+}
+
+// isOver reports whether a member is not accepted any more on the word of others.
+func (m *Member) isOver(id uint64, v *voucher, applied uint64) bool {
+	removed := m.core.Machine().Removed()
+	return applied >= v.index || slices.Contains(removed, id) ||
+		slices.ContainsFunc(v.by, func(id uint64) bool { return slices.Contains(removed, id) })
 }
 
 // withVouched adds the members for which others have vouched to a configuration, as standbys,
 // until this member has applied the log as far as they had.
 func (m *Member) withVouched(conf *raftpb.ConfState) *raftpb.ConfState {
-	if len(m.vouched.members) == 0 {
-		return conf
-	}
-	if m.core.Status().Applied >= m.vouched.index {
-		m.vouched = vouched{}
-		return conf
-	}
 	members := membersOf(conf)
 	learners := slices.Clone(conf.GetLearners())
-	for id := range m.vouched.members { // order: of a set
-		if !slices.Contains(members, id) {
+	applied := m.core.Status().Applied
+	for id, v := range m.vouched { // order: of a set
+		if !slices.Contains(members, id) && !m.isOver(id, v, applied) {
 			learners = append(learners, id)
 		}
 	}
@@ -113,7 +116,12 @@ func (m *Member) withVouched(conf *raftpb.ConfState) *raftpb.ConfState {
 // reconsiderVouched forgets the members for which others have vouched once this member's own
 // log is as far as theirs. It runs in each tick.
 func (m *Member) reconsiderVouched() {
-	if s := m.core.Status(); len(m.vouched.members) > 0 && s.Applied >= m.vouched.index {
+	if len(m.vouched) == 0 {
+		return
+	}
+	s, before := m.core.Status(), len(m.vouched)
+	maps.DeleteFunc(m.vouched, func(id uint64, v *voucher) bool { return m.isOver(id, v, s.Applied) })
+	if len(m.vouched) < before {
 		m.membershipChanged(s.Membership)
 	}
 }

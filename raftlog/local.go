@@ -1,6 +1,10 @@
 package raftlog
 
-import "github.com/cockroachdb/pebble/v2"
+import (
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // Local returns a record of this member that is not replicated, or nil.
 func (l *Log) Local(name string) ([]byte, error) {
@@ -44,10 +48,10 @@ func (l *Log) SetLocal(name string, value []byte) error {
 	})
 }
 
-// SetLocalNoSync writes a local record that a power loss may undo. It does not
-// block and may be called from any goroutine.
+// SetLocalNoSync writes a local record that a power loss may undo; nil removes it. It does
+// not block and may be called from any goroutine.
 func (l *Log) SetLocalNoSync(name string, value []byte) {
-	value = append([]byte{}, value...)
+	value = slices.Clone(value)
 	l.store.Go(func(*pebble.DB) error {
 		return l.commit(func(w *writer) error { return w.setLocal(name, value) })
 	}, func(error) {})

@@ -53,6 +53,7 @@ type Core struct {
 	installing *Staged
 	installs   uint64
 	heardAt    map[uint64]uint64 // by member of the configuration: the tick of its last message
+	leadsSince uint64            // the tick at which this member became the leader
 	activeAt   map[uint64]uint64 // likewise, since this member leads and the connection from that one is up
 
 	campaignAt    uint64 // tick of the next campaign; 0: none

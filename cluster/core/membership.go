@@ -88,7 +88,7 @@ func (c *Core) facts() *facts {
 			p := progress[id]
 			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
 		},
-		heard: c.hasHeard,
+		heard: c.hasHeard, early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
 	}
 }
 

@@ -59,6 +59,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	if c.role.RaftState == raft.StateLeader {
 		c.beginSettling()
 		clear(c.activeAt)
+		c.leadsSince = c.ticks
 	} else {
 		c.inbox.clear()
 		c.catchUps.clear()

@@ -41,6 +41,7 @@ type facts struct {
 	active  func(id uint64) bool // the leader has heard it lately
 	current func(id uint64) bool // its log is nearly the leader's
 	heard   func(id uint64) bool // a removed standby may be removed from the configuration
+	early   bool                 // the leader has led for so short a time that not all members have answered
 }
 
 // Plan is the reconciler's decision.
@@ -138,8 +139,13 @@ func (f *facts) removeVoter() Plan {
 		return Plan{Reason: "the leader leaves: waiting for a member that can succeed it"}
 	}
 	for _, id := range others {
-		if len(standbys) > 0 && len(f.staying()) < int(f.config.Voters) {
-			return f.swap(id, standbys[0], "which leaves")
+		if len(f.staying()) < int(f.config.Voters) {
+			switch {
+			case len(standbys) > 0:
+				return f.swap(id, standbys[0], "which leaves")
+			case f.early && slices.ContainsFunc(f.members, f.mayBeReady):
+				return Plan{Reason: fmt.Sprintf("replacing %v, which leaves: waiting for the answer of a standby", wire.MemberID(id))}
+			}
 		}
 		if p := f.propose(fmt.Sprintf("demoting %v, which leaves", wire.MemberID(id)), Change{id, Demote}); len(p.Changes) > 0 || len(others) == 1 {
 			return p
@@ -283,10 +289,15 @@ func (f *facts) record(id uint64) wire.MemberRecord {
 	return wire.MemberRecord{}
 }
 
+// mayBeReady reports whether a member is a standby that can be promoted if it answers.
+func (f *facts) mayBeReady(m wire.MemberRecord) bool {
+	return slices.Contains(f.conf.GetLearners(), m.ID) && m.Registered && !m.Silent
+}
+
 // standbys returns the standbys that can be promoted, by ID.
 func (f *facts) standbys() (ready []uint64) {
 	for _, m := range f.members {
-		if slices.Contains(f.conf.GetLearners(), m.ID) && m.Registered && !m.Silent && f.active(m.ID) && f.current(m.ID) {
+		if f.mayBeReady(m) && f.active(m.ID) && f.current(m.ID) {
 			ready = append(ready, m.ID)
 		}
 	}

@@ -103,7 +103,7 @@ func (t *Transport) checkHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 	case membersOnly && !isMember && t.cfg.Removed != nil && t.cfg.Removed(h.Member):
 		return refuse(ReasonRemoved, "the group has removed member %v: start it with an empty directory, as a new member", member)
 	case membersOnly && !isMember:
-		if t.cfg.Endorsed != nil && len(h.endorsements) > 0 {
+		if t.cfg.Endorsed != nil && len(h.endorsements) > 0 && t.askAdmission(c, h, kind) == nil {
 			t.cfg.Endorsed(peerOf(c, h, kind), h.endorsements)
 		}
 		return refuse(ReasonNotMember, "member %v is unknown or removed", member)

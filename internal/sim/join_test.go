@@ -70,7 +70,7 @@ func (sim *simulation) admit(p *program) {
 	}}}, true, func(r *wire.Reply) {
 		if r.GetCode() == wire.Code_OK && m.absent {
 			m.absent = false
-			m.endorsers = append(slices.Clone(p.endorsers), p.n)
+			m.endorsers = append(slices.Clone(p.endorsers), endorser{p.n, r.GetIndex()})
 			m.start()
 		}
 	})
@@ -127,7 +127,7 @@ func (sim *simulation) removeLost() {
 		for _, m := range sim.members {
 			if p != nil && m.absent && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() }) {
 				m.absent = false
-				m.endorsers = append(slices.Clone(p.endorsers), p.n)
+				m.endorsers = append(slices.Clone(p.endorsers), endorser{p.n, p.core.Status().Applied})
 				m.start()
 			}
 			if p != nil && m.process != nil && !m.removed && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() && r.Silent }) {

@@ -31,7 +31,7 @@ type simMember struct {
 	removed        bool  // it has learned of its removal and stopped
 	destroyed      bool  // it is lost permanently
 	absent         bool  // it has not joined yet
-	endorsers      []int // the member that admitted it, behind those of that one
+	endorsers      []endorser // the member that admitted it, behind those of that one
 	tainted        bool  // a bit has flipped in its state, see flip_test.go
 	boot           uint64
 	recorded       map[uint64]core.Position // on disk: what others have acknowledged

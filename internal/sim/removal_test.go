@@ -78,7 +78,7 @@ func (proc *process) learnMembership() {
 		if to == nil || to == proc || !to.inConf(proc.n) || proc.sim.network.cut[other.n][proc.n] {
 			continue
 		}
-		if !proc.isMember(other.n) && proc.isEndorsed(other) {
+		if !proc.isMember(other.n) && proc.core.Status().Leader == 0 && proc.isEndorsed(other) {
 			proc.vouched[other.n] = applied + 1
 		}
 		if !proc.isMember(other.n) || to.core.Status().Applied <= applied {
@@ -92,10 +92,31 @@ func (proc *process) learnMembership() {
 	}
 }
 
+// endorser is a member that has admitted another one, and the index of that.
+type endorser struct {
+	n     int
+	index uint64
+}
+
 // isEndorsed reports whether the endorsements of another member lead from one that this member
 // knows (cluster/endorsements.go).
 func (proc *process) isEndorsed(other *simMember) bool {
-	return !proc.knowsRemoved(other.n) && slices.ContainsFunc(other.endorsers, func(n int) bool { return n == proc.n || proc.isMember(n) })
+	if proc.knowsRemoved(other.n) {
+		return false
+	}
+	if slices.ContainsFunc(proc.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == other.id() }) {
+		return true
+	}
+	applied := proc.core.Status().Applied
+	if own := proc.endorsers; len(own) > 0 {
+		applied = max(applied, own[len(own)-1].index)
+	}
+	for _, e := range slices.Backward(other.endorsers) {
+		if e.n == proc.n || proc.isMember(e.n) {
+			return e.index > applied
+		}
+	}
+	return false
 }
 
 func (proc *process) knowsRemoved(n int) bool {

@@ -266,13 +266,14 @@ func (x *Hello) GetEndorsements() []*Endorsement {
 	return nil
 }
 
-// Endorsement is the statement of a member that it has admitted another one to the group.
+// Endorsement is the statement of a member that the group has admitted another one.
 // They form a chain: each is of the member whose key the next one has, and the last one of
 // the member that presents them.
 type Endorsement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`             // public, of the member that admitted the next one
-	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"` // by that key, over the cluster and the public key of the next one
+	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"` // by that key, over the cluster, the public key of the next one, and the index
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`        // in the log, of the admission
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,6 +320,13 @@ func (x *Endorsement) GetSignature() []byte {
 		return x.Signature
 	}
 	return nil
+}
+
+func (x *Endorsement) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 // Proof follows the hellos. The signature covers both of them, the sender's part in
@@ -1542,10 +1550,11 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12!\n" +
 	"\fdurable_term\x18\x10 \x01(\x04R\vdurableTerm\x12#\n" +
 	"\rdurable_index\x18\x11 \x01(\x04R\fdurableIndex\x12E\n" +
-	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"=\n" +
+	"\fendorsements\x18\x12 \x03(\v2!.conclave.internal.v1.EndorsementR\fendorsements\"S\n" +
 	"\vEndorsement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"?\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"?\n" +
 	"\x05Proof\x12\x1c\n" +
 	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\xe0\x01\n" +
