@@ -27,12 +27,12 @@ type simMember struct {
 	rate           rate
 	disk           *vfs.MemFS
 	diskFault      *diskFault
-	leaveRequested bool  // its removal is requested
-	removed        bool  // it has learned of its removal and stopped
-	destroyed      bool  // it is lost permanently
-	absent         bool  // it has not joined yet
+	leaveRequested bool       // its removal is requested
+	removed        bool       // it has learned of its removal and stopped
+	destroyed      bool       // it is lost permanently
+	absent         bool       // it has not joined yet
 	endorsers      []endorser // the member that admitted it, behind those of that one
-	tainted        bool  // a bit has flipped in its state, see flip_test.go
+	tainted        bool       // a bit has flipped in its state, see flip_test.go
 	boot           uint64
 	recorded       map[uint64]core.Position // on disk: what others have acknowledged
 	tokens         [][]byte                 // of succession; the last one is the present process's
