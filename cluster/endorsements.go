@@ -134,6 +134,7 @@ func (m *Member) isKeyOfMember(key ed25519.PublicKey) bool {
 // receiveEndorsed accepts an endorsed member until this member's log grows; over its connection
 // it tells how far that has to be. It runs on the loop's goroutine.
 func (m *Member) receiveEndorsed(p transport.Peer, by []uint64) {
+	m.reconsiderVouched()
 	s := m.core.Status()
 	v := &wire.VouchedMember{Member: p.Member, Key: p.Key, Name: p.Name, Advertise: p.Advertise}
 	if m.vouch(s, v, voucher{index: s.Applied + 1, by: by}) {

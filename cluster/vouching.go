@@ -51,19 +51,22 @@ func (m *Member) sendMembership(peer uint64) {
 // receiveMembership notes the members for which a peer vouches. It runs on the loop's
 // goroutine.
 func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
+	m.reconsiderVouched() // a later index must not renew what is over
 	s := m.core.Status()
 	if body.GetIndex() <= s.Applied || !slices.Contains(membersOf(m.withVouched(m.provisional(s.Membership))), from) {
 		return
 	}
+	by := []uint64{from}
 	if v := m.vouched[from]; v != nil { // it was endorsed
 		v.index = max(v.index, body.GetIndex())
+		by = append(by, v.by...)
 	}
 	changed := false
 	for _, v := range body.GetMembers() {
 		if known := m.vouched[v.GetMember()]; known != nil {
 			known.index = max(known.index, body.GetIndex())
 		}
-		if m.vouch(s, v, voucher{index: body.GetIndex(), by: []uint64{from}}) {
+		if m.vouch(s, v, voucher{index: body.GetIndex(), by: by}) {
 			m.log.Info("another member vouches for a member", "member", wire.MemberID(v.GetMember()), "by", wire.MemberID(from))
 			changed = true
 		}
@@ -114,7 +117,8 @@ func (m *Member) withVouched(conf *raftpb.ConfState) *raftpb.ConfState {
 }
 
 // reconsiderVouched forgets the members for which others have vouched once this member's own
-// log is as far as theirs. It runs in each tick.
+// log is as far as theirs, or has the removal of one on whose word they are accepted. It runs in
+// each tick.
 func (m *Member) reconsiderVouched() {
 	if len(m.vouched) == 0 {
 		return

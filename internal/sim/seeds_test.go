@@ -44,6 +44,8 @@ var regressionSeeds = map[uint64]string{
 	19909: "a former leader forwarded a request for a leadership transfer to its successor, in the name of the requested leader",
 	8802:  "the leader, of two voters, told of a demotion, crashed, and started again with the old configuration: it needed the vote of the demoted member, whose log was longer",
 	13206: "a session was attached and ended in entries that a snapshot skipped, and its owner took the late answer for its state",
+	1594:  "a member returned under a leader that had joined meanwhile, and refused it",
+	4457:  "all members that a voter knew were replaced while it was down, and the group needed it",
 	533:   "a session opened before a key's deletion received the same lock index twice, as a younger session had locked the new key first",
 }
 
