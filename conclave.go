@@ -204,7 +204,9 @@ func (n *Node) Close(ctx context.Context) error {
 	defer context.AfterFunc(bounded, n.cancelLeave)()
 	var err error
 	n.stop(func() {
-		if !cluster.IsCrash(ctx) {
+		if cluster.IsCrash(ctx) {
+			n.member.Crash()
+		} else {
 			err = n.shutDown(ctx)
 		}
 	})

@@ -39,6 +39,7 @@ func (m *Member) Backup(ctx context.Context, w io.Writer) error {
 	}
 	if unconfirmed != nil {
 		m.log.Warn("backup without the confirmation of a quorum")
+		index = m.status.Load().Applied
 	}
 	state, err := m.viewFrom(ctx, index)
 	if err != nil {
@@ -85,9 +86,9 @@ func (m *Member) tryConfirm(ctx context.Context) (uint64, error) {
 	return 0, err
 }
 
-// viewFrom returns a view of the state at index or later. What is applied is written soon
-// after, without a sync.
+// viewFrom returns a view of the state at index or later, which it has written.
 func (m *Member) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
+	m.checkpoint()
 	for {
 		v, err := m.raftLog.View()
 		if err != nil {

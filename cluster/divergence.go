@@ -13,8 +13,8 @@ import (
 )
 
 // A member that stops because its state differs from that of a majority of the voters
-// has the same difference on its disk: the digest covers what the machine writes. So the
-// directory is not used again. Without the record, a member that is started again
+// may have the same difference on its disk: in its checkpoint, or in what it would write next. So
+// the directory is not used again. Without the record, a member that is started again
 // would act on that state until the next comparison.
 
 const divergenceRecord = "divergence"

@@ -56,7 +56,13 @@ func (d driver) SendSnapshot(m *raftpb.Message) { d.startSnapshot(m) }
 
 func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
 
-func (d driver) Progressed() { d.publish() }
+func (d driver) Progressed() {
+	d.publish()
+	// The disk and the network begin before the callers that are woken next.
+	if d.effects.Calls() > 0 {
+		d.yielding.yield()
+	}
+}
 
 func (d driver) Restored(machine Machine) { d.cfg.Restored(machine) }
 

@@ -38,7 +38,10 @@ func (m *Member) loop() {
 			event(m.core)
 			m.drain()
 		case <-m.mailbox.signal:
-			m.fetched = m.mailbox.fetch()
+			m.fetched = m.fetchTogether()
+			if len(m.fetched) == 0 {
+				continue // fetched before, with those of an earlier signal
+			}
 			for len(m.fetched) > 0 {
 				e := m.fetched[0]
 				m.fetched = m.fetched[1:]
@@ -49,6 +52,7 @@ func (m *Member) loop() {
 			m.fail(fmt.Errorf("disk failed: %w", m.store.Err()))
 			return
 		case <-m.lifetime.Done():
+			m.ended = true
 			return
 		}
 		m.cfg.Woke()
@@ -62,7 +66,11 @@ func (m *Member) loop() {
 			m.seams.Effects(&m.effects)
 		}
 		m.noteProgress()
+		woken := m.effects.Calls()
 		m.effects.Deliver(driver{m})
+		if woken > 0 {
+			m.woken, m.wokenAt = woken, time.Now()
+		}
 	}
 }
 

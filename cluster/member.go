@@ -88,6 +88,10 @@ type Member struct {
 	// Owned by the loop's goroutine, and by failCalls when that has ended.
 	core       *core.Core
 	began      time.Time
+	woken      int // callers that the loop has woken at wokenAt
+	wokenAt    time.Time
+	yielding   yielding
+	ended      bool // the loop has ended in order, between two events
 	fetched    []event
 	effects    core.Effects
 	ticks      uint64
@@ -167,8 +171,11 @@ func (m *Member) routine(name string, run func()) {
 	m.routines.Go(func() { pprof.Do(m.lifetime, labels, func(context.Context) { run() }) })
 }
 
-// errClosed is the cause of lifetime's end after Stop.
-var errClosed = errors.New("closed")
+// errClosed and errCrashed are the causes of lifetime's end after Stop and Crash.
+var (
+	errClosed  = errors.New("closed")
+	errCrashed = fmt.Errorf("%w as by a crash", errClosed)
+)
 
 // supervise tears the member down when its lifetime ends.
 func (m *Member) supervise() {
@@ -197,6 +204,7 @@ func (m *Member) tearDown() {
 	m.failCalls()
 	if m.raftLog != nil {
 		m.recordDivergence(context.Cause(m.lifetime))
+		m.writeLastCheckpoint()
 	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
@@ -211,6 +219,9 @@ func (m *Member) Stop() {
 	m.end(errClosed)
 	<-m.done
 }
+
+// Crash begins to stop the member, like Stop, and spares nothing that a crash would lose.
+func (m *Member) Crash() { m.end(errCrashed) }
 
 // Done is closed when the member has stopped, as after Stop.
 func (m *Member) Done() <-chan struct{} { return m.done }

@@ -180,7 +180,7 @@ func plant(ctx context.Context, log *raftlog.Log, group string, state iter.Seq2[
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	return log.Plant(raftlog.Seed{
+	return log.Execute(raftlog.Seed{
 		Install: raftlog.Install{
 			Index: at.Index, Term: at.Term, Generation: generation,
 			ConfState: &raftpb.ConfState{Voters: []uint64{record.GetMember()}},

@@ -31,7 +31,7 @@ func BenchmarkAppendAndApply(b *testing.B) {
 				index++
 				err := write(log, Append{HardState: hardState(1, 1, index), Entries: []*raftpb.Entry{entry(index, 1, data)}})
 				if err == nil {
-					err = write(log, Apply{Index: index, Term: 1})
+					err = write(log, Checkpoint{After: index - 1, Index: index, Term: 1})
 				}
 				if err == nil && index%1000 == 0 {
 					err = write(log, Truncate{Index: index - 100})

@@ -17,7 +17,7 @@ func TestInstall_ReplacesLogAndState(t *testing.T) {
 	store, log := openLog(t, options)
 	bootstrap(t, log, 1)
 	mustWrite(t, log, Append{HardState: hardState(5, 0, 3), Entries: entries(2, 20, 5)},
-		Apply{Index: 3, Term: 5, Changes: []wire.Change{set("old", "1")}})
+		Checkpoint{After: 1, Index: 3, Term: 5, Changes: []wire.Change{set("old", "1")}})
 	unfinished, err := log.Stage()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestInstall_UnusedGenerationsRemoved(t *testing.T) {
 	store, log := openLog(t, storage.Options{FS: disk})
 	bootstrap(t, log, 1)
 	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)},
-		Apply{Index: 2, Term: 1, Changes: []wire.Change{set("a", "1")}})
+		Checkpoint{After: 1, Index: 2, Term: 1, Changes: []wire.Change{set("a", "1")}})
 	first, _ := stage(t, log, set("x", "y"))
 	_, second := stage(t, log, set("x", "y"))
 	_, third := stage(t, log, set("x", "y"))

@@ -20,8 +20,8 @@ func TestLog_ReopenReadsWhatWasWritten(t *testing.T) {
 	mustWrite(t, log, Append{HardState: hardState(2, 1, 1), Entries: entries(2, 9, 2)})
 	mustWrite(t, log,
 		Append{HardState: hardState(3, 2, 6), Entries: entries(8, 8, 3)},
-		Apply{Index: 5, Term: 2, Digest: 55, Changes: []wire.Change{set("a", "1"), set("b", "2")}},
-		Apply{Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: voters(1, 2)},
+		Checkpoint{After: 1, Index: 5, Term: 2, Digest: 55, Changes: []wire.Change{set("a", "1"), set("b", "2")}},
+		Checkpoint{After: 5, Index: 6, Term: 2, Digest: 66, Changes: []wire.Change{set("a", "3"), {Key: []byte("b")}}, ConfState: voters(1, 2)},
 		Truncate{Index: 4})
 	check := func(when string, log *Log) {
 		first, last := log.first(), log.last()
@@ -82,7 +82,7 @@ func TestLog_AppliedEntryIsCommittedAfterReopen(t *testing.T) {
 	disk := vfs.NewMem()
 	store, log := openLog(t, storage.Options{FS: disk})
 	bootstrap(t, log, 1)
-	mustWrite(t, log, Append{HardState: hardState(1, 1, 1), Entries: entries(2, 3, 1)}, Apply{Index: 3, Term: 1})
+	mustWrite(t, log, Append{HardState: hardState(1, 1, 1), Entries: entries(2, 3, 1)}, Checkpoint{After: 1, Index: 3, Term: 1})
 	store.Close()
 	_, log = openLog(t, storage.Options{FS: disk})
 	startRaft(t, log)
@@ -119,7 +119,7 @@ func TestLog_MembershipSurvivesPowerLoss(t *testing.T) {
 	_, log := openLog(t, storage.Options{FS: disk})
 	bootstrap(t, log, 1, 2)
 	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)})
-	mustWrite(t, log, Apply{Index: 2, Term: 1, ConfState: voters(1)})
+	mustWrite(t, log, Checkpoint{After: 1, Index: 2, Term: 1, ConfState: voters(1)})
 	_, recovered := openLog(t, storage.Options{FS: afterPowerLoss(disk)})
 	if _, conf, err := recovered.InitialState(); err != nil || len(conf.GetVoters()) != 1 {
 		t.Errorf("recovered membership %v, %v", conf, err)
@@ -136,7 +136,7 @@ func TestLog_GroupsAreIsolated(t *testing.T) {
 	}
 	bootstrap(t, log, 1)
 	bootstrap(t, other, 2)
-	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)}, Apply{Index: 2, Term: 1, Changes: []wire.Change{set("a", "1")}})
+	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)}, Checkpoint{After: 1, Index: 2, Term: 1, Changes: []wire.Change{set("a", "1")}})
 	before := mustReadLog(t, log)
 	if err := play(other, step{snapshot: map[string]string{"o": "1"}, ops: []Op{Install{Index: 5, Term: 1, ConfState: voters(2)}}}); err != nil {
 		t.Fatal(err)

@@ -96,10 +96,10 @@ func (a Append) update(m *memStorage) {
 	m.bytes += size(a.Entries)
 }
 
-func (a Apply) update(m *memStorage) {
-	m.applied = Applied{a.Index, a.Term, a.Digest}
-	if a.ConfState != nil {
-		m.conf = proto.CloneOf(a.ConfState)
+func (c Checkpoint) update(m *memStorage) {
+	m.applied = Applied{c.Index, c.Term, c.Digest}
+	if c.ConfState != nil {
+		m.conf = proto.CloneOf(c.ConfState)
 	}
 }
 

@@ -112,7 +112,7 @@ func TestMemStorage_BytesFollowAppendAndTruncate(t *testing.T) {
 	bootstrap(t, log, 1)
 	before := log.Bytes()
 	big := entry(2, 1, string(make([]byte, 1<<20)))
-	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: []*raftpb.Entry{big}}, Apply{Index: 2, Term: 1})
+	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: []*raftpb.Entry{big}}, Checkpoint{After: 1, Index: 2, Term: 1})
 	if got := log.Bytes() - before; got < 1<<20 {
 		t.Errorf("an entry of 1 MiB adds %d bytes", got)
 	}

@@ -55,7 +55,7 @@ func (m *model) do(op Op, staged map[string]string) {
 		if len(op.Entries) > 0 {
 			m.entries = append(m.entries[:op.Entries[0].GetIndex()-m.truncated.index-1:len(m.entries)], op.Entries...)
 		}
-	case Apply:
+	case Checkpoint:
 		m.applied = Applied{op.Index, op.Term, op.Digest}
 		if op.ConfState != nil {
 			m.conf = op.ConfState

@@ -5,7 +5,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Op is one operation on the log: Append, Apply, Truncate, Install, Discard or Seed.
+// Op is one operation on the log: Append, Checkpoint, Truncate, Install, Discard or Seed.
 // Write carries it out on disk, then Wrote on the loop's half. It must not be
 // modified once it is submitted.
 type Op interface {
@@ -21,9 +21,11 @@ type Append struct {
 	Entries   []*raftpb.Entry
 }
 
-// Apply advances the checkpoint to Index. It is durable with the next synced
+// Checkpoint makes the written state that at Index: Changes has what has changed since
+// the state at After, which must be the written one. It is durable with the next synced
 // operation.
-type Apply struct {
+type Checkpoint struct {
+	After               uint64
 	Index, Term, Digest uint64
 	ConfState           *raftpb.ConfState // nil: unchanged
 	Changes             []wire.Change

@@ -44,8 +44,8 @@ func recordInstall(t *testing.T, kept int) (before, after string, images []crash
 	store, log := openLog(t, storage.Options{FS: errorfs.Wrap(r.disk, r), MemTableSize: 256 << 10})
 	bootstrap(t, log, 1, 2, 3)
 	mustWrite(t, log, Append{HardState: hardState(2, 1, 4), Entries: entries(2, 6, 2)},
-		Apply{Index: 4, Term: 2, Changes: largeChanges("old", 20)})
-	mustWrite(t, log, Append{Entries: entries(7, 7, 2)}) // makes the Apply durable
+		Checkpoint{After: 1, Index: 4, Term: 2, Changes: largeChanges("old", 20)})
+	mustWrite(t, log, Append{Entries: entries(7, 7, 2)}) // makes the Checkpoint durable
 	before = mustReadLog(t, log)
 	r.take()
 	if err := stageLarge(t, log, "discarded").Discard(); err != nil {

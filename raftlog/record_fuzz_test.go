@@ -84,7 +84,7 @@ func writeValidLog(store *storage.Store) error {
 	return errors.Join(
 		log.Bootstrap(voters(1)),
 		log.Write([]Op{Append{HardState: hardState(2, 1, 5), Entries: entries(2, 6, 2)}}),
-		log.Write([]Op{Apply{Index: 4, Term: 2, Digest: 3, Changes: largeChanges("v", 1)}}),
+		log.Write([]Op{Checkpoint{After: 1, Index: 4, Term: 2, Digest: 3, Changes: largeChanges("v", 1)}}),
 		log.Write([]Op{Truncate{Index: 2}}),
 		log.SetLocal("identity", []byte("member")),
 	)

@@ -98,7 +98,7 @@ func (g *generator) apply() Op {
 		return nil
 	}
 	index := g.between(g.applied.Index+1, g.hard.GetCommit())
-	op := Apply{Index: index, Term: g.term(index), Digest: g.rng.Uint64()}
+	op := Checkpoint{After: g.applied.Index, Index: index, Term: g.term(index), Digest: g.rng.Uint64()}
 	for range g.rng.IntN(5) {
 		change := set(fmt.Sprintf("k%d", g.rng.IntN(20)), fmt.Sprint(index))
 		if g.rng.IntN(4) == 0 {

@@ -29,11 +29,12 @@ func (s Seed) write(w *writer) error {
 	return nil
 }
 
-// Plant carries out a Seed and blocks until it is durable. Loop only.
-func (l *Log) Plant(s Seed) error {
-	err := l.store.Do(func(*pebble.DB) error { return l.Write([]Op{s}) })
+// Execute carries out an operation and blocks until it is as durable as it requires. Loop
+// only, and when nothing else is being written.
+func (l *Log) Execute(op Op) error {
+	err := l.store.Do(func(*pebble.DB) error { return l.Write([]Op{op}) })
 	if err == nil {
-		l.Wrote(s)
+		l.Wrote(op)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func oldLog(t *testing.T, log *Log) {
 	t.Helper()
 	bootstrap(t, log, 1, 2)
 	mustWrite(t, log, Append{HardState: hardState(3, 2, 3), Entries: entries(2, 5, 1)},
-		Apply{Index: 2, Term: 1, Digest: 22, Changes: []wire.Change{set("a", "1")}})
+		Checkpoint{After: 1, Index: 2, Term: 1, Digest: 22, Changes: []wire.Change{set("a", "1")}})
 	for _, name := range []string{"identity", "peer/1", "divergence"} {
 		if err := log.SetLocal(name, []byte("old")); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestSeed_PowerLoss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := log.Plant(prepareSeed(t, log)); err != nil {
+			if err := log.Execute(prepareSeed(t, log)); err != nil {
 				t.Fatal(err)
 			}
 			r.acknowledged.Add(1)
@@ -139,7 +139,7 @@ func TestOpen_ReadOnly(t *testing.T) {
 	if got := content(t, log); got != oldContent {
 		t.Error(got)
 	}
-	if err := log.Plant(Seed{}); err == nil {
+	if err := log.Execute(Seed{}); err == nil {
 		t.Error("written")
 	}
 	if err := store.Close(); err != nil {
@@ -167,7 +167,7 @@ func TestView_Pages(t *testing.T) {
 		changes = append(changes, set(fmt.Sprintf("k%02d", i), fmt.Sprint("value ", i)))
 	}
 	changes = append(changes, set("k", ""), set("k\x00", "nul"))
-	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)}, Apply{Index: 2, Term: 1, Changes: changes})
+	mustWrite(t, log, Append{HardState: hardState(1, 0, 2), Entries: entries(2, 2, 1)}, Checkpoint{After: 1, Index: 2, Term: 1, Changes: changes})
 	view, err := log.View()
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,13 @@ func TestView_UnaffectedByLaterWrites(t *testing.T) {
 	_, log := openLog(t, storage.Options{})
 	bootstrap(t, log, 1, 2)
 	mustWrite(t, log, Append{HardState: hardState(1, 0, 3), Entries: entries(2, 3, 1)},
-		Apply{Index: 2, Term: 1, Digest: 22, Changes: []wire.Change{set("a", "1"), set("b", "2")}})
+		Checkpoint{After: 1, Index: 2, Term: 1, Digest: 22, Changes: []wire.Change{set("a", "1"), set("b", "2")}})
 	view, err := log.View()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer view.Close()
-	mustWrite(t, log, Apply{Index: 3, Term: 1, Changes: []wire.Change{set("a", "3")}, ConfState: voters(1)})
+	mustWrite(t, log, Checkpoint{After: 2, Index: 3, Term: 1, Changes: []wire.Change{set("a", "3")}, ConfState: voters(1)})
 	if err := play(log, step{snapshot: map[string]string{"new": "1"}, ops: []Op{Install{Index: 9, Term: 1, ConfState: voters(7)}}}); err != nil {
 		t.Fatal(err)
 	}

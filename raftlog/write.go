@@ -73,6 +73,7 @@ func (w *writer) commit() error {
 }
 
 func (a Append) write(w *writer) error {
+	committed := max(w.applied.Index, w.hard.GetCommit()) // as the operations before show
 	if err := w.setHardState(a.HardState); err != nil {
 		return err
 	}
@@ -81,8 +82,8 @@ func (a Append) write(w *writer) error {
 	}
 	first := a.Entries[0].GetIndex()
 	previous, ok := w.at(first - 1)
-	if !ok || first <= w.applied.Index {
-		return fmt.Errorf("entries from %d: the log ends at %d and is applied to %d", first, w.last().index, w.applied.Index)
+	if !ok || first <= committed {
+		return fmt.Errorf("entries from %d: the log ends at %d and is committed to %d", first, w.last().index, committed)
 	}
 	oldLast := w.last().index
 	w.positions = w.positions[:first-1-w.truncated.index]
@@ -138,23 +139,26 @@ func (w *writer) setTruncated(p position) error {
 	return w.batch.Set(w.group.key(kindTruncated), encodeNumbers(p.index, p.term, uint64(p.chain)), nil)
 }
 
-func (a Apply) write(w *writer) error {
-	p, ok := w.at(a.Index)
-	if !ok || p.term != a.Term || a.Index <= w.applied.Index {
-		return fmt.Errorf("index %d of term %d: the log ends at %d and is applied to %d", a.Index, a.Term, w.last().index, w.applied.Index)
+func (c Checkpoint) write(w *writer) error {
+	p, ok := w.at(c.Index)
+	if !ok || p.term != c.Term || c.Index <= w.applied.Index {
+		return fmt.Errorf("index %d of term %d: the log ends at %d and is applied to %d", c.Index, c.Term, w.last().index, w.applied.Index)
 	}
-	if a.ConfState != nil {
+	if c.After != w.applied.Index {
+		return fmt.Errorf("changes since index %d: the state is that at %d", c.After, w.applied.Index)
+	}
+	if c.ConfState != nil {
 		w.sync = true // a leader tells of the change afterwards
-		if err := w.setMessage(kindConfState, a.ConfState); err != nil {
+		if err := w.setMessage(kindConfState, c.ConfState); err != nil {
 			return err
 		}
 	}
-	for _, change := range a.Changes {
+	for _, change := range c.Changes {
 		if err := w.change(w.generation, change); err != nil {
 			return err
 		}
 	}
-	return w.setApplied(Applied{a.Index, a.Term, a.Digest})
+	return w.setApplied(Applied{c.Index, c.Term, c.Digest})
 }
 
 func (t Truncate) write(w *writer) error {

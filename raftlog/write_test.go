@@ -22,9 +22,10 @@ func TestWrite_RefusesContradiction(t *testing.T) {
 		"vote taken back":                 {Append{HardState: hardState(3, 0, 6)}},
 		"current term decreases":          {Append{HardState: hardState(2, 0, 6)}},
 		"commit beyond the end":           {Append{HardState: hardState(3, 1, 10)}},
-		"apply beyond the end":            {Apply{Index: 10, Term: 2}},
-		"apply of an applied index":       {Apply{Index: 6, Term: 2}},
-		"apply in another term":           {Apply{Index: 7, Term: 3}},
+		"apply beyond the end":            {Checkpoint{After: 6, Index: 10, Term: 2}},
+		"apply of an applied index":       {Checkpoint{After: 6, Index: 6, Term: 2}},
+		"apply in another term":           {Checkpoint{After: 6, Index: 7, Term: 3}},
+		"changes since another state":     {Checkpoint{After: 5, Index: 7, Term: 2}},
 		"truncation of unapplied entries": {Truncate{Index: 7}},
 		"install of an applied index":     {Install{Index: 6, Term: 2, ConfState: voters(1), Generation: 1}},
 		"install of an unstaged snapshot": {Install{Index: 20, Term: 3, ConfState: voters(1), Generation: 9}},
@@ -39,7 +40,7 @@ func TestWrite_RefusesContradiction(t *testing.T) {
 			store, log := openLog(t, storage.Options{FS: disk})
 			bootstrap(t, log, 1, 2, 3)
 			mustWrite(t, log, Append{HardState: hardState(2, 0, 6), Entries: entries(2, 9, 2)},
-				Apply{Index: 6, Term: 2}, Truncate{Index: 4}, Append{HardState: hardState(3, 1, 6)})
+				Checkpoint{After: 1, Index: 6, Term: 2}, Truncate{Index: 4}, Append{HardState: hardState(3, 1, 6)})
 			before := mustReadLog(t, log)
 			if err := write(log, ops...); err == nil {
 				t.Error("accepted")

@@ -58,7 +58,7 @@ func (c *changes) replaced() { c.log = nil }
 // stored notes what a durable operation applies.
 func (c *changes) stored(op raftlog.Op) {
 	switch op := op.(type) {
-	case raftlog.Apply:
+	case raftlog.Checkpoint:
 		c.applied = op.Index
 	case raftlog.Install:
 		c.applied = op.Index

@@ -90,7 +90,7 @@ func TestRemoval_CommitToldWhenDurableAfterRestart(t *testing.T) {
 }
 
 func appliesChange(w write) bool {
-	op, ok := w.op.(raftlog.Apply)
+	op, ok := w.op.(raftlog.Checkpoint)
 	return ok && op.ConfState != nil
 }
 
@@ -213,10 +213,10 @@ func TestChanges_FollowLog(t *testing.T) {
 		{func() { c.appended(nil) }, []uint64{6, 7}, 6, 7},
 		{func() { c.appended(entries(7, false, true)) }, []uint64{6, 8}, 6, 8},
 		{func() { c.stored(raftlog.Append{}) }, []uint64{6, 8}, 6, 8},
-		{func() { c.stored(raftlog.Apply{Index: 6}) }, []uint64{6, 8}, 8, 8},
+		{func() { c.stored(raftlog.Checkpoint{Index: 6}) }, []uint64{6, 8}, 8, 8},
 		{func() { c.appended(entries(8, false, false)) }, []uint64{6}, 0, 6},
 		{func() { c.appended(entries(10, true)) }, []uint64{6, 10}, 10, 10},
-		{func() { c.stored(raftlog.Apply{Index: 10}) }, []uint64{10}, 0, 10},
+		{func() { c.stored(raftlog.Checkpoint{Index: 10}) }, []uint64{10}, 0, 10},
 		{func() { c.replaced() }, nil, 0, 0},
 		{func() { c.appended(entries(13, true)) }, []uint64{13}, 13, 13},
 		{func() { c.stored(raftlog.Install{Index: 12}) }, []uint64{13}, 13, 13},
@@ -255,7 +255,7 @@ func TestRemoval_SecondChangeTellsOfFirstCommit(t *testing.T) {
 			break
 		}
 		for _, w := range out.Batch.writes {
-			if _, applies := w.op.(raftlog.Apply); w.op != nil && !applies {
+			if _, applies := w.op.(raftlog.Checkpoint); w.op != nil && !applies {
 				if err := r.log.Write([]raftlog.Op{w.op}); err != nil {
 					t.Fatal(err)
 				}

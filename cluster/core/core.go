@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -34,27 +33,32 @@ type Core struct {
 	arbitration arbitration
 	disk        disk
 
-	ticks      uint64
-	now        time.Duration // monotonic, as the driver last passed it to Take
-	role       raft.SoftState
-	term       uint64
-	applied    uint64
-	proposed   bool   // this leader's batch is in flight; commands gather for the next
-	last       uint64 // the log's last index, durable or not
-	truncated  uint64 // the index up to which the log was last told to truncate
-	conf       *raftpb.ConfState
-	changing   bool // a membership change is in flight
-	changes    changes
-	settling   settling
-	plan       Plan // the reconciler's last
-	reconciled reconciled
-	hearing    hearing
-	staged     *Staged
-	installing *Staged
-	installs   uint64
-	heardAt    map[uint64]uint64 // by member of the configuration: the tick of its last message
-	leadsSince uint64            // the tick at which this member became the leader
-	activeAt   map[uint64]uint64 // likewise, since this member leads and the connection from that one is up
+	ticks       uint64
+	now         time.Duration // monotonic, as the driver last passed it to Take
+	role        raft.SoftState
+	term        uint64
+	applied     uint64
+	appliedTerm uint64 // of that entry
+	gathered    gathered
+	checkpoint  uint64            // the index of the last checkpoint, written or on its way
+	inFlight    []int             // bytes of the entries that this leader has proposed and not applied yet
+	hard        *raftpb.HardState // written last, or on its way
+	commit      *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
+	last        uint64            // the log's last index, durable or not
+	truncated   uint64            // the index up to which the log was last told to truncate
+	conf        *raftpb.ConfState
+	changing    bool // a membership change is in flight
+	changes     changes
+	settling    settling
+	plan        Plan // the reconciler's last
+	reconciled  reconciled
+	hearing     hearing
+	staged      *Staged
+	installing  *Staged
+	installs    uint64
+	heardAt     map[uint64]uint64 // by member of the configuration: the tick of its last message
+	leadsSince  uint64            // the tick at which this member became the leader
+	activeAt    map[uint64]uint64 // likewise, since this member leads and the connection from that one is up
 
 	campaignAt    uint64 // tick of the next campaign; 0: none
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
@@ -66,18 +70,19 @@ type Core struct {
 
 // Config configures a Core.
 type Config struct {
-	ID            uint64
-	Incarnation   wire.ID
-	Log           *raftlog.Log
-	Machine       Machine
-	Tick          time.Duration // between two calls of Tick: the heartbeat interval
-	ElectionTicks int
-	Rand          *rand.Rand // spreads campaigns
-	Logger        *slog.Logger
-	Keep          uint64 // applied entries kept in the log; more of them with a large state
-	KeepBytes     uint64 // their bytes
-	MaxCalls      int    // pending calls of this process; urgent ones are not refused for it
-	MaxCallBytes  int    // of their commands; 0: no limit
+	ID                uint64
+	Incarnation       wire.ID
+	Log               *raftlog.Log
+	Machine           Machine
+	Tick              time.Duration // between two calls of Tick: the heartbeat interval
+	ElectionTicks     int
+	Rand              *rand.Rand // spreads campaigns
+	Logger            *slog.Logger
+	Keep              uint64 // applied entries kept in the log; more of them with a large state
+	KeepBytes         uint64 // their bytes
+	CheckpointEntries int    // applied between two checkpoints at most; 0: 4096
+	MaxCalls          int    // pending calls of this process; urgent ones are not refused for it
+	MaxCallBytes      int    // of their commands; 0: no limit
 }
 
 const (
@@ -106,14 +111,14 @@ func New(cfg Config) (*Core, error) {
 		activeAt:    make(map[uint64]uint64),
 	}
 	applied := cfg.Log.Applied()
-	c.applied = applied.Index
+	c.applied, c.appliedTerm, c.checkpoint = applied.Index, applied.Term, applied.Index
 	c.digests.restore(applied.Index, applied.Digest)
 	c.last, _ = cfg.Log.LastIndex() // in memory: never fails
 	hard, conf, err := cfg.Log.InitialState()
 	if err != nil {
 		return nil, fmt.Errorf("reading the log's state: %w", err)
 	}
-	c.term, c.conf = hard.GetTerm(), conf
+	c.term, c.conf, c.hard = hard.GetTerm(), conf, hard
 	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
 	}
@@ -153,6 +158,10 @@ func (c *Core) Tick() {
 		c.sendCalls(c.tickets.overdue(c.ticks))
 	}
 	c.checkTransfers()
+	c.writeCommit()
+	if c.gathered.entries > 0 && c.ticks >= c.gathered.since+checkpointTicks {
+		c.Checkpoint()
+	}
 	c.checkDisk()
 	c.checkDigests()
 }
@@ -278,6 +287,10 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 			return Effects{}, err
 		}
 		if !c.node.HasReady() {
+			if c.disk.answer() {
+				c.Stored(nil)
+				continue
+			}
 			break
 		}
 		if err := c.ready(c.node.Ready()); err != nil {
@@ -336,36 +349,6 @@ func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
 			c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
 		}
 	}
-}
-
-// propose proposes the gathered commands as one entry, stamped with group time. When a
-// deadline of the machine has passed, it proposes an empty batch: applying its time
-// fires the deadline. An empty batch also settles a membership change.
-func (c *Core) propose() error {
-	if !c.clock.running || c.proposed {
-		return nil
-	}
-	deadline, ok := c.machine.NextDeadline()
-	settle := c.maySettle()
-	if c.inbox.empty() && !settle && !(ok && deadline <= c.clock.time) || c.node.BasicStatus().LeadTransferee != raft.None {
-		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
-	}
-	data := appendEntryHeader(make([]byte, 0, min(c.inbox.bytes, maxBatchBytes)+128))
-	level, _ := c.machine.Level()
-	data, err := c.inbox.appendBatch(data, level, c.clock.time)
-	if err != nil {
-		return fmt.Errorf("encoding a batch: %w", err)
-	}
-	switch err := c.node.Propose(data); {
-	case errors.Is(err, raft.ErrProposalDropped):
-		c.inbox.dropped() // too much is uncommitted; the members retry
-		return nil
-	case err != nil:
-		return fmt.Errorf("proposing: %w", err)
-	}
-	c.proposed = true
-	c.settling.proposed = c.settling.proposed || settle
-	return nil
 }
 
 // step passes a message to raft. raft refuses those of removed members, and proposals

@@ -186,6 +186,8 @@ func TestDigest_OfChanges(t *testing.T) {
 		r.settle()
 		r.applyResult(wire.Result{Changes: []wire.Change{change("k", value)}})
 		r.applyResult(wire.Result{})
+		r.Checkpoint()
+		r.settle()
 		index, digest := r.Digest()
 		if index != r.Status().Applied {
 			t.Fatalf("the digest is of index %d, %d are applied", index, r.Status().Applied)
@@ -275,6 +277,7 @@ func TestNew_ContinuesFromDisk(t *testing.T) {
 	r := newRig(t).follow()
 	r.applyResult(wire.Result{Changes: []wire.Change{change("k", "v")}})
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
+	r.Checkpoint()
 	r.settle()
 	before, last := r.Status(), r.last
 	index, digest := r.Digest()

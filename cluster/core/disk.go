@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/raftlog"
@@ -30,6 +32,16 @@ func (d *disk) next(tick uint64) []write {
 	d.since = tick
 	d.batch, d.queue = d.queue, nil
 	return d.batch
+}
+
+// answer makes the queue the batch under way if nothing of it must be written: then
+// its responses depend only on what is durable.
+func (d *disk) answer() bool {
+	if len(d.batch) > 0 || len(d.queue) == 0 || slices.ContainsFunc(d.queue, func(w write) bool { return w.op != nil }) {
+		return false
+	}
+	d.batch, d.queue = d.queue, nil
+	return true
 }
 
 // Batch is a sequence of writes that become durable together.

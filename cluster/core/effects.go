@@ -88,6 +88,16 @@ type Driver interface {
 	LeaderChanged()
 }
 
+// Calls returns how many calls of this process get an outcome.
+func (e *Effects) Calls() (n int) {
+	for i := range e.Notifications {
+		if e.Notifications[i].Call != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // Deliver carries out the effects: first writes and messages, then notifications in log
 // order. It removes each notification from e before delivering it, so that Abandon fails
 // the rest after a panic.

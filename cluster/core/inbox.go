@@ -146,6 +146,7 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 	for _, h := range b.shares {
 		h.taken = 0
 	}
+	b.tickets.begin()
 	start := len(data)
 	b.curtailed = b.waits(urgentLane) && !b.curtailed
 	limit := start + maxBatchBytes
@@ -231,11 +232,13 @@ func (b *inbox) taken() (sum int) {
 	return sum
 }
 
-// applied reports that the entry in flight was applied at an index.
+// applied reports that the first entry in flight was applied at an index.
 func (b *inbox) applied(index uint64) { b.tickets.applied(index) }
 
-// dropped reports that the entry in flight will not be applied, as far as this leader
-// knows.
+// refused reports that the last batch was not proposed.
+func (b *inbox) refused() { b.tickets.refused() }
+
+// dropped reports that what is in flight will not be applied, as far as this leader knows.
 func (b *inbox) dropped() { b.tickets.dropped() }
 
 // submissionsField is the field number of Batch.submissions. They are appended one by

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // sentTicket is a ticket and the member that has sent it. A member that sends the tickets of
 // another one keeps none of its commands from the log.
@@ -21,9 +25,9 @@ const maxRecent = 16384
 // duplicates; that no command is applied twice is the machine's promise.
 type knownTickets struct {
 	at       map[sentTicket]uint64 // 0: waits or is in flight; otherwise the index at which it was applied
-	inFlight []sentTicket
-	recent   []appliedTicket // a ring of maxRecent
-	oldest   int             // in recent
+	inFlight [][]sentTicket        // of each entry, in order
+	recent   []appliedTicket       // a ring of maxRecent
+	oldest   int                   // in recent
 }
 
 type appliedTicket struct {
@@ -53,15 +57,27 @@ func (k *knownTickets) forget(s *wire.Submission) {
 	}
 }
 
+// begin begins another entry.
+func (k *knownTickets) begin() { k.inFlight = append(k.inFlight, nil) }
+
+// proposed adds a submission to the last entry.
 func (k *knownTickets) proposed(s *wire.Submission) {
+	last := &k.inFlight[len(k.inFlight)-1]
+	*last = slices.Grow(*last, len(s.GetCalls()))
 	for _, c := range s.GetCalls() {
-		k.inFlight = append(k.inFlight, sentBy(s, c.GetSeq()))
+		*last = append(*last, sentBy(s, c.GetSeq()))
 	}
 }
 
-// applied reports that what was in flight was applied at an index.
+// applied reports that the first entry in flight was applied at an index.
 func (k *knownTickets) applied(index uint64) {
-	for _, t := range k.inFlight {
+	if len(k.inFlight) == 0 {
+		return // another member has proposed it
+	}
+	first := k.inFlight[0]
+	k.inFlight[0] = nil
+	k.inFlight = k.inFlight[1:]
+	for _, t := range first {
 		k.at[t] = index
 		if len(k.recent) < maxRecent {
 			k.recent = append(k.recent, appliedTicket{t, index})
@@ -74,13 +90,23 @@ func (k *knownTickets) applied(index uint64) {
 		*old = appliedTicket{t, index}
 		k.oldest = (k.oldest + 1) % maxRecent
 	}
-	k.inFlight = k.inFlight[:0]
 }
 
-// dropped forgets what was in flight.
-func (k *knownTickets) dropped() {
-	for _, t := range k.inFlight {
+// refused forgets the last entry.
+func (k *knownTickets) refused() {
+	last := len(k.inFlight) - 1
+	for _, t := range k.inFlight[last] {
 		delete(k.at, t)
 	}
-	k.inFlight = k.inFlight[:0]
+	k.inFlight = k.inFlight[:last]
+}
+
+// dropped forgets what is in flight.
+func (k *knownTickets) dropped() {
+	for _, entry := range k.inFlight {
+		for _, t := range entry {
+			delete(k.at, t)
+		}
+	}
+	k.inFlight = nil
 }

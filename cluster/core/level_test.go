@@ -124,6 +124,8 @@ func wantSame(t *testing.T, got, want *rig) {
 // is on its disk, and a newer build continues with it.
 func TestLevel_SnapshotBeyondBuild(t *testing.T) {
 	leader := upgraded(t)
+	leader.Checkpoint()
+	leader.settle()
 	var pairs []*wire.Pair
 	if err := leader.log.State(func(key, value []byte) error {
 		pairs = append(pairs, &wire.Pair{Key: append([]byte(nil), key...), Value: append([]byte(nil), value...)})

@@ -60,22 +60,56 @@ func commands(batches []*wire.Batch) (seqs []uint64) {
 	return seqs
 }
 
-// One batch is under way at a time; later commands go into the next.
-func TestPropose_OneBatchAtATime(t *testing.T) {
+// While an entry is being written here, later commands gather. The next entry follows when
+// it is written, without waiting for the other members.
+func TestPropose_FollowsTheWrite(t *testing.T) {
 	r := newRig(t).follow().lead()
 	r.mustSubmit(command(1))
-	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{1}) {
+	out, err := r.Take(r.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := commands(r.batches(out.Messages)); !slices.Equal(got, []uint64{1}) {
 		t.Fatalf("proposes %d", got)
 	}
 	for seq := uint64(2); seq <= 4; seq++ {
 		r.mustSubmit(command(seq))
-		if got := r.batches(r.settle()); len(got) > 0 {
-			t.Fatalf("proposes %v while another is under way", got)
+		if got := r.batches(r.takeOnly()); len(got) > 0 {
+			t.Fatalf("proposes %v while another is being written", got)
 		}
 	}
-	got := r.batches(r.acknowledge(2))
-	if len(got) != 1 || !slices.Equal(commands(got), []uint64{2, 3, 4}) {
+	r.persist(out.Batch.writes)
+	if got := r.batches(r.settle()); len(got) != 1 || !slices.Equal(commands(got), []uint64{2, 3, 4}) {
 		t.Errorf("proposes %v", got)
+	}
+}
+
+// The entries in flight are bounded, in number and in bytes.
+func TestPropose_Bounded(t *testing.T) {
+	large := command(1)
+	large.Calls[0].Command = make([]byte, maxEntriesBytes)
+	for name, first := range map[string][]*wire.Submission{
+		"entries": {command(1), command(2), command(3), command(4)},
+		"bytes":   {large},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).follow().lead()
+			for _, s := range first {
+				r.mustSubmit(s)
+				if got := r.batches(r.settle()); len(got) != 1 {
+					t.Fatalf("proposes %d entries", len(got))
+				}
+			}
+			for seq := uint64(11); seq <= 13; seq++ {
+				r.mustSubmit(command(seq))
+				if got := r.batches(r.settle()); len(got) > 0 {
+					t.Fatalf("proposes %v beyond the bound", got)
+				}
+			}
+			if got := r.batches(r.acknowledge(2)); len(got) != 1 || !slices.Equal(commands(got), []uint64{11, 12, 13}) {
+				t.Errorf("proposes %v", got)
+			}
+		})
 	}
 }
 
@@ -93,7 +127,7 @@ func TestPropose_OwnCommands(t *testing.T) {
 // the next leader.
 func TestPropose_DroppedOnStepDown(t *testing.T) {
 	r := newRig(t).follow().lead()
-	for seq := range uint64(3) {
+	for seq := range uint64(maxEntries + 2) {
 		r.mustSubmit(command(seq + 1))
 		r.settle()
 	}
@@ -173,17 +207,19 @@ func TestGroupTime_BeginsAtMachine(t *testing.T) {
 	}
 }
 
-// A leader whose batch was under way when it lost leadership does not wait for it in a
+// A leader whose batches were under way when it lost leadership does not wait for them in a
 // later term.
 func TestPropose_BatchOfEarlierTerm(t *testing.T) {
 	r := newRig(t).follow().lead()
-	r.mustSubmit(command(1))
-	r.settle()
-	last, term := r.last-1, r.term
+	last, term := r.last, r.term
+	for seq := range uint64(maxEntries) {
+		r.mustSubmit(command(seq + 1))
+		r.settle()
+	}
 	r.mustReceive(message(raftpb.MsgApp, 3, term+1, following(last, term, empty(last+1, term+1)), commit(last+1)))
 	r.settle()
-	r.lead().mustSubmit(command(2))
-	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{2}) {
+	r.lead().mustSubmit(command(9))
+	if got := commands(r.batches(r.settle())); !slices.Equal(got, []uint64{9}) {
 		t.Errorf("proposes %d", got)
 	}
 }

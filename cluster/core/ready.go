@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -51,7 +52,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 		return
 	}
 	c.out.LeaderChanged = true
-	c.proposed, c.changing = false, false
+	c.inFlight, c.changing = nil, false
 	c.hearing, c.plan = hearing{}, Plan{}
 	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
@@ -96,36 +97,62 @@ func (c *Core) append(m *raftpb.Message) {
 		hard = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}
 	if snapshot := m.GetSnapshot(); !raft.IsEmptySnap(snapshot) {
-		c.install(snapshot, hard)
-		hard = nil
-	}
-	w := write{responses: m.GetResponses()}
-	if entries := m.GetEntries(); len(entries) > 0 || hard != nil {
-		w.op = raftlog.Append{HardState: hard, Entries: entries}
-		if len(entries) > 0 {
-			c.appended(entries)
+		with := hard
+		if index := snapshot.GetMetadata().GetIndex(); hard.GetCommit() > index { // of the entries that follow it
+			with = &raftpb.HardState{Term: hard.Term, Vote: hard.Vote, Commit: &index}
 		}
+		c.install(snapshot, with)
+		c.noteHardState(with)
 	}
-	c.disk.add(w)
+	entries := m.GetEntries()
+	w := write{responses: m.GetResponses()}
+	switch {
+	case len(entries) > 0:
+		hard = cmp.Or(hard, c.commit)
+		w.op = raftlog.Append{HardState: hard, Entries: entries}
+		c.noteHardState(hard)
+		c.appended(entries)
+	case hard == nil:
+	case hard.GetTerm() == c.hard.GetTerm() && hard.GetVote() == c.hard.GetVote():
+		c.commit = hard
+	default:
+		w.op = raftlog.Append{HardState: hard}
+		c.noteHardState(hard)
+	}
+	if w.op != nil || len(w.responses) > 0 {
+		c.disk.add(w)
+	}
 }
 
-// applyAll applies committed entries to the machine and queues the write of its changes.
-// That write needs no sync: it follows its entries in the same WAL, so that a crash
-// either preserves it or the entries are applied again.
+// noteHardState notes that a hard state, unless nil, is being written.
+func (c *Core) noteHardState(hard *raftpb.HardState) {
+	c.hard, c.commit = cmp.Or(hard, c.hard), nil
+}
+
+// writeCommit writes a commit index that no entry has taken along. Nothing waits for it:
+// a member that starts with an older one learns of it from the leader.
+func (c *Core) writeCommit() {
+	if c.commit != nil {
+		c.disk.add(write{op: raftlog.Append{HardState: c.commit}})
+		c.noteHardState(c.commit)
+	}
+}
+
+// applyAll applies committed entries to the machine.
 func (c *Core) applyAll(m *raftpb.Message) error {
-	op := raftlog.Apply{}
 	for _, e := range m.GetEntries() {
-		if err := c.apply(e, &op); err != nil {
+		if err := c.apply(e); err != nil {
 			return fmt.Errorf("applying entry %d: %w", e.GetIndex(), err)
 		}
-		op.Index, op.Term = e.GetIndex(), e.GetTerm()
+		c.applied, c.appliedTerm = e.GetIndex(), e.GetTerm()
 	}
-	c.applied, op.Digest = op.Index, c.digests.last
-	c.disk.add(write{op: op})
+	if c.checkpointDue() {
+		c.Checkpoint()
+	}
 	for _, r := range m.GetResponses() {
 		c.step(r)
 	}
-	if c.role.RaftState == raft.StateLeader && op.Term == c.term && !c.clock.running {
+	if c.role.RaftState == raft.StateLeader && c.appliedTerm == c.term && !c.clock.running {
 		c.clock.start(c.machine.Now(), c.now)
 		c.answerEarly()
 	}
@@ -133,9 +160,9 @@ func (c *Core) applyAll(m *raftpb.Message) error {
 	return nil
 }
 
-func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
+func (c *Core) apply(e *raftpb.Entry) error {
 	if e.GetType() != raftpb.EntryNormal {
-		return c.reconfigure(e, op)
+		return c.reconfigure(e)
 	}
 	batch := e.GetData()
 	if len(batch) > 0 {
@@ -144,7 +171,7 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 			return err
 		}
 		if e.GetTerm() == c.term {
-			c.proposed = false
+			c.inFlight = c.inFlight[min(1, len(c.inFlight)):]
 			c.inbox.applied(e.GetIndex())
 		}
 	}
@@ -155,7 +182,7 @@ func (c *Core) apply(e *raftpb.Entry, op *raftlog.Apply) error {
 	}
 	c.digests.add(e.GetIndex(), result.Changes)
 	c.digestAdded()
-	op.Changes = append(op.Changes, result.Changes...)
+	c.gathered.add(result.Changes, e, c.ticks)
 	c.notify(result)
 	return nil
 }
@@ -180,13 +207,14 @@ func (c *Core) notify(result wire.Result) {
 }
 
 // reconfigure applies a membership change.
-func (c *Core) reconfigure(e *raftpb.Entry, op *raftlog.Apply) error {
+func (c *Core) reconfigure(e *raftpb.Entry) error {
 	change, err := confChange(e)
 	if err != nil {
 		return err
 	}
 	c.membershipChanged(c.node.ApplyConfChange(change))
-	op.ConfState = c.conf
+	c.gathered.add(nil, e, c.ticks)
+	c.gathered.conf = c.conf
 	c.digests.add(e.GetIndex(), nil)
 	c.digestAdded()
 	return nil

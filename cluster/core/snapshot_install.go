@@ -69,13 +69,14 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 		Generation: c.staged.Generation,
 	}})
 	c.last = meta.GetIndex()
+	c.gathered = gathered{} // of a state that is replaced
 	c.changes.replaced()
 	c.staged, c.installing = nil, c.staged
 }
 
 // installed replaces the machine by that of a snapshot that is durable.
 func (c *Core) installed(machine Machine, op raftlog.Install) {
-	c.machine, c.applied = machine, op.Index
+	c.machine, c.applied, c.appliedTerm, c.checkpoint = machine, op.Index, op.Term, op.Index
 	c.membershipChanged(op.ConfState)
 	c.installing.Done(nil)
 	c.installing = nil

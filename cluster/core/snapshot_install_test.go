@@ -178,3 +178,42 @@ func TestSnapshot_TwoBeforeTake(t *testing.T) {
 		t.Errorf("the first is answered %v, the second %v", first, second)
 	}
 }
+
+// raft may return a snapshot, the entries that follow it and a commit index of these at once:
+// a message overtook the snapshot.
+func TestSnapshot_WithEntriesBehind(t *testing.T) {
+	for name, messages := range map[string][]*raftpb.Message{
+		"one message": {
+			message(raftpb.MsgApp, 2, 5, following(50, 5, empty(51, 5), empty(52, 5)), commit(52)),
+		},
+		"two messages": {
+			message(raftpb.MsgApp, 2, 5, following(50, 5, empty(51, 5)), commit(50)),
+			message(raftpb.MsgApp, 2, 5, following(51, 5, empty(52, 5)), commit(51)),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).follow()
+			answer := errUnanswered
+			r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&answer))
+			for _, m := range messages {
+				r.mustReceive(m)
+			}
+			out, err := r.Take(r.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !out.Batch.Installs() || r.last != 52 {
+				t.Fatalf("writes %+v, the log ends at %d", out.Batch.writes, r.last)
+			}
+			if err := r.log.Write(out.Batch.Ops()); err != nil {
+				t.Fatal(err)
+			}
+			r.Stored(machine.New())
+			r.settle()
+			want := messages[len(messages)-1].GetCommit()
+			if hard, _, err := r.log.InitialState(); err != nil || hard.GetCommit() != want || r.applied != want {
+				t.Errorf("commit index %d, applied to %d, %v, want %d", hard.GetCommit(), r.applied, err, want)
+			}
+		})
+	}
+}

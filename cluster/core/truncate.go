@@ -29,6 +29,9 @@ func (c *Core) truncate() {
 		return
 	}
 	if index := c.neededFrom(c.applied-keep, keepBytes); index >= first {
+		if index > c.checkpoint {
+			c.Checkpoint()
+		}
 		c.truncated = index
 		c.disk.add(write{op: raftlog.Truncate{Index: index}})
 	}

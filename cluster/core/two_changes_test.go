@@ -147,7 +147,7 @@ func (v *cores) electFour(one *rig) {
 			m.GetFrom() == 4 && m.GetTo() == 3 && m.GetType() != raftpb.MsgVote && m.GetType() != raftpb.MsgPreVote
 	}
 	v.slow = func(id uint64, w []write) bool {
-		return id == 4 && slices.ContainsFunc(w, func(w write) bool { op, ok := w.op.(raftlog.Apply); return ok && op.ConfState != nil })
+		return id == 4 && slices.ContainsFunc(w, func(w write) bool { op, ok := w.op.(raftlog.Checkpoint); return ok && op.ConfState != nil })
 	}
 	one.node.TransferLeader(4)
 	one.node.ReportUnreachable(4)

@@ -15,12 +15,21 @@ func suspended() time.Duration {
 	)
 }
 
+// isStillSuspendedFor reports whether the machine has been suspended for as long as d, and
+// is faster than suspended. A process that was stopped between the two looks seems to have been
+// suspended for longer.
+func isStillSuspendedFor(d time.Duration) bool {
+	of := clockTime(unix.CLOCK_MONOTONIC)
+	return max(clockTime(unix.CLOCK_BOOTTIME)-of, 0).Truncate(noise) == d
+}
+
+const noise = time.Millisecond
+
 // ahead is the lead of one clock over another, less noise, as they can only be read
 // one after the other. A process that was stopped in between reads again: otherwise
 // that time would count as suspended too, a renewal would count as sent later than
 // it was, and a holder would trust its lock for too long.
 func ahead(clock, of func() time.Duration) time.Duration {
-	const noise = time.Millisecond
 	for {
 		before := of()
 		at := clock()

@@ -25,3 +25,23 @@ func TestAhead_StoppedBetweenReadings(t *testing.T) {
 		}
 	}
 }
+
+// Suspended time counts, whatever was known of it before.
+func TestClock_Suspended(t *testing.T) {
+	c := newClock()
+	before := c.now()
+	c.known.Store(int64(suspended() - time.Hour)) // suspended for an hour since
+	if passed := c.now() - before; passed < 0 || passed > instant(time.Minute) {
+		t.Errorf("%v passed by a look that follows an older one", time.Duration(passed))
+	}
+	c.suspended -= time.Hour // the clock began an hour of suspension earlier
+	if passed := c.now() - before; passed < instant(time.Hour) {
+		t.Errorf("%v passed with an hour of suspension", time.Duration(passed))
+	}
+}
+
+func TestIsStillSuspendedFor(t *testing.T) {
+	if d := suspended(); isStillSuspendedFor(d + time.Second) {
+		t.Errorf("suspended for %v, and a second longer", d)
+	}
+}

@@ -68,6 +68,9 @@ func IsKind(err error, k Kind) bool {
 
 // isCode reports whether err is a refusal with one of these codes.
 func isCode(err error, codes ...wire.Code) bool {
+	if err == nil {
+		return false // without the allocation below
+	}
 	var f *Fault
 	if !errors.As(err, &f) || f.Kind != Refused {
 		return false

@@ -21,8 +21,9 @@ type dirty struct {
 }
 
 type touched struct {
-	key    string
-	record record // nil deletes the key
+	key     string
+	record  record // nil deletes the key
+	created bool   // the key did not exist before the entry
 }
 
 // put marks the record under key as new or changed.
@@ -31,9 +32,22 @@ func (d *dirty) put(key string, r record) {
 		d.touched[i].record = r
 		return
 	}
+	d.touch(touched{key: key, record: r})
+}
+
+// create is put for a key that did not exist before.
+func (d *dirty) create(key string, r record) {
+	if _, ok := d.at[key]; ok {
+		d.put(key, r) // deleted by this entry, so it did exist
+		return
+	}
+	d.touch(touched{key, r, true})
+}
+
+func (d *dirty) touch(t touched) {
 	d.expect(cap(d.touched))
-	d.at[key] = len(d.touched)
-	d.touched = append(d.touched, touched{key, r})
+	d.at[t.key] = len(d.touched)
+	d.touched = append(d.touched, t)
 }
 
 // expect prepares an entry's first put for as many records.
@@ -55,7 +69,7 @@ func (d *dirty) flush() []wire.Change {
 	for i, t := range d.touched {
 		start := len(bytes)
 		bytes = append(bytes, t.key...)
-		changes[i].Key = bytes[start:len(bytes):len(bytes)]
+		changes[i].Key, changes[i].Created = bytes[start:len(bytes):len(bytes)], t.created
 		if t.record == nil {
 			continue
 		}

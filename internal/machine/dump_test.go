@@ -21,6 +21,9 @@ func (d disk) write(changes []wire.Change) error {
 			return fmt.Errorf("key %q changed twice in one entry", c.Key)
 		}
 		seen[string(c.Key)] = true
+		if _, exists := d[string(c.Key)]; exists && c.Created {
+			return fmt.Errorf("key %q exists, but is reported as created", c.Key)
+		}
 		if c.Value == nil {
 			delete(d, string(c.Key))
 		} else {

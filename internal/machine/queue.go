@@ -75,7 +75,7 @@ func (m *Machine) enqueue(w *waiter) *wire.Reply {
 	w.position = m.positions
 	m.candidates += len(w.value)
 	w.join()
-	m.dirty.put(w.key(), w)
+	m.dirty.create(w.key(), w)
 	r := m.reply(wire.Code_QUEUED)
 	r.Holder, r.Position = w.holder(), uint32(w.queue().len)
 	return r

@@ -81,8 +81,12 @@ func (m *Machine) settle(w *waiter, r *wire.Reply) {
 }
 
 func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
+	if key := ticketKey(t); inc.window.get(t.Seq) == nil {
+		m.dirty.create(key, stored{r})
+	} else {
+		m.dirty.put(key, stored{r})
+	}
 	inc.window.put(t.Seq, r)
-	m.dirty.put(ticketKey(t), stored{r})
 }
 
 // execute executes a command of a member and returns its outcome.

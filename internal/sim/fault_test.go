@@ -18,15 +18,16 @@ type faults struct {
 	coarseClocks, slowApply, keepsUnsynced, flips, liar             bool
 	joins                                                           bool // members are admitted, lost permanently and removed by others
 	keepEntries                                                     uint64
+	checkpointEntries                                               int
 }
 
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t keepEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t keepEntries=%d checkpointEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.keepEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.keepEntries, f.checkpointEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -40,6 +41,7 @@ func chooseFaults(sim *simulation) faults {
 	}
 	f.clockSkew = sim.chance(0.3)
 	f.checks = sim.seed%3 == 0 // not random, so that the runs of older seeds stay the same
+	f.checkpointEntries = []int{1, 3, 30, 0}[sim.seed/2%4]
 	f.topologies = sim.seed%2 == 0
 	f.stalls = sim.seed%3 == 1
 	f.diskFaults = sim.seed%5 == 2

@@ -242,6 +242,8 @@ func (h *history) checkDigest(proc *process) {
 // a restart recovers it.
 func (sim *simulation) compareDisks() {
 	for _, m := range sim.remaining() {
+		// What a member has submitted is written before its directory is closed.
+		sim.await(recoveryLimit, "an idle disk", func() bool { return !m.process.diskBusy })
 		m.stop()
 		m.start()
 		found := 0

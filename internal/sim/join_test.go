@@ -221,6 +221,7 @@ func (s *membershipScript) run() {
 		return &wire.Command{Op: &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{Voters: 3}}}
 	}, func(m *machine.Machine) bool { return m.GroupConfig().Voters == 3 })
 	s.awaitRoles(3, 2)
+	sim.awaitLeader()
 	leaver := sim.members[sim.leader().core.Status().Membership.GetVoters()[0]-1]
 	s.submit("removal", func(p *program) *wire.Command {
 		return &wire.Command{Op: &wire.Command_RemoveMember{RemoveMember: &wire.RemoveMember{Member: leaver.id(), Voters: p.core.Status().Membership.GetVoters()}}}

@@ -138,7 +138,7 @@ func (m *simMember) start() {
 		ID: m.id(), Incarnation: incarnation, Log: proc.log, Machine: loaded,
 		Tick: tick, ElectionTicks: electionTicks,
 		Rand:   rand.New(rand.NewPCG(binary.BigEndian.Uint64(incarnation[:]), 0)),
-		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, MaxCalls: 100,
+		Logger: discardLogger, Keep: m.sim.faults.keepEntries, KeepBytes: 8 << 20, CheckpointEntries: m.sim.faults.checkpointEntries, MaxCalls: 100,
 	})
 	if err != nil {
 		m.sim.fail("member %d: %v", m.n, err)
@@ -182,11 +182,17 @@ func (m *simMember) crash(why string) {
 	proc.program.terminate()
 }
 
-// stop shuts the process down.
+// stop shuts the process down in order.
 func (m *simMember) stop() {
 	proc := m.process
 	m.process = nil
 	proc.program.terminate()
+	// A member waits for the write under way first. Here that is lost.
+	if op, ok := proc.core.LastCheckpoint(); ok && !proc.diskBusy {
+		if err := proc.log.Execute(op); err != nil {
+			m.sim.fail("member %d: write the last checkpoint: %v", m.n, err)
+		}
+	}
 	if err := proc.store.Close(); err != nil {
 		m.sim.fail("member %d: close the disk: %v", m.n, err)
 	}

@@ -58,9 +58,11 @@ type Ticket struct {
 	Seq         uint64
 }
 
-// Change is one change of the durable state. A nil Value deletes the key.
+// Change is one change of the durable state. A nil Value deletes the key. Created says
+// that the key did not exist before; without it, it may have existed or not.
 type Change struct {
 	Key, Value []byte
+	Created    bool
 }
 
 // Outcome is the result of a command, addressed to its ticket and the member that

@@ -1,0 +1,59 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+)
+
+// maxEntries bounds the entries that are proposed and not applied.
+const maxEntries = 4
+
+// maxEntriesBytes bounds their bytes, unless there is only one: a renewal waits for what
+// was proposed before it.
+const maxEntriesBytes = 256 << 10
+
+// mayPropose reports whether another entry may be proposed. The next one follows when the
+// one before is durable here, without waiting for the other members: what arrives during
+// a sync shares an entry, so that more entries in flight do not mean more syncs, and a
+// release waits for no more than that sync.
+func (c *Core) mayPropose() bool {
+	bytes := 0
+	for _, n := range c.inFlight {
+		bytes += n
+	}
+	stored, _ := c.log.LastIndex() // in memory: never fails
+	return len(c.inFlight) == 0 || stored == c.last && len(c.inFlight) < maxEntries && bytes < maxEntriesBytes
+}
+
+// propose proposes the gathered commands as one entry, stamped with group time. When a
+// deadline of the machine has passed, it proposes an empty batch: applying its time
+// fires the deadline. An empty batch also settles a membership change.
+func (c *Core) propose() error {
+	if !c.clock.running || !c.mayPropose() {
+		return nil
+	}
+	deadline, ok := c.machine.NextDeadline()
+	due := ok && deadline <= c.clock.time && len(c.inFlight) == 0 // else what is in flight fires it
+	settle := c.maySettle()
+	if c.inbox.empty() && !settle && !due || c.node.BasicStatus().LeadTransferee != raft.None {
+		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
+	}
+	data := appendEntryHeader(make([]byte, 0, min(c.inbox.bytes, maxBatchBytes)+128))
+	level, _ := c.machine.Level()
+	data, err := c.inbox.appendBatch(data, level, c.clock.time)
+	if err != nil {
+		return fmt.Errorf("encoding a batch: %w", err)
+	}
+	switch err := c.node.Propose(data); {
+	case errors.Is(err, raft.ErrProposalDropped):
+		c.inbox.refused() // too much is uncommitted; the members retry
+		return nil
+	case err != nil:
+		return fmt.Errorf("proposing: %w", err)
+	}
+	c.inFlight = append(c.inFlight, len(data))
+	c.settling.proposed = c.settling.proposed || settle
+	return nil
+}
