@@ -1,0 +1,36 @@
+package main
+
+import "context"
+
+// group is a running group of three members, of conclave or of another system. Members
+// are numbered from 0.
+type group interface {
+	// leader returns the number of the member that leads.
+	leader(ctx context.Context) (int, error)
+	// lock returns a lock for one caller on a member. Each caller is an owner of its own.
+	lock(ctx context.Context, member int, name string) (lock, error)
+	put(ctx context.Context, member int, key string, value []byte) error
+	// get is a linearizable read.
+	get(ctx context.Context, member int, key string) error
+	// watch calls seen with the value of each change of a key that comes after it
+	// returns, until ctx ends.
+	watch(ctx context.Context, member int, key string, seen func(value string)) error
+	// sessions opens that many sessions and keeps them alive.
+	sessions(ctx context.Context, member, n int) error
+	// kill stops a member as a crash does.
+	kill(member int)
+	close()
+}
+
+type lock interface {
+	lock(ctx context.Context) error
+	unlock(ctx context.Context) error
+}
+
+// start starts a group with data in a directory.
+type start struct {
+	name string
+	run  func(dir string) (group, error)
+}
+
+const members = 3

@@ -1,0 +1,128 @@
+// Command bench compares conclave with an embedded etcd, side by side in one process:
+// three members of each, connected by TCP on loopback, with fsync, on one disk. Each
+// workload runs by turns, conclave, etcd, conclave, etcd, and each pair of turns gives a
+// ratio, so that what else the machine does disturbs both alike.
+//
+//	cd bench && go run . -workload all
+//	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+type options struct {
+	workloads string
+	turns     int
+	length    time.Duration
+	dir       string
+	memory    bool
+	csv, svg  string
+	peer      bool
+	profile   string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.workloads, "workload", "all", "comma-separated `names` of workloads, or all; list prints them")
+	flag.IntVar(&o.turns, "turns", 5, "pairs of turns per workload, 1 to 101")
+	flag.DurationVar(&o.length, "for", 1500*time.Millisecond, "length of a turn, 100ms to 1m; a quarter of it is added for warming up")
+	flag.StringVar(&o.dir, "dir", "", "`directory` for the members' data (default: a new one in the directory for temporary files)")
+	flag.BoolVar(&o.memory, "memory", false, "conclave's members keep their data in memory; etcd's do not")
+	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
+	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios")
+	flag.BoolVar(&o.peer, "etcd", true, "measure etcd as well")
+	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	if o.workloads == "list" {
+		for _, w := range workloads {
+			fmt.Fprintf(out, "%-16s %s\n", w.name, w.text)
+		}
+		return nil
+	}
+	chosen, err := choose(o.workloads)
+	switch {
+	case err != nil:
+		return err
+	case flag.NArg() > 0:
+		return fmt.Errorf("unknown argument %q", flag.Arg(0))
+	case o.turns < 1 || o.turns > 101:
+		return fmt.Errorf("-turns %d: want 1 to 101", o.turns)
+	case o.length < 100*time.Millisecond || o.length > time.Minute:
+		return fmt.Errorf("-for %v: want 100ms to 1m", o.length)
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "conclave-bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.dir)
+	}
+	p, err := newProfile(o.profile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	groups := []start{{"conclave", func(dir string) (group, error) { return startConclave(ctx, dir, o.memory) }}}
+	if o.peer {
+		groups = append(groups, start{"etcd", func(dir string) (group, error) { return startEtcd(ctx, dir) }})
+	}
+	var rows []row
+	fmt.Fprint(out, header(o.peer))
+	for i, w := range chosen {
+		r, err := compare(ctx, w, groups, filepath.Join(o.dir, fmt.Sprint(i)), o.turns, o.length, p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		rows = append(rows, r)
+		fmt.Fprint(out, r)
+	}
+	if err := writeFile(o.csv, rows, writeCSV); err != nil {
+		return err
+	}
+	return writeFile(o.svg, rows, writeSVG)
+}
+
+func choose(names string) ([]workload, error) {
+	if names == "all" {
+		return workloads, nil
+	}
+	var chosen []workload
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no workload is called %q: -workload list prints them", name)
+		}
+		chosen = append(chosen, workloads[i])
+	}
+	return chosen, nil
+}
+
+func writeFile(name string, rows []row, write func(io.Writer, []row) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f, rows), f.Close())
+}

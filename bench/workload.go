@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// operation is what a caller does again and again; each return is counted.
+type operation func(ctx context.Context) error
+
+// workload is one row of the table. Either each caller's operation is repeated for the
+// length of a turn, or a whole group is spent on each measurement of a time.
+type workload struct {
+	name    string
+	text    string
+	callers func(ctx context.Context, g group) ([]operation, error)
+	once    func(ctx context.Context, g group) (time.Duration, error)
+}
+
+var workloads = []workload{
+	{name: "own-1", text: "lock and unlock, one caller", callers: own(1, atLeader)},
+	{name: "own-16", text: "lock and unlock, 16 callers with a lock each", callers: own(16, atLeader)},
+	{name: "own-64", text: "likewise, 64 callers", callers: own(64, atLeader)},
+	{name: "own-256", text: "likewise, 256 callers", callers: own(256, atLeader)},
+	{name: "own-1024", text: "likewise, 1,024 callers", callers: own(1024, atLeader)},
+	{name: "follower-64", text: "likewise, 64 callers on a member that does not lead", callers: own(64, atFollower)},
+	{name: "follower-256", text: "likewise, 256 callers", callers: own(256, atFollower)},
+	{name: "shared-16", text: "lock and unlock, 16 callers of one lock", callers: shared(16, atLeader)},
+	{name: "shared-64", text: "likewise, 64 callers", callers: shared(64, atLeader)},
+	{name: "spread-16", text: "16 callers of one lock on three members", callers: shared(16, spread)},
+	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
+	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64)},
+	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
+	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
+	{name: "sessions-10000", text: "own-64 beside 10,000 sessions", callers: besideSessions(10000, own(64, atLeader))},
+	{name: "failover", text: "the leader stops as in a crash: time to the next grant on another member", once: failover},
+}
+
+// place returns the member of the caller with a number.
+type place func(leader, caller int) int
+
+func atLeader(leader, _ int) int    { return leader }
+func atFollower(leader, _ int) int  { return (leader + 1) % members }
+func spread(leader, caller int) int { return (leader + caller) % members }
+
+func own(callers int, at place) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		return cycles(ctx, g, callers, at, func(i int) string { return fmt.Sprint("own-", i) })
+	}
+}
+
+func shared(callers int, at place) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		return cycles(ctx, g, callers, at, func(int) string { return "shared" })
+	}
+}
+
+func cycles(ctx context.Context, g group, callers int, at place, name func(int) string) ([]operation, error) {
+	leader, err := g.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return each(callers, func(i int) (operation, error) {
+		l, err := g.lock(ctx, at(leader, i), name(i))
+		return func(ctx context.Context) error {
+			if err := l.lock(ctx); err != nil {
+				return err
+			}
+			return l.unlock(context.WithoutCancel(ctx))
+		}, err
+	})
+}
+
+// each makes the callers' operations concurrently: etcd's sessions cost a commit each.
+func each(callers int, make func(i int) (operation, error)) ([]operation, error) {
+	ops, errs := newSlice[operation](callers), newSlice[error](callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() { ops[i], errs[i] = make(i) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ops, nil
+}
+
+func newSlice[T any](n int) []T { return make([]T, n) }
+
+func puts(callers int) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		leader, err := g.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		value := make([]byte, 128)
+		return each(callers, func(i int) (operation, error) {
+			key := fmt.Sprint("put-", i)
+			return func(ctx context.Context) error { return g.put(ctx, leader, key, value) }, nil
+		})
+	}
+}
+
+func gets(callers int) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		leader, err := g.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.put(ctx, leader, "get", make([]byte, 128)); err != nil {
+			return nil, err
+		}
+		return each(callers, func(int) (operation, error) {
+			return func(ctx context.Context) error { return g.get(ctx, leader, "get") }, nil
+		})
+	}
+}
+
+func watches(watchers int) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		leader, err := g.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.put(ctx, leader, "watched", []byte("first")); err != nil {
+			return nil, err
+		}
+		var expected atomic.Pointer[string]
+		var missing sync.WaitGroup
+		for i := range watchers {
+			err := g.watch(ctx, spread(leader, i), "watched", func(value string) {
+				if e := expected.Load(); e != nil && value == *e {
+					missing.Done()
+				}
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		n := 0
+		return []operation{func(ctx context.Context) error {
+			n++
+			value := fmt.Sprint(n)
+			missing.Add(watchers)
+			expected.Store(&value)
+			if err := g.put(ctx, leader, "watched", []byte(value)); err != nil {
+				return err
+			}
+			missing.Wait()
+			return nil
+		}}, nil
+	}
+}
+
+func besideSessions(n int, rest func(context.Context, group) ([]operation, error)) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		leader, err := g.leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		const openers = 64
+		_, err = each(openers, func(i int) (operation, error) {
+			return nil, g.sessions(ctx, (leader+i)%members, n/openers)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return rest(ctx, g)
+	}
+}
+
+// failover measures from the leader's stop to a grant on another member.
+func failover(ctx context.Context, g group) (time.Duration, error) {
+	leader, err := g.leader(ctx)
+	if err != nil {
+		return 0, err
+	}
+	l, err := g.lock(ctx, (leader+1)%members, "failover")
+	if err != nil {
+		return 0, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return 0, err
+	}
+	if err := l.unlock(ctx); err != nil {
+		return 0, err
+	}
+	killed := time.Now()
+	go g.kill(leader) // it takes a while to end; the group does without it at once
+	for {
+		err := l.lock(ctx)
+		if err == nil {
+			return time.Since(killed), nil
+		}
+		if ctx.Err() != nil {
+			return 0, err
+		}
+	}
+}
