@@ -21,18 +21,22 @@ type scripted struct {
 func (s scripted) Apply(index, _ uint64, _ []byte) wire.Result { return s.results[index] }
 
 // The changes of entries are reported in order, each before its outcomes; entries
-// without changes are not reported.
+// without changes are not reported. The end of a session has its place among the outcomes:
+// what it held is granted later.
 func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 	r := newRig(t).follow()
 	t1, t2 := wire.Ticket{Incarnation: r.incarnation, Seq: 1}, wire.Ticket{Incarnation: r.incarnation, Seq: 2}
 	key := func(index uint64) wire.KeyChange {
 		return wire.KeyChange{Index: index, Entry: &wire.Entry{Key: "k", ModifyIndex: index}}
 	}
+	outcome := func(t wire.Ticket, more bool) wire.Outcome {
+		return wire.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
+	}
 	leader := wire.LeaderChange{Election: "e", Leader: &wire.Leader{Fence: 1}}
 	r.machine = scripted{r.machine, map[uint64]wire.Result{
-		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{{Ticket: t1, Member: r.id, Reply: &wire.Reply{}}}},
-		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{{Ticket: t2, Member: r.id, Reply: &wire.Reply{}}},
-			Ended: []wire.Ended{{Session: wire.ID{3}}}},
+		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{outcome(t1, false)}},
+		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{outcome(t2, true), outcome(t2, false)},
+			Ended: []wire.Ended{{Session: wire.ID{3}, Outcomes: 1}, {Session: wire.ID{3}, Outcomes: 2}}},
 	}}
 	for range 2 {
 		r.Submit([]byte{1}, new(quietCall), false)
@@ -51,7 +55,7 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 			got = append(got, "ended")
 		}
 	}
-	if want := []string{"keys", "outcome", "leaders", "outcome", "ended"}; !slices.Equal(got, want) {
+	if want := []string{"keys", "outcome", "leaders", "outcome", "ended", "outcome", "ended"}; !slices.Equal(got, want) {
 		t.Fatalf("notifications %q, want %q", got, want)
 	}
 }

@@ -188,22 +188,23 @@ func (c *Core) apply(e *raftpb.Entry) error {
 }
 
 // notify queues the notifications of one entry. Its changes come first, so that a caller
-// with an outcome finds the feeds at least as new.
+// with an outcome finds the feeds at least as new. The end of a session comes before the
+// outcomes that follow from it: no caller is granted what another one of this process
+// believes to hold.
 func (c *Core) notify(result wire.Result) {
 	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
-	for _, o := range result.Outcomes {
+	result.InOrder(func(o wire.Outcome) {
 		if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
-			continue
+			return
 		}
 		if call := c.tickets.outcome(o.Ticket.Seq, o.More); call != nil {
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
 		}
-	}
-	for _, ended := range result.Ended {
+	}, func(ended wire.Ended) {
 		c.out.Notifications = append(c.out.Notifications, Notification{Ended: ended})
-	}
+	})
 }
 
 // reconfigure applies a membership change.

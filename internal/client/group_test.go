@@ -135,26 +135,21 @@ func (g *fakeGroup) entry(s ...*wire.Submission) wire.Result {
 
 func (g *fakeGroup) deliver(r wire.Result) {
 	g.busy = true
-	type delivery struct {
-		call Call
-		wire.Outcome
-	}
-	var deliveries []delivery
-	for _, o := range r.Outcomes {
+	var deliveries []func()
+	r.InOrder(func(o wire.Outcome) {
 		if call := g.calls[o.Ticket.Seq]; call != nil && o.Ticket.Incarnation == g.incarnation {
-			deliveries = append(deliveries, delivery{call, o})
+			deliveries = append(deliveries, func() { call.Deliver(o.Ticket, o.Reply, o.More) })
 			if !o.More {
 				delete(g.calls, o.Ticket.Seq)
 			}
 		}
-	}
+	}, func(e wire.Ended) {
+		deliveries = append(deliveries, func() { g.client.SessionEnded(e) })
+	})
 	g.mu.Unlock()
 	g.client.Changed(r.Keys, r.Leaders)
-	for _, d := range deliveries {
-		d.call.Deliver(d.Ticket, d.Reply, d.More)
-	}
-	for _, e := range r.Ended {
-		g.client.SessionEnded(e)
+	for _, deliver := range deliveries {
+		deliver()
 	}
 	g.mu.Lock()
 	g.busy = false

@@ -26,7 +26,7 @@ func (m *Machine) endSessions(ending []*session, how ending, shortened shortened
 
 // endSession ends a session and emits that it has ended.
 func (m *Machine) endSession(s *session, how ending) {
-	ended := wire.Ended{Session: s.id}
+	ended := wire.Ended{Session: s.id, Outcomes: len(m.outcomes)}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id
 		m.unbind(s)

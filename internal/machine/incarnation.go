@@ -128,7 +128,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	m.endSessions(ending, how, shortened)
 	for _, s := range unbound {
 		s.incarnation = nil
-		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true})
+		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true, Outcomes: len(m.outcomes)})
 		m.dirty.put(s.key(), s)
 	}
 	m.raiseFloor(inc, math.MaxUint64)

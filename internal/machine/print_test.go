@@ -25,23 +25,22 @@ func printID(id wire.ID) string {
 	return strings.TrimRight(string(id[:]), "\x00")
 }
 
-// printResult prints what came of an entry: the outcomes, the sessions that
-// ended, the changes of keys and of leaders, each in the machine's order.
+// printResult prints what came of an entry: the outcomes and the sessions that ended in
+// their order, then the changes of keys and of leaders in theirs.
 func printResult(w io.Writer, r wire.Result) {
-	for _, o := range r.Outcomes {
+	r.InOrder(func(o wire.Outcome) {
 		fmt.Fprintf(w, "%s.%d: %s", printID(o.Ticket.Incarnation), o.Ticket.Seq, printReply(o.Reply))
 		if o.More {
 			fmt.Fprint(w, ", more to come")
 		}
 		fmt.Fprintln(w)
-	}
-	for _, e := range r.Ended {
+	}, func(e wire.Ended) {
 		what := "ended"
 		if e.Unbound {
 			what = "unbound"
 		}
 		fmt.Fprintf(w, "%s %s of %s\n", what, printID(e.Session), printID(e.Incarnation))
-	}
+	})
 	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
 

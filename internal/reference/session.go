@@ -114,7 +114,7 @@ func (r *Model) drop(id wire.ID, invalidated bool) {
 	r.end(ending, invalidated, r.dropPlaces(id))
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
-		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true})
+		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
 	}
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
@@ -261,7 +261,7 @@ func (r *Model) end(ending []*Session, invalidated bool, shortened []*Semaphore)
 func (r *Model) kill(ending []*Session, invalidated bool) {
 	for _, s := range ending {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
-		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID})
+		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID, Outcomes: len(r.outcomes)})
 		d := &dead{s: s}
 		if invalidated {
 			d.until = later(r.Now, s.delay)

@@ -87,8 +87,11 @@ func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 	var sum wire.Result
 	for _, part := range a.split(data) {
 		r := a.m.Apply(index, term, part.data)
+		for _, e := range r.Ended {
+			e.Outcomes += len(sum.Outcomes)
+			sum.Ended = append(sum.Ended, e)
+		}
 		sum.Outcomes = append(sum.Outcomes, r.Outcomes...)
-		sum.Ended = append(sum.Ended, r.Ended...)
 		sum.Keys = append(sum.Keys, r.Keys...)
 		sum.Leaders = append(sum.Leaders, r.Leaders...)
 		a.command(part, r)

@@ -75,11 +75,14 @@ type Outcome struct {
 }
 
 // Ended notifies an incarnation that a session bound to it has ended or, with
-// Unbound, that the session lives on and is no longer bound to it.
+// Unbound, that the session lives on and is no longer bound to it. A process must learn
+// the end of a session before it learns that another owner was granted what the session
+// held, so an Ended has a place among the outcomes of its entry.
 type Ended struct {
 	Incarnation ID
 	Session     ID
 	Unbound     bool
+	Outcomes    int // of the entry that come before it
 }
 
 // MemberLiveness is what the group holds of the last registered process of a member.
@@ -163,4 +166,20 @@ type Result struct {
 	Ended    []Ended
 	Keys     []KeyChange
 	Leaders  []LeaderChange
+}
+
+// InOrder passes the outcomes and the ends of sessions on, in the order in which the entry
+// caused them.
+func (r *Result) InOrder(outcome func(Outcome), ended func(Ended)) {
+	rest := r.Ended
+	before := func(outcomes int) {
+		for ; len(rest) > 0 && rest[0].Outcomes <= outcomes; rest = rest[1:] {
+			ended(rest[0])
+		}
+	}
+	for i, o := range r.Outcomes {
+		before(i)
+		outcome(o)
+	}
+	before(len(r.Outcomes))
 }

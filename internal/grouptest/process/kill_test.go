@@ -39,7 +39,7 @@ type auditor struct {
 	seen    map[conclave.Fence]bool // guarded by mu
 	holds   map[string]*hold        // guarded by mu; by lock
 	cycles  map[*process]int        // guarded by mu
-	refused int                     // guarded by mu; writes with an old fence
+	refused int                     // guarded by mu; writes with an old fence, except by a node that closes
 	last    time.Time               // guarded by mu; when the last cycle was completed
 	gap     time.Duration           // guarded by mu; the longest between two cycles
 }
@@ -95,6 +95,9 @@ func (w *auditor) write(c *hold) {
 	}
 	if c.believed() {
 		w.t.Errorf("%q with fence %v: a later holder has written, and this one does not know that it lost the lock", c.lock, c.fence)
+	}
+	if c.holder.isClosing() {
+		return // Close and Leave release the locks, also those of workers that have not finished
 	}
 	w.mu.Lock()
 	w.refused++
