@@ -95,7 +95,7 @@ func TestVerifyPeer_Panic(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			Kill(n)
+			t.Cleanup(func() { Kill(n) }) // the other one needs it until it has opened
 		})
 	}
 	panics.Await(t, 0, "panic in VerifyPeer")

@@ -45,19 +45,19 @@ t "" of B, member 2, ttl=1h0m0s delay=0s left=1h0m0s created=1`},
 A remove-member voters=2
 ----
 A.5: OK
-A.6: OK
 ended d of A
 ended s of A
-ended n of A`},
+ended n of A
+A.6: OK`},
 
 	{"it is closed by a graceful shutdown of its process, unless it has no TTL", `A open n ttl=none
 A deregister
 ----
 A.5: OK
-A.6: OK
 ended d of A
 ended s of A
 unbound n of A
+A.6: OK
 
 ? sessions
 ----
@@ -66,20 +66,20 @@ n "" of none, member 1, ttl=0s delay=0s left=0s created=2`},
 
 	{"it is invalidated when one of its checks is deregistered", `A drop disk
 ----
-A.5: OK
-ended s of A`},
+ended s of A
+A.5: OK`},
 
 	{"it is invalidated when one of its checks becomes critical", `A check disk warning
 A check disk critical
 ----
 A.5: OK check=disk
-A.6: OK check=disk
-ended s of A`},
+ended s of A
+A.6: OK check=disk`},
 
 	{"it is invalidated when it is destroyed", `B close s
 ----
-B.3: OK
-ended s of A`},
+ended s of A
+B.3: OK`},
 
 	{"it is invalidated when its TTL expires", `A open q ttl=2s
 ----
@@ -95,19 +95,19 @@ A lock x s/1
 A close s
 A attach s
 ----
+ended s of A
 B.3: OK
 A.5: SESSION_EXPIRED
 A.6: SESSION_EXPIRED
 A.7: SESSION_EXPIRED
-A.8: SESSION_EXPIRED
-ended s of A`},
+A.8: SESSION_EXPIRED`},
 
 	{"the behavior release is the default: the lock is released and the ModifyIndex moves", `A write acquire k v session=s
 B close s
 ----
 A.5: OK create=2 modify=2 lock=1 session=s
-B.3: OK
 ended s of A
+B.3: OK
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1`},
 
@@ -115,8 +115,8 @@ key k: "v" create=2 modify=3 lock=1`},
 B close d
 ----
 A.5: OK create=2 modify=2 lock=1 session=d
-B.3: OK
 ended d of A
+B.3: OK
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d`},
 
@@ -127,8 +127,8 @@ B gossip member=1 boot=1 dead
 ----
 A.5: OK fence=1 holds=1
 B.3: QUEUED in place 1 by s/1 of member 1, fence=1, more to come
-B.4: OK
 ended s of A
+B.4: OK
 
 at 20s
 ----
@@ -140,9 +140,9 @@ B gossip member=1 boot=1 dead
 A unlock x s/1 fence=1
 ----
 A.5: OK fence=1 holds=1
+ended s of A
 B.3: OK
-A.6: SESSION_EXPIRED
-ended s of A`},
+A.6: SESSION_EXPIRED`},
 
 	{"without checks and TTL nothing but an operator releases the lock: safety", `A open n ttl=none
 A lock x n/1
@@ -155,12 +155,12 @@ B gossip member=1 boot=1 dead
 A check disk critical
 A2 register member=1 boot=2
 ----
+ended s of A
 B.3: OK
 A.7: OK check=disk
-A2.1: OK
-ended s of A
 ended d of A
 unbound n of A
+A2.1: OK
 
 at 59m
 B renew
@@ -170,9 +170,9 @@ B lock x t/1
 ----
 B.4: OK
 B.5: LOCKED by n/1 of member 1, fence=1
+ended n of none
 B.6: OK
-B.7: OK fence=2 holds=1
-ended n of none`},
+B.7: OK fence=2 holds=1`},
 
 	{"the TTL is a lower bound", `A open q ttl=2s
 ----
@@ -225,11 +225,11 @@ B acquire p t limit=1 permits=1
 A.5: OK create=2 modify=2 lock=1 session=s
 A.6: OK fence=1 holds=1
 A.7: OK fence=2 holds=1
+ended s of A
 B.3: OK
 B.4: LOCK_DELAY delay=15s
 B.5: LOCK_DELAY delay=15s
 B.6: LOCK_DELAY delay=15s
-ended s of A
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1
 
@@ -248,9 +248,9 @@ B close d
 B write acquire k w session=t
 ----
 A.5: OK create=2 modify=2 lock=1 session=d
+ended d of A
 B.3: OK
 B.4: OK create=4 modify=4 lock=2 session=t
-ended d of A
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d
 key k: "w" create=4 modify=4 lock=2 session=t`},

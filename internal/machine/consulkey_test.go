@@ -89,9 +89,9 @@ B close s
 B write expect-holder k session=s index=1
 ----
 A.5: OK create=2 modify=2 lock=1 session=s
+ended s of A
 B.3: OK
 B.4: STALE_SEQUENCER
-ended s of A
 key k: "v" create=2 modify=2 lock=1 session=s
 key k: "v" create=2 modify=3 lock=1`},
 

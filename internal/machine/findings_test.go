@@ -21,10 +21,10 @@ B.3: QUEUED in place 2 by q/1 of member 1, fence=1, more to come
 
 at 2s
 ----
-A.8: SESSION_EXPIRED
-B.3: OK fence=2 holds=1
 ended q of A
-ended r of A`},
+ended r of A
+A.8: SESSION_EXPIRED
+B.3: OK fence=2 holds=1`},
 
 	{"etcd#22082: a late unlock does not take a newer hold", `A lock x d/1
 A unlock x d/1 fence=1
@@ -106,8 +106,8 @@ A.6: OK fence=1 holds=0`},
 B close s
 ----
 A.5: OK fence=1 holds=1
-B.3: OK
 ended s of A
+B.3: OK
 
 at 14s
 ----
@@ -130,10 +130,10 @@ A open s2 ttl=1h
 A lock x s2/1 reentrant fence=1
 ----
 A.5: OK fence=1 holds=1
+ended s of A
 B.3: OK
 A.6: OK
 A.7: OWNERSHIP_LOST
-ended s of A
 
 at 15s
 A lock x s2/1 reentrant
@@ -169,8 +169,8 @@ A.8: OK create=2 modify=2 lock=1 session=d
 A.9: OK fence=1 holds=0
 A.10: OK fence=2 holds=0
 A.11: OK fence=3 holds=0
-A.12: OK
 ended d of A
+A.12: OK
 key k: "v" create=2 modify=2 lock=1 session=d
 at 3 deleted key k: "v" create=2 modify=2 lock=1 session=d
 leader of e: d of member 1, fence=2 ""
@@ -198,8 +198,8 @@ A.6: OK fence=1 holds=1
 at 2s
 B lock x t/1
 ----
-B.3: OK fence=2 holds=1
-ended q of A`},
+ended q of A
+B.3: OK fence=2 holds=1`},
 
 	{"CURATOR-620, -653, -696: a process that comes back leads under a new fence only", `A open n ttl=none
 A lock e n/1 election value=a
@@ -211,14 +211,14 @@ A2 lock e n/1 election value=b
 ----
 A.5: OK
 A.6: OK fence=1 holds=1
+ended d of A
+ended s of A
+unbound n of A
 A2.1: OK
 A2.2: OK
 A2.3: NOT_HELD
 A.7: UNKNOWN_INCARNATION (the incarnation is not registered; register a new one)
 A2.4: OK fence=2 holds=1
-ended d of A
-ended s of A
-unbound n of A
 leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=1 "a"
 leader of e: n of member 1, fence=2 "b"`},
