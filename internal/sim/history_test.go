@@ -71,16 +71,17 @@ func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 }
 
 // dropOutcomes drops first outcomes of this process at random, as if they had been
-// lost: the process retries the command and receives the same outcome.
+// lost: the process retries the command and receives the same outcome. A dropped one keeps
+// its place, without a ticket, as the ends of sessions have theirs among the outcomes.
 func (proc *process) dropOutcomes(outcomes []wire.Outcome) (seen []wire.Outcome) {
 	for _, o := range outcomes {
-		if o.Ticket.Incarnation != proc.core.Incarnation() {
-			continue
+		switch {
+		case o.Ticket.Incarnation != proc.core.Incarnation():
+		case !proc.delivered[o.Ticket] && proc.sim.faults.dropOutcome():
+			o.Ticket = wire.Ticket{}
+		default:
+			proc.delivered[o.Ticket] = true
 		}
-		if !proc.delivered[o.Ticket] && proc.sim.faults.dropOutcome() {
-			continue
-		}
-		proc.delivered[o.Ticket] = true
 		seen = append(seen, o)
 	}
 	return seen

@@ -172,14 +172,13 @@ type Result struct {
 // caused them.
 func (r *Result) InOrder(outcome func(Outcome), ended func(Ended)) {
 	rest := r.Ended
-	before := func(outcomes int) {
-		for ; len(rest) > 0 && rest[0].Outcomes <= outcomes; rest = rest[1:] {
+	for i, o := range r.Outcomes {
+		for ; len(rest) > 0 && rest[0].Outcomes <= i; rest = rest[1:] {
 			ended(rest[0])
 		}
-	}
-	for i, o := range r.Outcomes {
-		before(i)
 		outcome(o)
 	}
-	before(len(r.Outcomes))
+	for _, e := range rest {
+		ended(e)
+	}
 }
