@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -24,14 +25,9 @@ type etcdGroup struct {
 }
 
 func startEtcd(ctx context.Context, dir string) (group, error) {
-	var urls [2 * members]url.URL
-	for i := range urls {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		urls[i] = url.URL{Scheme: "http", Host: l.Addr().String()}
-		l.Close()
+	urls, err := freeAddresses(2 * members)
+	if err != nil {
+		return nil, err
 	}
 	var initial []string
 	for i := range members {
@@ -56,6 +52,25 @@ func startEtcd(ctx context.Context, dir string) (group, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// freeAddresses finds addresses for listeners that etcd opens later by itself. Their ports
+// are below those that the system gives to outgoing connections, which would take them
+// meanwhile.
+func freeAddresses(n int) ([]url.URL, error) {
+	var urls []url.URL
+	for port := 10_000 + rand.IntN(10_000); len(urls) < n; port++ {
+		if port >= 32_768 {
+			return nil, errors.New("no free ports below 32768")
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		urls = append(urls, url.URL{Scheme: "http", Host: l.Addr().String()})
+		l.Close()
+	}
+	return urls, nil
 }
 
 func (g *etcdGroup) start(ctx context.Context, i int, cfg *embed.Config) error {
