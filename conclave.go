@@ -176,6 +176,7 @@ func (n *Node) watch() {
 	<-n.member.Done()
 	why := n.member.Err()
 	n.client.Stopped(why, why == nil) // else it stopped by itself
+	n.client.Wait()
 	n.err = fault("run", n.cfg.Dir, cmp.Or(why, ErrClosed))
 	close(n.done)
 }

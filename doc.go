@@ -21,7 +21,7 @@
 //	defer lock.Unlock(ctx)
 //
 // A [FencedLock] is held by one handle at a time in the whole group. Each grant comes
-// with a fencing token, a [Fence] that is larger than every fence before. A lock
+// with a fencing token, a [Fence] that is larger than every fence of the lock before. A lock
 // cannot stop a paused holder from acting late, so the resource that the lock protects
 // must check the fence, for example with a [Guard].
 //

@@ -7,6 +7,7 @@ import (
 	"log"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavetest"
@@ -77,6 +78,21 @@ func ExampleReentrant() {
 	_, err := lock.Lock(ctx)
 	fmt.Println(first == second, lock.Holds(), errors.Is(err, conclave.ErrAcquireLimitReached))
 	// Output: true 2 true
+}
+
+func ExampleLinger() {
+	ctx := context.Background()
+	node := openOne(ctx)
+	defer node.Close(context.Background())
+
+	lock := node.FencedLock("shard-7", conclave.Linger(time.Second))
+	first, _ := lock.Lock(ctx)
+	fmt.Println(lock.Unlock(ctx)) // the node keeps the lock
+	second, _ := lock.Lock(ctx)   // without the group, if the second has not passed
+	fmt.Println(second > first)
+	// Output:
+	// <nil>
+	// true
 }
 
 func ExampleFencedLock_Do() {

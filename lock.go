@@ -55,6 +55,42 @@ func Reentrant(limit int) LockOption {
 	})
 }
 
+const maxLinger = time.Hour
+
+// Linger has the node keep the lock for up to d after an Unlock, at most an hour; 0 is not
+// at all. Until then each handle to the lock with this option, of the same session, acquires
+// it without asking the group, in some microseconds, and one that waits gets it from the one
+// that unlocks. Unlock does not block then.
+//
+// Each acquisition has a larger fence than the one before, of a block that the node got with
+// the lock. The next one that acquires the lock from the group gets a still larger one. So the
+// fences of one lock always grow. Between two locks, those that a node grants by itself say
+// nothing about which was first.
+//
+// When another owner asks for the lock, by Lock or TryLock, the group recalls it: the node
+// serves those that wait here at that moment, in their order, and then releases it, and for a
+// second nothing lingers. What comes later here queues in the group. So waiters are served in
+// FIFO order on one node, and the requests of different nodes in the order in which the group
+// received them; on one node a request may join those that the group has queued already. A
+// TryLock elsewhere is refused while the node keeps the lock, also if no handle holds it.
+//
+// The deadline of the session, Lost, Fence, and the lock-delay apply to the node's hold, and
+// with it to each that it grants. What ends the session at once without the node's knowledge
+// (see Lost) does not keep the node from granting until it learns of that, or until the
+// deadline: another owner may hold the lock by then, with a larger fence, and Unlock returns
+// nil nevertheless. A node that dies, or is partitioned, keeps others waiting for the
+// session's TTL even when no handle held the lock. Under a session with NoTTL, and before
+// each member of the group runs a build that knows of it, a lock does not linger.
+func Linger(d time.Duration) LockOption {
+	return lockOption(func(o *lockOptions) {
+		if d < 0 || d > maxLinger {
+			o.err = fmt.Errorf("%w time to linger: want 0 (not at all) to %v, got %v", ErrInvalid, maxLinger, d)
+			return
+		}
+		o.config.Linger = d
+	})
+}
+
 // FencedLock returns a new handle to the lock of that name, 1 to 512 bytes of UTF-8
 // without NUL. It does not block; an invalid name or option is reported when the
 // handle is used, as ErrInvalid or ErrTooLarge.
@@ -123,6 +159,9 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte) (Fenc
 
 // explain adds to the error of an acquisition that this very handle was in the way.
 func (l *FencedLock) explain(err error) error {
+	if err == nil {
+		return nil // without the allocation below
+	}
 	var f *client.Fault
 	if !errors.As(err, &f) || !l.handle.IsOwner(f.Reply) {
 		return err
@@ -136,7 +175,7 @@ func (l *FencedLock) explain(err error) error {
 
 // Unlock releases one hold. With the last one the lock is free, and granted to the
 // waiter at the head of the queue. It blocks until the group has agreed or ctx is
-// done.
+// done; with [Linger] it does not block.
 //
 // The hold counts as released from the call on, whatever Unlock returns. If ctx is
 // done, even before the call, the release is still submitted and pursued in the
@@ -199,7 +238,7 @@ func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 // If the lock was not acquired, Do returns the error of Lock. Otherwise it returns
 // f's error, joined with ErrLockOwnershipLost if the lock was lost meanwhile. Do
 // waits for the release even if ctx is done, at most until the session's deadline if
-// it has one.
+// it has one. With [Linger] there is no release to wait for.
 func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	fence, err := l.Lock(ctx)
 	if err != nil {
@@ -244,8 +283,12 @@ type LockInfo struct {
 	Node    MemberID
 	Holds   int
 	Fence   Fence
-	Waiters int
-	Delay   time.Duration // lock-delay left
+	// Lingering says that the node keeps the lock for a while and grants it by itself ([Linger]);
+	// only the node knows whether a handle holds it at the moment. Fence is the first of those
+	// that it gives out.
+	Lingering bool
+	Waiters   int
+	Delay     time.Duration // lock-delay left
 }
 
 // Info describes the lock, which may be held by any node. It is linearizable and
@@ -269,7 +312,7 @@ func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 func lockInfo(v machine.LockView) LockInfo {
 	return LockInfo{
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member),
-		Holds: int(v.Holds), Fence: Fence(v.Fence), Waiters: v.Waiters, Delay: duration(v.Delay),
+		Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
 	}
 }
 

@@ -39,9 +39,10 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
-		Ended:   n.client.SessionEnded,
-		Changed: n.client.Changed,
-		Woke:    n.client.Woke,
+		Ended:    n.client.SessionEnded,
+		Changed:  n.client.Changed,
+		Recalled: n.client.Recalled,
+		Woke:     n.client.Woke,
 		Restored: func(m cluster.Machine) {
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},
@@ -82,6 +83,8 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
 	g.Member.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
 }
+
+func (g group) Level() uint32 { return g.Member.Level() }
 
 func (g group) Unreachable() string { return g.Member.Unreachable() }
 

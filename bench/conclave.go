@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
@@ -40,7 +41,21 @@ func startConclave(ctx context.Context, dir string, memory bool) (group, error) 
 		g.close()
 		return nil, err
 	}
-	return g, nil
+	return g, g.awaitLinger(ctx)
+}
+
+// awaitLinger waits until locks can linger: a new group raises its feature level soon.
+func (g *conclaveGroup) awaitLinger(ctx context.Context) error {
+	l := g.nodes[0].FencedLock("linger", conclave.Linger(time.Second))
+	for {
+		if _, err := l.Lock(ctx); err != nil {
+			return err
+		}
+		info, err := l.Info(ctx)
+		if err := errors.Join(err, l.Unlock(ctx)); err != nil || info.Lingering {
+			return err
+		}
+	}
 }
 
 func (g *conclaveGroup) leader(context.Context) (int, error) {
@@ -52,7 +67,10 @@ func (g *conclaveGroup) leader(context.Context) (int, error) {
 	return 0, errors.New("no leader")
 }
 
-func (g *conclaveGroup) lock(_ context.Context, member int, name string) (lock, error) {
+func (g *conclaveGroup) lock(_ context.Context, member int, name string, linger bool) (lock, error) {
+	if linger {
+		return conclaveLock{g.nodes[member].FencedLock(name, conclave.Linger(time.Second))}, nil
+	}
 	return conclaveLock{g.nodes[member].FencedLock(name)}, nil
 }
 

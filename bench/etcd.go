@@ -99,7 +99,7 @@ func (g *etcdGroup) leader(context.Context) (int, error) {
 	return 0, errors.New("no leader")
 }
 
-func (g *etcdGroup) lock(_ context.Context, member int, name string) (lock, error) {
+func (g *etcdGroup) lock(_ context.Context, member int, name string, _ bool) (lock, error) {
 	// A session for each caller: two mutexes of one session both hold (etcd#11360).
 	s, err := concurrency.NewSession(g.clients[member], concurrency.WithTTL(10))
 	if err != nil {

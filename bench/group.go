@@ -8,7 +8,8 @@ type group interface {
 	// leader returns the number of the member that leads.
 	leader(ctx context.Context) (int, error)
 	// lock returns a lock for one caller on a member. Each caller is an owner of its own.
-	lock(ctx context.Context, member int, name string) (lock, error)
+	// With linger the member may keep the lock between two uses.
+	lock(ctx context.Context, member int, name string, linger bool) (lock, error)
 	put(ctx context.Context, member int, key string, value []byte) error
 	// get is a linearizable read.
 	get(ctx context.Context, member int, key string) error

@@ -31,6 +31,9 @@ var workloads = []workload{
 	{name: "shared-16", text: "lock and unlock, 16 callers of one lock", callers: shared(16, atLeader)},
 	{name: "shared-64", text: "likewise, 64 callers", callers: shared(64, atLeader)},
 	{name: "spread-16", text: "16 callers of one lock on three members", callers: shared(16, spread)},
+	{name: "linger-1", text: "one caller of a lock that lingers; etcd's does not", callers: lingering(1, atLeader)},
+	{name: "linger-64", text: "likewise, 64 callers of one lock on one member", callers: lingering(64, atLeader)},
+	{name: "linger-spread-16", text: "likewise, 16 callers of one lock on three members", callers: lingering(16, spread)},
 	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
 	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64)},
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
@@ -48,23 +51,29 @@ func spread(leader, caller int) int { return (leader + caller) % members }
 
 func own(callers int, at place) func(context.Context, group) ([]operation, error) {
 	return func(ctx context.Context, g group) ([]operation, error) {
-		return cycles(ctx, g, callers, at, func(i int) string { return fmt.Sprint("own-", i) })
+		return cycles(ctx, g, callers, at, func(i int) string { return fmt.Sprint("own-", i) }, false)
 	}
 }
 
 func shared(callers int, at place) func(context.Context, group) ([]operation, error) {
 	return func(ctx context.Context, g group) ([]operation, error) {
-		return cycles(ctx, g, callers, at, func(int) string { return "shared" })
+		return cycles(ctx, g, callers, at, func(int) string { return "shared" }, false)
 	}
 }
 
-func cycles(ctx context.Context, g group, callers int, at place, name func(int) string) ([]operation, error) {
+func lingering(callers int, at place) func(context.Context, group) ([]operation, error) {
+	return func(ctx context.Context, g group) ([]operation, error) {
+		return cycles(ctx, g, callers, at, func(int) string { return "lingering" }, true)
+	}
+}
+
+func cycles(ctx context.Context, g group, callers int, at place, name func(int) string, linger bool) ([]operation, error) {
 	leader, err := g.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return each(callers, func(i int) (operation, error) {
-		l, err := g.lock(ctx, at(leader, i), name(i))
+		l, err := g.lock(ctx, at(leader, i), name(i), linger)
 		return func(ctx context.Context) error {
 			if err := l.lock(ctx); err != nil {
 				return err
@@ -180,7 +189,7 @@ func failover(ctx context.Context, g group) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	l, err := g.lock(ctx, (leader+1)%members, "failover")
+	l, err := g.lock(ctx, (leader+1)%members, "failover", false)
 	if err != nil {
 		return 0, err
 	}

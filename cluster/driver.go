@@ -70,6 +70,12 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.cfg.Changed(keys, leaders)
 }
 
+func (d driver) Recalled(recalls []wire.Recall) {
+	if d.cfg.Recalled != nil {
+		d.cfg.Recalled(recalls)
+	}
+}
+
 func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
 
 func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.membershipChanged(conf) }

@@ -55,6 +55,9 @@ func (m *Member) RaiseLevel(ctx context.Context, level uint32, force bool) error
 	return err
 }
 
+// Level is FeatureLevel as of the last progress of this member. It does not block.
+func (m *Member) Level() uint32 { return m.status.Load().level }
+
 // FeatureLevel returns the group's feature level as far as this member has applied the log.
 func (m *Member) FeatureLevel(ctx context.Context) (level uint32, err error) {
 	err = m.ReadStale(ctx, func(machine Machine) { level, _ = machine.Level() })

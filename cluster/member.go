@@ -55,6 +55,7 @@ type Config struct {
 	// entries; their changes are reported next.
 	Restored      func(Machine)
 	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
+	Recalled      func([]wire.Recall)                                      // by one entry; nil: ignored
 	Ended         func(wire.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
 	RoleChanged   func(RoleEvent) // nil: ignored

@@ -43,18 +43,20 @@ type DigestMessage struct {
 }
 
 // Notification notifies this process of a result of the log, in log order: the changes
-// made by an entry, the outcome of a call, or the end of a session.
+// made by an entry and the recalls that it caused, the outcome of a call, or the end of a
+// session.
 type Notification struct {
 	Keys    []wire.KeyChange
 	Leaders []wire.LeaderChange
-	Call    Call // nil, and neither Keys nor Leaders: Ended
+	Recalls []wire.Recall
+	Call    Call // nil, and none of the above: Ended
 	Ticket  wire.Ticket
 	Reply   *wire.Reply
 	More    bool
 	Ended   wire.Ended
 }
 
-func (n *Notification) isChange() bool { return len(n.Keys) > 0 || len(n.Leaders) > 0 }
+func (n *Notification) isChange() bool { return len(n.Keys)+len(n.Leaders)+len(n.Recalls) > 0 }
 
 // Driver carries out effects: the loop of a member, or the simulator. Of the core's
 // methods it may call Unreachable only.
@@ -80,6 +82,8 @@ type Driver interface {
 	Restored(Machine)
 	// Changed reports the changes of one entry, before its outcomes.
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
+	// Recalled reports the recalls that one entry caused.
+	Recalled([]wire.Recall)
 	// Ended reports the end of a session.
 	Ended(wire.Ended)
 	// MembershipChanged reports a membership change.
@@ -132,7 +136,12 @@ func (e *Effects) Deliver(d Driver) {
 		e.Notifications = e.Notifications[1:]
 		switch {
 		case n.isChange():
-			d.Changed(n.Keys, n.Leaders)
+			if len(n.Keys)+len(n.Leaders) > 0 {
+				d.Changed(n.Keys, n.Leaders)
+			}
+			if len(n.Recalls) > 0 {
+				d.Recalled(n.Recalls)
+			}
 		case n.Call != nil:
 			n.Call.Deliver(n.Ticket, n.Reply, n.More)
 		default:

@@ -33,8 +33,10 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 		return wire.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
 	}
 	leader := wire.LeaderChange{Election: "e", Leader: &wire.Leader{Fence: 1}}
+	recall := wire.Recall{Session: wire.ID{3}, Lock: "x", Handle: 1}
 	r.machine = scripted{r.machine, map[uint64]wire.Result{
 		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{outcome(t1, false)}},
+		6: {Recalls: []wire.Recall{recall}},
 		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{outcome(t2, true), outcome(t2, false)},
 			Ended: []wire.Ended{{Session: wire.ID{3}, Outcomes: 1}, {Session: wire.ID{3}, Outcomes: 2}}},
 	}}
@@ -49,13 +51,15 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 			got = append(got, "keys")
 		case len(n.Leaders) == 1 && n.Leaders[0] == leader:
 			got = append(got, "leaders")
+		case len(n.Recalls) == 1 && n.Recalls[0] == recall:
+			got = append(got, "recall")
 		case n.Call != nil:
 			got = append(got, "outcome")
 		case n.Ended.Session == wire.ID{3}:
 			got = append(got, "ended")
 		}
 	}
-	if want := []string{"keys", "outcome", "leaders", "outcome", "ended", "outcome", "ended"}; !slices.Equal(got, want) {
+	if want := []string{"keys", "outcome", "recall", "leaders", "outcome", "ended", "outcome", "ended"}; !slices.Equal(got, want) {
 		t.Fatalf("notifications %q, want %q", got, want)
 	}
 }
@@ -137,6 +141,7 @@ func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != 
 func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
 	d.note("%d keys, %d leaders", len(k), len(l))
 }
+func (d *recorder) Recalled(c []wire.Recall)                 { d.note("recalled %d", len(c)) }
 func (d *recorder) Ended(e wire.Ended)                       { d.note("ended %d", e.Session[0]) }
 func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }
 func (d *recorder) LeaderChanged()                           { d.note("leader changed") }

@@ -15,11 +15,12 @@ import (
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/wire
+//	beside    internal/machine   internal/linger    internal/wire
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 var floors = map[string][]string{
 	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
-	"internal/client":    {"internal/machine", "internal/wire"},
+	"internal/client":    {"internal/linger", "internal/machine", "internal/wire"},
+	"internal/linger":    {},
 	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/wire"},
 	"cluster/core":       {"raftlog", "storage", "internal/wire"},
 	"cluster/transport":  {"internal/wire"},

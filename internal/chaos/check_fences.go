@@ -2,35 +2,53 @@
 
 package main
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // checkFences checks all grants of all names together: no fence is granted twice, and
-// a grant that was called after another one had returned has the larger fence. largest
-// is the largest fence that was granted before all of these.
+// a grant that was called after another one had returned has the larger fence; of locks
+// that linger, a larger one than the other grants of its name. largest is the largest fence
+// that was granted before all of these.
 func checkFences(v *verdict, ops []*operation, largest uint64) {
 	grants := granted(v, ops)
 	byFence := make(map[uint64]*operation)
 	byReturn := slices.Clone(grants)
 	slices.SortFunc(byReturn, func(a, b *operation) int { return compare(a.returned, b.returned) })
 	var before *operation // the returned grant with the largest fence
+	ofName := make(map[string]*operation)
 	for _, g := range grants {
 		if other := byFence[g.fence]; other != nil {
 			v.violation("fence %d is granted twice: %v and %v", g.fence, other, g)
 		}
 		byFence[g.fence] = g
 		for len(byReturn) > 0 && byReturn[0].returned < g.Time {
-			if before == nil || byReturn[0].fence > before.fence {
-				before = byReturn[0]
-			}
+			before = larger(before, byReturn[0])
+			ofName[byReturn[0].Name] = larger(ofName[byReturn[0].Name], byReturn[0])
 			byReturn = byReturn[1:]
 		}
+		before := before
+		if lingers(g) {
+			before = ofName[g.Name]
+		}
 		switch {
-		case g.fence <= largest:
+		case g.fence <= largest && !lingers(g):
 			v.violation("a fence is not larger than %d, which was granted in an earlier phase: %v", largest, g)
 		case before != nil && g.fence <= before.fence:
 			v.violation("a later grant has a smaller fence: %v, then %v", before, g)
 		}
 	}
+}
+
+func lingers(op *operation) bool { return strings.Contains(op.Name, "/"+lingering+"/") }
+
+// larger returns the grant with the larger fence; a may be nil.
+func larger(a, b *operation) *operation {
+	if a == nil || b.fence > a.fence {
+		return b
+	}
+	return a
 }
 
 // granted returns the acquisitions that were granted, in the order of calls, without

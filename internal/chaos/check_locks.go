@@ -40,6 +40,7 @@ func lockSearch(name string, ops []*operation) search {
 				fences[op.fence] = true
 			}
 		case resultRefused:
+			certain = certain && !lingers(op) // a process may keep a lock that no hold of its has
 		default:
 			certain = false
 		}

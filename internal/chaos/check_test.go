@@ -127,6 +127,16 @@ func TestCheckLocks_DoubleGrants(t *testing.T) {
 			s.on(opUnlock, "a", 3, 4, 7)
 			s.lock("b", 5, 6, 6)
 		}},
+		{"smaller fence later, of another lock that lingers", "", func(s *story) {
+			s.lock("a", 1, 2, 7)
+			s.on(opUnlock, "a", 3, 4, 7)
+			s.add("b", 5, 6, record{Op: opLock, Name: "p/lingering/1", Hold: "b"}, resultOK, 6)
+		}},
+		{"smaller fence later, of one lock that lingers", "smaller fence", func(s *story) {
+			s.add("a", 1, 2, record{Op: opLock, Name: "p/lingering/1", Hold: "a"}, resultOK, 7)
+			s.add("a", 3, 4, record{Op: opUnlock, Name: "p/lingering/1", Hold: "a", Fence: 7}, resultOK, 7)
+			s.add("b", 5, 6, record{Op: opLock, Name: "p/lingering/1", Hold: "b"}, resultOK, 6)
+		}},
 		{"not held", "not held", func(s *story) {
 			s.lock("a", 1, 2, 7)
 			s.add("a", 3, 4, record{Op: opUnlock, Name: "l", Hold: "a", Fence: 7}, resultNotHeld, 0)

@@ -33,6 +33,7 @@ const epoch = 5 * time.Second
 const (
 	plainLocks     = 12
 	reentrantLocks = 5
+	lingeringLocks = 5
 	semaphores     = 5
 	keys           = 8
 	longLocks      = 5 // fewer than clients that hold them
@@ -65,6 +66,8 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 		}
 		turn := c.lockTurn
 		switch i % clientsPerMember {
+		case 3, 4:
+			turn = c.lingeringTurn
 		case 5, 6:
 			turn = c.reentrantTurn
 		case 7, 8:

@@ -32,6 +32,28 @@ func (c *client) lockTurn() int {
 	return 2
 }
 
+// lingering is a part of the names of locks that linger.
+const lingering = "lingering"
+
+// lingeringTurn locks a few times in a row what its process may keep in between.
+func (c *client) lingeringTurn() int {
+	name := c.object(lingering, lingeringLocks)
+	l := c.node.FencedLock(name, conclave.Linger(time.Second))
+	n := 0
+	for range 1 + c.random.IntN(4) {
+		hold := c.label()
+		n++
+		f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
+		if !ok {
+			break
+		}
+		c.use(l, opCheck, name, hold, f)
+		c.unlock(l, name, hold, f)
+		n++
+	}
+	return n
+}
+
 // longTurn holds a lock that others wait for, most of the time, so that a fault meets a
 // holder: one that is stopped trusts its hold afterwards, until its deadline.
 func (c *client) longTurn() int {

@@ -13,7 +13,7 @@ import (
 type target interface {
 	// granted notes a grant, in log order, on the goroutine that delivers outcomes.
 	// An error says that the grant comes too late.
-	granted(l *Lease, fence uint64) error
+	granted(l *Lease, r *wire.Reply) error
 	// takeBack undoes granted: it takes one noted grant off the handle. The hold is
 	// nil if the handle has none.
 	takeBack() (h *Hold, lost bool)
@@ -146,12 +146,19 @@ func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	}
 }
 
+// answered reports whether the group has answered the request.
+func (a *acquisition) answered() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.queued != nil || a.phase == decided
+}
+
 // decide makes the last outcome the result. a.mu is held.
 func (a *acquisition) decide(r *wire.Reply, first bool) {
 	result := acquired{fence: r.GetFence(), err: refusal(r)}
 	switch {
 	case result.err == nil:
-		if err := a.target.granted(a.lease, result.fence); err != nil {
+		if err := a.target.granted(a.lease, r); err != nil {
 			a.release(a.lease, result.fence, a.target.undoing())
 			result = acquired{err: err}
 		}

@@ -42,13 +42,15 @@ type Client struct {
 	// replacements counts how often a snapshot replaced the state, and outcomes
 	// may have been skipped.
 	replacements atomic.Uint64
-	attempt      uint32 // of registering; used by one goroutine at a time: Register's, then the group's
+	requests     sync.WaitGroup // of tenures
+	attempt      uint32         // of registering; used by one goroutine at a time: Register's, then the group's
 
 	mu      sync.Mutex
 	leases  map[wire.ID]*Lease // guarded by mu; live ones
 	own     *Lease             // guarded by mu; the client's own, if it has one
 	opening *sharedOpening     // guarded by mu; of the client's own lease
 	closing bool               // guarded by mu
+	waited  bool               // guarded by mu; Wait was called
 
 	done chan struct{} // closed by Stopped
 	why  error         // set before done is closed
@@ -186,7 +188,29 @@ func (c *Client) StateReplaced(ask func(machine.Query) any) {
 			l.end(endedByGroup(), lost)
 		case v.Incarnation != l.incarnation:
 			l.end(unbound(), lost)
+		default:
+			l.keeper.recallAll()
 		}
+	}
+}
+
+// Wait waits for the goroutines of a client that has stopped.
+func (c *Client) Wait() {
+	c.mu.Lock()
+	c.waited = true
+	c.mu.Unlock()
+	c.requests.Wait()
+}
+
+// spawn starts the request of a tenure. One that comes after Wait ends at once, as its lease
+// has ended.
+func (c *Client) spawn(request func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waited {
+		go request()
+	} else {
+		c.requests.Go(request)
 	}
 }
 

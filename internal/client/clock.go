@@ -13,6 +13,7 @@ import (
 // with its clocks. Fences protect against that.
 type clock struct {
 	began     time.Time
+	monotonic time.Duration // the system's monotonic clock then
 	suspended time.Duration // before began
 	known     atomic.Int64  // for how long the machine had been suspended at the last look
 }
@@ -20,15 +21,19 @@ type clock struct {
 // instant is a time since the clock began.
 type instant time.Duration
 
-func newClock() clock { return clock{began: time.Now(), suspended: suspended()} }
+func newClock() clock {
+	began, monotonic := now()
+	return clock{began: began, monotonic: monotonic, suspended: suspended()}
+}
 
 func (c *clock) now() instant {
-	known := time.Duration(c.known.Load())
-	if !isStillSuspendedFor(known) {
+	known, passed := time.Duration(c.known.Load()), time.Since(c.began)
+	if !isStillSuspendedFor(known, c.monotonic+passed) {
 		known = suspended()
 		c.known.Store(int64(known))
+		passed = time.Since(c.began)
 	}
-	return instant(time.Since(c.began) + known - c.suspended)
+	return instant(passed + known - c.suspended)
 }
 
 func (c *clock) until(i instant) time.Duration { return time.Duration(i - c.now()) }

@@ -41,7 +41,15 @@ func TestClock_Suspended(t *testing.T) {
 }
 
 func TestIsStillSuspendedFor(t *testing.T) {
-	if d := suspended(); isStillSuspendedFor(d + time.Second) {
-		t.Errorf("suspended for %v, and a second longer", d)
+	for range 1000 {
+		began, monotonic := now()
+		d := suspended()
+		if isStillSuspendedFor(d+time.Second, monotonic+time.Since(began)) || isStillSuspendedFor(d-time.Second, monotonic+time.Since(began)) {
+			t.Fatalf("suspended for %v, and a second longer or shorter", d)
+		}
+		if isStillSuspendedFor(d, monotonic+time.Since(began)) {
+			return
+		}
 	}
+	t.Error("no look without a stop")
 }

@@ -8,4 +8,6 @@ import "time"
 // time, and on others this is a gap.
 func suspended() time.Duration { return 0 }
 
-func isStillSuspendedFor(time.Duration) bool { return true }
+func isStillSuspendedFor(_, _ time.Duration) bool { return true }
+
+func now() (goes time.Time, monotonic time.Duration) { return time.Now(), 0 }

@@ -62,6 +62,9 @@ func (f *Fault) Unwrap() error { return f.Cause }
 
 // IsKind reports whether err is a Fault of that kind.
 func IsKind(err error, k Kind) bool {
+	if err == nil {
+		return false // without the allocation below
+	}
 	var f *Fault
 	return errors.As(err, &f) && f.Kind == k
 }

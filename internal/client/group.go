@@ -8,7 +8,7 @@ import (
 )
 
 // Group is the door to the group. In the other direction the group calls
-// [Client.SessionEnded], [Client.Changed] and [Client.StateReplaced], in log order, and
+// [Client.SessionEnded], [Client.Changed], [Client.Recalled] and [Client.StateReplaced], in log order, and
 // [Client.Woke].
 type Group interface {
 	// Submit submits a command of that size, which it has encoded unless the call is
@@ -32,6 +32,9 @@ type Group interface {
 	// Unregistered reports whether err, given to Fail, means that the registration
 	// of this process has expired.
 	Unregistered(err error) bool
+	// Level is the group's feature level, as far as this process has applied the log. It
+	// never falls.
+	Level() uint32
 	// Unreachable describes for people why no leader can be asked; "" if that is
 	// not known.
 	Unreachable() string

@@ -52,7 +52,7 @@ func newFake(t *testing.T) (*Client, *fakeGroup) {
 	})
 	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
 	g.changed.L = &g.mu
-	c.Connect(g, &wire.Register{Member: 1, Boot: 1, NextToken: []byte("0123456789abcdef")})
+	c.Connect(g, &wire.Register{Member: 1, Boot: 1, NextToken: []byte("0123456789abcdef"), FeatureLevel: wire.FeatureLevel})
 	var loop sync.WaitGroup
 	loop.Go(g.run)
 	t.Cleanup(func() {
@@ -148,6 +148,7 @@ func (g *fakeGroup) deliver(r wire.Result) {
 	})
 	g.mu.Unlock()
 	g.client.Changed(r.Keys, r.Leaders)
+	g.client.Recalled(r.Recalls)
 	for _, deliver := range deliveries {
 		deliver()
 	}
@@ -212,6 +213,13 @@ func (g *fakeGroup) Reregister(expired wire.ID, register func() ([]byte, Call)) 
 }
 
 func (*fakeGroup) Registered(*wire.Reply) {}
+
+func (g *fakeGroup) Level() uint32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	level, _ := g.machine.Level()
+	return level
+}
 
 func (*fakeGroup) Unreachable() string { return "" }
 

@@ -13,7 +13,11 @@ type Hold struct {
 	name  string
 	lease *Lease
 	fence uint64
-	lost  chan struct{} // closed by the lease
+	in    *tenure // of this process; nil: the group has granted it
+
+	// Guarded by the lease's mu.
+	lost  chan struct{} // closed by the lease; nil: not asked for so far
+	ended bool          // with the lease
 
 	// Guarded by the mu of the handle that has it.
 	count    int
@@ -21,21 +25,25 @@ type Hold struct {
 }
 
 func newHold(name string, l *Lease, fence uint64) *Hold {
-	return &Hold{name: name, lease: l, fence: fence, lost: make(chan struct{}), count: 1}
+	return &Hold{name: name, lease: l, fence: fence, count: 1}
 }
 
 // isLost reads the clock by way of the lease, so it is right in a process that was
 // suspended and has not run a timer yet.
-func (h *Hold) isLost() bool {
-	if h.lease.Err() != nil {
-		return true
+func (h *Hold) isLost() bool { return h.lease.Err() != nil }
+
+// lostChannel returns the channel that the lease closes when it ends before the hold is
+// released.
+func (h *Hold) lostChannel() <-chan struct{} {
+	h.lease.mu.Lock()
+	defer h.lease.mu.Unlock()
+	if h.lost == nil {
+		h.lost = make(chan struct{})
+		if h.ended {
+			close(h.lost)
+		}
 	}
-	select {
-	case <-h.lost:
-		return true
-	default:
-		return false
-	}
+	return h.lost
 }
 
 // release submits the command that releases the hold. The command is pursued until

@@ -34,6 +34,7 @@ type Lease struct {
 	checks      []*check // with a TTL, or without
 	done        chan struct{}
 	closing     closing
+	keeper      *keeper
 	wrap        sync.Once
 	wrapper     any // set by wrap
 
@@ -64,6 +65,7 @@ func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wir
 		renewed:   sent,
 		holds:     make(map[*Hold]struct{}),
 	}
+	l.keeper = &keeper{lease: l}
 	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) {
 		switch {
 		case ttl == NoTTL: // another process may attach it once the registration has expired
@@ -189,11 +191,14 @@ func (l *Lease) end(why error, what ending) bool {
 	}
 	holds := l.holds
 	l.holds = nil
-	l.mu.Unlock()
 	for h := range holds {
-		close(h.lost)
+		if h.ended = true; h.lost != nil {
+			close(h.lost)
+		}
 	}
+	l.mu.Unlock()
 	close(l.done)
+	time.AfterFunc(0, l.keeper.stop) // its mu may be held
 	l.client.drop(l)
 	if what == lost {
 		l.client.reportLost(l, holds, why)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -20,6 +21,7 @@ type Lock struct {
 	number    uint64 // tells the handles of one session apart
 	reentrant bool
 	limit     uint32
+	linger    time.Duration // for which a tenure goes on after a release; 0: there is none
 
 	order order
 
@@ -34,12 +36,13 @@ type LockConfig struct {
 	Name      string
 	Reentrant bool
 	Limit     uint32 // of holds, with Reentrant; 0 is none
+	Linger    time.Duration
 }
 
 // Init makes l a new handle. l must be a zero Lock.
 func (l *Lock) Init(c *Client, cfg LockConfig) {
 	l.client, l.lease, l.space, l.name = c, cfg.Lease, cfg.Space, cfg.Name
-	l.reentrant, l.limit = cfg.Reentrant, cfg.Limit
+	l.reentrant, l.limit, l.linger = cfg.Reentrant, cfg.Limit, cfg.Linger
 	l.number = c.handles.Add(1)
 }
 
@@ -49,6 +52,9 @@ func (l *Lock) Init(c *Client, cfg LockConfig) {
 // A handle under the client's own lease that holds nothing is not affected by the
 // end of that lease: its request is repeated under the next one.
 func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint64, err error) {
+	if fence, ok := l.acquireHere(ctx); ok {
+		return fence, nil
+	}
 	var had *Hold // of the handle, when the call began or later
 	for {
 		if ctx.Err() != nil {
@@ -62,7 +68,8 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 			return 0, err
 		}
 		held := own
-		if !l.reentrant {
+		lingers := l.lingers(lease, own)
+		if !l.reentrant || lingers {
 			held = nil
 		}
 		if settled := l.order.wait(); settled != nil {
@@ -75,7 +82,12 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 				return 0, contextFault(Unavailable, ctx)
 			}
 		}
-		got, err := newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value))
+		var got uint64
+		if lingers {
+			got, err = lease.keeper.acquire(ctx, l, own, wait)
+		} else {
+			got, err = newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value))
+		}
 		switch unknown := errors.Is(err, errUnknownSession); {
 		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
 			if l.has(held) {
@@ -86,6 +98,7 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 			// The session had ended before the request was applied, so nothing was
 			// queued.
 			lease.end(endedByGroup(), lost)
+		case errors.Is(err, errTenureOver): // to be requested again
 		case errors.Is(err, errLeaseEnded):
 			// acquireUnder finds what that means: a hold that was lost, the end of a
 			// fixed lease, or the next lease of the client's own.
@@ -123,6 +136,16 @@ func (c *Client) leaseFor(ctx context.Context, fixed *Lease) (*Lease, error) {
 	return fixed, fixed.Err()
 }
 
+// lingers reports whether the handle acquires the lock in a tenure of this process. own is
+// what it holds. A lock does not linger before the group is at the level for that, nor under
+// a session without TTL: once this process has ended, nothing would end the tenure.
+func (l *Lock) lingers(lease *Lease, own *Hold) bool {
+	if own != nil {
+		return own.in != nil
+	}
+	return l.linger > 0 && lease.ttl != NoTTL && l.client.group.Level() >= wire.LevelLinger
+}
+
 // has reports whether the hold is still the handle's, lost or not.
 func (l *Lock) has(h *Hold) bool {
 	l.mu.Lock()
@@ -131,7 +154,10 @@ func (l *Lock) has(h *Hold) bool {
 }
 
 // granted implements target.
-func (l *Lock) granted(lease *Lease, fence uint64) error {
+func (l *Lock) granted(lease *Lease, r *wire.Reply) error { return l.begin(lease, r.GetFence(), nil) }
+
+// begin notes a grant, of a tenure of this process or, with none, of the group.
+func (l *Lock) begin(lease *Lease, fence uint64, in *tenure) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h := l.hold; h != nil && h.lease == lease && h.fence == fence {
@@ -142,6 +168,7 @@ func (l *Lock) granted(lease *Lease, fence uint64) error {
 		return &Fault{Kind: Lost} // of an earlier hold, which is still owed
 	}
 	h := newHold(l.name, lease, fence)
+	h.in = in
 	if !lease.add(h) {
 		return errLeaseEnded
 	}
@@ -151,18 +178,25 @@ func (l *Lock) granted(lease *Lease, fence uint64) error {
 
 // takeBack implements target: it takes one hold off the handle.
 func (l *Lock) takeBack() (h *Hold, lost bool) {
+	h, lost, _ = l.takeOne()
+	return h, lost
+}
+
+// takeOne is takeBack, and reports whether this was the last hold.
+func (l *Lock) takeOne() (h *Hold, lost, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h = l.hold; h == nil {
-		return nil, false
+		return nil, false, false
 	}
 	lost = h.isLost()
 	if h.count--; h.count == 0 {
+		last = true
 		l.hold = nil
 		h.lease.remove(h)
 		h.released = !lost
 	}
-	return h, lost
+	return h, lost, last
 }
 
 // wasReleased reports whether the hold was released before it was lost.
@@ -173,14 +207,20 @@ func (l *Lock) wasReleased(h *Hold) bool {
 }
 
 // Release releases one hold. It counts as released from the call on. It blocks until
-// the group has agreed or ctx is done; the release is pursued in any case.
+// the group has agreed or ctx is done; the release is pursued in any case. In a tenure it
+// does not block.
 func (l *Lock) Release(ctx context.Context) error {
-	h, lost := l.takeBack()
+	h, lost, last := l.takeOne()
 	switch {
 	case h == nil:
 		return &Fault{Kind: NotHeld}
 	case lost:
 		return &Fault{Kind: Lost}
+	case h.in != nil:
+		if last { // another call may have taken the hold before
+			h.in.freed(l)
+		}
+		return nil
 	}
 	return h.release(ctx, l.releaseCommand(h.lease, h.fence), l.undoing())
 }
@@ -215,7 +255,7 @@ func (l *Lock) Lost() <-chan struct{} {
 	if l.hold == nil {
 		return nil
 	}
-	return l.hold.lost
+	return l.hold.lostChannel()
 }
 
 // IsOwner reports whether r, a refusal or the reply that queued a request, names
@@ -238,7 +278,7 @@ func (l *Lock) Proclaim(ctx context.Context, value []byte) error {
 	case h.isLost():
 		return &Fault{Kind: Lost}
 	}
-	bounded, stop := WithLoss(ctx, h.lost, errLeaseEnded) // a lost leader need not wait for a quorum
+	bounded, stop := WithLoss(ctx, h.lostChannel(), errLeaseEnded) // a lost leader need not wait for a quorum
 	defer stop()
 	_, err := l.client.Exec(bounded, &wire.Command{Op: &wire.Command_Proclaim{Proclaim: &wire.Proclaim{
 		Name: l.name, Session: h.lease.id[:], Handle: l.number, Fence: h.fence, Value: value,

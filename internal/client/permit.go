@@ -94,14 +94,14 @@ func (p *Permit) GrantedFence() uint64 {
 func (p *Permit) Lost() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hold.lost
+	return p.hold.lostChannel()
 }
 
 // granted implements target.
-func (p *Permit) granted(l *Lease, fence uint64) error {
+func (p *Permit) granted(l *Lease, r *wire.Reply) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hold = newHold(p.name, l, fence)
+	p.hold = newHold(p.name, l, r.GetFence())
 	if !l.add(p.hold) {
 		return errLeaseEnded
 	}

@@ -54,14 +54,14 @@ func (b *Ledger) write(t testing.TB, name string, l *conclave.FencedLock, f conc
 	b.mu.Unlock()
 }
 
-// Work locks, writes and unlocks until ctx ends or the node stops, and returns how
-// often it held the lock.
-func (b *Ledger) Work(ctx context.Context, t testing.TB, n *conclave.Node, name string) (cycles int) {
-	l := n.FencedLock(name)
+// Work locks, writes and unlocks until ctx ends or the node stops. It calls cycled after
+// each cycle.
+func (b *Ledger) Work(ctx context.Context, t testing.TB, n *conclave.Node, name string, cycled func(), opts ...conclave.LockOption) {
+	l := n.FencedLock(name, opts...)
 	for ctx.Err() == nil {
 		f, err := l.Lock(ctx)
 		if errors.Is(err, conclave.ErrClosed) {
-			return cycles
+			return
 		}
 		if err != nil {
 			continue
@@ -70,7 +70,6 @@ func (b *Ledger) Work(ctx context.Context, t testing.TB, n *conclave.Node, name 
 		b.write(t, name, l, f)
 		b.write(t, name, l, f)
 		_ = l.Unlock(ctx) // fails when the session was lost, as the callers intend
-		cycles++
+		cycled()
 	}
-	return cycles
 }

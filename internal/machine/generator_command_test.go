@@ -38,6 +38,7 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{140, func() *wire.Command { return g.lock(r) }},
 		{110, func() *wire.Command { return g.unlock(r) }},
 		{20, func() *wire.Command { return g.proclaim(r) }},
+		{20, func() *wire.Command { return g.refill(r) }},
 		{110, func() *wire.Command { return g.acquire(r) }},
 		{45, func() *wire.Command { return g.release(r) }},
 		{12, func() *wire.Command { return g.resize() }},
@@ -167,6 +168,7 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 			c.Fence = l.Fence
 		}
 	}
+	c.Lingering = g.chance(40)
 	if c.Election != g.chance(1) {
 		c.Value = g.value(MaxCandidate)
 	}
@@ -185,6 +187,20 @@ func (g *generator) unlock(r *reference.Model) *wire.Command {
 		}
 	}
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: c}}
+}
+
+func (g *generator) refill(r *reference.Model) *wire.Command {
+	c := &wire.Refill{Name: g.name(), Session: g.session(r), Handle: g.rand.Uint64N(2), Fence: r.Granted, Fences: g.rand.Uint32N(64)}
+	if g.chance(2) {
+		c.Fences = g.rand.Uint32()
+	}
+	if l := g.held(r, g.chance(3)); l != nil && g.chance(90) {
+		c.Name, c.Session, c.Handle, c.Fence = l.Name, l.Owner.Session[:], l.Owner.Handle, l.Fence
+		if g.chance(5) {
+			c.Fence--
+		}
+	}
+	return &wire.Command{Op: &wire.Command_Refill{Refill: c}}
 }
 
 func (g *generator) proclaim(r *reference.Model) *wire.Command {

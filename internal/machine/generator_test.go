@@ -52,6 +52,19 @@ func (g *generator) entry(r *reference.Model) []byte {
 	return must(proto.Marshal(b))
 }
 
+// raised begins a log in which the group is at the highest level.
+func (g *generator) raised() []byte {
+	id := wire.ID{1, 1}
+	g.boots[1]++
+	g.ids = append(g.ids, id)
+	return must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Submissions: []*wire.Submission{{Member: 1, Incarnation: id[:], Calls: []*wire.Call{
+		g.newCall(id, &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+			Member: 1, Boot: 1, Ttl: second, NextToken: g.token(), Key: g.key(1), FeatureLevel: wire.FeatureLevel,
+		}}}),
+		g.newCall(id, &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: wire.FeatureLevel}}}),
+	}}}}))
+}
+
 // step lets time go on, mostly by little, sometimes backwards.
 func (g *generator) step() int64 {
 	switch {

@@ -21,6 +21,8 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxInFlight":      {MaxInFlight, reference.MaxInFlight},
 		"MaxMembers":       {MaxMembers, reference.MaxMembers},
 		"MaxForgettable":   {MaxForgettable, reference.MaxForgettable},
+		"firstBlock":       {firstBlock, reference.FirstBlock},
+		"MaxBlock":         {MaxBlock, reference.MaxBlock},
 		"MaxUnregistered":  {MaxUnregistered, reference.MaxUnregistered},
 		"MaxIncarnations":  {MaxIncarnations, reference.MaxIncarnations},
 		"MaxChecks":        {MaxChecks, reference.MaxChecks},

@@ -16,7 +16,7 @@ func (ld *loader) lock(key string, value []byte) error {
 		return err
 	}
 	l := &lock{
-		key: key, handle: st.Handle, holds: st.Holds, fence: st.Fence, delayUntil: st.DelayUntil,
+		key: key, handle: st.Handle, holds: st.Holds, fence: st.Fence, delayUntil: st.DelayUntil, lingering: st.Lingering,
 	}
 	space := ld.m.space(l.isElection())
 	if space.byName[l.name()] != nil {
@@ -96,7 +96,7 @@ func (ld *loader) waiter(rest string, value []byte) error {
 	if !ok || of == "" {
 		return errShape
 	}
-	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, position: position}
+	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, lingering: st.Lingering, position: position}
 	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
 	return nil
 }

@@ -14,6 +14,7 @@ type lock struct {
 	owner      *session
 	handle     uint64
 	holds      uint32
+	lingering  bool
 	slot       slot
 	fence      uint64
 	ticket     ticket // of the waiter that the lock was granted to; see granted
@@ -107,7 +108,7 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	}
 	l := m.lockNow(c.Election, c.Name)
 	mine := l != nil && l.ownedBy(s, c.Handle)
-	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, ticket: ticket{inc, seq}}
+	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), ticket: ticket{inc, seq}}
 	switch {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
@@ -118,6 +119,9 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	case l == nil || c.Wait:
 		return m.newPlace(w, c)
 	case l.owner != nil:
+		if !c.Lingering || l.owner != s { // else it would take the lock from its own process
+			m.recallOwner(l)
+		}
 		return m.locked(l.holder())
 	}
 	r := m.reply(wire.Code_LOCK_DELAY)
@@ -160,7 +164,7 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 		}
 		return m.enqueue(w)
 	}
-	if m.fences >= maxFences {
+	if m.fences+w.block() > maxFences {
 		return m.exhausted()
 	}
 	l := &lock{key: lockKey(c.Election, c.Name)}
@@ -172,12 +176,16 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 // that asks for the lock. The lock is not free in between, so no waiter is passed
 // over; the fence is new, in case that the earlier process still acts.
 func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
-	if m.fences >= maxFences {
+	if m.fences+w.block() > maxFences {
 		return m.exhausted()
 	}
 	l.owner.held(l).remove(l)
 	m.voidTicket(l)
-	return m.grant(l, w)
+	r := m.grant(l, w)
+	if l.waiters() > 0 { // they have recalled the former hold
+		m.recallOwner(l)
+	}
+	return r
 }
 
 // reenter adds a hold. It has no ticket of its own: it was never queued.
@@ -237,7 +245,7 @@ func (m *Machine) releaseLock(l *lock, until int64) {
 	l.owner.held(l).remove(l)
 	m.voidTicket(l)
 	m.candidates -= l.leader().Bytes()
-	l.owner, l.handle, l.holds, l.fence = nil, 0, 0, 0
+	l.owner, l.handle, l.holds, l.fence, l.lingering = nil, 0, 0, 0, false
 	if l.extra != nil {
 		l.extra.leader = nil
 	}
@@ -269,7 +277,7 @@ func (m *Machine) grantHead(l *lock) {
 			continue
 		}
 		m.dequeue(w)
-		if m.fences < maxFences {
+		if m.fences+w.block() <= maxFences {
 			m.settle(w, m.grant(l, w))
 			return
 		}
@@ -281,8 +289,8 @@ func (m *Machine) grantHead(l *lock) {
 
 // grant makes w the owner of a lock that has no other owner, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	l.owner, l.handle, l.holds = w.session, w.handle, 1
-	l.fence = m.nextFence()
+	l.owner, l.handle, l.holds, l.lingering = w.session, w.handle, 1, w.lingering
+	l.fence = m.nextFences(w.block())
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
@@ -292,7 +300,11 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 		m.elect(l, w.value)
 		m.leads(l)
 	}
-	return m.holding(l)
+	r := m.holding(l)
+	if l.lingering {
+		r.Block = firstBlock
+	}
+	return r
 }
 
 // voidTicket makes the hold independent of its ticket.
@@ -304,10 +316,11 @@ func (m *Machine) voidTicket(l *lock) {
 	}
 }
 
-// nextFence must not be called once all fences are used.
-func (m *Machine) nextFence() uint64 {
-	m.fences++
-	return m.fence()
+// nextFences reserves n fences and returns the first. There must be as many.
+func (m *Machine) nextFences(n uint64) (first uint64) {
+	first = m.fence() + 1
+	m.fences += n
+	return first
 }
 
 // fence is the largest fence granted so far.

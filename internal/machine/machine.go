@@ -58,6 +58,7 @@ type Machine struct {
 	dirty    dirty
 	outcomes []wire.Outcome
 	ended    []wire.Ended
+	recalls  []wire.Recall
 	changed  []wire.KeyChange
 	leaders  []wire.LeaderChange
 }
@@ -112,9 +113,9 @@ func (m *Machine) result() wire.Result {
 	m.dirty.put(machineKey, m)
 	r := wire.Result{
 		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
-		Keys: m.changed, Leaders: m.leaders,
+		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls,
 	}
-	m.outcomes, m.ended, m.changed, m.leaders = nil, nil, nil, nil
+	m.outcomes, m.ended, m.changed, m.leaders, m.recalls = nil, nil, nil, nil, nil
 	return r
 }
 

@@ -241,9 +241,14 @@ func parseLock(a *arguments, c *wire.Command) {
 		op := &wire.Lock{
 			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
 			Wait: a.flag("wait"), Fence: a.number("fence"), Election: a.flag("election"), Value: a.text("value"),
+			Lingering: a.flag("lingering"),
 		}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Lock{Lock: op}
+	case "refill":
+		op := &wire.Refill{Name: a.name(1), Fence: a.number("fence"), Fences: uint32(a.number("fences"))}
+		op.Session, op.Handle = a.owner(2)
+		c.Op = &wire.Command_Refill{Refill: op}
 	case "unlock":
 		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence"), Election: a.flag("election")}
 		op.Session, op.Handle = a.owner(2)

@@ -54,7 +54,7 @@ func (m *Machine) claimPermits(p *permit, w *waiter) *wire.Reply {
 }
 
 func (m *Machine) grantPermits(w *waiter) *wire.Reply {
-	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFence(), ticket: w.granted()}
+	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFences(1), ticket: w.granted()}
 	m.addPermit(p)
 	m.dirty.create(p.key(), p)
 	r := m.reply(wire.Code_OK)

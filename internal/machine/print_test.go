@@ -41,6 +41,9 @@ func printResult(w io.Writer, r wire.Result) {
 		}
 		fmt.Fprintf(w, "%s %s of %s\n", what, printID(e.Session), printID(e.Incarnation))
 	})
+	for _, c := range r.Recalls {
+		fmt.Fprintf(w, "recall %s of %s/%d\n", c.Lock, printID(c.Session), c.Handle)
+	}
 	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
 
@@ -48,6 +51,9 @@ func printReply(r *wire.Reply) string {
 	s := r.Code.String()
 	if r.Fence != 0 {
 		s += fmt.Sprintf(" fence=%d holds=%d", r.Fence, r.Holds)
+	}
+	if r.Block != 0 {
+		s += fmt.Sprintf(" block=%d", r.Block)
 	}
 	if r.Delay != 0 {
 		s += fmt.Sprintf(" delay=%v", time.Duration(r.Delay))
@@ -187,6 +193,9 @@ func printLock(w io.Writer, v LockView) {
 		fmt.Fprintf(w, " held by %s/%d of member %d, fence=%d holds=%d", printID(v.Session), v.Handle, v.Member, v.Fence, v.Holds)
 	} else {
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
+	}
+	if v.Lingering {
+		fmt.Fprint(w, " lingering")
 	}
 	fmt.Fprintf(w, ", %d waiting\n", v.Waiters)
 }

@@ -14,6 +14,7 @@ type waiter struct {
 	session   *session
 	handle    uint64 // of a lock
 	permits   uint32 // of a semaphore
+	lingering bool   // of a lock
 	value     []byte // of a candidate
 	ticket    ticket // that the grant answers
 	position  uint64 // 0: not queued
@@ -74,6 +75,9 @@ func (m *Machine) enqueue(w *waiter) *wire.Reply {
 	m.positions++
 	w.position = m.positions
 	m.candidates += len(w.value)
+	if w.lock != nil {
+		m.recall(w.lock)
+	}
 	w.join()
 	m.dirty.create(w.key(), w)
 	r := m.reply(wire.Code_QUEUED)

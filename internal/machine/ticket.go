@@ -153,6 +153,10 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 		return m.reportGossip(op.ReportGossip)
 	case *wire.Command_RaiseLevel:
 		return m.raiseLevel(inc, op.RaiseLevel)
+	case *wire.Command_Refill:
+		if m.levels.agreed >= wire.LevelLinger {
+			return m.refill(op.Refill)
+		}
 	}
 	return m.refuse(wire.Code_INVALID, "unknown command")
 }

@@ -17,8 +17,11 @@ type LockView struct {
 	Handle  uint64
 	Holds   uint32
 	Fence   uint64
-	Waiters int
-	Delay   int64 // remaining lock-delay
+	// Lingering: the owner keeps the lock for a tenure, in which it grants it by itself, with
+	// fences from Fence on.
+	Lingering bool
+	Waiters   int
+	Delay     int64 // remaining lock-delay
 }
 
 // SessionView is a session at the applied index.
@@ -62,7 +65,7 @@ func (m *Machine) view(l *lock) LockView {
 		v.Delay = max(0, l.owner.delayUntil()-m.now)
 	default:
 		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
-		v.Handle, v.Holds, v.Fence = l.handle, l.holds, l.fence
+		v.Handle, v.Holds, v.Fence, v.Lingering = l.handle, l.holds, l.fence, l.lingering
 	}
 	return v
 }

@@ -20,6 +20,8 @@ const (
 	MaxMembers      = 128
 	MaxUnregistered = 16
 	MaxForgettable  = 64
+	FirstBlock      = 16
+	MaxBlock        = 4_096
 
 	MaxChecks        = 256
 	MaxSessionChecks = 16

@@ -25,11 +25,55 @@ func (r *Model) grantHead(l *Lock) {
 }
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
-	r.Granted++
 	p.Ticket = p.granted()
-	l.Owner, l.Unclaimed, l.holds, l.Fence = &p, false, 1, r.Granted
+	l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = &p, false, 1, p.linger, r.Granted+1
+	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
+	if l.Lingering {
+		reply.Block = FirstBlock
+	}
+	r.Granted += uint64(max(1, reply.Block))
 	r.lead(l)
-	return &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
+	return reply
+}
+
+// recall asks the last in line for a lock, behind which another owner comes, to release it
+// soon.
+func (r *Model) recall(l *Lock) {
+	if len(l.Queue) == 0 {
+		r.recallOwner(l)
+	} else if last := l.Queue[len(l.Queue)-1]; last.linger && r.lateSession(last.Session) == nil {
+		r.recalls = append(r.recalls, wire.Recall{Session: last.Session, Lock: l.Name, Handle: last.Handle})
+	}
+}
+
+func (r *Model) recallOwner(l *Lock) {
+	if l.Owner != nil && l.Lingering && r.lateSession(l.Owner.Session) == nil {
+		r.recalls = append(r.recalls, wire.Recall{Session: l.Owner.Session, Lock: l.Name, Handle: l.Owner.Handle})
+	}
+}
+
+func (r *Model) refill(c *wire.Refill) *wire.Reply {
+	if atLeast(r.Level) < wire.LevelLinger {
+		return answer(wire.Code_INVALID)
+	}
+	if bad := checkName(c.Name); bad != nil {
+		return bad
+	}
+	if _, bad := r.live(c.Session); bad != nil {
+		return bad
+	}
+	l := r.find(false, c.Name)
+	switch {
+	case !l.heldBy(c.Session, c.Handle):
+		return answer(wire.Code_NOT_HELD)
+	case l.Fence != c.Fence:
+		return answer(wire.Code_OWNERSHIP_LOST)
+	case !l.Lingering, c.Fences == 0:
+		return answer(wire.Code_INVALID)
+	}
+	reply := &wire.Reply{Code: wire.Code_OK, Fence: r.Granted + 1, Block: min(c.Fences, MaxBlock)}
+	r.Granted += uint64(reply.Block)
+	return reply
 }
 
 // granted is the ticket by which a grant can be withdrawn: only a request that was
@@ -66,7 +110,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	if _, bad := r.live(c.Session); bad != nil {
 		return bad
 	}
-	place := Place{Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value}
+	place := Place{Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
 	r.visitLock(r.find(c.Election, c.Name))
 	l := r.find(c.Election, c.Name)
 	mine := l.heldBy(c.Session, c.Handle)
@@ -79,7 +123,11 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 		r.Locks = append(r.Locks, l)
 		return r.grant(l, place)
 	case l.Unclaimed && l.Owner.Session == place.Session:
-		return r.grant(l, place)
+		reply := r.grant(l, place)
+		if len(l.Queue) > 0 {
+			r.recallOwner(l)
+		}
+		return reply
 	case mine && c.Reentrant:
 		if c.Limit > 0 && l.holds >= c.Limit {
 			return answer(wire.Code_LIMIT_REACHED)
@@ -89,11 +137,15 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	case c.Wait && (len(l.Queue) >= MaxWaiters || r.queued(place.Ticket.Incarnation) >= MaxQueued):
 		return answer(wire.Code_BUSY)
 	case c.Wait:
+		r.recall(l)
 		r.arrivals++
 		place.arrival = r.arrivals
 		l.Queue = append(l.Queue, place)
 		return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: r.holder(l)}
 	case l.Owner != nil:
+		if !c.Lingering || l.Owner.Session != place.Session {
+			r.recallOwner(l)
+		}
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: r.holder(l)}
 	}
 	return &wire.Reply{Code: wire.Code_LOCK_DELAY, Delay: max(0, l.until-r.Now)}
@@ -142,7 +194,7 @@ func (r *Model) releaseHold(l *Lock) *wire.Reply {
 
 // free releases a lock of its owner.
 func (r *Model) free(l *Lock, until int64) {
-	l.Owner, l.Unclaimed, l.holds, l.Fence = nil, false, 0, 0
+	l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = nil, false, 0, false, 0
 	if until > r.Now {
 		l.until = until
 	} else {

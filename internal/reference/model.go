@@ -39,6 +39,7 @@ type Model struct {
 
 	outcomes []wire.Outcome
 	ended    []wire.Ended
+	recalls  []wire.Recall
 	leaders  []wire.LeaderChange
 }
 
@@ -69,6 +70,7 @@ type Place struct {
 	Ticket  wire.Ticket
 	Permits uint32
 	value   []byte
+	linger  bool
 	arrival int
 }
 
@@ -80,6 +82,7 @@ type Lock struct {
 	Unclaimed bool   // since its session was attached
 	Fence     uint64
 	Queue     []Place
+	Lingering bool // its owner gives it out itself, for a tenure
 	holds     uint32
 	until     int64
 }
@@ -88,7 +91,7 @@ type Lock struct {
 // Changes, and its replies have no details for people.
 func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 	r.index, r.term = index, term
-	r.outcomes, r.ended, r.leaders, r.keys.changed = nil, nil, nil, nil
+	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls = nil, nil, nil, nil, nil
 	if b == nil {
 		r.startTerm()
 		return wire.Result{}
@@ -105,7 +108,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 			}
 		}
 	}
-	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders}
+	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls}
 }
 
 func (r *Model) startTerm() {
@@ -302,6 +305,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.release(op.Release)
 	case *wire.Command_Resize:
 		return r.resize(op.Resize)
+	case *wire.Command_Refill:
+		return r.refill(op.Refill)
 	case *wire.Command_Withdraw:
 		return r.withdraw(t.Incarnation, op.Withdraw)
 	case *wire.Command_Write:

@@ -48,6 +48,7 @@ type operation struct {
 	rechecked    bool        // the reply was found in the state of a snapshot
 	noEffect     bool        // certainly without effect
 	withdraws    *operation  // the call that a Withdraw names
+	local        *localGrant // in a tenure of the process; nil: a call to the group
 }
 
 const (

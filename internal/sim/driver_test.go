@@ -133,6 +133,12 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.sim.history.audit.checkFeed(d.process, keys)
 }
 
+func (d driver) Recalled(recalls []wire.Recall) {
+	if !d.tainted {
+		d.program.recalled(recalls)
+	}
+}
+
 func (d driver) Ended(e wire.Ended) {
 	if !d.tainted {
 		d.program.sessionEnded(e)

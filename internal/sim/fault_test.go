@@ -16,6 +16,7 @@ type faults struct {
 	clockSkew, forcedCloses, checks                                 bool
 	topologies, stalls, diskFaults, removals                        bool
 	coarseClocks, slowApply, keepsUnsynced, flips, liar             bool
+	lingers                                                         bool // some handles have locks linger
 	joins                                                           bool // members are admitted, lost permanently and removed by others
 	keepEntries                                                     uint64
 	checkpointEntries                                               int
@@ -24,10 +25,10 @@ type faults struct {
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t keepEntries=%d checkpointEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t keepEntries=%d checkpointEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.keepEntries, f.checkpointEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.keepEntries, f.checkpointEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -49,6 +50,7 @@ func chooseFaults(sim *simulation) faults {
 	f.coarseClocks = sim.seed%6 == 5
 	f.slowApply = sim.seed%4 == 2
 	f.keepsUnsynced = sim.seed%2 == 1
+	f.lingers = sim.seed/3%2 == 1
 	f.liar = sim.seed%8 == 1
 	f.flips = sim.seed%4 == 3 && !f.removals
 	if f.joins = sim.seed%7 == 5; f.joins {

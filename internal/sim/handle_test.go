@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/linger"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -26,6 +27,11 @@ type handle struct {
 	holds    uint32 // an acquisition of permits counts as one
 	call     *simCall
 	calledAt time.Duration
+
+	keeper *keeper // acquires locks in its tenures; nil: by itself
+	tenure *tenure
+	place  linger.Place[*handle]
+	local  *operation // the grant in the tenure
 }
 
 type handleState int
@@ -53,6 +59,10 @@ const limit = 3 // holds of a re-entrant handle
 func (h *handle) act() {
 	p := h.session.program
 	rng := p.sim.rng
+	if h.keeper != nil {
+		h.actInTenure()
+		return
+	}
 	switch h.state {
 	case idle:
 		if !p.sim.draining || p.cycles < 2 || h.reclaim {
@@ -155,6 +165,10 @@ func (sim *simulation) checkExclusive(h *handle) {
 	if !h.trustsHold() {
 		return
 	}
+	if sim.fences[h.fence] {
+		sim.fail("%d.%d holds %s with fence %d, which was granted before", h.session.program.n, h.n, h.lock, h.fence)
+	}
+	sim.fences[h.fence] = true
 	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
 	for _, m := range sim.members {

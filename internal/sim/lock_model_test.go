@@ -21,6 +21,7 @@ type lockState struct {
 	fence        uint64        // 0: unknown
 	maxFence     uint64        // the largest fence that is known
 	delayedUntil time.Duration // not granted before; 0: no lock-delay
+	tenant       uint64        // handle that the owner has granted the lock in its tenure; 0: none
 }
 
 func lockModel() porcupine.NondeterministicModel {
@@ -54,8 +55,14 @@ func (s lockState) free(until time.Duration) lockState {
 func (s lockState) step(op *operation) []lockState {
 	switch c := op.command.Op.(type) {
 	case *wire.Command_Lock:
+		if op.local != nil {
+			return s.localGrant(op, c.Lock)
+		}
 		return s.lock(op, c.Lock)
 	case *wire.Command_Unlock:
+		if op.local != nil {
+			return s.localRelease(op, c.Unlock)
+		}
 		return s.unlock(op, c.Unlock)
 	case *wire.Command_Withdraw:
 		return s.withdraw(op)
@@ -101,10 +108,16 @@ func (s lockState) lock(op *operation, c *wire.Lock) []lockState {
 	}
 	switch r := op.reply; r.GetCode() {
 	case wire.Code_OK:
+		var learned []lockState
 		for _, g := range granted {
-			return g.learn(r)
+			learned = append(learned, g.learn(r)...)
 		}
-		return nil
+		if c.Lingering { // the first grant in the tenure has this fence
+			for i := range learned {
+				learned[i].maxFence--
+			}
+		}
+		return learned
 	case wire.Code_LOCKED:
 		return s.onlyIf(s.owner != nil && !reentrant && !s.unclaimed(op))
 	case wire.Code_LOCK_DELAY:
@@ -128,8 +141,39 @@ func (s lockState) learn(r *wire.Reply) []lockState {
 	return s.onlyIf(true)
 }
 
+// localGrant grants the lock in the tenure of its owner.
+func (s lockState) localGrant(op *operation, c *wire.Lock) []lockState {
+	granted := s
+	granted.tenant = op.local.handle
+	possible := s.ownedBy(op, c.Handle) && s.tenant == 0
+	switch fence := op.local.fence; {
+	case op.reply == nil && possible:
+		granted.maxFence = max(s.maxFence, fence)
+		return []lockState{granted, s}
+	case op.reply == nil:
+		return s.onlyIf(true)
+	case possible && fence > s.maxFence:
+		granted.maxFence = fence
+		return granted.onlyIf(true)
+	}
+	return nil
+}
+
+func (s lockState) localRelease(op *operation, c *wire.Unlock) []lockState {
+	released := s
+	released.tenant = 0
+	possible := s.ownedBy(op, c.Handle) && s.tenant == op.local.handle
+	switch {
+	case op.reply == nil && possible:
+		return []lockState{released, s}
+	case op.reply == nil:
+		return s.onlyIf(true)
+	}
+	return released.onlyIf(possible)
+}
+
 func (s lockState) unlock(op *operation, c *wire.Unlock) []lockState {
-	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence)
+	match := s.ownedBy(op, c.Handle) && s.fenceMatches(c.Fence) && s.tenant == 0
 	if op.reply == nil {
 		if match {
 			return append(s.release(), s)

@@ -97,7 +97,7 @@ func (p *program) registration() ([]byte, core.Call) {
 	attempt, tokens := p.attempt, p.tokens
 	command := &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
 		Member: p.id(), Boot: p.boot, Attempt: attempt, Ttl: int64(incarnationTTL),
-		Tokens: tokens[:len(tokens)-1], NextToken: tokens[len(tokens)-1],
+		Tokens: tokens[:len(tokens)-1], NextToken: tokens[len(tokens)-1], FeatureLevel: wire.FeatureLevel,
 	}}}
 	if p.sim.faults.joins {
 		command.GetRegister().Key, command.GetRegister().Voters = publicKeyOf(p.id()), 3
@@ -145,6 +145,7 @@ func (p *program) act() {
 		return
 	}
 	p.renew()
+	p.raiseLevel()
 	p.updateCheck()
 	p.closeOrphans()
 	s := p.session
@@ -156,6 +157,9 @@ func (p *program) act() {
 		p.openSession()
 	case s.open:
 		s.handles[p.sim.rng.IntN(len(s.handles))].act()
+		if s.keeper != nil {
+			s.keeper.act()
+		}
 		p.maybeRead()
 		p.write()
 	}

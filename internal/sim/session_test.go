@@ -23,6 +23,7 @@ type simSession struct {
 	lost           bool
 	closing        bool
 	handles        []*handle
+	keeper         *keeper // nil: no lock lingers
 }
 
 const (
@@ -53,6 +54,9 @@ func (p *program) openSession() {
 	for range 2 {
 		s.addHandle(wire.Space_ELECTION, elections[:2])
 		s.addHandle(wire.Space_SEMAPHORE, semaphores[:2])
+	}
+	if p.sim.faults.lingers {
+		s.addKeeper()
 	}
 	s.behavior = wire.Behavior(p.sim.rng.IntN(2))
 	if p.sim.faults.checks {
@@ -155,6 +159,9 @@ func (p *program) restored(m core.Machine) {
 		if _, alive := liveSession(m.(*observed).Machine, s.id); !alive {
 			s.lost = true
 		}
+	}
+	if s := p.session; s != nil && s.keeper != nil {
+		s.keeper.recall(func(*tenure) bool { return true }) // as in the client: a recall may have been skipped
 	}
 }
 

@@ -25,37 +25,39 @@ const (
 // simulation is one run of a group: its members, the environment that a seed decides,
 // and the checkers.
 type simulation struct {
-	t               *testing.T
-	seed            uint64
-	rng             *rand.Rand
-	extraRNG        *rand.Rand // for what was added later, so that the runs of older seeds stay the same
-	now             time.Duration
-	events          eventQueue
-	sequence        uint64
-	executed        int
-	members         []*simMember
-	standbys        int // how many of the members, the last ones, are standbys
-	network         network
-	disks           struct{ slow bool }
-	faults          faults
-	history         *history
-	clients         *clientHistory
-	lastFence       map[string]uint64 // by lock: the last that a holder trusted
-	draining        bool              // programs finish what they hold
-	programsStopped bool              // and then renew nothing
-	limits          map[string]uint32 // of semaphores, as programs believe them agreed
-	swapped         map[string]bool   // key@index: a compare-and-swap against this index has succeeded
-	writes          int
-	crashes         int
-	lies            int // frames that no correct member sends
-	flips, diverged int // bits flipped in memory; stops of members whose states differed
-	decided         int // disputes that an operator has ended
-	deaths          int // of registered processes, as recorded in the log
-	earlyDeaths     int // reports of deaths that came too soon after a renewal
-	traffic         traffic
-	script          func(*program)      // replaces what programs do
-	onAdvance       func(time.Duration) // observes each advance of time
-	traceHash       interface {
+	t                                *testing.T
+	seed                             uint64
+	rng                              *rand.Rand
+	extraRNG                         *rand.Rand // for what was added later, so that the runs of older seeds stay the same
+	now                              time.Duration
+	events                           eventQueue
+	sequence                         uint64
+	executed                         int
+	members                          []*simMember
+	standbys                         int // how many of the members, the last ones, are standbys
+	network                          network
+	disks                            struct{ slow bool }
+	faults                           faults
+	history                          *history
+	clients                          *clientHistory
+	lastFence                        map[string]uint64 // by lock: the last that a holder trusted
+	fences                           map[uint64]bool   // that holders have trusted
+	draining                         bool              // programs finish what they hold
+	programsStopped                  bool              // and then renew nothing
+	limits                           map[string]uint32 // of semaphores, as programs believe them agreed
+	swapped                          map[string]bool   // key@index: a compare-and-swap against this index has succeeded
+	writes                           int
+	crashes                          int
+	lies                             int // frames that no correct member sends
+	flips, diverged                  int // bits flipped in memory; stops of members whose states differed
+	decided                          int // disputes that an operator has ended
+	deaths                           int // of registered processes, as recorded in the log
+	earlyDeaths                      int // reports of deaths that came too soon after a renewal
+	tenures, recalls, local, refills int // see summary
+	traffic                          traffic
+	script                           func(*program)      // replaces what programs do
+	onAdvance                        func(time.Duration) // observes each advance of time
+	traceHash                        interface {
 		Write([]byte) (int, error)
 		Sum64() uint64
 	}
@@ -67,9 +69,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		extraRNG:  rand.New(rand.NewPCG(seed, 1)),
 		traceHash: fnv.New64a(),
-		lastFence: make(map[string]uint64),
-		limits:    semaphoreLimits(),
-		swapped:   make(map[string]bool),
+		lastFence: make(map[string]uint64), fences: make(map[uint64]bool),
+		limits:  semaphoreLimits(),
+		swapped: make(map[string]bool),
 	}
 	sim.traffic.messages = make(map[raftpb.MessageType]int)
 	sim.history, sim.clients = newHistory(sim), newClientHistory(sim)

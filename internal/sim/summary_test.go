@@ -12,6 +12,8 @@ type summary struct {
 	flips, diverged     int // bits flipped in memory; stops of members whose states differed
 	decided             int // disputes that an operator has ended
 	deaths, earlyDeaths int // of registered processes: recorded; reported too soon after a renewal
+	tenures, recalls    int // begun; recalls that a process has got
+	local, refills      int // grants in tenures; blocks of fences besides the first
 	entries, outcomes   int // compared with the reference model
 	operations, pending int // searched in client histories; of these: without an outcome
 	partitions, unknown int
@@ -29,6 +31,10 @@ func (s *summary) add(sim *simulation) *summary {
 	s.decided += sim.decided
 	s.deaths += sim.deaths
 	s.earlyDeaths += sim.earlyDeaths
+	s.tenures += sim.tenures
+	s.recalls += sim.recalls
+	s.local += sim.local
+	s.refills += sim.refills
 	s.entries += len(reference.results)
 	s.outcomes += reference.compared
 	s.operations += h.checked
@@ -39,7 +45,7 @@ func (s *summary) add(sim *simulation) *summary {
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d grants in %d tenures, with %d recalls and %d more blocks; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.local, s.tenures, s.recalls, s.refills, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }

@@ -20,9 +20,11 @@ const (
 	ProtocolMax       = 2
 )
 
-// FeatureLevel is the highest feature level that this build supports. BatchVersion is the
-// lowest that a batch can have.
-const FeatureLevel = 1
+// The feature levels. BatchVersion is the lowest that a batch can have.
+const (
+	LevelLinger  = 2 // Lock with lingering, and Refill
+	FeatureLevel = LevelLinger
+)
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.
 type ID [16]byte
@@ -83,6 +85,15 @@ type Ended struct {
 	Session     ID
 	Unbound     bool
 	Outcomes    int // of the entry that come before it
+}
+
+// Recall asks the owner of a lingering lock, or the first in line to become it, to admit no
+// newcomers to its tenure: another owner waits behind it, or has been refused because of
+// it. It is addressed by session and handle.
+type Recall struct {
+	Session ID
+	Lock    string
+	Handle  uint64
 }
 
 // MemberLiveness is what the group holds of the last registered process of a member.
@@ -166,6 +177,7 @@ type Result struct {
 	Ended    []Ended
 	Keys     []KeyChange
 	Leaders  []LeaderChange
+	Recalls  []Recall
 }
 
 // InOrder passes the outcomes and the ends of sessions on, in the order in which the entry

@@ -355,7 +355,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -953,6 +953,7 @@ type Command struct {
 	//	*Command_RaiseLevel
 	//	*Command_AdmitMember
 	//	*Command_SetGroupConfig
+	//	*Command_Refill
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1184,6 +1185,15 @@ func (x *Command) GetSetGroupConfig() *SetGroupConfig {
 	return nil
 }
 
+func (x *Command) GetRefill() *Refill {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Refill); ok {
+			return x.Refill
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1272,6 +1282,10 @@ type Command_SetGroupConfig struct {
 	SetGroupConfig *SetGroupConfig `protobuf:"bytes,21,opt,name=set_group_config,json=setGroupConfig,proto3,oneof"`
 }
 
+type Command_Refill struct {
+	Refill *Refill `protobuf:"bytes,22,opt,name=refill,proto3,oneof"` // level 2
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -1313,6 +1327,8 @@ func (*Command_RaiseLevel) isCommand_Op() {}
 func (*Command_AdmitMember) isCommand_Op() {}
 
 func (*Command_SetGroupConfig) isCommand_Op() {}
+
+func (*Command_Refill) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -2155,9 +2171,10 @@ type Lock struct {
 	Reentrant     bool                   `protobuf:"varint,4,opt,name=reentrant,proto3" json:"reentrant,omitempty"`
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // with reentrant: maximum holds; 0: no limit
 	Wait          bool                   `protobuf:"varint,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`       // of the hold being re-entered; 0: the handle holds nothing
-	Election      bool                   `protobuf:"varint,8,opt,name=election,proto3" json:"election,omitempty"` // the name is an election's, not a lock's
-	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`        // of the candidate; only with election
+	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`          // of the hold being re-entered; 0: the handle holds nothing
+	Election      bool                   `protobuf:"varint,8,opt,name=election,proto3" json:"election,omitempty"`    // the name is an election's, not a lock's
+	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`           // of the candidate; only with election
+	Lingering     bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"` // level 2; not with election: keep the lock for a tenure, with a block of fences
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2255,6 +2272,90 @@ func (x *Lock) GetValue() []byte {
 	return nil
 }
 
+func (x *Lock) GetLingering() bool {
+	if x != nil {
+		return x.Lingering
+	}
+	return false
+}
+
+// Refill reserves another block of fences for the owner of a lingering lock.
+type Refill struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"`   // of the hold: the first of its first block
+	Fences        uint32                 `protobuf:"varint,5,opt,name=fences,proto3" json:"fences,omitempty"` // wanted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refill) Reset() {
+	*x = Refill{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refill) ProtoMessage() {}
+
+func (x *Refill) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refill.ProtoReflect.Descriptor instead.
+func (*Refill) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Refill) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Refill) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Refill) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+func (x *Refill) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Refill) GetFences() uint32 {
+	if x != nil {
+		return x.Fences
+	}
+	return 0
+}
+
 type Unlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2268,7 +2369,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2381,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2394,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Unlock) GetName() string {
@@ -2345,7 +2446,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2458,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2471,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Proclaim) GetName() string {
@@ -2422,7 +2523,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2535,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2548,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Acquire) GetName() string {
@@ -2497,7 +2598,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2610,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2623,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Release) GetName() string {
@@ -2556,7 +2657,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2669,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2682,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Resize) GetName() string {
@@ -2608,7 +2709,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2721,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2734,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -2658,7 +2759,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2771,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2784,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2748,7 +2849,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2861,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2874,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2805,13 +2906,14 @@ type Reply struct {
 	Position      uint32                 `protobuf:"varint,11,opt,name=position,proto3" json:"position,omitempty"`                    // in the queue; 1: next in line
 	Checks        []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
 	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
+	Block         uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2925,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2938,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Reply) GetCode() Code {
@@ -2930,6 +3032,13 @@ func (x *Reply) GetLockDelay() int64 {
 	return 0
 }
 
+func (x *Reply) GetBlock() uint32 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
 // CheckTerms is how long a check can be relied upon when the command was applied.
 type CheckTerms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2942,7 +3051,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3063,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3076,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -3005,7 +3114,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3126,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3139,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -3077,7 +3186,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3198,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3211,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -3169,7 +3278,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3290,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3303,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -3308,7 +3417,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3429,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3442,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -3431,7 +3540,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3552,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3565,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -3492,7 +3601,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3613,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3626,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -3568,7 +3677,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3689,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3702,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SessionState) GetName() string {
@@ -3690,13 +3799,14 @@ type LockState struct {
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
 	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
+	Lingering     bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3818,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3831,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -3780,6 +3890,13 @@ func (x *LockState) GetValue() []byte {
 	return nil
 }
 
+func (x *LockState) GetLingering() bool {
+	if x != nil {
+		return x.Lingering
+	}
+	return false
+}
+
 type SemaphoreState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -3790,7 +3907,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3919,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3932,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3845,7 +3962,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3974,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3987,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -3916,13 +4033,14 @@ type WaiterState struct {
 	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
 	Permits       uint32                 `protobuf:"varint,5,opt,name=permits,proto3" json:"permits,omitempty"` // of a semaphore
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`      // of a candidate
+	Lingering     bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4052,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4065,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -3992,6 +4110,13 @@ func (x *WaiterState) GetValue() []byte {
 	return nil
 }
 
+func (x *WaiterState) GetLingering() bool {
+	if x != nil {
+		return x.Lingering
+	}
+	return false
+}
+
 type KeyState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -4007,7 +4132,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4144,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4157,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -4093,7 +4218,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4230,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4243,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -4174,8 +4299,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x12LeadershipTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\bR\arefused\"\xe6\n" +
-	"\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\x9e\v\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -4202,7 +4326,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vraise_level\x18\x13 \x01(\v2 .conclave.internal.v1.RaiseLevelH\x00R\n" +
 	"raiseLevel\x12F\n" +
 	"\fadmit_member\x18\x14 \x01(\v2!.conclave.internal.v1.AdmitMemberH\x00R\vadmitMember\x12P\n" +
-	"\x10set_group_config\x18\x15 \x01(\v2$.conclave.internal.v1.SetGroupConfigH\x00R\x0esetGroupConfigB\x04\n" +
+	"\x10set_group_config\x18\x15 \x01(\v2$.conclave.internal.v1.SetGroupConfigH\x00R\x0esetGroupConfig\x126\n" +
+	"\x06refill\x18\x16 \x01(\v2\x1c.conclave.internal.v1.RefillH\x00R\x06refillB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -4264,7 +4389,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xdc\x01\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xfa\x01\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -4274,7 +4399,15 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04wait\x18\x06 \x01(\bR\x04wait\x12\x14\n" +
 	"\x05fence\x18\a \x01(\x04R\x05fence\x12\x1a\n" +
 	"\belection\x18\b \x01(\bR\belection\x12\x14\n" +
-	"\x05value\x18\t \x01(\fR\x05value\"\x80\x01\n" +
+	"\x05value\x18\t \x01(\fR\x05value\x12\x1c\n" +
+	"\tlingering\x18\n" +
+	" \x01(\bR\tlingering\"|\n" +
+	"\x06Refill\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
+	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x16\n" +
+	"\x06fences\x18\x05 \x01(\rR\x06fences\"\x80\x01\n" +
 	"\x06Unlock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -4328,7 +4461,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xab\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc1\x03\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
@@ -4344,7 +4477,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bposition\x18\v \x01(\rR\bposition\x128\n" +
 	"\x06checks\x18\f \x03(\v2 .conclave.internal.v1.CheckTermsR\x06checks\x12\x1d\n" +
 	"\n" +
-	"lock_delay\x18\r \x01(\x03R\tlockDelay\"P\n" +
+	"lock_delay\x18\r \x01(\x03R\tlockDelay\x12\x14\n" +
+	"\x05block\x18\x0e \x01(\rR\x05block\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -4416,7 +4550,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bended_at\x18\n" +
 	" \x01(\x03R\aendedAt\x12\x1a\n" +
 	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x1a\n" +
-	"\battached\x18\f \x01(\x04R\battached\"\xda\x01\n" +
+	"\battached\x18\f \x01(\x04R\battached\"\xf8\x01\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -4426,7 +4560,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\a \x01(\x03R\n" +
 	"delayUntil\x12\x14\n" +
-	"\x05value\x18\t \x01(\fR\x05valueJ\x04\b\b\x10\t\"@\n" +
+	"\x05value\x18\t \x01(\fR\x05value\x12\x1c\n" +
+	"\tlingering\x18\n" +
+	" \x01(\bR\tlingeringJ\x04\b\b\x10\t\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
 	"\aresized\x18\x02 \x01(\bR\aresized\"\x9c\x01\n" +
@@ -4436,14 +4572,15 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
-	"delayUntilJ\x04\b\x06\x10\a\"\xa3\x01\n" +
+	"delayUntilJ\x04\b\x06\x10\a\"\xc1\x01\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x18\n" +
 	"\apermits\x18\x05 \x01(\rR\apermits\x12\x14\n" +
-	"\x05value\x18\x06 \x01(\fR\x05value\"\xcb\x01\n" +
+	"\x05value\x18\x06 \x01(\fR\x05value\x12\x1c\n" +
+	"\tlingering\x18\a \x01(\bR\tlingering\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
@@ -4512,7 +4649,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
 	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
@@ -4542,29 +4679,30 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*ReportGossip)(nil),       // 25: conclave.internal.v1.ReportGossip
 	(*CloseSession)(nil),       // 26: conclave.internal.v1.CloseSession
 	(*Lock)(nil),               // 27: conclave.internal.v1.Lock
-	(*Unlock)(nil),             // 28: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 29: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 30: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 31: conclave.internal.v1.Release
-	(*Resize)(nil),             // 32: conclave.internal.v1.Resize
-	(*Write)(nil),              // 33: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 34: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 35: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 36: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 37: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 38: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 39: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 40: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 41: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 42: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 43: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 44: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 45: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 46: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 47: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 48: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 49: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 50: conclave.internal.v1.KeyDelayState
+	(*Refill)(nil),             // 28: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 29: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 30: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 31: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 32: conclave.internal.v1.Release
+	(*Resize)(nil),             // 33: conclave.internal.v1.Resize
+	(*Write)(nil),              // 34: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 35: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 36: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 37: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 38: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 39: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 40: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 41: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 42: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 43: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 44: conclave.internal.v1.IncarnationState
+	(*SessionState)(nil),       // 45: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 46: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 47: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 48: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 49: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 50: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 51: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -4580,36 +4718,37 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	21, // 10: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
 	26, // 11: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
 	27, // 12: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	28, // 13: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	35, // 14: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	29, // 13: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	36, // 14: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
 	22, // 15: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
 	23, // 16: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
 	24, // 17: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
 	25, // 18: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	30, // 19: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	31, // 20: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	32, // 21: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	29, // 22: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	33, // 23: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	31, // 19: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	32, // 20: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	33, // 21: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	30, // 22: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	34, // 23: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	17, // 24: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	20, // 25: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	18, // 26: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
 	19, // 27: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	0,  // 28: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 29: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	34, // 30: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	4,  // 31: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 32: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	38, // 33: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	39, // 34: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	37, // 35: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	1,  // 36: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 37: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	28, // 28: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	0,  // 29: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	1,  // 30: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	35, // 31: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	4,  // 32: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	3,  // 33: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	39, // 34: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	40, // 35: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	38, // 36: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	1,  // 37: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	0,  // 38: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4646,6 +4785,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_RaiseLevel)(nil),
 		(*Command_AdmitMember)(nil),
 		(*Command_SetGroupConfig)(nil),
+		(*Command_Refill)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4653,7 +4793,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -28,7 +28,8 @@ func TestPowerLoss_UnderLoad(t *testing.T) {
 		cycles := make([]int, 6)
 		for w := range cycles {
 			n := g.Nodes[w%3]
-			wg.Go(func() { cycles[w] = ledger.Work(round, t, n, fmt.Sprint("lock-", w%2)) })
+			linger := conclave.Linger(time.Duration(w%2) * 100 * time.Millisecond)
+			wg.Go(func() { ledger.Work(round, t, n, fmt.Sprint("lock-", w%2), func() { cycles[w]++ }, linger) })
 		}
 		<-time.After(time.Duration(50+random.IntN(200)) * time.Millisecond) // a random moment of the load
 		victims := []int{random.IntN(3)}

@@ -34,24 +34,24 @@ type auditor struct {
 	guard conclave.Guard
 
 	mu      sync.Mutex
-	moved   *sync.Cond              // of mu; a cycle was completed
-	largest conclave.Fence          // guarded by mu; acknowledged
-	seen    map[conclave.Fence]bool // guarded by mu
-	holds   map[string]*hold        // guarded by mu; by lock
-	cycles  map[*process]int        // guarded by mu
-	refused int                     // guarded by mu; writes with an old fence, except by a node that closes
-	last    time.Time               // guarded by mu; when the last cycle was completed
-	gap     time.Duration           // guarded by mu; the longest between two cycles
+	moved   *sync.Cond                // of mu; a cycle was completed
+	largest map[string]conclave.Fence // guarded by mu; acknowledged, by lock
+	seen    map[conclave.Fence]bool   // guarded by mu
+	holds   map[string]*hold          // guarded by mu; by lock
+	cycles  map[*process]int          // guarded by mu
+	refused int                       // guarded by mu; writes with an old fence, except by a node that closes
+	last    time.Time                 // guarded by mu; when the last cycle was completed
+	gap     time.Duration             // guarded by mu; the longest between two cycles
 }
 
 func newAuditor(t testing.TB) *auditor {
-	w := &auditor{t: t, seen: make(map[conclave.Fence]bool), holds: make(map[string]*hold), cycles: make(map[*process]int)}
+	w := &auditor{t: t, largest: make(map[string]conclave.Fence), seen: make(map[conclave.Fence]bool), holds: make(map[string]*hold), cycles: make(map[*process]int)}
 	w.moved = sync.NewCond(&w.mu)
 	return w
 }
 
-// acknowledged records a grant. before is the largest fence acknowledged before the
-// request, for any lock: the new one has to be larger.
+// acknowledged records a grant. before is the latest fence acknowledged before the
+// request: the new one has to be larger.
 func (w *auditor) acknowledged(c *hold, before conclave.Fence) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +62,7 @@ func (w *auditor) acknowledged(c *hold, before conclave.Fence) {
 		w.t.Errorf("%q was granted with fence %v after %v had been acknowledged", c.lock, c.fence, before)
 	}
 	w.seen[c.fence] = true
-	w.largest = max(w.largest, c.fence)
+	w.largest[c.lock] = max(w.largest[c.lock], c.fence)
 	if former := w.holds[c.lock]; former == nil || former.fence < c.fence {
 		w.holds[c.lock] = c
 		w.exclude(former, c)
@@ -104,16 +104,23 @@ func (w *auditor) write(c *hold) {
 	w.mu.Unlock()
 }
 
-func (w *auditor) latest() conclave.Fence {
+// latest is the largest fence acknowledged: for any lock, or of those that linger for that
+// lock, since a node takes the fences of one from a block.
+func (w *auditor) latest(lock string) (f conclave.Fence) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.largest
+	for of, fence := range w.largest { // order: the maximum does not depend on it
+		if of == lock || !lingers(lock) {
+			f = max(f, fence)
+		}
+	}
+	return f
 }
 
 // work has a process lock, write and unlock until ctx or the process ends.
 func (w *auditor) work(ctx context.Context, p *process, lock string) {
 	for ctx.Err() == nil {
-		before := w.latest()
+		before := w.latest(lock)
 		f, err := p.ask("lock", lock)
 		switch {
 		case errors.Is(err, errEnded), p.isClosing() && errors.Is(err, conclave.ErrClosed):
@@ -177,7 +184,7 @@ func TestKill_LeaderUnderLoad(t *testing.T) {
 	w := newAuditor(t)
 	ctx := grouptest.Within(t, 150*time.Second)
 	load, end := context.WithCancel(ctx)
-	locks := []string{"a", "b", "c"}
+	locks := []string{"a", "b", "c", lingering}
 	var workers sync.WaitGroup
 	work := func(p *process) {
 		for _, lock := range locks {
@@ -207,9 +214,10 @@ func TestKill_LeaderUnderLoad(t *testing.T) {
 	workers.Wait()
 	t.Logf("%d grants, %d writes with an old fence refused", len(w.seen), w.refused)
 	g.restartAll()
+	last := w.latest("a") // of all
 	for _, lock := range locks {
-		if f := g.members[0].must("lock", lock); f <= w.largest {
-			t.Errorf("after all processes were killed %q was granted with fence %v; %v had been acknowledged", lock, f, w.largest)
+		if f := g.members[0].must("lock", lock); f <= last {
+			t.Errorf("after all processes were killed %q was granted with fence %v; %v had been acknowledged", lock, f, last)
 		}
 	}
 }

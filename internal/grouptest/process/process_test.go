@@ -222,11 +222,20 @@ func (s *served) open(ctx context.Context, c memberConfig) (err error) {
 	return err
 }
 
+// lingering is the name of a lock that lingers.
+const lingering = "lingering"
+
+func lingers(lock string) bool { return lock == lingering }
+
 func (s *served) lock(name string) *conclave.FencedLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locks[name] == nil {
-		s.locks[name] = s.node.FencedLock(name)
+		var opts []conclave.LockOption
+		if lingers(name) {
+			opts = append(opts, conclave.Linger(time.Second))
+		}
+		s.locks[name] = s.node.FencedLock(name, opts...)
 	}
 	return s.locks[name]
 }

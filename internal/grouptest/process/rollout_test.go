@@ -64,7 +64,7 @@ func underLoad(t *testing.T, roll func(r *rollout)) {
 }
 
 func (r *rollout) work(p *process) {
-	for _, lock := range []string{"a", "b"} {
+	for _, lock := range []string{"a", "b", lingering} {
 		r.workers.Go(func() { r.auditor.work(r.load, p, lock) })
 	}
 }

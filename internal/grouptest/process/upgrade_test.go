@@ -12,11 +12,12 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// newer is a feature level that this build does not have: a process may claim to support
-// it, and is a newer build by that.
-const newer = 2
+// A process that claims to support the older of these feature levels only is an older build
+// by that.
+const older, newer = 1, wire.LevelLinger
 
 // awaitLevel waits until every member has applied the level.
 func (g *processGroup) awaitLevel(want uint32) {
@@ -62,11 +63,15 @@ func TestUpgrade_Rolling(t *testing.T) {
 		if n == 5 && testing.Short() {
 			continue
 		}
-		g := processesOf(t, n, 5*time.Second)
+		g := processesWith(t, n, memberConfig{TTL: 5 * time.Second, Level: older})
 		w := newAuditor(t)
 		load, end := context.WithCancel(grouptest.Within(t, 120*time.Second))
 		var workers sync.WaitGroup
-		work := func(p *process) { workers.Go(func() { w.work(load, p, "a") }) }
+		work := func(p *process) {
+			for _, lock := range []string{"a", lingering} {
+				workers.Go(func() { w.work(load, p, lock) })
+			}
+		}
 		for _, p := range g.members {
 			work(p)
 		}
@@ -74,13 +79,13 @@ func TestUpgrade_Rolling(t *testing.T) {
 			g.rebuild(i, newer)
 			work(g.members[i])
 			if i == n/2 { // halfway: one goes back, and one crashes
-				g.rebuild(i, 1)
+				g.rebuild(i, older)
 				g.rebuild(i, newer)
-				g.rebuild(n-1, 1)
+				g.rebuild(n-1, older)
 				work(g.members[i])
 				work(g.members[n-1])
 			}
-			g.wantLevel(1)
+			g.wantLevel(older)
 		}
 		g.rebuild(n-1, newer)
 		g.awaitLevel(newer)
@@ -99,7 +104,7 @@ func TestUpgrade_Rolling(t *testing.T) {
 func (g *processGroup) wantOldBuildRefused(i int, reason string) {
 	g.t.Helper()
 	config := g.configs[i]
-	config.Level, config.Timeout = 1, 20*time.Second
+	config.Level, config.Timeout = older, 20*time.Second
 	old := launch(g.t, g.members[i].addr)
 	_, err := old.do(order{Do: "open", Config: config})
 	if !errors.Is(err, conclave.ErrUpgradeRequired) || !strings.Contains(err.Error(), reason) {
@@ -111,7 +116,7 @@ func (g *processGroup) wantOldBuildRefused(i int, reason string) {
 // withStandby starts a group of three voters and, as the last process, a standby.
 func withStandby(t *testing.T) *processGroup {
 	t.Helper()
-	g := processesOf(t, 4, 5*time.Second)
+	g := processesWith(t, 4, memberConfig{TTL: 5 * time.Second, Level: older})
 	for i, p := range g.members {
 		r, err := p.do(order{Do: "status"})
 		mustSucceed(t, err)
@@ -135,7 +140,7 @@ func TestUpgrade_LaggingStandby(t *testing.T) {
 	mustSucceed(t, err)
 	for _, i := range []int{standby, 0, 1} {
 		g.rebuild(i, newer)
-		g.wantLevel(1)
+		g.wantLevel(older)
 	}
 	g.members[standby].kill()
 	g.rebuild(2, newer)
@@ -162,7 +167,7 @@ func TestUpgrade_LaggingStandby(t *testing.T) {
 	if err != nil || after.Member != before.Member {
 		t.Errorf("the standby was member %v and is %v: %v", before.Member, after.Member, err)
 	}
-	if f := g.members[standby].must("lock", "a"); f <= w.latest() {
-		t.Errorf("the standby was granted fence %v after %v", f, w.latest())
+	if f := g.members[standby].must("lock", "a"); f <= w.latest("a") {
+		t.Errorf("the standby was granted fence %v after %v", f, w.latest("a"))
 	}
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// newer is a feature level that this build does not have: a member may claim to support it.
-const newer = 2
+// Members claim to support the older or the newer of these feature levels.
+const older, newer = 1, wire.LevelLinger
 
 // A standby of the old build is partitioned until its registration has expired, and an
 // operator raises the level by force. When the partition ends, the standby meets the level
@@ -59,8 +60,8 @@ func TestUpgrade_PartitionedStandby(t *testing.T) {
 	}
 }
 
-// threeVoters makes the other members standbys.
-var threeVoters = grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Voters = 3 })
+// threeVoters makes the other members standbys. All are of the older build.
+var threeVoters = grouptest.Edit(func(_ int, c *conclave.Config, s *cluster.Seams) { c.Voters, s.FeatureLevel = 3, older })
 
 // rebuild restarts a member with the newer build.
 func rebuild(g *grouptest.Group, i int) {

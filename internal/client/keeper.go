@@ -1,0 +1,213 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/linger"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// keeper keeps the locks that handles of one lease acquire with a time to linger: it
+// begins a tenure for a name when a handle asks for the lock, and has later ones join it.
+type keeper struct {
+	lease *Lease
+
+	mu    sync.Mutex       // may be held when that of a handle or of the lease is acquired
+	names map[string]*kept // guarded by mu; with a tenure, or the release of one under way
+}
+
+// kept is what a keeper has under one name.
+type kept struct {
+	open    *tenure   // the one that admits newcomers; nil: none
+	tenures []*tenure // that are not over, open included
+	order   order     // of the releases
+	wanted  time.Time // by another owner, at the last recall
+}
+
+// abstention is for how long nothing lingers after a recall. An owner that comes back soon,
+// as one that polls does, would meet a tenure each time.
+const abstention = time.Second
+
+// abstains reports whether the process may not keep an idle lock at present.
+func (n *kept) abstains() bool { return !n.wanted.IsZero() && time.Since(n.wanted) < abstention }
+
+// errTenureOver: the tenure has no fences left for those that wait. Another one will have.
+var errTenureOver = errors.New("the tenure is over")
+
+// maxKeptRequests bounds the queue of a tenure, as the group bounds that of a lock.
+const maxKeptRequests = machine.MaxWaiters
+
+// acquire acquires a lock for a handle, which has own already, or nil. It blocks as
+// Lock.Acquire does.
+func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool) (fence uint64, err error) {
+	if own != nil && l.reentrant {
+		return l.reenter(own)
+	}
+	for {
+		k.mu.Lock()
+		n := k.of(l.name)
+		t := n.open
+		if t != nil && t.owner == l && l.reentrant {
+			k.mu.Unlock()
+			return 0, errTenureOver // the handle has it, so this is a re-entry
+		}
+		if t == nil || !wait && !t.Kept() {
+			// A request that waits queues behind what is being released.
+			if settled := n.order.wait(); settled != nil && !wait {
+				k.mu.Unlock()
+				select {
+				case <-settled:
+					continue
+				case <-k.lease.done:
+					return 0, errLeaseEnded
+				case <-ctx.Done():
+					return 0, contextFault(Unavailable, ctx)
+				}
+			}
+			t = k.request(l.name, n, wait)
+		}
+		refused := t.refusal(wait)
+		if refused != nil {
+			k.mu.Unlock()
+			return 0, refused
+		}
+		p := &linger.Place[*keptRequest]{Owner: &keptRequest{lock: l, result: make(chan acquired, 1)}}
+		t.Join(p)
+		step := t.next()
+		k.mu.Unlock()
+		t.submit(step)
+		fence, err = t.await(ctx, p)
+		if l.reentrant && isCode(err, wire.Code_LOCKED) && l.Holds() > 0 {
+			err = errTenureOver // another call of the handle has got the lock
+		}
+		return fence, err
+	}
+}
+
+// take acquires the lock for a handle if a tenure keeps it and it is free.
+func (k *keeper) take(l *Lock) (fence uint64, ok bool) {
+	k.mu.Lock()
+	n := k.names[l.name]
+	if n == nil || n.open == nil {
+		k.mu.Unlock()
+		return 0, false
+	}
+	t := n.open
+	if fence, ok = t.Take(); ok {
+		ok = t.grant(l, fence) == nil
+	}
+	step := t.next()
+	k.mu.Unlock()
+	t.submit(step)
+	return fence, ok
+}
+
+// of returns what is kept under a name. k.mu is held.
+func (k *keeper) of(name string) *kept {
+	n := k.names[name]
+	if n == nil {
+		if k.names == nil {
+			k.names = make(map[string]*kept)
+		}
+		n = new(kept)
+		k.names[name] = n
+	}
+	return n
+}
+
+// request begins to request the lock for a new tenure. Newcomers join one whose request
+// waits; another one may be refused, and admits them once it was granted. k.mu is held.
+func (k *keeper) request(name string, n *kept, wait bool) *tenure {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &tenure{keeper: k, name: name, number: k.lease.client.handles.Add(1), cancel: cancel, ended: make(chan struct{})}
+	t.asked = newAcquisition(t, k.lease)
+	n.tenures = append(n.tenures, t)
+	if wait {
+		n.open = t
+	}
+	k.lease.client.spawn(func() { t.request(ctx, wait) })
+	return t
+}
+
+// over takes out a tenure that is over. k.mu is held.
+func (k *keeper) over(t *tenure) {
+	n := k.names[t.name]
+	n.tenures = slices.DeleteFunc(n.tenures, func(o *tenure) bool { return o == t })
+	k.tidy(t.name)
+}
+
+// tidy drops a name under which nothing is left. k.mu is held.
+func (k *keeper) tidy(name string) {
+	n := k.names[name]
+	if n == nil || len(n.tenures) > 0 || n.order.wait() != nil {
+		return
+	}
+	if n.abstains() {
+		time.AfterFunc(abstention, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.tidy(name)
+		})
+		return
+	}
+	delete(k.names, name)
+}
+
+// stop stops the timers once the lease has ended.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.names { // order: each is stopped
+		for _, t := range n.tenures {
+			if t.timer != nil {
+				t.timer.Stop()
+			}
+		}
+	}
+}
+
+// recall closes a tenure; number 0: all tenures.
+func (k *keeper) recall(name string, number uint64) {
+	k.mu.Lock()
+	var recalled []*tenure
+	if n := k.names[name]; n != nil {
+		for _, t := range n.tenures {
+			if t.number == number || number == 0 {
+				recalled = append(recalled, t)
+				n.wanted = time.Now()
+			}
+		}
+	}
+	k.mu.Unlock()
+	for _, t := range recalled {
+		t.change(t.Close)
+	}
+}
+
+// recallAll closes all tenures: a recall may have been among the entries that a snapshot
+// stands for.
+func (k *keeper) recallAll() {
+	k.mu.Lock()
+	names := make([]string, 0, len(k.names))
+	for name := range k.names { // order: the tenures are independent of each other
+		names = append(names, name)
+	}
+	k.mu.Unlock()
+	for _, name := range names {
+		k.recall(name, 0)
+	}
+}
+
+// Recalled is called when the log reports that other owners wait behind tenures.
+func (c *Client) Recalled(recalls []wire.Recall) {
+	for _, r := range recalls {
+		if l := c.lease(r.Session); l != nil {
+			l.keeper.recall(r.Lock, r.Handle)
+		}
+	}
+}
