@@ -61,8 +61,8 @@ func fromNewer(t *testing.T) *raftpb.Message {
 	register := &wire.Register{Member: 2, Boot: 1, Ttl: machine.MinTTL, NextToken: token[:], FeatureLevel: newer}
 	write := &wire.Write{Ops: []*wire.KeyOp{{Kind: wire.KeyOp_PUT, Key: "key", Value: []byte("value")}}}
 	return message(raftpb.MsgApp, 2, 5, commit(writes), following(6, 5,
-		entry(7, wire.FeatureLevel, &wire.Command{Op: &wire.Command_Register{Register: register}}),
-		entry(raises, wire.FeatureLevel, &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: newer}}}),
+		entry(7, wire.BatchVersion, &wire.Command{Op: &wire.Command_Register{Register: register}}),
+		entry(raises, wire.BatchVersion, &wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: newer}}}),
 		entry(writes, newer, &wire.Command{Op: &wire.Command_Write{Write: write}})))
 }
 
