@@ -27,6 +27,7 @@ type kept struct {
 	tenures []*tenure // that are not over, open included
 	order   order     // of the releases
 	wanted  time.Time // by another owner, at the last recall
+	tidying bool      // once the abstention is over
 }
 
 // abstention is for how long nothing lingers after a recall. An owner that comes back soon,
@@ -147,10 +148,15 @@ func (k *keeper) tidy(name string) {
 	if n == nil || len(n.tenures) > 0 || n.order.wait() != nil {
 		return
 	}
+	if n.tidying {
+		return
+	}
 	if n.abstains() {
+		n.tidying = true
 		time.AfterFunc(abstention, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
+			n.tidying = false
 			k.tidy(name)
 		})
 		return

@@ -184,10 +184,10 @@ func TestTenure_TryLockElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, other := newLingering(t)
 		l, outside := lockOf(c, nil, time.Second, false), newLock(c, other, "x")
-		stop := false
+		ctx, stop := context.WithCancel(t.Context())
 		var user sync.WaitGroup
 		user.Go(func() {
-			for !stop { // holds the lock for no time at all, 20 times a second
+			for ctx.Err() == nil { // holds the lock for no time at all, 20 times a second
 				mustAcquire(t, l)
 				mustRelease(t, l)
 				time.Sleep(50 * time.Millisecond)
@@ -204,7 +204,7 @@ func TestTenure_TryLockElsewhere(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		stop = true
+		stop()
 		user.Wait()
 		c.StopRenewing()
 	})
