@@ -1,9 +1,6 @@
 package conclave_test
 
 import (
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,25 +19,7 @@ func BenchmarkRestart(b *testing.B) {
 	for round := range b.N {
 		n := g.Nodes[0]
 		warmUp(b, n)
-		var left atomic.Int64
-		left.Store(int64(20_000 + 7_919*(round%5))) // cycles
-		var wg sync.WaitGroup
-		for i := range callers {
-			l := n.FencedLock(fmt.Sprint("lock-", i))
-			wg.Go(func() {
-				for left.Add(-1) >= 0 {
-					if _, err := l.Lock(b.Context()); err != nil {
-						b.Error(err)
-						return
-					}
-					if err := l.Unlock(b.Context()); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
+		cycle(b, n, callers, callers, 20_000+7_919*(round%5))
 		g.Kill(0)
 		began := time.Now()
 		g.Start(0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/linger"
@@ -19,6 +20,8 @@ type keeper struct {
 
 	mu    sync.Mutex       // may be held when that of a handle or of the lease is acquired
 	names map[string]*kept // guarded by mu; with a tenure, or the release of one under way
+
+	used atomic.Bool // there was a tenure
 }
 
 // kept is what a keeper has under one name.
@@ -37,8 +40,9 @@ const abstention = time.Second
 // abstains reports whether the process may not keep an idle lock at present.
 func (n *kept) abstains() bool { return !n.wanted.IsZero() && time.Since(n.wanted) < abstention }
 
-// errTenureOver: the tenure has no fences left for those that wait. Another one will have.
-var errTenureOver = errors.New("the tenure is over")
+// errAnotherTenure: this tenure does not serve the request. It has no fences left, or the
+// handle has the lock by another call, or has released it since. So it begins again.
+var errAnotherTenure = errors.New("not in this tenure")
 
 // maxKeptRequests bounds the queue of a tenure, as the group bounds that of a lock.
 const maxKeptRequests = machine.MaxWaiters
@@ -55,7 +59,7 @@ func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool) (fe
 		t := n.open
 		if t != nil && t.owner == l && l.reentrant {
 			k.mu.Unlock()
-			return 0, errTenureOver // the handle has it, so this is a re-entry
+			return 0, errAnotherTenure // the handle has it, so this is a re-entry
 		}
 		if t == nil || !wait && !t.Kept() {
 			// A request that waits queues behind what is being released.
@@ -84,7 +88,7 @@ func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool) (fe
 		t.submit(step)
 		fence, err = t.await(ctx, p)
 		if l.reentrant && isCode(err, wire.Code_LOCKED) && l.Holds() > 0 {
-			err = errTenureOver // another call of the handle has got the lock
+			err = errAnotherTenure // another call of the handle has got the lock
 		}
 		return fence, err
 	}
@@ -127,6 +131,7 @@ func (k *keeper) request(name string, n *kept, wait bool) *tenure {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &tenure{keeper: k, name: name, number: k.lease.client.handles.Add(1), cancel: cancel, ended: make(chan struct{})}
 	t.asked = newAcquisition(t, k.lease)
+	k.used.Store(true)
 	n.tenures = append(n.tenures, t)
 	if wait {
 		n.open = t
@@ -145,10 +150,7 @@ func (k *keeper) over(t *tenure) {
 // tidy drops a name under which nothing is left. k.mu is held.
 func (k *keeper) tidy(name string) {
 	n := k.names[name]
-	if n == nil || len(n.tenures) > 0 || n.order.wait() != nil {
-		return
-	}
-	if n.tidying {
+	if n == nil || len(n.tenures) > 0 || n.tidying || n.order.wait() != nil {
 		return
 	}
 	if n.abstains() {

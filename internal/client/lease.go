@@ -34,7 +34,7 @@ type Lease struct {
 	checks      []*check // with a TTL, or without
 	done        chan struct{}
 	closing     closing
-	keeper      *keeper
+	keeper      keeper
 	wrap        sync.Once
 	wrapper     any // set by wrap
 
@@ -65,7 +65,7 @@ func newLease(c *Client, id, incarnation wire.ID, ttl time.Duration, opened *wir
 		renewed:   sent,
 		holds:     make(map[*Hold]struct{}),
 	}
-	l.keeper = &keeper{lease: l}
+	l.keeper.lease = l
 	if declared := time.Duration(machine.MinSilence) + l.lockDelay; dependsOnGossip(opened) {
 		switch {
 		case ttl == NoTTL: // another process may attach it once the registration has expired
@@ -198,7 +198,9 @@ func (l *Lease) end(why error, what ending) bool {
 	}
 	l.mu.Unlock()
 	close(l.done)
-	time.AfterFunc(0, l.keeper.stop) // its mu may be held
+	if l.keeper.used.Load() {
+		time.AfterFunc(0, l.keeper.stop) // its mu may be held
+	}
 	l.client.drop(l)
 	if what == lost {
 		l.client.reportLost(l, holds, why)

@@ -98,7 +98,7 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 			// The session had ended before the request was applied, so nothing was
 			// queued.
 			lease.end(endedByGroup(), lost)
-		case errors.Is(err, errTenureOver): // to be requested again
+		case errors.Is(err, errAnotherTenure): // to be requested again
 		case errors.Is(err, errLeaseEnded):
 			// acquireUnder finds what that means: a hold that was lost, the end of a
 			// fixed lease, or the next lease of the client's own.

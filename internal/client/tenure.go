@@ -126,7 +126,7 @@ func (t *tenure) next() (step linger.Step[*keptRequest]) {
 			err := t.grant(step.Owner.lock, step.Fence)
 			step.Owner.result <- acquired{fence: step.Fence, err: err}
 		case linger.Refuse:
-			step.Owner.result <- acquired{err: errTenureOver}
+			step.Owner.result <- acquired{err: errAnotherTenure}
 		case linger.Release:
 			if t.timer != nil {
 				t.timer.Stop()
@@ -182,7 +182,7 @@ func (t *tenure) grant(l *Lock, fence uint64) error {
 	t.owner, t.idle = l, false
 	if l.reentrant { // its other calls are re-entries now
 		for _, r := range t.Expel(func(r *keptRequest) bool { return r.lock == l }) {
-			r.result <- acquired{err: errTenureOver}
+			r.result <- acquired{err: errAnotherTenure}
 		}
 	}
 	return nil
@@ -330,7 +330,7 @@ func (l *Lock) reenter(own *Hold) (uint64, error) {
 	defer l.mu.Unlock()
 	switch h := l.hold; {
 	case h != own: // it was released meanwhile
-		return 0, errTenureOver
+		return 0, errAnotherTenure
 	case h.isLost():
 		return 0, &Fault{Kind: Lost}
 	case h.count >= machine.MaxHolds, l.limit != 0 && h.count >= int(l.limit):

@@ -3,9 +3,6 @@
 // the simulator for programs.
 package linger
 
-// MaxBlock is the most fences that a tenure asks for at a time.
-const MaxBlock = 4_096
-
 // Tenure is the time for which a process keeps a lock, and in which the process itself
 // grants it to the owners that wait here, one after the other, each with a fence of its
 // own from blocks that the group has reserved:
@@ -105,7 +102,7 @@ func (t *Tenure[O]) Begin(first uint64, n uint32) {
 // Refilled adds n fences from first on; with n 0, there are no more.
 func (t *Tenure[O]) Refilled(first uint64, n uint32) {
 	t.refilling, t.dry = false, n == 0
-	t.spare = block{first, uint64(n)}
+	t.spare, t.size = block{first, uint64(n)}, n
 }
 
 // Freed notes that the owner has released the lock.
@@ -137,14 +134,15 @@ func (t *Tenure[O]) Next() Step[O] {
 		t.closed, t.over = true, true
 		return Step[O]{Action: Release}
 	case t.needsFences(left):
-		t.refilling, t.size = true, min(2*t.size, MaxBlock)
-		return Step[O]{Action: Refill, Fences: t.size}
+		t.refilling = true
+		return Step[O]{Action: Refill, Fences: 2 * t.size}
 	}
 	return Step[O]{}
 }
 
 // needsFences reports whether it is time to ask for the next block: early enough that no
-// owner waits for it, and each twice as large, so that a short tenure takes few.
+// owner waits for it, and each twice as large, so that a short tenure takes few. The group
+// bounds what it gives.
 func (t *Tenure[O]) needsFences(left uint64) bool {
 	switch {
 	case t.refilling || t.dry || t.spare.left > 0:

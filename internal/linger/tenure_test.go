@@ -90,8 +90,9 @@ func TestTenure(t *testing.T) {
 		"without fences owners are sent away": {
 			{owner("a b c"), ""}, {begin(10, 1), "a 10, refill 2"}, {refilled(0, 0), "refuse b, refuse c"}, {freed, "release"},
 		},
-		"blocks have a limit": {
-			{begin(10, MaxBlock), ""}, {func(t *Tenure[string]) { t.block.left = 1 }, fmt.Sprint("refill ", MaxBlock)},
+		"the next block follows from what the group gave": {
+			{begin(10, 2), ""}, {owner("a"), "a 10, refill 4"}, {refilled(50, 3), ""}, {freed, ""}, {owner("b c"), "b 11"}, {freed, "c 50"},
+			{freed, ""}, {owner("d"), "d 51, refill 6"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
