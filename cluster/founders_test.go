@@ -99,6 +99,7 @@ func (f *founder) start() {
 		log: quiet, store: store,
 		candidates: newCandidates(f.addr(), nil),
 	}
+	m.lifetime, m.end = context.WithCancelCause(t.Context())
 	m.forming.accepted = newSignal()
 	m.forming.send = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		return f.send(m, to.Addr, proto.CloneOf(r))

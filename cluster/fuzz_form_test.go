@@ -11,7 +11,7 @@ import (
 
 // FuzzForm: whatever processes it has found, a new member proposes only what it would
 // accept; and its answer to any request is the same when the request is repeated, and
-// after a power loss. A byte of found is a process, 1 to 4, and what it expects. In a
+// after a power loss. It admits no process: it has no group. A byte of found is a process, 1 to 4, and what it expects. In a
 // request, 0 stands for the member and 1 to 4 for the processes.
 func FuzzForm(f *testing.F) {
 	ask := func(cluster byte, voters uint32, sender uint64, founders ...uint64) []byte {
@@ -26,8 +26,12 @@ func FuzzForm(f *testing.F) {
 		return body
 	}
 	const expectsThree = 3 << 2
+	admit, err := proto.Marshal(&wire.FormRequest{Admit: true, Proposal: &wire.Proposal{}, Candidate: &wire.GossipMeta{Member: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
 	for _, body := range [][]byte{
-		ask(1, 3, 1, 1, 0, 3), ask(1, 1, 1, 1, 0, 3), ask(2, 3, 1, 0, 1, 3), ask(1, 3, 1, 1, 0), ask(1, 4, 1, 1, 0, 3),
+		admit, ask(1, 3, 1, 1, 0, 3), ask(1, 1, 1, 1, 0, 3), ask(2, 3, 1, 0, 1, 3), ask(1, 3, 1, 1, 0), ask(1, 4, 1, 1, 0, 3),
 		ask(1, 3, 2, 1, 2, 0), ask(1, 3, 0, 0, 3, 4), {}, nil,
 	} {
 		f.Add([]byte{expectsThree, expectsThree + 1, expectsThree + 2, expectsThree + 3}, body)
@@ -77,8 +81,11 @@ func FuzzForm(f *testing.F) {
 func checkAnswerHolds(t *testing.T, f *founder, r *wire.FormRequest, meet func()) {
 	t.Helper()
 	objection := f.doubt(r.GetCandidate().GetMember(), r.GetCandidate().GetKey(), r.GetProposal()) + f.objection(r.GetProposal())
+	if r.GetAdmit() {
+		objection = "it has no group"
+	}
 	first := f.Form(r)
-	if first.GetAccepted() != (objection == "") || first.GetAccepted() == (first.GetRefusal() != "") {
+	if first.GetAdmission() != nil || first.GetAccepted() != (objection == "") || first.GetAccepted() == (first.GetRefusal() != "") {
 		t.Fatalf("%v, and the objection is %q", first, objection)
 	}
 	for range 2 {
