@@ -50,7 +50,7 @@ var outside = map[string][]string{
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
-	"golang.org/x/sys/unix":                {".", "internal/client"}, // CLOCK_BOOTTIME; also a dependency of Pebble
+	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
 
