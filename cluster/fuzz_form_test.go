@@ -11,29 +11,12 @@ import (
 
 // FuzzForm: whatever processes it has found, a new member proposes only what it would
 // accept; and its answer to any request is the same when the request is repeated, and
-// after a power loss. It admits no process: it has no group. A byte of found is a process, 1 to 4, and what it expects. In a
-// request, 0 stands for the member and 1 to 4 for the processes.
+// after a power loss. It admits no process: it has no group. A byte of found is a process,
+// 1 to 4, and what it expects. In a request, 0 stands for the member and 1 to 4 for the
+// processes.
 func FuzzForm(f *testing.F) {
-	ask := func(cluster byte, voters uint32, sender uint64, founders ...uint64) []byte {
-		r := &wire.FormRequest{Proposal: proposal(cluster, voters), Candidate: &wire.GossipMeta{Member: sender}}
-		for _, n := range founders {
-			r.Proposal.Founders = append(r.Proposal.Founders, &wire.Founder{Member: n})
-		}
-		body, err := proto.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		return body
-	}
 	const expectsThree = 3 << 2
-	admit, err := proto.Marshal(&wire.FormRequest{Admit: true, Proposal: &wire.Proposal{}, Candidate: &wire.GossipMeta{Member: 1}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, body := range [][]byte{
-		admit, ask(1, 3, 1, 1, 0, 3), ask(1, 1, 1, 1, 0, 3), ask(2, 3, 1, 0, 1, 3), ask(1, 3, 1, 1, 0), ask(1, 4, 1, 1, 0, 3),
-		ask(1, 3, 2, 1, 2, 0), ask(1, 3, 0, 0, 3, 4), {}, nil,
-	} {
+	for _, body := range formRequests(f) {
 		f.Add([]byte{expectsThree, expectsThree + 1, expectsThree + 2, expectsThree + 3}, body)
 		f.Add([]byte{expectsThree, expectsThree + 2}, body)
 		f.Add([]byte{1 << 2}, body)
@@ -75,6 +58,33 @@ func FuzzForm(f *testing.F) {
 		}
 		checkAnswerHolds(t, founder, r, meet)
 	})
+}
+
+// formRequests returns requests to begin with.
+func formRequests(f *testing.F) (bodies [][]byte) {
+	add := func(r *wire.FormRequest) {
+		body, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		bodies = append(bodies, body)
+	}
+	ask := func(cluster byte, voters uint32, sender uint64, founders ...uint64) {
+		r := &wire.FormRequest{Proposal: proposal(cluster, voters), Candidate: &wire.GossipMeta{Member: sender}}
+		for _, n := range founders {
+			r.Proposal.Founders = append(r.Proposal.Founders, &wire.Founder{Member: n})
+		}
+		add(r)
+	}
+	ask(1, 3, 1, 1, 0, 3)
+	ask(1, 1, 1, 1, 0, 3)
+	ask(2, 3, 1, 0, 1, 3)
+	ask(1, 3, 1, 1, 0)
+	ask(1, 4, 1, 1, 0, 3)
+	ask(1, 3, 2, 1, 2, 0)
+	ask(1, 3, 0, 0, 3, 4)
+	add(&wire.FormRequest{Admit: true, Proposal: &wire.Proposal{}, Candidate: &wire.GossipMeta{Member: 1}})
+	return append(bodies, []byte{}, nil)
 }
 
 // checkAnswerHolds repeats a request. meet restores what the search has found.

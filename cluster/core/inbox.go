@@ -3,7 +3,6 @@ package core
 import (
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -73,7 +72,7 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 	if len(s.GetCalls()) == 0 {
 		return
 	}
-	q := queued{s, proto.Size(s)}
+	q := queued{s, wire.SubmissionSize(s)}
 	h := b.share(from)
 	if urgent && h.urgent.bytes+q.bytes() > maxUrgentShare {
 		b.tickets.forget(s)
@@ -150,15 +149,11 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 	start := len(data)
 	b.curtailed = b.waits(urgentLane) && !b.curtailed
 	limit := start + maxBatchBytes
-	if data, err = b.fill(data, limit-b.besideUrgent(), urgentLane); err != nil {
-		return nil, err
-	}
+	data = b.fill(data, limit-b.besideUrgent(), urgentLane)
 	if b.curtailed {
 		limit = min(limit, len(data)+maxCurtailed)
 	}
-	if data, err = b.fill(data, limit, ordinaryLane); err != nil {
-		return nil, err
-	}
+	data = b.fill(data, limit, ordinaryLane)
 	b.curtailed = b.curtailed && b.waits(ordinaryLane)
 	b.prune()
 	if len(b.shares) > 1 { // another share is first next time
@@ -192,7 +187,7 @@ func (b *inbox) waits(of func(*share) *lane) bool {
 // fill appends submissions of one lane, each time from the share of which least is in
 // the entry, until the next one would exceed the limit. What alone exceeds it is
 // appended if the entry is empty.
-func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) ([]byte, error) {
+func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) []byte {
 	for {
 		var next *share
 		for _, h := range b.shares {
@@ -201,12 +196,12 @@ func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) ([]byte, err
 			}
 		}
 		if next == nil {
-			return data, nil
+			return data
 		}
 		from := of(next)
 		q := from.queue[0]
 		if len(data)+q.size > limit && b.taken() > 0 {
-			return data, nil
+			return data
 		}
 		from.queue[0] = queued{}
 		if from.queue = from.queue[1:]; len(from.queue) == 0 {
@@ -216,12 +211,7 @@ func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) ([]byte, err
 		b.bytes -= q.bytes()
 		next.taken += q.size
 		b.tickets.proposed(q.Submission)
-		data = protowire.AppendTag(data, submissionsField, protowire.BytesType)
-		data = protowire.AppendVarint(data, uint64(q.size))
-		var err error
-		if data, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(data, q.Submission); err != nil {
-			return nil, err
-		}
+		data = wire.AppendSubmission(data, q.Submission, q.size)
 	}
 }
 
@@ -240,7 +230,3 @@ func (b *inbox) refused() { b.tickets.refused() }
 
 // dropped reports that what is in flight will not be applied, as far as this leader knows.
 func (b *inbox) dropped() { b.tickets.dropped() }
-
-// submissionsField is the field number of Batch.submissions. They are appended one by
-// one, because the encoded size decides how many fit.
-const submissionsField = 3

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -72,7 +70,7 @@ func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
 
 // submit submits a command, which is encoded only if it is not refused.
 func (c *Client) submit(cmd *wire.Command, k Call, urgent bool) {
-	c.group.Submit(proto.Size(cmd), func() []byte { return encode(cmd) }, k, urgent)
+	c.group.Submit(wire.CommandSize(cmd), func() []byte { return encode(cmd) }, k, urgent)
 }
 
 // ignore is for commands whose outcome is not needed.
@@ -161,7 +159,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 func isUrgent(cmd *wire.Command) bool { return cmd.GetRenew() != nil || cmd.GetSetCheck() != nil }
 
 func encode(cmd *wire.Command) []byte {
-	b, err := proto.Marshal(cmd)
+	b, err := wire.EncodeCommand(cmd)
 	if err != nil {
 		// Only invalid UTF-8 fails, and names are checked. The machine refuses an
 		// empty command with a message.

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"slices"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -45,50 +43,49 @@ func (d *dirty) create(key string, r record) {
 }
 
 func (d *dirty) touch(t touched) {
-	d.expect(cap(d.touched))
+	if d.at == nil {
+		d.at = make(map[string]int)
+	}
 	d.at[t.key] = len(d.touched)
 	d.touched = append(d.touched, t)
 }
 
 // expect prepares an entry's first put for as many records.
 func (d *dirty) expect(n int) {
-	if d.at == nil {
-		d.at = make(map[string]int, n)
-		d.touched = slices.Grow(d.touched, n)
+	if n > maxKept && len(d.touched) == 0 {
+		*d = dirty{touched: make([]touched, 0, n), at: make(map[string]int, n)}
 	}
 }
 
 // drop marks the record under key as deleted.
 func (d *dirty) drop(key string) { d.put(key, nil) }
 
+// maxKept bounds the records of which an empty dirty keeps the memory: clearing the map
+// takes as long as it is large.
+const maxKept = 4096
+
 // flush returns the changes and resets d. They share one array, which belongs to
-// the caller; d keeps capacity for as many.
+// the caller.
 func (d *dirty) flush() []wire.Change {
 	changes := make([]wire.Change, len(d.touched))
-	bytes := make([]byte, 0, 64*len(d.touched))
+	w := wire.Writer{Buf: make([]byte, 0, 64*len(d.touched))}
 	for i, t := range d.touched {
-		start := len(bytes)
-		bytes = append(bytes, t.key...)
-		changes[i].Key, changes[i].Created = bytes[start:len(bytes):len(bytes)], t.created
+		start := len(w.Buf)
+		w.Buf = append(w.Buf, t.key...)
+		changes[i].Key, changes[i].Created = w.Buf[start:len(w.Buf):len(w.Buf)], t.created
 		if t.record == nil {
 			continue
 		}
-		start = len(bytes)
-		bytes = encode(bytes, t.record)
-		changes[i].Value = bytes[start:len(bytes):len(bytes)]
+		start = len(w.Buf)
+		appendState(&w, t.record)
+		changes[i].Value = w.Buf[start:len(w.Buf):len(w.Buf)]
 	}
-	*d = dirty{touched: make([]touched, 0, len(d.touched))}
+	if len(d.touched) > maxKept {
+		*d = dirty{}
+		return changes
+	}
+	clear(d.at)
+	clear(d.touched)
+	d.touched = d.touched[:0]
 	return changes
-}
-
-// encode appends a record's durable form. Deterministic makes equal states
-// equal bytes, which the digests that members compare rely on.
-func encode(b []byte, r record) []byte {
-	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, r.state())
-	if err != nil {
-		// The only possible cause is a string that is not UTF-8, and the
-		// decoder of commands lets none in.
-		return b
-	}
-	return encoded
 }

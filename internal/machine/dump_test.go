@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -46,7 +48,9 @@ func (d disk) pairs() iter.Seq2[[]byte, []byte] {
 // dump encodes the whole state from memory, not from the changes written.
 func dump(m *Machine) disk {
 	d := disk{}
-	put := func(key string, r record) { d[key] = encode([]byte{}, r) }
+	put := func(key string, r record) { // as package proto encodes it, so that this checks encode
+		d[key] = must(proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, r.state()))
+	}
 	put(machineKey, m)
 	for _, k := range m.members {
 		put(k.key(), k)

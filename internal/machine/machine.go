@@ -12,7 +12,6 @@ package machine
 
 import (
 	"github.com/google/btree"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -49,8 +48,9 @@ type Machine struct {
 	delays       heap[delayed]
 	deadlines    heap[*incarnation]
 
-	visits visits
-	left   int // things that the present entry may still release
+	decoder wire.Decoder
+	visits  visits
+	left    int // things that the present entry may still release
 
 	// Of the entry being applied.
 	index    uint64
@@ -91,8 +91,9 @@ func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
 		m.startTerm()
 		return m.result()
 	}
-	var batch wire.Batch
-	if proto.Unmarshal(data, &batch) != nil || batch.Version == 0 || batch.Version > m.levels.agreed {
+	batch, err := m.decoder.Batch(data)
+	defer m.decoder.Release()
+	if err != nil || batch.Version == 0 || batch.Version > m.levels.agreed {
 		return wire.Result{}
 	}
 	m.advance(batch.Time)

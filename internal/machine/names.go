@@ -26,8 +26,8 @@ type index[T any] struct {
 type slot int16
 
 const (
-	degree    = 32  // of a tree: a node fits a few cache lines
-	maxMerged = 256 // objects in fresh or stale: merging them takes about 100 µs
+	degree    = 32   // of a tree: a node fits a few cache lines
+	maxMerged = 2048 // objects in fresh or stale: merging them takes about 1 ms
 )
 
 func newIndex[T any](v *visits, name func(*T) string, at func(*T) *slot) index[T] {

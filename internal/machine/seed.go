@@ -75,17 +75,17 @@ func (m *Machine) plant(e *wire.Entry, by *session) {
 func (m *Machine) yield(old *Machine, yield func(key, value []byte) bool) {
 	for _, name := range slices.Sorted(maps.Keys(old.semaphores.byName)) {
 		s := old.semaphores.byName[name]
-		if s.resized && !yield([]byte(s.key), encode([]byte{}, s)) {
+		if s.resized && !yield([]byte(s.key), encode(s)) {
 			return
 		}
 	}
 	more := true
 	m.keys.tree.Ascend(func(e *wire.Entry) bool {
-		more = yield([]byte(entryKey(e.Key)), encode([]byte{}, entry{e}))
+		more = yield([]byte(entryKey(e.Key)), encode(entry{e}))
 		return more
 	})
 	if more {
-		yield([]byte(machineKey), encode([]byte{}, m))
+		yield([]byte(machineKey), encode(m))
 	}
 }
 

@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"google.golang.org/protobuf/proto"
+	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -19,6 +19,7 @@ func (m *Machine) submit(s *wire.Submission) {
 		}
 		m.raiseFloor(inc, s.Floor)
 	}
+	m.outcomes = slices.Grow(m.outcomes, len(s.Calls))
 	for _, c := range s.Calls {
 		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, s, c.Command)
 	}
@@ -91,8 +92,8 @@ func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
 
 // execute executes a command of a member and returns its outcome.
 func (m *Machine) execute(t wire.Ticket, member, floor uint64, command []byte) *wire.Reply {
-	var c wire.Command
-	bad := proto.Unmarshal(command, &c) != nil
+	c, err := m.decoder.Command(command)
+	bad := err != nil
 	inc := m.incarnation(t.Incarnation)
 	if op, ok := c.Op.(*wire.Command_Register); ok && !bad {
 		return m.register(t.Incarnation, member, floor, op.Register)
@@ -131,7 +132,7 @@ func (m *Machine) execute(t wire.Ticket, member, floor uint64, command []byte) *
 	case *wire.Command_Write:
 		return m.write(op.Write)
 	}
-	return m.executeRare(inc, &c)
+	return m.executeRare(inc, c)
 }
 
 // executeRare executes the infrequent commands.
