@@ -59,7 +59,7 @@ func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
 func (d driver) Progressed() {
 	d.publish()
 	// The disk and the network begin before the callers that are woken next.
-	if d.effects.Calls() > 0 {
+	if d.effects.Callers() > 0 {
 		d.yielding.yield()
 	}
 }

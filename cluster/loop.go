@@ -66,7 +66,7 @@ func (m *Member) loop() {
 			m.seams.Effects(&m.effects)
 		}
 		m.noteProgress()
-		woken := m.effects.Calls()
+		woken := m.effects.Callers()
 		m.effects.Deliver(driver{m})
 		if woken > 0 {
 			m.woken, m.wokenAt = woken, time.Now()

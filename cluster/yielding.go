@@ -45,7 +45,8 @@ func (y *yielding) note(at time.Time, took time.Duration) {
 
 // A caller that gets an outcome often calls again at once. So when the first of those that
 // the loop has just woken calls, the loop lets the others run before it goes on: their
-// commands then share an entry, and a release does not wait behind the request of another caller.
+// commands then share an entry, and a release does not wait behind the request of another
+// caller. Their reads share a confirmation by the other members.
 const (
 	companyTime   = 50 * time.Microsecond
 	companyYields = 64

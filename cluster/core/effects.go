@@ -92,14 +92,14 @@ type Driver interface {
 	LeaderChanged()
 }
 
-// Calls returns how many calls of this process get an outcome.
-func (e *Effects) Calls() (n int) {
+// Callers returns how many callers of this process get an outcome, or the answer of a read.
+func (e *Effects) Callers() (n int) {
 	for i := range e.Notifications {
 		if e.Notifications[i].Call != nil {
 			n++
 		}
 	}
-	return n
+	return n + len(e.Reads)
 }
 
 // Deliver carries out the effects: first writes and messages, then notifications in log

@@ -64,6 +64,19 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 	}
 }
 
+// The callers that are about to be woken are those of calls and of reads: each may ask
+// again at once, and what they ask then is gathered.
+func TestEffects_Callers(t *testing.T) {
+	call := Notification{Call: new(quietCall)}
+	e := Effects{
+		Notifications: []Notification{{Keys: []wire.KeyChange{{Index: 1}}}, call, {Ended: wire.Ended{Session: wire.ID{3}}}, call},
+		Reads:         []Read{numberedRead(1), numberedRead(2), numberedRead(3)},
+	}
+	if n := e.Callers(); n != 5 {
+		t.Errorf("%d callers, want 5", n)
+	}
+}
+
 // A local read needs no quorum and runs in the next Take.
 func TestReadStale_WithoutQuorum(t *testing.T) {
 	r := newRig(t)
