@@ -8,16 +8,18 @@ import (
 	"slices"
 )
 
-// writeSVG draws the ratio of conclave to etcd for each workload: a bar to the median, a
+// writeSVG draws the ratio of conclave to etcd for each workload that ran on both: a bar to the median, a
 // line from the smallest to the largest pair, on a logarithmic scale.
 func writeSVG(to io.Writer, rows []row) error {
-	if len(rows) == 0 || len(rows[0].figures) < 2 {
+	if !slices.ContainsFunc(rows, row.compared) {
 		return errors.New("-svg needs a comparison")
 	}
 	const left, width, line = 130, 560, 22
 	largest := 1.0
 	for _, r := range rows {
-		largest = max(largest, slices.Max(r.ratios(rate)))
+		if r.compared() {
+			largest = max(largest, slices.Max(r.ratios(rate)))
+		}
 	}
 	from, until := math.Log2(0.5), math.Ceil(math.Log2(largest*1.05))
 	x := func(ratio float64) float64 {
@@ -35,10 +37,14 @@ func writeSVG(to io.Writer, rows []row) error {
 	}
 	for i, r := range rows {
 		y := 34 + line*i
+		fmt.Fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", left-8, y+12, r.name)
+		if !r.compared() {
+			fmt.Fprintf(to, "<text x=\"%.1f\" y=\"%d\">-</text>\n", x(1)+5, y+12)
+			continue
+		}
 		ratios := r.ratios(rate)
 		m := middle(ratios)
 		a, b := min(x(1), x(m)), max(x(1), x(m))
-		fmt.Fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", left-8, y+12, r.name)
 		fmt.Fprintf(to, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"14\" fill=\"#4477aa\"/>\n", a, y, b-a)
 		fmt.Fprintf(to, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"black\"/>\n", x(slices.Min(ratios)), y+7, x(slices.Max(ratios)), y+7)
 		fmt.Fprintf(to, "<text x=\"%.1f\" y=\"%d\">%.1f</text>\n", max(b, x(slices.Max(ratios)))+5, y+12, m)
@@ -46,3 +52,6 @@ func writeSVG(to io.Writer, rows []row) error {
 	_, err := fmt.Fprintln(to, "</svg>")
 	return err
 }
+
+// compared reports whether there is a ratio.
+func (r row) compared() bool { return len(r.ratios(rate)) > 0 }

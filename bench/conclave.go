@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -16,15 +15,9 @@ import (
 type conclaveGroup struct{ nodes [members]*conclave.Node }
 
 func startConclave(ctx context.Context, dir string, memory bool) (group, error) {
-	var listeners [members]net.Listener
-	var addresses []string
-	for i := range listeners {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		listeners[i] = l
-		addresses = append(addresses, l.Addr().String())
+	listeners, addresses, err := listen(members)
+	if err != nil {
+		return nil, err
 	}
 	g := new(conclaveGroup)
 	var errs [members]error

@@ -2,14 +2,19 @@ package main
 
 import "context"
 
-// group is a running group of three members, of conclave or of another system. Members
-// are numbered from 0.
+// group is a running group of members. Members are numbered from 0.
 type group interface {
 	// leader returns the number of the member that leads.
 	leader(ctx context.Context) (int, error)
 	// lock returns a lock for one caller on a member. Each caller is an owner of its own.
 	// With linger the member may keep the lock between two uses.
 	lock(ctx context.Context, member int, name string, linger bool) (lock, error)
+	close()
+}
+
+// service is a group that serves more than locks: of conclave or of etcd.
+type service interface {
+	group
 	put(ctx context.Context, member int, key string, value []byte) error
 	// get is a linearizable read.
 	get(ctx context.Context, member int, key string) error
@@ -20,18 +25,11 @@ type group interface {
 	sessions(ctx context.Context, member, n int) error
 	// kill stops a member as a crash does.
 	kill(member int)
-	close()
 }
 
 type lock interface {
 	lock(ctx context.Context) error
 	unlock(ctx context.Context) error
-}
-
-// start starts a group with data in a directory.
-type start struct {
-	name string
-	run  func(dir string) (group, error)
 }
 
 const members = 3

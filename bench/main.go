@@ -81,20 +81,18 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	groups := []start{{"conclave", func(dir string) (group, error) { return startConclave(ctx, dir, o.memory) }}}
-	if o.peer {
-		groups = append(groups, start{"etcd", func(dir string) (group, error) { return startEtcd(ctx, dir) }})
-	}
+	columns := systems(o)
 	var rows []row
-	fmt.Fprint(out, header(o.peer))
+	fmt.Fprint(out, header(columns))
 	for i, w := range chosen {
-		r, err := compare(ctx, w, groups, filepath.Join(o.dir, fmt.Sprint(i)), o.turns, o.length, p)
+		r, err := compare(ctx, w, columns, filepath.Join(o.dir, fmt.Sprint(i)), o.turns, o.length, p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		rows = append(rows, r)
 		fmt.Fprint(out, r)
 	}
+	fmt.Fprint(out, shares(rows))
 	if err := writeFile(o.csv, rows, writeCSV); err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ type figure struct {
 }
 
 // compare runs a workload on each group by turns.
-func compare(ctx context.Context, w workload, starts []start, dir string, turns int, length time.Duration, p *profile) (row, error) {
-	r := row{workload: w, figures: make([][]figure, len(starts))}
+func compare(ctx context.Context, w workload, all []system, dir string, turns int, length time.Duration, p *profile) (row, error) {
+	r := row{workload: w, systems: all, figures: make([][]figure, len(all))}
 	if w.once != nil {
-		return r, compareOnce(ctx, r, starts, dir, turns)
+		return r, compareOnce(ctx, r, dir, turns)
 	}
 	var groups []group
 	defer func() {
@@ -32,33 +32,33 @@ func compare(ctx context.Context, w workload, starts []start, dir string, turns 
 	}()
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var callers [][]operation
-	for _, s := range starts {
-		g, err := s.run(filepath.Join(dir, s.name))
+	callers := make([][]operation, len(all))
+	for i, s := range all {
+		start := w.on(s)
+		if start == nil {
+			continue
+		}
+		g, err := start(ctx, filepath.Join(dir, s.name))
 		if err != nil {
 			return r, fmt.Errorf("start %s: %w", s.name, err)
 		}
 		groups = append(groups, g)
-		ops, err := w.callers(inner, g)
-		if err != nil {
+		if callers[i], err = w.callers(inner, g); err != nil {
 			return r, fmt.Errorf("prepare %s: %w", s.name, err)
 		}
-		callers = append(callers, ops)
 	}
 	for range turns {
-		for i := range starts {
-			if _, err := turn(ctx, callers[i], length/4); err != nil {
-				return r, fmt.Errorf("%s: %w", starts[i].name, err)
+		for i, s := range all {
+			if callers[i] == nil {
+				continue
 			}
-			if i == 0 {
-				p.start()
+			profiled := p
+			if s.name != disk {
+				profiled = nil
 			}
-			f, err := turn(ctx, callers[i], length)
-			if i == 0 {
-				p.stop()
-			}
+			f, err := warmTurn(ctx, callers[i], length, profiled)
 			if err != nil {
-				return r, fmt.Errorf("%s: %w", starts[i].name, err)
+				return r, fmt.Errorf("%s: %w", s.name, err)
 			}
 			r.figures[i] = append(r.figures[i], f)
 		}
@@ -66,25 +66,46 @@ func compare(ctx context.Context, w workload, starts []start, dir string, turns 
 	return r, nil
 }
 
+// warmTurn is a turn after a shorter one that does not count.
+func warmTurn(ctx context.Context, callers []operation, length time.Duration, p *profile) (figure, error) {
+	if _, err := turn(ctx, callers, length/4); err != nil {
+		return figure{}, err
+	}
+	p.start()
+	defer p.stop()
+	return turn(ctx, callers, length)
+}
+
 // compareOnce starts a new group for each measurement.
-func compareOnce(ctx context.Context, r row, starts []start, dir string, turns int) error {
+func compareOnce(ctx context.Context, r row, dir string, turns int) error {
 	for t := range turns {
-		for i, s := range starts {
-			into := filepath.Join(dir, fmt.Sprint(s.name, "-", t))
-			g, err := s.run(into)
-			if err != nil {
-				return fmt.Errorf("start %s: %w", s.name, err)
+		for i, s := range r.systems {
+			if r.on(s) == nil {
+				continue
 			}
-			took, err := r.once(ctx, g)
-			g.close()
-			_ = os.RemoveAll(into) // of this program
+			f, err := measureOnce(ctx, r.workload, s, filepath.Join(dir, fmt.Sprint(s.name, "-", t)))
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			r.figures[i] = append(r.figures[i], figure{rate: 1 / took.Seconds(), p50: took, p99: took})
+			r.figures[i] = append(r.figures[i], f)
 		}
 	}
 	return nil
+}
+
+func measureOnce(ctx context.Context, w workload, s system, dir string) (figure, error) {
+	defer func() { _ = os.RemoveAll(dir) }() // of this program
+	g, err := w.on(s)(ctx, dir)
+	if err != nil {
+		return figure{}, fmt.Errorf("start: %w", err)
+	}
+	defer g.close()
+	whole, ok := g.(service)
+	if !ok {
+		return figure{}, fmt.Errorf("%T serves locks only", g)
+	}
+	took, err := w.once(ctx, whole)
+	return figure{rate: 1 / took.Seconds(), p50: took, p99: took}, err
 }
 
 // turn has all callers repeat their operations for a while.

@@ -11,33 +11,62 @@ import (
 	"time"
 )
 
-// row is the result of a workload: the figures of each turn, by group.
+// row is the result of a workload: the figures of each turn, by system. A system on which
+// the workload does not run has none.
 type row struct {
 	workload
+	systems []system
 	figures [][]figure
 }
 
-func header(peer bool) string {
-	h := fmt.Sprintf("%-16s %10s %9s %9s", "workload", "conclave/s", "p50", "p99")
-	if peer {
-		h += fmt.Sprintf(" | %10s %9s %9s | %-24s %-8s %-8s", "etcd/s", "p50", "p99", "ratio (all pairs)", "p50", "p99")
+// of returns the figures of a system; none if it is not measured.
+func (r row) of(name string) []figure {
+	i := slices.IndexFunc(r.systems, func(s system) bool { return s.name == name })
+	if i < 0 {
+		return nil
 	}
-	return h + "\n"
+	return r.figures[i]
+}
+
+func header(systems []system) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-16s", "workload")
+	for i, s := range systems {
+		separate(&b, i)
+		fmt.Fprintf(&b, " %10s %9s %9s", s.name+"/s", "p50", "p99")
+	}
+	if compares(systems) {
+		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "ratio (all pairs)", "p50", "p99")
+	}
+	return b.String() + "\n"
+}
+
+func separate(b *strings.Builder, column int) {
+	if column > 0 {
+		b.WriteString(" |")
+	}
+}
+
+func compares(systems []system) bool {
+	return slices.ContainsFunc(systems, func(s system) bool { return s.name == peer })
 }
 
 func (r row) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s", r.name)
 	for i, figures := range r.figures {
-		if i > 0 {
-			b.WriteString(" |")
+		separate(&b, i)
+		if len(figures) == 0 {
+			fmt.Fprintf(&b, " %10s %9s %9s", "-", "-", "-")
+			continue
 		}
 		fmt.Fprintf(&b, " %10.0f %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)))
 	}
-	if len(r.figures) == 2 {
-		ratios := r.ratios(rate)
+	if ratios := r.ratios(rate); len(ratios) > 0 {
 		fmt.Fprintf(&b, " | %-24s %-8.2f %-8.2f", fmt.Sprintf("%.2f (%.2f to %.2f)", middle(ratios), slices.Min(ratios), slices.Max(ratios)),
 			middle(r.ratios(p50)), middle(r.ratios(p99)))
+	} else if compares(r.systems) {
+		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "-", "-", "-")
 	}
 	return b.String() + "\n"
 }
@@ -46,11 +75,12 @@ func rate(f figure) float64 { return f.rate }
 func p50(f figure) float64  { return f.p50.Seconds() }
 func p99(f figure) float64  { return f.p99.Seconds() }
 
-// ratios returns conclave's figure by etcd's, pair by pair.
-func (r row) ratios(of func(figure) float64) []float64 {
+// ratios returns conclave's figure by etcd's, pair by pair; none if either is not measured.
+func (r row) ratios(figureOf func(figure) float64) []float64 {
+	ours, theirs := r.of(disk), r.of(peer)
 	var all []float64
-	for t := range r.figures[0] {
-		all = append(all, of(r.figures[0][t])/of(r.figures[1][t]))
+	for t := range min(len(ours), len(theirs)) {
+		all = append(all, figureOf(ours[t])/figureOf(theirs[t]))
 	}
 	return all
 }
@@ -83,12 +113,10 @@ func writeCSV(to io.Writer, rows []row) error {
 		for i, figures := range r.figures {
 			for t, f := range figures {
 				number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-				_ = w.Write([]string{r.name, systems[i], strconv.Itoa(t + 1), number(f.rate), number(f.p50.Seconds()), number(f.p99.Seconds())})
+				_ = w.Write([]string{r.name, r.systems[i].name, strconv.Itoa(t + 1), number(f.rate), number(f.p50.Seconds()), number(f.p99.Seconds())})
 			}
 		}
 	}
 	w.Flush()
 	return w.Error()
 }
-
-var systems = []string{"conclave", "etcd"}

@@ -16,17 +16,22 @@ type operation func(ctx context.Context) error
 type workload struct {
 	name    string
 	text    string
+	ceiling bool // on members with an empty machine
 	callers func(ctx context.Context, g group) ([]operation, error)
-	once    func(ctx context.Context, g group) (time.Duration, error)
+	once    func(ctx context.Context, g service) (time.Duration, error)
 }
 
 var workloads = []workload{
 	{name: "own-1", text: "lock and unlock, one caller", callers: own(1, atLeader)},
+	{name: "ceiling-1", text: "two commits of conclave's member with an empty machine, one caller", ceiling: true, callers: own(1, atLeader)},
 	{name: "own-16", text: "lock and unlock, 16 callers with a lock each", callers: own(16, atLeader)},
-	{name: "own-64", text: "likewise, 64 callers", callers: own(64, atLeader)},
-	{name: "own-256", text: "likewise, 256 callers", callers: own(256, atLeader)},
-	{name: "own-1024", text: "likewise, 1,024 callers", callers: own(1024, atLeader)},
-	{name: "follower-64", text: "likewise, 64 callers on a member that does not lead", callers: own(64, atFollower)},
+	{name: "own-64", text: "own-16 with 64 callers", callers: own(64, atLeader)},
+	{name: "ceiling-64", text: "ceiling-1 with 64 callers", ceiling: true, callers: own(64, atLeader)},
+	{name: "own-256", text: "own-16 with 256 callers", callers: own(256, atLeader)},
+	{name: "ceiling-256", text: "ceiling-1 with 256 callers", ceiling: true, callers: own(256, atLeader)},
+	{name: "own-1024", text: "own-16 with 1,024 callers", callers: own(1024, atLeader)},
+	{name: "ceiling-1024", text: "ceiling-1 with 1,024 callers", ceiling: true, callers: own(1024, atLeader)},
+	{name: "follower-64", text: "own-64 on a member that does not lead", callers: own(64, atFollower)},
 	{name: "follower-256", text: "likewise, 256 callers", callers: own(256, atFollower)},
 	{name: "shared-16", text: "lock and unlock, 16 callers of one lock", callers: shared(16, atLeader)},
 	{name: "shared-64", text: "likewise, 64 callers", callers: shared(64, atLeader)},
@@ -101,8 +106,19 @@ func each(callers int, make func(i int) (operation, error)) ([]operation, error)
 
 func newSlice[T any](n int) []T { return make([]T, n) }
 
-func puts(callers int) func(context.Context, group) ([]operation, error) {
+// serving makes the callers of a workload that needs more than locks.
+func serving(callers func(context.Context, service) ([]operation, error)) func(context.Context, group) ([]operation, error) {
 	return func(ctx context.Context, g group) ([]operation, error) {
+		s, ok := g.(service)
+		if !ok {
+			return nil, fmt.Errorf("%T serves locks only", g)
+		}
+		return callers(ctx, s)
+	}
+}
+
+func puts(callers int) func(context.Context, group) ([]operation, error) {
+	return serving(func(ctx context.Context, g service) ([]operation, error) {
 		leader, err := g.leader(ctx)
 		if err != nil {
 			return nil, err
@@ -112,11 +128,11 @@ func puts(callers int) func(context.Context, group) ([]operation, error) {
 			key := fmt.Sprint("put-", i)
 			return func(ctx context.Context) error { return g.put(ctx, leader, key, value) }, nil
 		})
-	}
+	})
 }
 
 func gets(callers int) func(context.Context, group) ([]operation, error) {
-	return func(ctx context.Context, g group) ([]operation, error) {
+	return serving(func(ctx context.Context, g service) ([]operation, error) {
 		leader, err := g.leader(ctx)
 		if err != nil {
 			return nil, err
@@ -127,11 +143,11 @@ func gets(callers int) func(context.Context, group) ([]operation, error) {
 		return each(callers, func(int) (operation, error) {
 			return func(ctx context.Context) error { return g.get(ctx, leader, "get") }, nil
 		})
-	}
+	})
 }
 
 func watches(watchers int) func(context.Context, group) ([]operation, error) {
-	return func(ctx context.Context, g group) ([]operation, error) {
+	return serving(func(ctx context.Context, g service) ([]operation, error) {
 		leader, err := g.leader(ctx)
 		if err != nil {
 			return nil, err
@@ -163,11 +179,11 @@ func watches(watchers int) func(context.Context, group) ([]operation, error) {
 			missing.Wait()
 			return nil
 		}}, nil
-	}
+	})
 }
 
 func besideSessions(n int, rest func(context.Context, group) ([]operation, error)) func(context.Context, group) ([]operation, error) {
-	return func(ctx context.Context, g group) ([]operation, error) {
+	return serving(func(ctx context.Context, g service) ([]operation, error) {
 		leader, err := g.leader(ctx)
 		if err != nil {
 			return nil, err
@@ -180,11 +196,11 @@ func besideSessions(n int, rest func(context.Context, group) ([]operation, error
 			return nil, err
 		}
 		return rest(ctx, g)
-	}
+	})
 }
 
 // failover measures from the leader's stop to a grant on another member.
-func failover(ctx context.Context, g group) (time.Duration, error) {
+func failover(ctx context.Context, g service) (time.Duration, error) {
 	leader, err := g.leader(ctx)
 	if err != nil {
 		return 0, err

@@ -1,0 +1,40 @@
+package main
+
+import "context"
+
+// start starts a group of three members with data in a directory.
+type start func(ctx context.Context, dir string) (group, error)
+
+// system is a column of the table.
+type system struct {
+	name  string
+	start start
+	// ceiling starts the same members with an empty machine. nil: there is none.
+	ceiling start
+}
+
+const (
+	disk = "conclave"
+	peer = "etcd"
+)
+
+// systems returns the columns, conclave's first.
+func systems(o options) []system {
+	s := []system{{
+		name:    disk,
+		start:   func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, o.memory) },
+		ceiling: func(ctx context.Context, dir string) (group, error) { return startCeiling(ctx, dir, o.memory) },
+	}}
+	if o.peer {
+		s = append(s, system{name: peer, start: startEtcd})
+	}
+	return s
+}
+
+// on returns what starts a group of a system for the workload; nil: the workload does not run on it.
+func (w workload) on(s system) start {
+	if w.ceiling {
+		return s.ceiling
+	}
+	return s.start
+}
