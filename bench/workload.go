@@ -216,7 +216,9 @@ func failover(ctx context.Context, g service) (time.Duration, error) {
 		return 0, err
 	}
 	killed := time.Now()
-	go g.kill(leader) // it takes a while to end; the group does without it at once
+	var stopping sync.WaitGroup
+	stopping.Go(func() { g.kill(leader) }) // it takes a while to end; the group does without it at once
+	defer stopping.Wait()                  // two closes of one member of etcd at a time panic
 	for {
 		err := l.lock(ctx)
 		if err == nil {
