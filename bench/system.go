@@ -33,8 +33,11 @@ func systems(o options) []system {
 
 // on returns what starts a group of a system for the workload; nil: the workload does not run on it.
 func (w workload) on(s system) start {
-	if w.ceiling {
+	switch {
+	case w.ceiling:
 		return s.ceiling
+	case w.alone && s.name == peer:
+		return nil
 	}
 	return s.start
 }

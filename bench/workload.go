@@ -17,6 +17,7 @@ type workload struct {
 	name    string
 	text    string
 	ceiling bool // on members with an empty machine
+	alone   bool // etcd has nothing like it
 	callers func(ctx context.Context, g group) ([]operation, error)
 	once    func(ctx context.Context, g service) (time.Duration, error)
 }
@@ -40,6 +41,7 @@ var workloads = []workload{
 	{name: "linger-64", text: "likewise, 64 callers of one lock on one member", callers: lingering(64, atLeader)},
 	{name: "linger-spread-16", text: "likewise, 16 callers of one lock on three members", callers: lingering(16, spread)},
 	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
+	{name: "semaphore-64", text: "acquire and release one of 16 permits, 64 callers of one semaphore; etcd has none", alone: true, callers: permits(64, 16)},
 	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64)},
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
 	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
@@ -79,13 +81,17 @@ func cycles(ctx context.Context, g group, callers int, at place, name func(int) 
 	}
 	return each(callers, func(i int) (operation, error) {
 		l, err := g.lock(ctx, at(leader, i), name(i), linger)
-		return func(ctx context.Context) error {
-			if err := l.lock(ctx); err != nil {
-				return err
-			}
-			return l.unlock(context.WithoutCancel(ctx))
-		}, err
+		return cycle(l), err
 	})
+}
+
+func cycle(l lock) operation {
+	return func(ctx context.Context) error {
+		if err := l.lock(ctx); err != nil {
+			return err
+		}
+		return l.unlock(context.WithoutCancel(ctx))
+	}
 }
 
 // each makes the callers' operations concurrently: etcd's sessions cost a commit each.
