@@ -1,7 +1,8 @@
 // Command bench compares conclave with an embedded etcd, side by side in one process:
 // three members of each, connected by TCP on loopback, with fsync, on one disk. Each
 // workload runs by turns, conclave, etcd, conclave, etcd, and each pair of turns gives a
-// ratio, so that what else the machine does disturbs both alike.
+// ratio, so that what else the machine does disturbs both alike. With -memory conclave
+// without a directory takes turns with them, as a column of its own.
 //
 //	cd bench && go run . -workload all
 //	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
@@ -38,7 +39,7 @@ func main() {
 	flag.IntVar(&o.turns, "turns", 5, "pairs of turns per workload, 1 to 101")
 	flag.DurationVar(&o.length, "for", 1500*time.Millisecond, "length of a turn, 100ms to 1m; a quarter of it is added for warming up")
 	flag.StringVar(&o.dir, "dir", "", "`directory` for the members' data (default: a new one in the directory for temporary files)")
-	flag.BoolVar(&o.memory, "memory", false, "conclave's members keep their data in memory; etcd's do not")
+	flag.BoolVar(&o.memory, "memory", false, "a column for conclave with its members' data in memory as well")
 	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
 	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios")
 	flag.BoolVar(&o.peer, "etcd", true, "measure etcd as well")

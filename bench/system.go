@@ -14,21 +14,29 @@ type system struct {
 }
 
 const (
-	disk = "conclave"
-	peer = "etcd"
+	disk     = "conclave"
+	inMemory = "memory"
+	peer     = "etcd"
 )
 
-// systems returns the columns, conclave's first.
+// systems returns the columns, conclave's first. The ratio is that of the first to etcd's.
 func systems(o options) []system {
-	s := []system{{
-		name:    disk,
-		start:   func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, o.memory) },
-		ceiling: func(ctx context.Context, dir string) (group, error) { return startCeiling(ctx, dir, o.memory) },
-	}}
+	s := []system{conclaveSystem(disk, false)}
+	if o.memory {
+		s = append(s, conclaveSystem(inMemory, true))
+	}
 	if o.peer {
 		s = append(s, system{name: peer, start: startEtcd})
 	}
 	return s
+}
+
+func conclaveSystem(name string, memory bool) system {
+	return system{
+		name:    name,
+		start:   func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, memory) },
+		ceiling: func(ctx context.Context, dir string) (group, error) { return startCeiling(ctx, dir, memory) },
+	}
 }
 
 // on returns what starts a group of a system for the workload; nil: the workload does not run on it.
