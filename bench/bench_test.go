@@ -21,6 +21,7 @@ import (
 // Each kind of workload runs on its systems, and gives a figure for each turn. Every start of
 // etcd takes seconds, so the kinds share a run.
 func TestRun(t *testing.T) {
+	t.Parallel() // most of the time it waits for etcd to start and stop
 	dir := t.TempDir()
 	o := options{
 		workloads: "own-64,ceiling-64,semaphore-64,put-64,get-64,watch-100,failover", turns: 1, length: 100 * time.Millisecond, memory: true, peer: true,

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -12,44 +10,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 )
 
-type conclaveGroup struct{ nodes [members]*conclave.Node }
-
-func startConclave(ctx context.Context, dir string, memory bool) (group, error) {
-	listeners, addresses, err := listen(members)
-	if err != nil {
-		return nil, err
-	}
-	g := new(conclaveGroup)
-	var errs [members]error
-	var wg sync.WaitGroup
-	for i := range members {
-		cfg := &conclave.Config{Name: fmt.Sprint("m", i), Listener: listeners[i], Join: addresses, Expect: members}
-		if !memory {
-			cfg.Dir = filepath.Join(dir, cfg.Name)
-		}
-		wg.Go(func() { g.nodes[i], errs[i] = conclave.Open(ctx, cfg) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		g.close()
-		return nil, err
-	}
-	return g, g.awaitLinger(ctx)
-}
-
-// awaitLinger waits until locks can linger: a new group raises its feature level soon.
-func (g *conclaveGroup) awaitLinger(ctx context.Context) error {
-	l := g.nodes[0].FencedLock("linger", conclave.Linger(time.Second))
-	for {
-		if _, err := l.Lock(ctx); err != nil {
-			return err
-		}
-		info, err := l.Info(ctx)
-		if err := errors.Join(err, l.Unlock(ctx)); err != nil || info.Lingering {
-			return err
-		}
-	}
-}
+type conclaveGroup struct{ nodes []*conclave.Node }
 
 func (g *conclaveGroup) leader(context.Context) (int, error) {
 	for i, n := range g.nodes {

@@ -6,6 +6,7 @@
 //
 //	cd bench && go run . -workload all
 //	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
+//	cd bench && go run . -growth all
 package main
 
 import (
@@ -31,6 +32,8 @@ type options struct {
 	csv, svg  string
 	peer      bool
 	profile   string
+	growth    string
+	growthMax int
 }
 
 func main() {
@@ -41,9 +44,11 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "`directory` for the members' data (default: a new one in the directory for temporary files)")
 	flag.BoolVar(&o.memory, "memory", false, "a column for conclave with its members' data in memory as well")
 	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
-	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios")
+	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios, or of -growth")
 	flag.BoolVar(&o.peer, "etcd", true, "measure etcd as well")
 	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
+	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
+	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -54,16 +59,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	if o.workloads == "list" {
-		for _, w := range workloads {
-			fmt.Fprintf(out, "%-16s %s\n", w.name, w.text)
-		}
-		return nil
-	}
-	chosen, err := choose(o.workloads)
 	switch {
-	case err != nil:
-		return err
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	case o.turns < 1 || o.turns > 101:
@@ -76,6 +72,23 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			return err
 		}
 		defer os.RemoveAll(o.dir)
+	}
+	if o.growth != "" {
+		return runGrowths(ctx, o, out)
+	}
+	return runWorkloads(ctx, o, out)
+}
+
+func runWorkloads(ctx context.Context, o options, out io.Writer) (err error) {
+	if o.workloads == "list" {
+		for _, w := range workloads {
+			fmt.Fprintf(out, "%-16s %s\n", w.name, w.text)
+		}
+		return nil
+	}
+	chosen, err := choose(o.workloads)
+	if err != nil {
+		return err
 	}
 	p, err := newProfile(o.profile)
 	if err != nil {
@@ -115,7 +128,7 @@ func choose(names string) ([]workload, error) {
 	return chosen, nil
 }
 
-func writeFile(name string, rows []row, write func(io.Writer, []row) error) error {
+func writeFile[T any](name string, results []T, write func(io.Writer, []T) error) error {
 	if name == "" {
 		return nil
 	}
@@ -123,5 +136,5 @@ func writeFile(name string, rows []row, write func(io.Writer, []row) error) erro
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(f, rows), f.Close())
+	return errors.Join(write(f, results), f.Close())
 }

@@ -112,11 +112,19 @@ func writeCSV(to io.Writer, rows []row) error {
 	for _, r := range rows {
 		for i, figures := range r.figures {
 			for t, f := range figures {
-				number := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-				_ = w.Write([]string{r.name, r.systems[i].name, strconv.Itoa(t + 1), number(f.rate), number(f.p50.Seconds()), number(f.p99.Seconds())})
+				_ = w.Write(append([]string{r.name, r.systems[i].name, strconv.Itoa(t + 1)}, f.fields()...))
 			}
 		}
 	}
 	w.Flush()
 	return w.Error()
+}
+
+// fields returns the figure as CSV prints it.
+func (f figure) fields() []string {
+	var all []string
+	for _, x := range []float64{f.rate, f.p50.Seconds(), f.p99.Seconds()} {
+		all = append(all, strconv.FormatFloat(x, 'g', 6, 64))
+	}
+	return all
 }

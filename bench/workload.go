@@ -42,7 +42,7 @@ var workloads = []workload{
 	{name: "linger-spread-16", text: "likewise, 16 callers of one lock on three members", callers: lingering(16, spread)},
 	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
 	{name: "semaphore-64", text: "acquire and release one of 16 permits, 64 callers of one semaphore; etcd has none", alone: true, callers: permits(64, 16)},
-	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64)},
+	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64, 128)},
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
 	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
 	{name: "sessions-10000", text: "own-64 beside 10,000 sessions", callers: besideSessions(10000, own(64, atLeader))},
@@ -123,13 +123,13 @@ func serving(callers func(context.Context, service) ([]operation, error)) func(c
 	}
 }
 
-func puts(callers int) func(context.Context, group) ([]operation, error) {
+func puts(callers, size int) func(context.Context, group) ([]operation, error) {
 	return serving(func(ctx context.Context, g service) ([]operation, error) {
 		leader, err := g.leader(ctx)
 		if err != nil {
 			return nil, err
 		}
-		value := make([]byte, 128)
+		value := make([]byte, size)
 		return each(callers, func(i int) (operation, error) {
 			key := fmt.Sprint("put-", i)
 			return func(ctx context.Context) error { return g.put(ctx, leader, key, value) }, nil
