@@ -18,7 +18,8 @@ type shape struct {
 	standbys int  // members that join the voters' group
 	memory   bool // the members have no directory
 	calls    int  // Limits.Calls; 0: the default
-	// dial and wrap replace the network, to count what is sent. nil: TCP.
+	unused   bool // no node opens a session
+	// dial and wrap replace TCP, to count what is sent. nil: they do not.
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 	wrap func(net.Listener) net.Listener
 }
@@ -98,18 +99,34 @@ func (g *conclaveGroup) open(from, until int, open func(i int) (*conclave.Node, 
 // new group raises its feature level soon. Nothing signals either, so it asks again and again.
 func (g *conclaveGroup) awaitShape(ctx context.Context, s shape) error {
 	l := g.nodes[0].FencedLock("linger", conclave.Linger(time.Second))
+	ask := lingers
+	if s.unused {
+		ask = exists
+	}
 	for {
-		if _, err := l.Lock(ctx); err != nil {
+		ok, err := ask(ctx, l)
+		if err != nil {
 			return err
 		}
-		info, err := l.Info(ctx)
-		if err := errors.Join(err, l.Unlock(ctx)); err != nil {
-			return err
-		}
-		if voters, standbys := g.roles(); info.Lingering && voters == s.voters && standbys == s.standbys {
+		if voters, standbys := g.roles(); ok && voters == s.voters && standbys == s.standbys {
 			return nil
 		}
 	}
+}
+
+// exists asks the group without using it: a query needs no session.
+func exists(ctx context.Context, l *conclave.FencedLock) (bool, error) {
+	_, err := l.Info(ctx)
+	return true, err
+}
+
+// lingers uses a lock once and reports whether it lingers.
+func lingers(ctx context.Context, l *conclave.FencedLock) (bool, error) {
+	if _, err := l.Lock(ctx); err != nil {
+		return false, err
+	}
+	info, err := l.Info(ctx)
+	return info.Lingering, errors.Join(err, l.Unlock(ctx))
 }
 
 // roles counts the members as the first node sees them.

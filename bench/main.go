@@ -7,6 +7,7 @@
 //	cd bench && go run . -workload all
 //	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
 //	cd bench && go run . -growth all
+//	cd bench && go run . -idle 10s
 package main
 
 import (
@@ -34,6 +35,7 @@ type options struct {
 	profile   string
 	growth    string
 	growthMax int
+	idle      time.Duration
 }
 
 func main() {
@@ -49,6 +51,7 @@ func main() {
 	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
+	flag.DurationVar(&o.idle, "idle", 0, "instead of workloads, measure for so long what a group of three costs that no caller uses")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -60,6 +63,10 @@ func main() {
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	switch {
+	case o.idle < 0 || o.idle > time.Hour:
+		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
+	case o.idle > 0 && o.growth != "":
+		return errors.New("-idle and -growth: want one of them")
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	case o.turns < 1 || o.turns > 101:
@@ -73,7 +80,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		defer os.RemoveAll(o.dir)
 	}
-	if o.growth != "" {
+	switch {
+	case o.idle > 0:
+		return runIdle(ctx, o, out)
+	case o.growth != "":
 		return runGrowths(ctx, o, out)
 	}
 	return runWorkloads(ctx, o, out)

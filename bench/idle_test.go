@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Members that no caller uses send heartbeats, have goroutines and use memory. It runs before
+// the parallel tests, which would count as well.
+func TestRun_Idle(t *testing.T) {
+	dir := t.TempDir()
+	o := options{idle: time.Second, turns: 1, length: time.Second, dir: dir, csv: filepath.Join(dir, "idle.csv")}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	costs, err := csv.NewReader(open(t, o.csv)).ReadAll()
+	if err != nil || len(costs) != 1+10 || strings.Count(out.String(), "\n") != len(costs) {
+		t.Fatalf("want 10 costs: %v\n%s", err, &out)
+	}
+	for _, c := range costs[1:] {
+		switch c[0] {
+		case "cpu", "network", "network writes", "goroutines", "heap":
+			if value, err := strconv.ParseFloat(c[1], 64); err != nil || value <= 0 {
+				t.Errorf("%v: want more than 0, %v", c, err)
+			}
+		}
+	}
+}
+
+func TestCost_Unknown(t *testing.T) {
+	for _, c := range (usage{}).until(usage{at: time.Time{}.Add(time.Second)}) {
+		if fields := strings.Fields(c.String()); c.name == "disk" && fields[1] != "-" {
+			t.Errorf("disk: want -, got %v", c)
+		}
+	}
+}
+
+func TestRun_IdleAndGrowth(t *testing.T) {
+	o := options{idle: time.Second, growth: "all", growthMax: 100_000, turns: 1, length: time.Second}
+	if err := run(t.Context(), o, new(bytes.Buffer)); err == nil {
+		t.Error("accepted -idle with -growth")
+	}
+}
