@@ -44,21 +44,6 @@ func startCeiling(ctx context.Context, dir string, memory bool) (group, error) {
 	return g, nil
 }
 
-// listen returns listeners on loopback, and their addresses.
-func listen(n int) (listeners []net.Listener, addresses []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-			return nil, nil, err
-		}
-		listeners, addresses = append(listeners, l), append(addresses, l.Addr().String())
-	}
-	return listeners, addresses, nil
-}
-
 // ceilingConfig has the defaults of conclave.Config.
 func ceilingConfig(name string, l net.Listener, join []string) cluster.Config {
 	return cluster.Config{

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -47,7 +48,9 @@ func use(network *network) (u usage, err error) {
 func runIdle(ctx context.Context, o options, out io.Writer) error {
 	heap, goroutines := heapInUse(), runtime.NumGoroutine()
 	network := new(network)
-	g, err := startShape(ctx, filepath.Join(o.dir, "idle"), shape{voters: members, unused: true, dial: network.dial, wrap: network.wrap})
+	dir := filepath.Join(o.dir, "idle")
+	defer func() { _ = os.RemoveAll(dir) }() // of this program
+	g, err := startShape(ctx, dir, shape{voters: members, unused: true, dial: network.dial, wrap: network.wrap})
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,16 @@ func TestCost_Unknown(t *testing.T) {
 	}
 }
 
-func TestRun_IdleAndGrowth(t *testing.T) {
-	o := options{idle: time.Second, growth: "all", growthMax: 100_000, turns: 1, length: time.Second}
-	if err := run(t.Context(), o, new(bytes.Buffer)); err == nil {
-		t.Error("accepted -idle with -growth")
+func TestRun_ConflictingFlags(t *testing.T) {
+	for name, o := range map[string]options{
+		"growth and idle":  {idle: time.Second, growth: "all"},
+		"idle and svg":     {idle: time.Second, svg: "chart.svg"},
+		"idle and memory":  {idle: time.Second, memory: true},
+		"growth, cpu time": {growth: "all", profile: "cpu"},
+	} {
+		o.turns, o.length, o.growthMax = 1, time.Second, 100_000
+		if err := run(t.Context(), o, new(bytes.Buffer)); err == nil {
+			t.Errorf("accepted %s", name)
+		}
 	}
 }

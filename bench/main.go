@@ -67,6 +67,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
 	case o.idle > 0 && o.growth != "":
 		return errors.New("-idle and -growth: want one of them")
+	case (o.idle > 0 || o.growth != "") && (o.memory || o.profile != ""):
+		return errors.New("-memory and -cpuprofile are for workloads: want neither with -growth or -idle")
+	case o.idle > 0 && o.svg != "":
+		return errors.New("-idle has no chart: want no -svg")
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	case o.turns < 1 || o.turns > 101:

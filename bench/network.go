@@ -6,6 +6,21 @@ import (
 	"sync/atomic"
 )
 
+// listen returns listeners on loopback, and their addresses.
+func listen(n int) (listeners []net.Listener, addresses []string, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return nil, nil, err
+		}
+		listeners, addresses = append(listeners, l), append(addresses, l.Addr().String())
+	}
+	return listeners, addresses, nil
+}
+
 // network counts what members write to their connections, on both sides of each.
 type network struct{ bytes, writes atomic.Int64 }
 
