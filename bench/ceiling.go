@@ -21,7 +21,7 @@ import (
 // the transport and the member's loop can do, without sessions, locks and the client.
 type ceilingGroup struct{ members [members]*cluster.Member }
 
-func startCeiling(ctx context.Context, dir string, memory bool) (group, error) {
+func startCeiling(ctx context.Context, dir string) (group, error) {
 	listeners, addresses, err := listen(members)
 	if err != nil {
 		return nil, err
@@ -31,9 +31,7 @@ func startCeiling(ctx context.Context, dir string, memory bool) (group, error) {
 	var wg sync.WaitGroup
 	for i := range members {
 		cfg := ceilingConfig(fmt.Sprint("m", i), listeners[i], addresses)
-		if !memory {
-			cfg.Dir = filepath.Join(dir, cfg.Name)
-		}
+		cfg.Dir = filepath.Join(dir, cfg.Name)
 		wg.Go(func() { g.members[i], errs[i] = startEmpty(ctx, cfg) })
 	}
 	wg.Wait()

@@ -18,7 +18,7 @@ func writeSVG(to io.Writer, rows []row) error {
 	largest := 1.0
 	for _, r := range rows {
 		if r.compared() {
-			largest = max(largest, slices.Max(r.ratios(rate)))
+			largest = max(largest, slices.Max(r.ratios(disk, peer, rate)))
 		}
 	}
 	from, until := math.Log2(0.5), math.Ceil(math.Log2(largest*1.05))
@@ -42,7 +42,7 @@ func writeSVG(to io.Writer, rows []row) error {
 			fmt.Fprintf(to, "<text x=\"%.1f\" y=\"%d\">-</text>\n", x(1)+5, y+12)
 			continue
 		}
-		ratios := r.ratios(rate)
+		ratios := r.ratios(disk, peer, rate)
 		m := middle(ratios)
 		a, b := min(x(1), x(m)), max(x(1), x(m))
 		fmt.Fprintf(to, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"14\" fill=\"#4477aa\"/>\n", a, y, b-a)
@@ -54,4 +54,4 @@ func writeSVG(to io.Writer, rows []row) error {
 }
 
 // compared reports whether there is a ratio.
-func (r row) compared() bool { return len(r.ratios(rate)) > 0 }
+func (r row) compared() bool { return len(r.ratios(disk, peer, rate)) > 0 }

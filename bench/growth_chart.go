@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // A panel of the chart, in pixels: the frame of the plot lies within it.
@@ -49,4 +50,13 @@ func (c curve) draw(to io.Writer) {
 		line += fmt.Sprintf("%.1f,%.1f ", x, y)
 	}
 	fmt.Fprintf(to, "<polyline points=\"%s\" fill=\"none\" stroke=\"#4477aa\"/>\n", line)
+}
+
+// grouped prints a number with commas: 22,624.
+func grouped(x float64) string {
+	digits := strconv.FormatFloat(x, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -2,7 +2,8 @@
 // three members of each, connected by TCP on loopback, with fsync, on one disk. Each
 // workload runs by turns, conclave, etcd, conclave, etcd, and each pair of turns gives a
 // ratio, so that what else the machine does disturbs both alike. With -memory conclave
-// without a directory takes turns with them, as a column of its own.
+// without a directory takes turns with them, as a column of its own, and with -ceiling
+// conclave's member with an empty machine.
 //
 //	cd bench && go run . -workload all
 //	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
@@ -29,6 +30,7 @@ type options struct {
 	turns     int
 	length    time.Duration
 	dir       string
+	ceiling   bool
 	memory    bool
 	csv, svg  string
 	peer      bool
@@ -44,6 +46,7 @@ func main() {
 	flag.IntVar(&o.turns, "turns", 5, "pairs of turns per workload, 1 to 101")
 	flag.DurationVar(&o.length, "for", 1500*time.Millisecond, "length of a turn, 100ms to 1m; a quarter of it is added for warming up")
 	flag.StringVar(&o.dir, "dir", "", "`directory` for the members' data (default: a new one in the directory for temporary files)")
+	flag.BoolVar(&o.ceiling, "ceiling", false, "a column for conclave's member with an empty machine: raft, Pebble, transport and loop alone")
 	flag.BoolVar(&o.memory, "memory", false, "a column for conclave with its members' data in memory as well")
 	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
 	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios, or of -growth")
@@ -67,8 +70,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
 	case o.idle > 0 && o.growth != "":
 		return errors.New("-idle and -growth: want one of them")
-	case (o.idle > 0 || o.growth != "") && (o.memory || o.profile != ""):
-		return errors.New("-memory and -cpuprofile are for workloads: want neither with -growth or -idle")
+	case (o.idle > 0 || o.growth != "") && (o.ceiling || o.memory || o.profile != ""):
+		return errors.New("-ceiling, -memory and -cpuprofile are for workloads: want none of them with -growth or -idle")
 	case o.idle > 0 && o.svg != "":
 		return errors.New("-idle has no chart: want no -svg")
 	case flag.NArg() > 0:

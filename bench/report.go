@@ -62,9 +62,9 @@ func (r row) String() string {
 		}
 		fmt.Fprintf(&b, " %10.0f %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)))
 	}
-	if ratios := r.ratios(rate); len(ratios) > 0 {
+	if ratios := r.ratios(disk, peer, rate); len(ratios) > 0 {
 		fmt.Fprintf(&b, " | %-24s %-8.2f %-8.2f", fmt.Sprintf("%.2f (%.2f to %.2f)", middle(ratios), slices.Min(ratios), slices.Max(ratios)),
-			middle(r.ratios(p50)), middle(r.ratios(p99)))
+			middle(r.ratios(disk, peer, p50)), middle(r.ratios(disk, peer, p99)))
 	} else if compares(r.systems) {
 		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "-", "-", "-")
 	}
@@ -75,12 +75,13 @@ func rate(f figure) float64 { return f.rate }
 func p50(f figure) float64  { return f.p50.Seconds() }
 func p99(f figure) float64  { return f.p99.Seconds() }
 
-// ratios returns conclave's figure by etcd's, pair by pair; none if either is not measured.
-func (r row) ratios(figureOf func(figure) float64) []float64 {
-	ours, theirs := r.of(disk), r.of(peer)
+// ratios returns a figure of one system by that of another, pair by pair; none if either
+// is not measured.
+func (r row) ratios(one, other string, figureOf func(figure) float64) []float64 {
+	a, b := r.of(one), r.of(other)
 	var all []float64
-	for t := range min(len(ours), len(theirs)) {
-		all = append(all, figureOf(ours[t])/figureOf(theirs[t]))
+	for t := range min(len(a), len(b)) {
+		all = append(all, figureOf(a[t])/figureOf(b[t]))
 	}
 	return all
 }

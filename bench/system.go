@@ -9,12 +9,11 @@ type start func(ctx context.Context, dir string) (group, error)
 type system struct {
 	name  string
 	start start
-	// ceiling starts the same members with an empty machine. nil: there is none.
-	ceiling start
 }
 
 const (
 	disk     = "conclave"
+	ceiling  = "ceiling"
 	inMemory = "memory"
 	peer     = "etcd"
 )
@@ -22,6 +21,9 @@ const (
 // systems returns the columns, conclave's first. The ratio is that of the first to etcd's.
 func systems(o options) []system {
 	s := []system{conclaveSystem(disk, false)}
+	if o.ceiling {
+		s = append(s, system{name: ceiling, start: startCeiling})
+	}
 	if o.memory {
 		s = append(s, conclaveSystem(inMemory, true))
 	}
@@ -32,19 +34,12 @@ func systems(o options) []system {
 }
 
 func conclaveSystem(name string, memory bool) system {
-	return system{
-		name:    name,
-		start:   func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, memory) },
-		ceiling: func(ctx context.Context, dir string) (group, error) { return startCeiling(ctx, dir, memory) },
-	}
+	return system{name, func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, memory) }}
 }
 
 // on returns what starts a group of a system for the workload; nil: the workload does not run on it.
 func (w workload) on(s system) start {
-	switch {
-	case w.ceiling:
-		return s.ceiling
-	case w.alone && s.name == peer:
+	if w.alone && s.name == peer || !w.cycles && s.name == ceiling {
 		return nil
 	}
 	return s.start
