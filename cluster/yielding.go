@@ -48,7 +48,7 @@ func (y *yielding) note(at time.Time, took time.Duration) {
 // commands then share an entry, and a release does not wait behind the request of another
 // caller. Their reads share a confirmation by the other members.
 const (
-	companyTime   = 50 * time.Microsecond
+	companyTime   = 400 * time.Microsecond
 	companyYields = 64
 )
 
