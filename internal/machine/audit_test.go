@@ -223,7 +223,7 @@ func (a *auditor) incarnations() {
 		a.tickets -= inc.holds.Len() + inc.permits.Len()
 		outcomes := 0
 		for _, r := range inc.window.ring {
-			if r != nil {
+			if r.reply != nil {
 				outcomes++
 			}
 		}

@@ -15,11 +15,15 @@ type record interface {
 // touch. Each is encoded once, when the entry has been applied.
 type dirty struct {
 	touched []touched
-	at      map[string]int // a key's position in touched
+	at      map[string]int // a key's position in touched, but for tickets
+	tickets map[string]int // those of incarnations that the entry has ended
 }
 
+// touched is a key. Most are those of tickets, which are made only when they are encoded.
 type touched struct {
 	key     string
+	by      *incarnation // of a ticket, with seq; then there is no key
+	seq     uint64
 	record  record // nil deletes the key
 	created bool   // the key did not exist before the entry
 }
@@ -39,7 +43,7 @@ func (d *dirty) create(key string, r record) {
 		d.put(key, r) // deleted by this entry, so it did exist
 		return
 	}
-	d.touch(touched{key, r, true})
+	d.touch(touched{key: key, record: r, created: true})
 }
 
 func (d *dirty) touch(t touched) {
@@ -57,6 +61,37 @@ func (d *dirty) expect(n int) {
 	}
 }
 
+// ticket is put, create or drop (nil) for an outcome. A map would cost more than all else that is
+// done for it, so its window knows the position in touched: at is what ticket returned last
+// for this outcome, perhaps in an earlier entry.
+func (d *dirty) ticket(by *incarnation, seq uint64, at int32, r record, created bool) int32 {
+	if int(at) < len(d.touched) && d.touched[at].by == by && d.touched[at].seq == seq {
+		d.touched[at].record = r
+		return at
+	}
+	if len(d.tickets) > 0 {
+		if i, ok := d.tickets[string(appendTicketKey(nil, &by.id, seq))]; ok {
+			d.touched[i].record = r // deleted by this entry, so it did exist
+			return int32(i)
+		}
+	}
+	d.touched = append(d.touched, touched{by: by, seq: seq, record: r, created: created})
+	return int32(len(d.touched) - 1)
+}
+
+// rememberTickets is for an incarnation that ends: another one of the same ID may be
+// registered by the same entry, with tickets of the same numbers.
+func (d *dirty) rememberTickets(ended *incarnation) {
+	for i, t := range d.touched {
+		if t.by == ended {
+			if d.tickets == nil {
+				d.tickets = make(map[string]int)
+			}
+			d.tickets[string(appendTicketKey(nil, &ended.id, t.seq))] = i
+		}
+	}
+}
+
 // drop marks the record under key as deleted.
 func (d *dirty) drop(key string) { d.put(key, nil) }
 
@@ -71,7 +106,9 @@ func (d *dirty) flush() []wire.Change {
 	w := wire.Writer{Buf: make([]byte, 0, 64*len(d.touched))}
 	for i, t := range d.touched {
 		start := len(w.Buf)
-		w.Buf = append(w.Buf, t.key...)
+		if w.Buf = append(w.Buf, t.key...); t.by != nil {
+			w.Buf = appendTicketKey(w.Buf, &t.by.id, t.seq)
+		}
 		changes[i].Key, changes[i].Created = w.Buf[start:len(w.Buf):len(w.Buf)], t.created
 		if t.record == nil {
 			continue
@@ -86,6 +123,6 @@ func (d *dirty) flush() []wire.Change {
 	}
 	clear(d.at)
 	clear(d.touched)
-	d.touched = d.touched[:0]
+	d.touched, d.tickets = d.touched[:0], nil
 	return changes
 }

@@ -62,7 +62,7 @@ func dump(m *Machine) disk {
 		put(inc.key(), inc)
 		for seq := inc.window.floor + 1; seq <= inc.window.floor+uint64(len(inc.window.ring)); seq++ {
 			if r := inc.window.get(seq); r != nil {
-				put(ticketKey(wire.Ticket{Incarnation: inc.id, Seq: seq}), stored{r})
+				put(string(appendTicketKey(nil, &inc.id, seq)), stored{r})
 			}
 		}
 	}

@@ -38,10 +38,9 @@ func lockKey(election bool, name string) string {
 func semaphoreKey(name string) string { return string(semaphoreKind) + name }
 func entryKey(key string) string      { return string(entryKind) + key }
 
-func ticketKey(t wire.Ticket) string {
-	b := make([]byte, 0, 1+len(t.Incarnation)+8)
-	b = append(append(b, ticketKind), t.Incarnation[:]...)
-	return string(binary.BigEndian.AppendUint64(b, t.Seq))
+func appendTicketKey(b []byte, incarnation *wire.ID, seq uint64) []byte {
+	b = append(append(b, ticketKind), incarnation[:]...)
+	return binary.BigEndian.AppendUint64(b, seq)
 }
 
 func (k *member) key() string {

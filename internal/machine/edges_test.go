@@ -208,3 +208,29 @@ func TestLimit_SessionsAttach(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The ID of an incarnation that has ended may be used by another member at once, with
+// tickets of the same numbers. Each durable key is written once in an entry.
+func TestTickets_IDUsedAgain(t *testing.T) {
+	d := newDriver(t)
+	s := wire.ID{9}
+	d.do(openCommand(s, MaxTTL, 0))
+	d.do(lockCommand("x", s, 1)) // its outcome is stored
+	stored := d.seq
+	call := func(seq uint64, c *wire.Command) []*wire.Call {
+		return []*wire.Call{{Seq: seq, Command: must(proto.Marshal(c))}}
+	}
+	r := d.submit(
+		&wire.Submission{Incarnation: d.inc[:], Member: 1, Floor: stored - 1, Calls: call(stored+1, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})},
+		&wire.Submission{Incarnation: d.inc[:], Member: 2, Floor: stored - 1, Calls: call(stored, registerCommand(2, MaxTTL))},
+		&wire.Submission{Incarnation: d.inc[:], Member: 2, Floor: stored - 1, Calls: call(stored+1, openCommand(wire.ID{8}, MaxTTL, 0))},
+	)
+	for i, o := range r.Outcomes {
+		if o.Reply.Code != wire.Code_OK {
+			t.Errorf("outcome %d: %v", i, o.Reply)
+		}
+	}
+	if !d.disk.equal(dump(d.m)) {
+		t.Error("the changes do not add up to the state")
+	}
+}

@@ -132,6 +132,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 		m.dirty.put(s.key(), s)
 	}
 	m.raiseFloor(inc, math.MaxUint64)
+	m.dirty.rememberTickets(inc)
 	inc.window = window{}
 	i, _ := m.search(inc.id)
 	m.incarnations = slices.Delete(m.incarnations, i, i+1)

@@ -165,9 +165,7 @@ func TestWindow(t *testing.T) {
 	}
 	var dropped []uint64
 	for _, floor := range []uint64{last - 39, last - 20, last} {
-		for _, seq := range w.raise(floor) {
-			dropped = append(dropped, last-seq)
-		}
+		w.raise(floor, func(seq uint64, _ int32) { dropped = append(dropped, last-seq) })
 		dropped = append(dropped, 1000)
 	}
 	if got := fmt.Sprint(dropped); got != "[39 1000 20 1000 7 0 1000]" {

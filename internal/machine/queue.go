@@ -70,8 +70,11 @@ func (m *Machine) mayJoin(w *waiter) *wire.Reply {
 	return nil
 }
 
-// enqueue gives w the next place.
-func (m *Machine) enqueue(w *waiter) *wire.Reply {
+// enqueue gives the next place to a request. Only here is it copied to the heap: most are
+// granted or refused at once.
+func (m *Machine) enqueue(request *waiter) *wire.Reply {
+	w := new(waiter)
+	*w = *request
 	m.positions++
 	w.position = m.positions
 	m.candidates += len(w.value)

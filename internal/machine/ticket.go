@@ -30,9 +30,7 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	if floor <= inc.window.floor {
 		return
 	}
-	for _, seq := range inc.window.raise(floor) {
-		m.dirty.drop(ticketKey(wire.Ticket{Incarnation: inc.id, Seq: seq}))
-	}
+	inc.window.raise(floor, func(seq uint64, at int32) { m.dirty.ticket(inc, seq, at, nil, false) })
 	m.dirty.put(inc.key(), inc)
 }
 
@@ -82,12 +80,9 @@ func (m *Machine) settle(w *waiter, r *wire.Reply) {
 }
 
 func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
-	if key := ticketKey(t); inc.window.get(t.Seq) == nil {
-		m.dirty.create(key, stored{r})
-	} else {
-		m.dirty.put(key, stored{r})
-	}
-	inc.window.put(t.Seq, r)
+	known := inc.window.get(t.Seq) != nil
+	a := inc.window.put(t.Seq, r)
+	a.touched = m.dirty.ticket(inc, t.Seq, a.touched, stored{r}, !known)
 }
 
 // execute executes a command of a member and returns its outcome.

@@ -8,8 +8,14 @@ import "github.com/conclave-go/conclave/internal/wire"
 // nor the size of a jump of the floor costs anything.
 type window struct {
 	floor uint64
-	count int           // of the outcomes
-	ring  []*wire.Reply // its length is zero or a power of two
+	count int      // of the outcomes
+	ring  []answer // its length is zero or a power of two
+}
+
+// answer is the outcome of a ticket.
+type answer struct {
+	reply   *wire.Reply // nil: none
+	touched int32       // where the present entry has touched it, if it has; see dirty.ticket
 }
 
 // get returns the outcome stored for seq, or nil.
@@ -17,36 +23,35 @@ func (w *window) get(seq uint64) *wire.Reply {
 	if seq <= w.floor || seq-w.floor > uint64(len(w.ring)) {
 		return nil
 	}
-	return w.ring[w.slot(seq)]
+	return w.ring[w.slot(seq)].reply
 }
 
 // put stores an outcome. The caller has checked that seq is within
 // MaxInFlight of the floor.
-func (w *window) put(seq uint64, r *wire.Reply) {
+func (w *window) put(seq uint64, r *wire.Reply) *answer {
 	if seq-w.floor > uint64(len(w.ring)) {
 		w.grow(seq - w.floor)
 	}
-	slot := w.slot(seq)
-	if w.ring[slot] == nil {
+	a := &w.ring[w.slot(seq)]
+	if a.reply == nil {
 		w.count++
 	}
-	w.ring[slot] = r
+	a.reply = r
+	return a
 }
 
-// raise moves the floor up and returns the sequence numbers whose outcomes are
-// dropped by it, ascending.
-func (w *window) raise(floor uint64) (dropped []uint64) {
+// raise moves the floor up, and passes the outcomes that are dropped by it to drop,
+// ascending.
+func (w *window) raise(floor uint64, drop func(seq uint64, touched int32)) {
 	last := min(floor-w.floor, uint64(len(w.ring)))
 	for i := uint64(1); i <= last; i++ {
-		slot := w.slot(w.floor + i)
-		if w.ring[slot] != nil {
-			w.ring[slot] = nil
+		if a := &w.ring[w.slot(w.floor+i)]; a.reply != nil {
+			a.reply = nil
 			w.count--
-			dropped = append(dropped, w.floor+i)
+			drop(w.floor+i, a.touched)
 		}
 	}
 	w.floor = floor
-	return dropped
 }
 
 func (w *window) grow(n uint64) {
@@ -55,7 +60,7 @@ func (w *window) grow(n uint64) {
 		size *= 2
 	}
 	old := *w
-	w.ring = make([]*wire.Reply, size)
+	w.ring = make([]answer, size)
 	for i := range uint64(len(old.ring)) {
 		seq := old.floor + 1 + i
 		w.ring[w.slot(seq)] = old.ring[old.slot(seq)]

@@ -67,6 +67,28 @@ func TestDecoder_LargeBatch(t *testing.T) {
 	}
 }
 
+// What is not in the plain form is left to package proto.
+func TestDecoder_OddCommands(t *testing.T) {
+	d := new(Decoder)
+	for _, data := range oddCommands() {
+		checkCommand(t, d, data)
+		checkBatch(t, d, data)
+	}
+}
+
+func oddCommands() [][]byte {
+	lock := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Name: "x"}}}))
+	handle := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Handle: 7}}}))
+	invalid := &Lock{Name: "not \xff UTF-8"}
+	return [][]byte{
+		append(bytes.Clone(lock), handle...), // merged into one
+		protowire.AppendVarint(protowire.AppendTag(bytes.Clone(lock), 99, protowire.VarintType), 1),
+		protowire.AppendTag(nil, 3, protowire.StartGroupType),
+		appendNested(nil, 6, invalid, size(invalid)),
+		lock[:len(lock)-1],
+	}
+}
+
 // FuzzDecoder: any bytes are decoded as package proto decodes them, or refused with it.
 func FuzzDecoder(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 0))
@@ -76,13 +98,9 @@ func FuzzDecoder(f *testing.F) {
 			f.Add(data)
 		}
 	}
-	invalid := &Lock{Name: "not \xff UTF-8"}
-	f.Add(appendNested(nil, 6, invalid, size(invalid)))
-	// Two operations, of which the second is merged into the first; an unknown field; a group.
-	lock := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Name: "x"}}}))
-	f.Add(append(bytes.Clone(lock), must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Handle: 7}}}))...))
-	f.Add(protowire.AppendVarint(protowire.AppendTag(lock, 99, protowire.VarintType), 1))
-	f.Add(protowire.AppendTag(nil, 3, protowire.StartGroupType))
+	for _, data := range oddCommands() {
+		f.Add(data)
+	}
 	d := new(Decoder)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		checkBatch(t, d, data)
