@@ -26,6 +26,7 @@ func BenchmarkAppendAndApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			data := string(make([]byte, size))
+			b.ReportAllocs()
 			index := uint64(1)
 			for b.Loop() {
 				index++

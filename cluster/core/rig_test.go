@@ -16,20 +16,20 @@ import (
 
 // rig is the core of member 1 with its disk. The test plays the other members.
 type rig struct {
-	t *testing.T
+	t testing.TB
 	*Core
 	log   *raftlog.Log
 	store *storage.Store
 	at    time.Duration // monotonic time, passed to Take
 }
 
-func newRig(t *testing.T, change ...func(*Config)) *rig {
+func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	return newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}, change...)
 }
 
 // newRigIn is a rig in a group of another membership.
-func newRigIn(t *testing.T, conf *raftpb.ConfState, change ...func(*Config)) *rig {
+func newRigIn(t testing.TB, conf *raftpb.ConfState, change ...func(*Config)) *rig {
 	t.Helper()
 	store, err := storage.Open(storage.Options{Inline: true, MemTableSize: 64 << 10})
 	if err != nil {

@@ -44,7 +44,7 @@ var errFakeUnregistered = errors.New("unregistered")
 const fakeTTL = 10 * time.Second
 
 // newFake returns a registered client of a fake group.
-func newFake(t *testing.T) (*Client, *fakeGroup) {
+func newFake(t testing.TB) (*Client, *fakeGroup) {
 	t.Helper()
 	c := New(Config{
 		TTL: fakeTTL, IncarnationTTL: time.Minute, Logger: slog.New(slog.DiscardHandler),

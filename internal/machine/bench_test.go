@@ -46,6 +46,7 @@ func BenchmarkRelease(b *testing.B) {
 		d.do(lockCommand("x", s, i))
 	}
 	handle, fence := uint64(0), uint64(1)
+	b.ReportAllocs()
 	for b.Loop() {
 		d.do(unlockCommand("x", s, handle, fence), lockCommand("x", s, handle))
 		handle, fence = (handle+1)%10_000, fence+1

@@ -79,12 +79,13 @@ func TestDecoder_OddCommands(t *testing.T) {
 func oddCommands() [][]byte {
 	lock := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Name: "x"}}}))
 	handle := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Handle: 7}}}))
-	invalid := &Lock{Name: "not \xff UTF-8"}
+	var invalid Writer
+	(&Command{Op: &Command_Lock{Lock: &Lock{Name: "not \xff UTF-8"}}}).fields(&invalid)
 	return [][]byte{
 		append(bytes.Clone(lock), handle...), // merged into one
 		protowire.AppendVarint(protowire.AppendTag(bytes.Clone(lock), 99, protowire.VarintType), 1),
 		protowire.AppendTag(nil, 3, protowire.StartGroupType),
-		appendNested(nil, 6, invalid, size(invalid)),
+		invalid.Buf,
 		lock[:len(lock)-1],
 	}
 }

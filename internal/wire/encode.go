@@ -12,44 +12,71 @@ import (
 
 // CommandSize returns the size of an encoded command.
 func CommandSize(c *Command) int {
-	if field, op := frequent(c); op != nil {
-		return protowire.SizeTag(field) + protowire.SizeBytes(size(op))
+	w := Writer{count: true}
+	if !c.fields(&w) {
+		return proto.Size(c)
 	}
-	return proto.Size(c)
+	return w.size
 }
 
 // EncodeCommand encodes a command. It fails if a name is not valid UTF-8.
 func EncodeCommand(c *Command) ([]byte, error) {
-	if field, op := frequent(c); op != nil && utf8.ValidString(op.GetName()) {
-		return appendNested(make([]byte, 0, CommandSize(c)), field, op, size(op)), nil
+	w := Writer{Buf: make([]byte, 0, CommandSize(c))}
+	if !c.fields(&w) {
+		return proto.Marshal(c)
 	}
-	return proto.Marshal(c)
+	return w.Buf, nil
 }
 
 // SubmissionSize returns the size of what AppendSubmission appends, without its prefix.
-func SubmissionSize(s *Submission) int { return size(s) }
+func SubmissionSize(s *Submission) int {
+	w := Writer{count: true}
+	s.fields(&w)
+	return w.size
+}
 
 // AppendSubmission appends a submission as a field of a Batch. size is its size.
 func AppendSubmission(b []byte, s *Submission, size int) []byte {
-	const submissions = 3
-	return appendNested(b, submissions, s, size)
+	w := Writer{Buf: b}
+	w.prefix(3, size)
+	s.fields(&w)
+	return w.Buf
 }
 
-// operation is a message of a command with a name.
-type operation interface {
-	message
-	GetName() string
-}
+// The methods called fields write the fields of a message. None takes a message by an
+// interface, as the writer would then move to the heap.
 
-// frequent returns the operation of a frequent command, and its field; nil for others.
-func frequent(c *Command) (field protowire.Number, op operation) {
+// fields reports false if the command is not a frequent one, or is invalid.
+func (c *Command) fields(w *Writer) bool {
 	switch op := c.GetOp().(type) {
 	case *Command_Lock:
-		return 6, op.Lock
+		w.prefix(6, op.Lock.size())
+		op.Lock.fields(w)
+		return utf8.ValidString(op.Lock.GetName())
 	case *Command_Unlock:
-		return 7, op.Unlock
+		w.prefix(7, op.Unlock.size())
+		op.Unlock.fields(w)
+		return utf8.ValidString(op.Unlock.GetName())
 	}
-	return 0, nil
+	return false
+}
+
+func (l *Lock) size() int {
+	w := Writer{count: true}
+	l.fields(&w)
+	return w.size
+}
+
+func (u *Unlock) size() int {
+	w := Writer{count: true}
+	u.fields(&w)
+	return w.size
+}
+
+func (c *Call) size() int {
+	w := Writer{count: true}
+	c.fields(&w)
+	return w.size
 }
 
 func (l *Lock) fields(w *Writer) {
@@ -77,7 +104,8 @@ func (s *Submission) fields(w *Writer) {
 	w.Bytes(1, s.Incarnation)
 	w.Number(2, s.Floor)
 	for _, c := range s.Calls {
-		w.message(3, c)
+		w.prefix(3, c.size())
+		c.fields(w)
 	}
 	w.Number(4, s.Member)
 	w.Flag(5, s.Urgent)
@@ -89,9 +117,6 @@ func (c *Call) fields(w *Writer) {
 	w.Bytes(2, c.Command)
 }
 
-// message is a message that passes its fields, in the order of their numbers, to a writer.
-type message interface{ fields(*Writer) }
-
 // Writer appends the fields of a message to Buf, as package proto does if they come in the
 // order of their numbers. A field that has its default value is left out.
 type Writer struct {
@@ -101,17 +126,13 @@ type Writer struct {
 	size  int
 }
 
-func size(m message) int {
-	w := Writer{count: true}
-	m.fields(&w)
-	return w.size
-}
-
-// appendNested appends a message of that size as a field of another one.
-func appendNested(b []byte, field protowire.Number, m message, size int) []byte {
-	w := Writer{Buf: protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), uint64(size))}
-	m.fields(&w)
-	return w.Buf
+// prefix begins a field whose value is a message of that size: its fields follow.
+func (w *Writer) prefix(field protowire.Number, size int) {
+	if w.count {
+		w.size += protowire.SizeTag(field) + protowire.SizeVarint(uint64(size))
+		return
+	}
+	w.Buf = protowire.AppendVarint(protowire.AppendTag(w.Buf, field, protowire.BytesType), uint64(size))
 }
 
 // Number appends a field of a number.
@@ -130,15 +151,6 @@ func (w *Writer) Flag(field protowire.Number, set bool) {
 	if set {
 		w.Number(field, 1)
 	}
-}
-
-func (w *Writer) message(field protowire.Number, m message) {
-	n := size(m)
-	if w.count {
-		w.size += protowire.SizeTag(field) + protowire.SizeBytes(n)
-		return
-	}
-	w.Buf = appendNested(w.Buf, field, m, n)
 }
 
 // Bytes appends a field of bytes.
