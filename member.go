@@ -63,13 +63,13 @@ func (g group) Submit(size int, encode func() []byte, c client.Call, urgent bool
 func (g group) Cancel(c client.Call) { g.Member.Cancel(c) }
 
 func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
-	begun := make(chan func() any, 1) // a read that was abandoned may still run
+	var begun func() any // not to be touched after an error: a read that was abandoned may still run
 	read := g.Member.Read
 	if opts.Stale {
 		read = g.Member.ReadStale
 	}
 	err := read(ctx, func(m cluster.Machine) {
-		begun <- q.Begin(m.(*machine.Machine))
+		begun = q.Begin(m.(*machine.Machine))
 		if opts.Fixed != nil {
 			opts.Fixed()
 		}
@@ -77,7 +77,7 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 	if err != nil {
 		return nil, err
 	}
-	return (<-begun)(), nil
+	return begun(), nil
 }
 
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
