@@ -67,7 +67,12 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 	calls := slices.DeleteFunc(slices.Clone(s.GetCalls()), func(c *wire.Call) bool {
 		return b.tickets.duplicates(sentBy(s, c.GetSeq()), applied)
 	})
-	// What else it contains is not for the log.
+	// What else it contains, also of a newer version, is not for the log, and not counted.
+	for i, c := range calls {
+		if len(c.ProtoReflect().GetUnknown()) > 0 {
+			calls[i] = &wire.Call{Seq: c.GetSeq(), Command: c.GetCommand()}
+		}
+	}
 	s = &wire.Submission{Incarnation: s.GetIncarnation(), Floor: s.GetFloor(), Calls: calls, Member: s.GetMember()}
 	if len(s.GetCalls()) == 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -115,5 +116,22 @@ func TestInbox_KeepsCopy(t *testing.T) {
 	b.add(1, s)
 	if got := b.batch(t).GetSubmissions(); len(got) != 1 || !proto.Equal(got[0], want) {
 		t.Errorf("%d submissions", len(got))
+	}
+}
+
+// What a submission contains beside its fields is neither counted nor encoded, so the
+// inbox does not keep it.
+func TestInbox_DropsUnknownFields(t *testing.T) {
+	var b inbox
+	s := submission(rand.New(rand.NewPCG(1, 2)), 3000)
+	want := proto.CloneOf(s)
+	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, 1<<16))
+	s.ProtoReflect().SetUnknown(unknown)
+	for _, c := range s.GetCalls() {
+		c.ProtoReflect().SetUnknown(unknown)
+	}
+	b.add(1, s)
+	if got := b.shares[0].ordinary.queue[0].Submission; !proto.Equal(got, want) {
+		t.Errorf("%d bytes are kept, want %d", proto.Size(got), proto.Size(want))
 	}
 }

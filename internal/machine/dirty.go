@@ -15,8 +15,8 @@ type record interface {
 // touch. Each is encoded once, when the entry has been applied.
 type dirty struct {
 	touched []touched
-	at      map[string]int // a key's position in touched, but for tickets
-	tickets map[string]int // those of incarnations that the entry has ended
+	at      map[string]int   // a key's position in touched, but for tickets
+	tickets map[string]int32 // those of incarnations that the entry has ended
 }
 
 // touched is a key. Most are those of tickets, which are made only when they are encoded.
@@ -26,6 +26,7 @@ type touched struct {
 	seq     uint64
 	record  record // nil deletes the key
 	created bool   // the key did not exist before the entry
+	before  int32  // the position of the ticket of the same incarnation before this one, or -1
 }
 
 // put marks the record under key as new or changed.
@@ -72,31 +73,39 @@ func (d *dirty) ticket(by *incarnation, seq uint64, at int32, r record, created 
 	if len(d.tickets) > 0 {
 		if i, ok := d.tickets[string(appendTicketKey(nil, &by.id, seq))]; ok {
 			d.touched[i].record = r // deleted by this entry, so it did exist
-			return int32(i)
+			return i
 		}
 	}
-	d.touched = append(d.touched, touched{by: by, seq: seq, record: r, created: created})
-	return int32(len(d.touched) - 1)
+	before := d.lastTicket(by)
+	by.touched = int32(len(d.touched))
+	d.touched = append(d.touched, touched{by: by, seq: seq, record: r, created: created, before: before})
+	return by.touched
+}
+
+// lastTicket returns the position of the last of the incarnation's tickets, or -1.
+func (d *dirty) lastTicket(by *incarnation) int32 {
+	if int(by.touched) < len(d.touched) && d.touched[by.touched].by == by {
+		return by.touched
+	}
+	return -1
 }
 
 // rememberTickets is for an incarnation that ends: another one of the same ID may be
 // registered by the same entry, with tickets of the same numbers.
 func (d *dirty) rememberTickets(ended *incarnation) {
-	for i, t := range d.touched {
-		if t.by == ended {
-			if d.tickets == nil {
-				d.tickets = make(map[string]int)
-			}
-			d.tickets[string(appendTicketKey(nil, &ended.id, t.seq))] = i
+	for i := d.lastTicket(ended); i >= 0; i = d.touched[i].before {
+		if d.tickets == nil {
+			d.tickets = make(map[string]int32)
 		}
+		d.tickets[string(appendTicketKey(nil, &ended.id, d.touched[i].seq))] = i
 	}
 }
 
 // drop marks the record under key as deleted.
 func (d *dirty) drop(key string) { d.put(key, nil) }
 
-// maxKept bounds the records of which an empty dirty keeps the memory: clearing the map
-// takes as long as it is large.
+// maxKept bounds the records of which an empty dirty keeps the memory, within a factor of
+// two: clearing the map takes as long as it is large.
 const maxKept = 4096
 
 // flush returns the changes and resets d. They share one array, which belongs to
@@ -117,7 +126,7 @@ func (d *dirty) flush() []wire.Change {
 		appendState(&w, t.record)
 		changes[i].Value = w.Buf[start:len(w.Buf):len(w.Buf)]
 	}
-	if len(d.touched) > maxKept {
+	if cap(d.touched) > 2*maxKept {
 		*d = dirty{}
 		return changes
 	}

@@ -24,6 +24,7 @@ type incarnation struct {
 	gone    bool                  // ended: see Machine.gone
 	at      int                   // position in deadlines
 	count   int                   // of sessions
+	touched int32                 // position of its last ticket in dirty, perhaps of an earlier entry
 	acquisitions
 }
 

@@ -46,11 +46,22 @@ func TestDecoder_AsProto(t *testing.T) {
 		if data, err := proto.Marshal(randomCommand(rng)); err == nil {
 			checkCommand(t, d, data)
 		}
-		for _, c := range d.calls {
-			if c.Command != nil {
-				t.Fatal("the decoder keeps a command")
-			}
-		}
+		d.Release()
+		checkReleased(t, d)
+	}
+}
+
+func checkReleased(t *testing.T, d *Decoder) {
+	t.Helper()
+	kept := d.lock.Lock.GetSession() != nil || d.unlock.Unlock.GetSession() != nil
+	for _, c := range d.calls {
+		kept = kept || c.Command != nil
+	}
+	for _, s := range d.submissions {
+		kept = kept || s.Incarnation != nil || s.Calls != nil
+	}
+	if kept {
+		t.Fatal("the decoder keeps a part of its data")
 	}
 }
 

@@ -44,6 +44,12 @@ func (d *Decoder) Release() {
 	for _, c := range d.calls[:d.used.calls] {
 		c.Command = nil
 	}
+	if l := d.lock.Lock; l != nil {
+		l.Session = nil
+	}
+	if u := d.unlock.Unlock; u != nil {
+		u.Session = nil
+	}
 	if len(d.calls)+len(d.submissions) > maxKeptCalls {
 		d.submissions, d.calls, d.batch.Submissions = nil, nil, nil
 	}
