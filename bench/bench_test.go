@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	o := options{
 		workloads: "own-64,semaphore-64,put-64,get-64,watch-100,failover", turns: 1, length: 100 * time.Millisecond,
-		ceiling: true, memory: true, peer: true,
+		ceiling: true, memory: true, peer: "etcd",
 		dir: filepath.Join(dir, "data"), csv: filepath.Join(dir, "figures.csv"), svg: filepath.Join(dir, "chart.svg"),
 	}
 	var out bytes.Buffer
@@ -41,9 +41,11 @@ func TestRun(t *testing.T) {
 
 func TestRun_WrongFlags(t *testing.T) {
 	for name, o := range map[string]options{
-		"workload": {workloads: "nap", turns: 1, length: time.Second},
-		"turns":    {workloads: "all", turns: 0, length: time.Second},
-		"length":   {workloads: "all", turns: 1, length: time.Hour},
+		"workload": {workloads: "nap", turns: 1, length: time.Second, peer: "none"},
+		"turns":    {workloads: "all", turns: 0, length: time.Second, peer: "none"},
+		"length":   {workloads: "all", turns: 1, length: time.Hour, peer: "none"},
+		"peer":     {workloads: "own-1", turns: 1, length: 100 * time.Millisecond, peer: "chubby"},
+		"recipe":   {workloads: "own-1", turns: 1, length: 100 * time.Millisecond, peer: "consul-recipe"},
 	} {
 		if err := run(t.Context(), o, io.Discard); err == nil {
 			t.Errorf("accepted a wrong %s", name)

@@ -54,7 +54,7 @@ func startEtcd(ctx context.Context, dir string) (group, error) {
 	return g, nil
 }
 
-// freeAddresses finds addresses for listeners that etcd opens later by itself. Their ports
+// freeAddresses finds addresses for listeners that a peer opens later by itself. Their ports
 // are below those that the system gives to outgoing connections, which would take them
 // meanwhile.
 func freeAddresses(n int) ([]url.URL, error) {

@@ -12,7 +12,7 @@ type group interface {
 	close()
 }
 
-// service is a group that serves more than locks: of conclave or of etcd.
+// service is a group that serves more than locks: of conclave or of a peer.
 type service interface {
 	group
 	put(ctx context.Context, member int, key string, value []byte) error

@@ -1,6 +1,6 @@
-// Command bench compares conclave with an embedded etcd, side by side in one process:
-// three members of each, connected by TCP on loopback, with fsync, on one disk. Each
-// workload runs by turns, conclave, etcd, conclave, etcd, and each pair of turns gives a
+// Command bench compares conclave with a peer, which is an embedded etcd, side by side in
+// one process: three members of each, connected by TCP on loopback, with fsync, on one disk.
+// Each workload runs by turns, conclave, etcd, conclave, etcd, and each pair of turns gives a
 // ratio, so that what else the machine does disturbs both alike. With -memory conclave
 // without a directory takes turns with them, as a column of its own, and with -ceiling
 // conclave's member with an empty machine.
@@ -33,7 +33,7 @@ type options struct {
 	ceiling   bool
 	memory    bool
 	csv, svg  string
-	peer      bool
+	peer      string
 	profile   string
 	growth    string
 	growthMax int
@@ -50,7 +50,7 @@ func main() {
 	flag.BoolVar(&o.memory, "memory", false, "a column for conclave with its members' data in memory as well")
 	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
 	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios, or of -growth")
-	flag.BoolVar(&o.peer, "etcd", true, "measure etcd as well")
+	flag.StringVar(&o.peer, "peer", "etcd", "`name` of what conclave is compared with: etcd or none")
 	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
@@ -112,7 +112,10 @@ func runWorkloads(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	columns := systems(o)
+	columns, err := systems(o)
+	if err != nil {
+		return err
+	}
 	var rows []row
 	fmt.Fprint(out, header(columns))
 	for i, w := range chosen {

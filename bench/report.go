@@ -33,7 +33,7 @@ func header(systems []system) string {
 	fmt.Fprintf(&b, "%-16s", "workload")
 	for i, s := range systems {
 		separate(&b, i)
-		fmt.Fprintf(&b, " %10s %9s %9s", s.name+"/s", "p50", "p99")
+		fmt.Fprintf(&b, " %11s %9s %9s", s.name+"/s", "p50", "p99")
 	}
 	if compares(systems) {
 		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "ratio (all pairs)", "p50", "p99")
@@ -48,7 +48,7 @@ func separate(b *strings.Builder, column int) {
 }
 
 func compares(systems []system) bool {
-	return slices.ContainsFunc(systems, func(s system) bool { return s.name == peer })
+	return peerOf(systems) != ""
 }
 
 func (r row) String() string {
@@ -57,14 +57,14 @@ func (r row) String() string {
 	for i, figures := range r.figures {
 		separate(&b, i)
 		if len(figures) == 0 {
-			fmt.Fprintf(&b, " %10s %9s %9s", "-", "-", "-")
+			fmt.Fprintf(&b, " %11s %9s %9s", "-", "-", "-")
 			continue
 		}
-		fmt.Fprintf(&b, " %10.0f %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)))
+		fmt.Fprintf(&b, " %11.0f %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)))
 	}
-	if ratios := r.ratios(disk, peer, rate); len(ratios) > 0 {
+	if ratios := r.ratios(rate); len(ratios) > 0 {
 		fmt.Fprintf(&b, " | %-24s %-8.2f %-8.2f", fmt.Sprintf("%.2f (%.2f to %.2f)", middle(ratios), slices.Min(ratios), slices.Max(ratios)),
-			middle(r.ratios(disk, peer, p50)), middle(r.ratios(disk, peer, p99)))
+			middle(r.ratios(p50)), middle(r.ratios(p99)))
 	} else if compares(r.systems) {
 		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "-", "-", "-")
 	}
@@ -75,9 +75,14 @@ func rate(f figure) float64 { return f.rate }
 func p50(f figure) float64  { return f.p50.Seconds() }
 func p99(f figure) float64  { return f.p99.Seconds() }
 
-// ratios returns a figure of one system by that of another, pair by pair; none if either
-// is not measured.
-func (r row) ratios(one, other string, figureOf func(figure) float64) []float64 {
+// ratios returns a figure of conclave by that of the peer, pair by pair; none if either is not
+// measured.
+func (r row) ratios(figureOf func(figure) float64) []float64 {
+	return r.ratiosOf(disk, peerOf(r.systems), figureOf)
+}
+
+// ratiosOf returns the ratios of one system to another.
+func (r row) ratiosOf(one, other string, figureOf func(figure) float64) []float64 {
 	a, b := r.of(one), r.of(other)
 	var all []float64
 	for t := range min(len(a), len(b)) {

@@ -11,7 +11,7 @@ import (
 func shares(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
-		if all := r.ratios(disk, ceiling, rate); len(all) > 0 {
+		if all := r.ratiosOf(disk, ceiling, rate); len(all) > 0 {
 			fmt.Fprintf(&b, "share of the ceiling: %s %.2f (%.2f to %.2f)\n", r.name, middle(all), slices.Min(all), slices.Max(all))
 		}
 	}

@@ -1,6 +1,11 @@
 package main
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // start starts a group of three members with data in a directory.
 type start func(ctx context.Context, dir string) (group, error)
@@ -9,17 +14,17 @@ type start func(ctx context.Context, dir string) (group, error)
 type system struct {
 	name  string
 	start start
+	peer  bool // conclave is compared with it
 }
 
 const (
 	disk     = "conclave"
 	ceiling  = "ceiling"
 	inMemory = "memory"
-	peer     = "etcd"
 )
 
-// systems returns the columns, conclave's first. The ratio is that of the first to etcd's.
-func systems(o options) []system {
+// systems returns the columns, conclave's first. The ratio is that of the first to the peer's.
+func systems(o options) ([]system, error) {
 	s := []system{conclaveSystem(disk, false)}
 	if o.ceiling {
 		s = append(s, system{name: ceiling, start: startCeiling})
@@ -27,19 +32,36 @@ func systems(o options) []system {
 	if o.memory {
 		s = append(s, conclaveSystem(inMemory, true))
 	}
-	if o.peer {
-		s = append(s, system{name: peer, start: startEtcd})
+	peer := system{name: o.peer, peer: true}
+	switch o.peer {
+	case "none":
+		return s, nil
+	case "etcd":
+		peer.start = startEtcd
+	case "consul-recipe":
+		return nil, errors.New("-peer consul-recipe: not built in: Debian 12 has no package of Consul to test it with")
+	default:
+		return nil, fmt.Errorf("-peer %q: want etcd or none", o.peer)
 	}
-	return s
+	return append(s, peer), nil
 }
 
 func conclaveSystem(name string, memory bool) system {
-	return system{name, func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, memory) }}
+	return system{name: name, start: func(ctx context.Context, dir string) (group, error) { return startConclave(ctx, dir, memory) }}
+}
+
+// peerOf returns the name of the peer; "" without one.
+func peerOf(systems []system) string {
+	i := slices.IndexFunc(systems, func(s system) bool { return s.peer })
+	if i < 0 {
+		return ""
+	}
+	return systems[i].name
 }
 
 // on returns what starts a group of a system for the workload; nil: the workload does not run on it.
 func (w workload) on(s system) start {
-	if w.alone && s.name == peer || !w.cycles && s.name == ceiling {
+	if w.alone && s.peer || !w.cycles && s.name == ceiling {
 		return nil
 	}
 	return s.start

@@ -17,7 +17,7 @@ type workload struct {
 	name    string
 	text    string
 	cycles  bool // of locks that no two callers share, so that it has a ceiling
-	alone   bool // etcd has nothing like it
+	alone   bool // no peer has anything like it
 	callers func(ctx context.Context, g group) ([]operation, error)
 	once    func(ctx context.Context, g service) (time.Duration, error)
 }
@@ -33,11 +33,11 @@ var workloads = []workload{
 	{name: "shared-16", text: "lock and unlock, 16 callers of one lock", callers: shared(16, atLeader)},
 	{name: "shared-64", text: "likewise, 64 callers", callers: shared(64, atLeader)},
 	{name: "spread-16", text: "16 callers of one lock on three members", callers: shared(16, spread)},
-	{name: "linger-1", text: "one caller of a lock that lingers; etcd's does not", callers: lingering(1, atLeader)},
+	{name: "linger-1", text: "one caller of a lock that lingers; the peer's does not", callers: lingering(1, atLeader)},
 	{name: "linger-64", text: "likewise, 64 callers of one lock on one member", callers: lingering(64, atLeader)},
 	{name: "linger-spread-16", text: "likewise, 16 callers of one lock on three members", callers: lingering(16, spread)},
 	{name: "waiters-1000", text: "1,000 callers of one lock: 999 wait", callers: shared(1000, atLeader)},
-	{name: "semaphore-64", text: "acquire and release one of 16 permits, 64 callers of one semaphore; etcd has none", alone: true, callers: permits(64, 16)},
+	{name: "semaphore-64", text: "acquire and release one of 16 permits, 64 callers of one semaphore; no peer has one", alone: true, callers: permits(64, 16)},
 	{name: "put-64", text: "64 callers put a value of 128 bytes under a key each", callers: puts(64, 128)},
 	{name: "get-64", text: "64 callers read a key, linearizably", callers: gets(64)},
 	{name: "watch-100", text: "put a key that 100 watchers on three members watch, until all have the change", callers: watches(100)},
