@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/conclave-go/conclave v0.0.0
+	github.com/go-zookeeper/zk v1.0.4
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	google.golang.org/protobuf v1.36.12

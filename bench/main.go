@@ -5,8 +5,13 @@
 // without a directory takes turns with them, as a column of its own, and with -ceiling
 // conclave's member with an empty machine.
 //
+// With -peer zookeeper the peer is three servers of ZooKeeper: processes with a JVM each, on
+// the same processors. Their clients are in this process and connect to them by TCP, whereas
+// etcd's client calls its member's functions.
+//
 //	cd bench && go run . -workload all
 //	cd bench && go run . -workload own-64,shared-16 -turns 9 -for 3s
+//	cd bench && go run . -peer zookeeper -workload all
 //	cd bench && go run . -growth all
 //	cd bench && go run . -idle 10s
 package main
@@ -34,6 +39,7 @@ type options struct {
 	memory    bool
 	csv, svg  string
 	peer      string
+	warm      time.Duration
 	profile   string
 	growth    string
 	growthMax int
@@ -50,7 +56,8 @@ func main() {
 	flag.BoolVar(&o.memory, "memory", false, "a column for conclave with its members' data in memory as well")
 	flag.StringVar(&o.csv, "csv", "", "`file` for the figures of each turn")
 	flag.StringVar(&o.svg, "svg", "", "`file` for a chart of the ratios, or of -growth")
-	flag.StringVar(&o.peer, "peer", "etcd", "`name` of what conclave is compared with: etcd or none")
+	flag.StringVar(&o.peer, "peer", "etcd", "`name` of what conclave is compared with: etcd, in this process, with a client that has no connections; zookeeper, three processes with a JVM each on the same processors, with clients that connect by TCP (apt-get install zookeeper); or none")
+	flag.DurationVar(&o.warm, "warm", 20*time.Second, "how long each workload runs on zookeeper before the first turn: until then its JVMs have not compiled what they run; at most 10m")
 	flag.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of conclave's turns")
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
@@ -80,6 +87,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("-turns %d: want 1 to 101", o.turns)
 	case o.length < 100*time.Millisecond || o.length > time.Minute:
 		return fmt.Errorf("-for %v: want 100ms to 1m", o.length)
+	case o.warm < 0 || o.warm > 10*time.Minute:
+		return fmt.Errorf("-warm %v: want at most 10m", o.warm)
 	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "conclave-bench-"); err != nil {

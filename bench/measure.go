@@ -46,6 +46,11 @@ func compare(ctx context.Context, w workload, all []system, dir string, turns in
 		if callers[i], err = w.callers(inner, g); err != nil {
 			return r, fmt.Errorf("prepare %s: %w", s.name, err)
 		}
+		if s.warm > 0 {
+			if _, err := turn(ctx, callers[i], s.warm); err != nil {
+				return r, fmt.Errorf("warm up %s: %w", s.name, err)
+			}
+		}
 	}
 	for range turns {
 		for i, s := range all {

@@ -9,7 +9,7 @@ import (
 
 // semaphores is implemented by groups that have semaphores. etcd's client has none: package
 // concurrency has mutexes, elections and transactions, the recipes add barriers, queues and a
-// lock for readers and writers.
+// lock for readers and writers. ZooKeeper's client for Go has one recipe, the lock.
 type semaphores interface {
 	// semaphore returns a lock that is one permit of a semaphore, for one caller on a member.
 	semaphore(member int, name string, limit int) lock

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // start starts a group of three members with data in a directory.
@@ -14,7 +15,8 @@ type start func(ctx context.Context, dir string) (group, error)
 type system struct {
 	name  string
 	start start
-	peer  bool // conclave is compared with it
+	peer  bool          // conclave is compared with it
+	warm  time.Duration // of its callers' operations, before the first turn
 }
 
 const (
@@ -38,10 +40,12 @@ func systems(o options) ([]system, error) {
 		return s, nil
 	case "etcd":
 		peer.start = startEtcd
+	case "zookeeper":
+		peer.start, peer.warm = startZooKeeper, o.warm
 	case "consul-recipe":
 		return nil, errors.New("-peer consul-recipe: not built in: Debian 12 has no package of Consul to test it with")
 	default:
-		return nil, fmt.Errorf("-peer %q: want etcd or none", o.peer)
+		return nil, fmt.Errorf("-peer %q: want etcd, zookeeper or none", o.peer)
 	}
 	return append(s, peer), nil
 }
