@@ -47,6 +47,11 @@ func TestRun_ConflictingFlags(t *testing.T) {
 		"idle and svg":     {idle: time.Second, svg: "chart.svg"},
 		"idle and memory":  {idle: time.Second, memory: true},
 		"growth, cpu time": {growth: "all", profile: "cpu"},
+		"path and idle":    {path: time.Second, idle: time.Second},
+		"path and growth":  {path: time.Second, growth: "all"},
+		"path and ceiling": {path: time.Second, ceiling: true},
+		"path and csv":     {path: time.Second, csv: "figures.csv"},
+		"path, too long":   {path: time.Hour},
 	} {
 		o.turns, o.length, o.growthMax = 1, time.Second, 100_000
 		if err := run(t.Context(), o, new(bytes.Buffer)); err == nil {

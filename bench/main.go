@@ -14,6 +14,7 @@
 //	cd bench && go run . -peer zookeeper -workload all
 //	cd bench && go run . -growth all
 //	cd bench && go run . -idle 10s
+//	cd bench && go run . -path 2s
 package main
 
 import (
@@ -44,6 +45,7 @@ type options struct {
 	growth    string
 	growthMax int
 	idle      time.Duration
+	path      time.Duration
 }
 
 func main() {
@@ -62,6 +64,7 @@ func main() {
 	flag.StringVar(&o.growth, "growth", "", "instead of workloads, measure conclave while something grows: comma-separated `names`, or all; list prints them")
 	flag.IntVar(&o.growthMax, "growth-max", 100_000, "largest `number` of locks, sessions and so on with -growth; a million locks take a minute")
 	flag.DurationVar(&o.idle, "idle", 0, "instead of workloads, measure for so long what a group of three costs that no caller uses")
+	flag.DurationVar(&o.path, "path", 0, "instead of workloads, follow the calls of a lone caller through the goroutines for so long; with -memory, of members without a directory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -72,15 +75,41 @@ func main() {
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "conclave-bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.dir)
+	}
+	switch {
+	case o.path > 0:
+		return runPath(ctx, o, out)
+	case o.idle > 0:
+		return runIdle(ctx, o, out)
+	case o.growth != "":
+		return runGrowths(ctx, o, out)
+	}
+	return runWorkloads(ctx, o, out)
+}
+
+func (o options) check() error {
+	unlike := o.idle > 0 || o.growth != "" || o.path > 0
 	switch {
 	case o.idle < 0 || o.idle > time.Hour:
 		return fmt.Errorf("-idle %v: want at most 1h", o.idle)
-	case o.idle > 0 && o.growth != "":
-		return errors.New("-idle and -growth: want one of them")
-	case (o.idle > 0 || o.growth != "") && (o.ceiling || o.memory || o.profile != ""):
-		return errors.New("-ceiling, -memory and -cpuprofile are for workloads: want none of them with -growth or -idle")
-	case o.idle > 0 && o.svg != "":
-		return errors.New("-idle has no chart: want no -svg")
+	case o.path < 0 || o.path > time.Minute: // the trace is in memory: 3 MB a second
+		return fmt.Errorf("-path %v: want at most 1m", o.path)
+	case o.idle > 0 && (o.growth != "" || o.path > 0), o.growth != "" && o.path > 0:
+		return errors.New("-growth, -idle and -path: want one of them")
+	case unlike && (o.ceiling || o.profile != "" || o.memory && o.path == 0):
+		return errors.New("-ceiling, -memory and -cpuprofile are for workloads, and -memory for -path: want none of them otherwise")
+	case (o.idle > 0 || o.path > 0) && o.svg != "":
+		return errors.New("-idle and -path have no chart: want no -svg")
+	case o.path > 0 && o.csv != "":
+		return errors.New("-path prints text: want no -csv")
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	case o.turns < 1 || o.turns > 101:
@@ -90,19 +119,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	case o.warm < 0 || o.warm > 10*time.Minute:
 		return fmt.Errorf("-warm %v: want at most 10m", o.warm)
 	}
-	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "conclave-bench-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(o.dir)
-	}
-	switch {
-	case o.idle > 0:
-		return runIdle(ctx, o, out)
-	case o.growth != "":
-		return runGrowths(ctx, o, out)
-	}
-	return runWorkloads(ctx, o, out)
+	return nil
 }
 
 func runWorkloads(ctx context.Context, o options, out io.Writer) (err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"runtime/trace"
 	"sync/atomic"
 )
 
@@ -22,7 +23,17 @@ func listen(n int) (listeners []net.Listener, addresses []string, err error) {
 }
 
 // network counts what members write to their connections, on both sides of each.
-type network struct{ bytes, writes atomic.Int64 }
+type network struct {
+	bytes, writes atomic.Int64
+	logged        bool // each write and read is in Go's execution trace, by its connection
+}
+
+// What the trace has of connections, with their addresses as the message.
+const (
+	writing = "writing"
+	wrote   = "wrote"
+	read    = "read"
+)
 
 type sent struct{ bytes, writes int64 }
 
@@ -34,7 +45,16 @@ func (n *network) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return countedConn{c, n}, nil
+	return n.counted(c), nil
+}
+
+func (n *network) counted(c net.Conn) net.Conn {
+	counted := countedConn{Conn: c, network: n}
+	if n.logged {
+		local, remote := c.LocalAddr().String(), c.RemoteAddr().String()
+		counted.out, counted.in = local+" to "+remote, remote+" to "+local
+	}
+	return counted
 }
 
 func (n *network) wrap(l net.Listener) net.Listener { return countedListener{l, n} }
@@ -49,17 +69,32 @@ func (l countedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return countedConn{c, l.network}, nil
+	return l.network.counted(c), nil
 }
 
 type countedConn struct {
 	net.Conn
 	network *network
+	out, in string // for the trace
 }
 
 func (c countedConn) Write(b []byte) (int, error) {
+	c.log(writing, c.out)
 	n, err := c.Conn.Write(b)
+	c.log(wrote, c.out)
 	c.network.bytes.Add(int64(n))
 	c.network.writes.Add(1)
 	return n, err
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.log(read, c.in)
+	return n, err
+}
+
+func (c countedConn) log(what, connection string) {
+	if c.network.logged {
+		trace.Log(context.Background(), what, connection)
+	}
 }

@@ -33,6 +33,7 @@ var workloads = []workload{
 	{name: "shared-16", text: "lock and unlock, 16 callers of one lock", callers: shared(16, atLeader)},
 	{name: "shared-64", text: "likewise, 64 callers", callers: shared(64, atLeader)},
 	{name: "spread-16", text: "16 callers of one lock on three members", callers: shared(16, spread)},
+	{name: "spread-64", text: "likewise, 64 callers", callers: shared(64, spread)},
 	{name: "linger-1", text: "one caller of a lock that lingers; the peer's does not", callers: lingering(1, atLeader)},
 	{name: "linger-64", text: "likewise, 64 callers of one lock on one member", callers: lingering(64, atLeader)},
 	{name: "linger-spread-16", text: "likewise, 16 callers of one lock on three members", callers: lingering(16, spread)},
@@ -158,11 +159,12 @@ func watches(watchers int) func(context.Context, group) ([]operation, error) {
 			return nil, err
 		}
 		var expected atomic.Pointer[string]
-		var missing sync.WaitGroup
+		var missing atomic.Int64
+		all := make(chan struct{}, 1)
 		for i := range watchers {
 			err := g.watch(ctx, spread(leader, i), "watched", func(value string) {
-				if e := expected.Load(); e != nil && value == *e {
-					missing.Done()
+				if e := expected.Load(); e != nil && value == *e && missing.Add(-1) == 0 {
+					all <- struct{}{}
 				}
 			})
 			if err != nil {
@@ -173,13 +175,17 @@ func watches(watchers int) func(context.Context, group) ([]operation, error) {
 		return []operation{func(ctx context.Context) error {
 			n++
 			value := fmt.Sprint(n)
-			missing.Add(watchers)
+			missing.Store(int64(watchers))
 			expected.Store(&value)
 			if err := g.put(ctx, leader, "watched", []byte(value)); err != nil {
 				return err
 			}
-			missing.Wait()
-			return nil
+			select {
+			case <-all:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}}, nil
 	})
 }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime/trace"
+	"strings"
+	"testing"
+	"time"
+
+	xtrace "golang.org/x/exp/trace"
+)
+
+// Most calls go from the caller to the disk of two members and back. The trace must not be
+// that of another test, so it runs before the parallel ones.
+func TestRun_Path(t *testing.T) {
+	o := options{path: time.Second, turns: 1, length: time.Second, dir: t.TempDir()}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	report := out.String()
+	for _, want := range []string{"lock: ", "unlock: ", "\ncaller ", "\nloop ", "\nstorage ", "\nPebble's log writer ", "\nwriter to a peer ", "\nreader of a peer "} {
+		if !strings.Contains(report, want) {
+			t.Errorf("no %q in:\n%s", want, report)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(o.dir, "path")); !os.IsNotExist(err) {
+		t.Errorf("the members' data is left: %v, %v", entries, err)
+	}
+}
+
+// The parts of each way add up to the time of the call, in the order in which they were.
+func TestHistory_WaysAddUp(t *testing.T) {
+	forward, back := make(chan struct{}), make(chan struct{})
+	go func() {
+		for range forward {
+			back <- struct{}{}
+		}
+		close(back)
+	}()
+	var recorded bytes.Buffer
+	if err := trace.Start(&recorded); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		trace.WithRegion(context.Background(), "call", func() { forward <- struct{}{}; <-back })
+	}
+	trace.Stop()
+	close(forward)
+	<-back
+	h, err := readHistory(&recorded)
+	if err != nil || len(h.calls) != 100 {
+		t.Fatalf("%d calls: %v", len(h.calls), err)
+	}
+	explained := 0
+	for _, c := range h.calls {
+		way, err := h.way(c)
+		if err != nil {
+			continue // the other goroutine was at work already
+		}
+		explained++
+		var sum time.Duration
+		for _, s := range way {
+			if s.network < 0 || s.waits < 0 || s.runs < 0 || s.system < 0 {
+				t.Fatalf("a time is negative: %v", way)
+			}
+			sum += s.network + s.waits + s.runs + s.system
+		}
+		if took := time.Duration(c.end - c.begin); sum != took {
+			t.Fatalf("the parts of a call of %v sum up to %v: %v", took, sum, way)
+		}
+	}
+	if explained == 0 {
+		t.Error("no call is explained")
+	}
+	if _, err := readHistory(bytes.NewReader([]byte("no trace"))); err == nil {
+		t.Error("read what is no trace")
+	}
+	if _, err := new(history).way(traced{kind: "call", caller: xtrace.GoID(1), begin: 1, end: 2}); err != nil {
+		t.Errorf("a caller without events has all of its call: %v", err)
+	}
+}
