@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
@@ -24,6 +25,8 @@ type Node struct {
 	member *cluster.Member
 	client *client.Client
 	events *events
+	calls  calls
+	counts atomic.Pointer[machine.Counts] // of the state at the last heartbeat
 
 	// A Close ends a Leave that is under way: it cancels leaving when its own time
 	// is up.
@@ -66,6 +69,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		cfg:    checked,
 		log:    checked.Logger,
 		events: newEvents(checked.Events, checked.Logger),
+		calls:  newCalls(),
 		done:   make(chan struct{}),
 	}
 	n.leaving, n.cancelLeave = context.WithCancel(context.Background())

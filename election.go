@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -72,6 +73,13 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (Fence, error) {
 }
 
 func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
+	began := time.Now()
+	f, err := e.candidate(ctx, value)
+	e.lock.node.calls.returned(CallCampaign, began, err)
+	return f, err
+}
+
+func (e *Election) candidate(ctx context.Context, value []byte) (Fence, error) {
 	if err := validCandidate(value); err != nil {
 		return 0, err
 	}
@@ -123,7 +131,14 @@ func (e *Election) Proclaim(ctx context.Context, value []byte) error {
 // and ErrUnknown. ErrNotHeld: the handle does not lead; no effect.
 // ErrLockOwnershipLost: leadership was lost before; the handle may campaign again.
 func (e *Election) Resign(ctx context.Context) error {
-	return fault("resign", e.lock.name, e.lock.unlock(ctx))
+	return fault("resign", e.lock.name, e.resign(ctx))
+}
+
+func (e *Election) resign(ctx context.Context) error {
+	began := time.Now()
+	err := e.lock.unlock(ctx)
+	e.lock.node.calls.returned(CallResign, began, err)
+	return err
 }
 
 // Lost returns a channel that is closed when leadership is lost with the session, as
@@ -167,7 +182,7 @@ func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Cont
 	leading, stop := client.WithLoss(ctx, e.Lost(), ErrLockOwnershipLost)
 	defer stop()
 	defer func() {
-		resigned := convert(e.lock.unlock(context.WithoutCancel(ctx)))
+		resigned := convert(e.resign(context.WithoutCancel(ctx)))
 		reported := errors.Is(context.Cause(leading), ErrLockOwnershipLost)
 		if errors.Is(resigned, ErrLockOwnershipLost) || reported {
 			lost = err == nil || errors.Is(err, ErrLockOwnershipLost) || reported && errors.Is(err, context.Canceled)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -215,7 +216,10 @@ func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
-	return client.Ask[A](ctx, k.node.client, q, o)
+	began := time.Now()
+	answer, err := client.Ask[A](ctx, k.node.client, q, o)
+	k.node.calls.returned(CallRead, began, err)
+	return answer, err
 }
 
 func entryOf(e *wire.Entry) Entry {

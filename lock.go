@@ -136,16 +136,22 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 // returned, and act when another owner has the lock already. Lost and Fence report
 // that early, but only the resource can refuse: send it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
+	began := time.Now()
 	f, err := l.acquire(ctx, true, nil)
-	return f, fault("lock", l.name, err)
+	err = fault("lock", l.name, err)
+	l.node.calls.returned(CallLock, began, err)
+	return f, err
 }
 
 // TryLock is Lock without waiting for other owners. If the lock is not available the
 // error wraps ErrLocked, or ErrLockDelay if its last holder's lock-delay has not
 // passed. It blocks until the group has decided.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
+	began := time.Now()
 	f, err := l.acquire(ctx, false, nil)
-	return f, fault("try lock", l.name, err)
+	err = fault("try lock", l.name, err)
+	l.node.calls.returned(CallTryLock, began, err)
+	return f, err
 }
 
 // acquire acquires; value is an election's.
@@ -183,7 +189,10 @@ func (l *FencedLock) explain(err error) error {
 // and ErrUnknown. ErrNotHeld: the handle holds nothing; no effect.
 // ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
-	return fault("unlock", l.name, l.unlock(ctx))
+	began := time.Now()
+	err := fault("unlock", l.name, l.unlock(ctx))
+	l.node.calls.returned(CallUnlock, began, err)
+	return err
 }
 
 func (l *FencedLock) unlock(ctx context.Context) error {

@@ -43,6 +43,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		Changed:  n.client.Changed,
 		Recalled: n.client.Recalled,
 		Woke:     n.client.Woke,
+		Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
 		Restored: func(m cluster.Machine) {
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},

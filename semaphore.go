@@ -96,16 +96,22 @@ func validLimit(limit int) error {
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
+	began := time.Now()
 	p, err := s.acquire(ctx, n, true)
-	return p, fault("acquire", s.name, err)
+	err = fault("acquire", s.name, err)
+	s.node.calls.returned(CallAcquire, began, err)
+	return p, err
 }
 
 // TryAcquire is Acquire without waiting for other users. If the permits are not
 // available the error wraps ErrLocked, or ErrLockDelay if only lock-delays hold them
 // back. It blocks until the group has decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
+	began := time.Now()
 	p, err := s.acquire(ctx, n, false)
-	return p, fault("try acquire", s.name, err)
+	err = fault("try acquire", s.name, err)
+	s.node.calls.returned(CallTryAcquire, began, err)
+	return p, err
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, error) {
@@ -124,7 +130,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 	var f *client.Fault
 	switch {
 	case err == nil:
-		return &Permit{name: s.name, permit: p}, nil
+		return &Permit{node: s.node, name: s.name, permit: p}, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
 		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
 	}
@@ -225,6 +231,7 @@ func (n *Node) Semaphores(ctx context.Context, prefix string) iter.Seq2[Semaphor
 // Permit is what one Acquire of a [Semaphore] was granted, whatever the number of
 // permits. Release releases it as a whole. All methods are safe for concurrent use.
 type Permit struct {
+	node   *Node
 	name   string
 	permit *client.Permit
 }
@@ -237,7 +244,10 @@ type Permit struct {
 // and ErrUnknown. ErrNotHeld: Release was called before; no effect.
 // ErrLockOwnershipLost: the permits were lost before.
 func (p *Permit) Release(ctx context.Context) error {
-	return fault("release", p.name, p.permit.Release(ctx))
+	began := time.Now()
+	err := fault("release", p.name, p.permit.Release(ctx))
+	p.node.calls.returned(CallRelease, began, err)
+	return err
 }
 
 // Fence returns the fence of this acquisition. It does not block, needs no network and

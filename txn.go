@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -121,6 +122,13 @@ type refusedOp struct{ at int }
 
 // write executes operations, all or none.
 func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
+	began := time.Now()
+	entries, refused, err := k.writeOps(ctx, ops)
+	k.node.calls.returned(CallWrite, began, err)
+	return entries, refused, err
+}
+
+func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
 	if err := k.node.client.Usable(); err != nil {
 		return nil, nil, err
 	}

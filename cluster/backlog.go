@@ -29,6 +29,13 @@ func (b *backlog) reserve(size int) bool {
 	return true
 }
 
+// sum returns the calls that count.
+func (b *backlog) sum() (calls, bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.core.Calls + b.posted.Calls, b.core.Bytes + b.posted.Bytes
+}
+
 // submitted reports that the core got a call that was reserved, and the core's backlog
 // with it.
 func (b *backlog) submitted(size int, now core.Backlog) {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,7 @@ type driver struct{ *Member }
 
 // Write passes a batch to the storage goroutine.
 func (d driver) Write(b core.Batch) {
+	asked := time.Now()
 	d.raftLog.Submit(b.Ops(), func(err error) {
 		var machine Machine
 		if err == nil && b.Installs() {
@@ -25,6 +27,7 @@ func (d driver) Write(b core.Batch) {
 			d.fail(fmt.Errorf("write the log: %w", err))
 			return
 		}
+		d.metrics.Writes.ObserveDuration(time.Since(asked))
 		d.mailbox.post(event{run: func(c *core.Core) { c.Stored(machine) }})
 	})
 }
@@ -84,5 +87,8 @@ func (d driver) LeaderChanged() {
 	s := d.core.Status()
 	d.leaderLog.note(d.log, s.Leader, s.Term)
 	d.leadership.set()
+	if s.Leader != 0 {
+		d.metrics.Leaders.Add(1)
+	}
 	d.cfg.LeaderChanged(s.Leader, s.Term)
 }

@@ -34,6 +34,9 @@ func (m *Member) loop() {
 			m.considerLevel()
 			m.noteRedundancy()
 			m.reconsiderVouched()
+			if m.cfg.Ticked != nil {
+				m.cfg.Ticked(m.core.Machine())
+			}
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()

@@ -62,6 +62,7 @@ type Config struct {
 	// RedundancyChanged reports how many more voters may fail; negative: there is no quorum.
 	RedundancyChanged func(voters int) // nil: ignored
 	Woke              func()           // at each wake-up of the loop, ticks included
+	Ticked            func(Machine)    // at each heartbeat interval; nil: ignored
 }
 
 // Member is one member of a group, running in this process.
@@ -105,6 +106,7 @@ type Member struct {
 	registered      bool                         // the group has accepted this process's registration
 	sending         map[uint64]*outgoingSnapshot // by peer
 
+	metrics    Metrics
 	mailbox    mailbox
 	backlog    backlog
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
@@ -291,6 +293,7 @@ func (m *Member) openCore() error {
 	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
 		return err
 	}
+	m.measure()
 	m.noteDurable()
 	m.lastConf = m.core.Status().Membership
 	m.setMembership(m.lastConf)

@@ -81,6 +81,7 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 	var sent, reported uint64
 	err = state.Each(func(key, value []byte) error {
 		sent += uint64(len(key) + len(value))
+		m.metrics.SnapshotBytesSent.Add(uint64(len(key) + len(value)))
 		if sent >= reported+progressBytes {
 			progress := sent
 			reported = progress
@@ -91,7 +92,11 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 	if err != nil {
 		return err
 	}
-	return w.Commit()
+	if err := w.Commit(); err != nil {
+		return err
+	}
+	m.metrics.SnapshotsSent.Add(1)
+	return nil
 }
 
 // confirmSnapshot waits until the state at index may be sent.

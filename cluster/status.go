@@ -67,6 +67,7 @@ func (m *Member) publish() {
 		peers = m.core.Peers()
 	}
 	level, _ := m.core.Machine().Level()
+	m.metrics.GroupTime.Store(m.core.Machine().Now())
 	m.status.Store(&Status{
 		Plan: c.Plan, ticks: c.Ticks, peers: peers,
 		Leader: c.Leader, Term: c.Term,

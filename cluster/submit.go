@@ -18,6 +18,7 @@ func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) 
 		call.Fail(m.stopped())
 		return
 	default:
+		m.metrics.Refused.Add(1)
 		call.Fail(ErrBusy)
 		return
 	}

@@ -41,7 +41,7 @@ type Core struct {
 	appliedTerm uint64 // of that entry
 	gathered    gathered
 	checkpoint  uint64            // the index of the last checkpoint, written or on its way
-	inFlight    []int             // bytes of the entries that this leader has proposed and not applied yet
+	inFlight    []proposal        // the entries that this leader has proposed and not applied yet
 	hard        *raftpb.HardState // written last, or on its way
 	commit      *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
 	last        uint64            // the log's last index, durable or not
@@ -65,7 +65,8 @@ type Core struct {
 	transfers     []*transfer
 	requests      []*transferRequest
 
-	out Effects // since the last Take
+	metrics *Metrics
+	out     Effects // since the last Take
 }
 
 // Config configures a Core.
@@ -109,6 +110,7 @@ func New(cfg Config) (*Core, error) {
 		unconfirmed: make(map[uint64]*unconfirmed),
 		heardAt:     make(map[uint64]uint64),
 		activeAt:    make(map[uint64]uint64),
+		metrics:     newMetrics(),
 	}
 	applied := cfg.Log.Applied()
 	c.applied, c.appliedTerm, c.checkpoint = applied.Index, applied.Term, applied.Index
@@ -155,7 +157,7 @@ func (c *Core) Tick() {
 		c.campaign()
 	}
 	if c.role.Lead != raft.None {
-		c.sendCalls(c.tickets.overdue(c.ticks))
+		c.resendCalls(c.tickets.overdue(c.ticks))
 	}
 	c.checkTransfers()
 	c.writeCommit()
@@ -321,7 +323,7 @@ func (c *Core) Reconnected(peer uint64) {
 // lost it.
 func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
-		c.sendCalls(c.tickets.retryAll(c.ticks))
+		c.resendCalls(c.tickets.retryAll(c.ticks))
 	}
 }
 
@@ -330,6 +332,12 @@ func (c *Core) retryCalls() {
 func (c *Core) sendCalls(out outgoing) {
 	c.sendLane(out.urgent, true)
 	c.sendLane(out.ordinary, false)
+}
+
+// resendCalls sends calls again whose outcomes have not come.
+func (c *Core) resendCalls(out outgoing) {
+	c.metrics.Resent.Add(uint64(len(out.urgent) + len(out.ordinary)))
+	c.sendCalls(out)
 }
 
 func (c *Core) sendLane(calls []*wire.Call, urgent bool) {

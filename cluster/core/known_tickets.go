@@ -69,6 +69,14 @@ func (k *knownTickets) proposed(s *wire.Submission) {
 	}
 }
 
+// lastCommands returns how many commands the last entry has.
+func (k *knownTickets) lastCommands() int {
+	if len(k.inFlight) == 0 {
+		return 0
+	}
+	return len(k.inFlight[len(k.inFlight)-1])
+}
+
 // applied reports that the first entry in flight was applied at an index.
 func (k *knownTickets) applied(index uint64) {
 	if len(k.inFlight) == 0 {

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 )
@@ -14,14 +15,20 @@ const maxEntries = 4
 // was proposed before it.
 const maxEntriesBytes = 256 << 10
 
+// proposal is an entry that was proposed.
+type proposal struct {
+	bytes int
+	at    time.Duration // monotonic
+}
+
 // mayPropose reports whether another entry may be proposed. The next one follows when the
 // one before is durable here, without waiting for the other members: what arrives during
 // a sync shares an entry, so that more entries in flight do not mean more syncs, and a
 // release waits for no more than that sync.
 func (c *Core) mayPropose() bool {
 	bytes := 0
-	for _, n := range c.inFlight {
-		bytes += n
+	for _, p := range c.inFlight {
+		bytes += p.bytes
 	}
 	stored, _ := c.log.LastIndex() // in memory: never fails
 	return len(c.inFlight) == 0 || stored == c.last && len(c.inFlight) < maxEntries && bytes < maxEntriesBytes
@@ -53,7 +60,17 @@ func (c *Core) propose() error {
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)
 	}
-	c.inFlight = append(c.inFlight, len(data))
+	c.inFlight = append(c.inFlight, proposal{len(data), c.now})
+	c.metrics.Commands.Observe(uint64(c.inbox.tickets.lastCommands()))
 	c.settling.proposed = c.settling.proposed || settle
 	return nil
+}
+
+// proposalApplied reports that an entry of this term was applied. Where this member does
+// not lead, another one has proposed it.
+func (c *Core) proposalApplied() {
+	if len(c.inFlight) > 0 {
+		c.metrics.Commit.ObserveDuration(c.now - c.inFlight[0].at)
+		c.inFlight = c.inFlight[1:]
+	}
 }

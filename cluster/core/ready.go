@@ -171,7 +171,7 @@ func (c *Core) apply(e *raftpb.Entry) error {
 			return err
 		}
 		if e.GetTerm() == c.term {
-			c.inFlight = c.inFlight[min(1, len(c.inFlight)):]
+			c.proposalApplied()
 			c.inbox.applied(e.GetIndex())
 		}
 	}

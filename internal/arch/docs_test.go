@@ -34,13 +34,15 @@ func documents(t *testing.T) map[string]string {
 // Every Go snippet of a document, and of the package comment, is also part of an
 // example file, so it compiles, and the output it promises is checked.
 func TestDocs_SnippetsCompile(t *testing.T) {
-	files, err := filepath.Glob(root + "/example*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var examples string
-	for _, f := range files {
-		examples += flat(read(t, f))
+	for _, folder := range []string{"/", "/*/"} { // of the package, and of those beside it
+		files, err := filepath.Glob(root + folder + "example*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			examples += flat(read(t, f))
+		}
 	}
 	shown := map[string][]string{"doc.go": indented(read(t, root+"/doc.go"))}
 	for name, text := range documents(t) {

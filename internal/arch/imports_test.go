@@ -15,18 +15,19 @@ import (
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/wire
+//	beside    internal/machine   internal/linger    internal/metrics   internal/wire      conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 var floors = map[string][]string{
-	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/wire"},
-	"internal/client":    {"internal/linger", "internal/machine", "internal/wire"},
+	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
+	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
-	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/wire"},
-	"cluster/core":       {"raftlog", "storage", "internal/wire"},
+	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/wire"},
+	"cluster/core":       {"raftlog", "storage", "internal/metrics", "internal/wire"},
 	"cluster/transport":  {"internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
 	"storage":            {},
 	"internal/machine":   {"internal/wire"},
+	"internal/metrics":   {},
 	"internal/wire":      {},
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
@@ -35,6 +36,7 @@ var floors = map[string][]string{
 	"internal/hostile":   {"internal/wire"}, // a lying client, for tests
 	"internal/grouptest": {},                // whole groups, with the folders below; its files are tests
 	"internal/arch":      {},
+	"conclaveprom":       {"."},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
 	"examples":           {"."},                               // and each folder below
@@ -51,6 +53,7 @@ var outside = map[string][]string{
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
+	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
 

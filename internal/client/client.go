@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/metrics"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -37,6 +38,7 @@ type Client struct {
 	renewal renewal
 	checks  checks
 	losses  lossLog
+	metrics Metrics
 	handles atomic.Uint64 // the last number given to a handle
 	lookAt  atomic.Int64  // the instant at which Woke looks at all leases again
 	// replacements counts how often a snapshot replaced the state, and outcomes
@@ -68,6 +70,7 @@ func New(cfg Config) *Client {
 		done:   make(chan struct{}),
 	}
 	c.renewal.client = c
+	c.metrics.Margin = metrics.NewLongDurations()
 	return c
 }
 

@@ -217,6 +217,9 @@ func (l *Lease) acknowledged(sent instant) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if at, _ := l.deadline(); at != never {
+		l.client.metrics.Margin.ObserveDuration(l.client.clock.until(at))
+	}
 	l.renewed = max(l.renewed, sent)
 }
 

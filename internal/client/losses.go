@@ -44,6 +44,7 @@ func (c *Client) reportLost(l *Lease, holds map[*Hold]struct{}, why error) {
 		if skipped, ok := c.losses.allow(); ok {
 			c.log.Warn("lock lost", "name", h.name, "fence", h.fence, "session", l.id, "skipped", skipped)
 		}
+		c.metrics.Lost.Add(1)
 		c.cfg.HoldLost(h.name, h.fence)
 	}
 }

@@ -179,6 +179,7 @@ func (t *tenure) grant(l *Lock, fence uint64) error {
 		t.Freed()
 		return err
 	}
+	t.keeper.lease.client.metrics.Kept.Add(1)
 	t.owner, t.idle = l, false
 	if l.reentrant { // its other calls are re-entries now
 		for _, r := range t.Expel(func(r *keptRequest) bool { return r.lock == l }) {

@@ -320,8 +320,15 @@ func views(m *Machine) string {
 // belongings checks what is counted elsewhere than where it is: the values of
 // candidates, the sessions of members, permits that are held back.
 func (a *auditor) belongings() {
-	values, sessions := 0, 0
+	values, sessions, queued := 0, 0, 0
+	for _, l := range a.m.locks.byName {
+		queued += l.waiters()
+	}
+	for _, s := range a.m.semaphores.byName {
+		queued += s.queue.len
+	}
 	for _, l := range a.m.elections.byName {
+		queued += l.waiters()
 		values += l.leader().Bytes()
 		for w := l.head(); w != nil; w = w.inQueue.next {
 			values += len(w.value)
@@ -329,6 +336,9 @@ func (a *auditor) belongings() {
 	}
 	if values != a.m.candidates {
 		a.fail("candidates' values have %d bytes, and %d are counted", values, a.m.candidates)
+	}
+	if queued != a.m.Counts().Waiters {
+		a.fail("%d requests wait, and %d are counted", queued, a.m.Counts().Waiters)
 	}
 	for _, k := range a.m.members {
 		sessions += k.sessions.len
@@ -338,7 +348,7 @@ func (a *auditor) belongings() {
 			}
 		}
 	}
-	if sessions+a.m.ending.len != len(a.m.sessions) {
+	if sessions+a.m.ending.len != len(a.m.sessions) || sessions != a.m.Counts().Sessions {
 		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
 	}
 	for name, s := range a.m.semaphores.byName {

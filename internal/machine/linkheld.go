@@ -165,6 +165,7 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	}
 	m.candidates += len(w.value)
 	w.join()
+	m.waiting++
 	return nil
 }
 

@@ -37,6 +37,7 @@ type Machine struct {
 	elections    space
 	candidates   int // bytes of the values of leaders and candidates
 	semaphores   semaphores
+	waiting      int // in all queues
 	resized      int // semaphores that Resize has set a limit of
 	keys         keys
 	ending       list[session, endedSessions] // ended, and being released, in this order

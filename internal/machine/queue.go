@@ -82,6 +82,7 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 		m.recall(w.lock)
 	}
 	w.join()
+	m.waiting++
 	m.dirty.create(w.key(), w)
 	r := m.reply(wire.Code_QUEUED)
 	r.Holder, r.Position = w.holder(), uint32(w.queue().len)
@@ -106,6 +107,7 @@ func (m *Machine) dequeue(w *waiter) {
 	w.session.waiters.remove(w)
 	w.ticket.by.waiters.Delete(w)
 	m.forget(w.ticket.by)
+	m.waiting--
 	m.candidates -= len(w.value)
 	m.dirty.drop(w.key())
 }

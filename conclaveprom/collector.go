@@ -1,0 +1,139 @@
+// Package conclaveprom makes a Prometheus collector of a node:
+//
+//	prometheus.MustRegister(conclaveprom.New(node))
+//
+// No metric has a label for a name of a lock, so their number does not grow with use. The
+// group's members are labels of few metrics. docs/OPERATIONS.md lists all metrics, and
+// docs/grafana has a dashboard and alert rules.
+package conclaveprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/conclave-go/conclave"
+)
+
+// Collector collects the metrics of a node. It may be used concurrently. After Close of
+// the node it goes on with the last values.
+type Collector struct {
+	node         *conclave.Node
+	descriptions map[string]*prometheus.Desc // by name, without the prefix
+}
+
+// New returns a collector for the node. To register several nodes in one registry, give
+// each a label: prometheus.WrapRegistererWith(prometheus.Labels{"node": …}, registry).
+func New(node *conclave.Node) *Collector { return &Collector{node, describe()} }
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.descriptions { // order: prometheus sorts
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. It asks neither the group nor the disk, and does
+// not block for the node.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	m, s := c.node.Metrics(), c.node.Status()
+	out := sink{c.descriptions, to}
+	out.calls(m)
+	out.traffic(m)
+	out.raft(m, s)
+	out.state(m)
+	out.members(s)
+}
+
+// sink passes on metrics.
+type sink struct {
+	descriptions map[string]*prometheus.Desc
+	to           chan<- prometheus.Metric
+}
+
+func (k sink) counter(name string, value float64, labels ...string) {
+	k.to <- prometheus.MustNewConstMetric(k.descriptions[name], prometheus.CounterValue, value, labels...)
+}
+
+func (k sink) gauge(name string, value float64, labels ...string) {
+	k.to <- prometheus.MustNewConstMetric(k.descriptions[name], prometheus.GaugeValue, value, labels...)
+}
+
+func (k sink) histogram(name string, h conclave.Histogram, labels ...string) {
+	buckets, below := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, bound := range h.Bounds {
+		below += h.Counts[i]
+		buckets[bound] = below
+	}
+	k.to <- prometheus.MustNewConstHistogram(k.descriptions[name], h.Count(), h.Sum, buckets, labels...)
+}
+
+func (k sink) calls(m conclave.Metrics) {
+	for _, c := range m.Calls {
+		kind := c.Kind.String()
+		for result := conclave.ResultOK; result <= conclave.ResultRefused; result++ {
+			k.counter("calls_total", float64(c.Results[result]), kind, result.String())
+		}
+		k.histogram("call_duration_seconds", c.Seconds, kind)
+	}
+	k.gauge("calls_pending", float64(m.CallsPending))
+	k.gauge("calls_pending_bytes", float64(m.CallBytesPending))
+	k.counter("calls_refused_total", float64(m.CallsRefused))
+}
+
+func (k sink) traffic(m conclave.Metrics) {
+	k.counter("commands_resent_total", float64(m.CommandsResent))
+	k.counter("lingering_grants_total", float64(m.LingeringGrants))
+	k.histogram("entry_commands", m.EntryCommands)
+	k.histogram("commit_duration_seconds", m.CommitSeconds)
+	k.histogram("write_duration_seconds", m.WriteSeconds)
+	k.histogram("renewal_margin_seconds", m.RenewalMarginSeconds)
+}
+
+func (k sink) raft(m conclave.Metrics, s conclave.Status) {
+	k.gauge("term", float64(s.Term))
+	k.gauge("commit_index", float64(s.Commit))
+	k.gauge("applied_index", float64(s.Applied))
+	k.gauge("has_leader", truth(s.Leader != 0))
+	k.gauge("leads", truth(s.Leader != 0 && s.Leader == s.ID))
+	k.gauge("voter", truth(s.Role == conclave.Voter))
+	k.gauge("redundancy", float64(s.Redundancy))
+	k.counter("leader_changes_total", float64(m.LeaderChanges))
+	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
+	k.counter("snapshot_sent_bytes_total", float64(m.SnapshotBytesSent))
+	k.counter("snapshots_installed_total", float64(m.SnapshotsInstalled))
+	k.gauge("group_time_seconds", m.GroupTime.Seconds())
+	k.gauge("disk_bytes", float64(m.DiskBytes))
+}
+
+func (k sink) state(m conclave.Metrics) {
+	k.gauge("node_holds", float64(m.Held))
+	k.counter("holds_lost_total", float64(m.HoldsLost))
+	k.gauge("node_sessions", float64(m.Own))
+	k.gauge("sessions", float64(m.Sessions))
+	k.gauge("locks", float64(m.Locks))
+	k.gauge("elections", float64(m.Elections))
+	k.gauge("semaphores", float64(m.Semaphores))
+	k.gauge("waiters", float64(m.Waiters))
+	k.gauge("keys", float64(m.Keys))
+	k.gauge("checks", float64(m.Checks))
+}
+
+// members reports the other members. Only the leader knows how far they are behind.
+func (k sink) members(s conclave.Status) {
+	for _, member := range s.Members {
+		if member.ID == s.ID {
+			continue
+		}
+		id := member.ID.String()
+		k.gauge("member_alive", truth(member.Alive), id, member.Name)
+		if s.Leader == s.ID {
+			k.gauge("member_lag_entries", float64(member.Lag), id, member.Name)
+		}
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,278 @@
+package conclaveprom
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// scene is a group whose metrics a test moves.
+type scene struct {
+	*grouptest.Group
+	t      *testing.T
+	moved  map[string]bool // metrics, by name
+	gather []func() map[string]float64
+}
+
+func newScene(t *testing.T, g *grouptest.Group) *scene {
+	s := &scene{Group: g, t: t, moved: make(map[string]bool)}
+	for _, node := range g.Nodes {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(New(node))
+		s.gather = append(s.gather, func() map[string]float64 {
+			families, err := registry.Gather()
+			if err != nil {
+				t.Errorf("gather: %v", err)
+			}
+			return values(families)
+		})
+	}
+	return s
+}
+
+// values returns the value of each series; of a histogram, how many values it has.
+func values(families []*dto.MetricFamily) map[string]float64 {
+	all := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "name" {
+					labels = append(labels, l.GetValue())
+				}
+			}
+			series := strings.TrimPrefix(f.GetName(), "conclave_")
+			if len(labels) > 0 {
+				series += "{" + strings.Join(labels, ",") + "}"
+			}
+			all[series] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+// moves requires that act changes each of the series of a node; "-" before a name: down.
+func (s *scene) moves(node int, act func(), series ...string) {
+	s.t.Helper()
+	before := s.gather[node]()
+	act()
+	s.await(func() (missing string) {
+		now := s.gather[node]()
+		for _, name := range series {
+			name, down := strings.CutPrefix(name, "-")
+			if was, is := before[name], now[name]; down && is >= was || !down && is <= was {
+				missing += fmt.Sprintf("%s was %v and is %v; ", name, was, is)
+			}
+		}
+		return missing
+	})
+	for _, name := range series {
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "{")
+		s.moved[name] = true
+	}
+}
+
+// becomes requires that a metric comes to what ok asks for.
+func (s *scene) becomes(name string, ok func() bool) {
+	s.t.Helper()
+	s.await(func() string {
+		if ok() {
+			return ""
+		}
+		return name + " does not become what it should be"
+	})
+	s.moved[name] = true
+}
+
+// await polls until nothing is missing: a collector gives no signal, and what a group has
+// is counted at each heartbeat.
+func (s *scene) await(missing func() string) {
+	s.t.Helper()
+	deadline, again := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	defer again.Stop()
+	for missing() != "" {
+		select {
+		case <-again.C:
+		case <-deadline:
+			s.t.Fatal(missing())
+		}
+	}
+}
+
+// Each metric moves with what it counts, and only if that happens on this node or in the
+// group.
+func TestCollector_EachMetricMoves(t *testing.T) {
+	s := newScene(t, grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.LongSessions, grouptest.ShortLog,
+		grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Voters, c.Limits.Calls = 3, 8 })))
+	s.locks()
+	s.semaphoresAndElections()
+	s.keys()
+	s.losses()
+	s.leadership()
+	s.partition()
+	s.snapshot()
+	s.end()
+	for name := range describe() {
+		if !s.moved[name] {
+			t.Errorf("nothing has moved %s", name)
+		}
+	}
+}
+
+func (s *scene) locks() {
+	leader := s.Leader()
+	other := s.Others(leader)[0]
+	lock := s.Nodes[leader].FencedLock("a")
+	s.moves(leader, func() { grouptest.MustLock(s.t, lock) }, "calls_total{lock,ok}", "call_duration_seconds{lock}",
+		"node_holds", "node_sessions", "sessions", "locks", "entry_commands", "commit_duration_seconds", "write_duration_seconds",
+		"commit_index", "applied_index", "group_time_seconds")
+	taken := s.Nodes[other].FencedLock("a")
+	s.moves(other, func() { _, _ = taken.TryLock(s.t.Context()) }, "calls_total{try_lock,refused}", "call_duration_seconds{try_lock}")
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.moves(leader, func() { go taken.Lock(ctx) }, "waiters")
+	s.moves(other, cancel, "calls_total{lock,canceled}")
+	s.moves(leader, func() { grouptest.MustUnlock(s.t, lock) }, "calls_total{unlock,ok}", "-node_holds", "-locks")
+	s.moves(leader, func() { _, _ = s.Nodes[leader].FencedLock("").Lock(s.t.Context()) }, "calls_total{lock,invalid}")
+	s.AwaitLingering()
+	s.moves(leader, func() {
+		lingering := s.Nodes[leader].FencedLock("b", conclave.Linger(time.Second))
+		grouptest.MustLock(s.t, lingering)
+		grouptest.MustUnlock(s.t, lingering)
+	}, "lingering_grants_total")
+	session := grouptest.MustSession(s.t, s.Nodes[leader], nil)
+	s.moves(leader, func() { grouptest.Must(s.t, session.Renew(s.t.Context())) }, "renewal_margin_seconds")
+	grouptest.Must(s.t, session.Close(s.t.Context()))
+}
+
+func (s *scene) semaphoresAndElections() {
+	n := s.Nodes[s.Leader()]
+	var p *conclave.Permit
+	s.moves(0, func() {
+		p = grouptest.MustAcquire(s.t, n.Semaphore("s", 1), 1)
+	}, "semaphores")
+	s.moves(s.Leader(), func() {
+		_, _ = n.Semaphore("s", 1).TryAcquire(s.t.Context(), 1)
+		grouptest.Must(s.t, p.Release(s.t.Context()))
+		grouptest.MustAcquire(s.t, n.Semaphore("t", 1), 1)
+	}, "calls_total{acquire,ok}", "calls_total{try_acquire,refused}", "calls_total{release,ok}")
+	e := n.Election("e")
+	s.moves(s.Leader(), func() { grouptest.MustCampaign(s.t, e, "me") }, "calls_total{campaign,ok}", "elections")
+	s.moves(s.Leader(), func() { grouptest.Must(s.t, e.Resign(s.t.Context())) }, "calls_total{resign,ok}", "-elections")
+	s.moves(s.Leader(), func() { grouptest.MustCheck(s.t, n, "check", 0) }, "checks")
+}
+
+func (s *scene) keys() {
+	kv := s.Nodes[0].KV()
+	s.moves(0, func() { grouptest.MustPut(s.t, kv, "k", "v") }, "calls_total{write,ok}", "keys")
+	s.moves(0, func() { grouptest.MustGet(s.t, kv, "k") }, "calls_total{read,ok}", "call_duration_seconds{read}")
+}
+
+// losses ends a session of a node by another one.
+func (s *scene) losses() {
+	lock := s.Nodes[0].FencedLock("lost")
+	grouptest.MustLock(s.t, lock)
+	s.moves(0, func() {
+		grouptest.Must(s.t, s.Nodes[1].CloseSession(s.t.Context(), grouptest.OwnSession(s.t, s.Nodes[0])))
+		<-lock.Lost()
+	}, "holds_lost_total")
+	s.moves(0, func() { _ = lock.Unlock(s.t.Context()) }, "calls_total{unlock,lost}")
+}
+
+func (s *scene) leadership() {
+	leader := s.Leader()
+	standby := slices.IndexFunc(s.Nodes, func(n *conclave.Node) bool { return n.Status().Role == conclave.Standby })
+	next := slices.IndexFunc(s.All(), func(i int) bool { return i != leader && i != standby })
+	if of, standbys := s.gather[leader](), s.gather[standby](); of["voter"] != 1 || standbys["voter"] != 0 {
+		s.t.Errorf("voter is %v on a voter and %v on a standby", of["voter"], standbys["voter"])
+	}
+	s.moved["voter"] = true
+	s.moves(next, func() {
+		grouptest.Must(s.t, s.Nodes[leader].TransferLeadership(s.t.Context(), s.ID(next)))
+	}, "leads", "leader_changes_total", "term")
+	if s.gather[leader]()["leads"] != 0 {
+		s.t.Error("the former leader still leads")
+	}
+}
+
+// partition cuts off a voter that follows.
+func (s *scene) partition() {
+	leader := s.Leader()
+	away := slices.IndexFunc(s.Nodes, func(n *conclave.Node) bool {
+		return n.Status().Role == conclave.Voter && n.Status().Leader != n.Status().ID
+	})
+	id := s.ID(away).String()
+	lock := s.Nodes[away].FencedLock("away")
+	grouptest.MustLock(s.t, lock)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.moves(away, func() {
+		s.Net.Isolate(away) // the leader is known, so the calls are sent, and lost
+		for range 8 {
+			go func() { _, _ = s.Nodes[away].KV().Put(ctx, "k", []byte("no quorum")) }()
+		}
+	}, "calls_pending", "calls_pending_bytes")
+	s.moves(leader, func() {
+		grouptest.MustPut(s.t, s.Nodes[leader].KV(), "k", "while it is away")
+	}, "-member_alive{"+id+"}", "-redundancy")
+	behind := func() float64 { return s.gather[leader]()["member_lag_entries{"+id+"}"] }
+	s.becomes("member_lag_entries", func() bool { return behind() > 0 })
+	s.becomes("has_leader", func() bool { return s.gather[away]()["has_leader"] == 0 })
+	s.becomes("calls_pending", func() bool { return s.gather[away]()["calls_pending"] >= 8 })
+	s.moves(away, func() { _, _ = s.Nodes[away].KV().Put(s.t.Context(), "k", []byte("one too many")) },
+		"calls_refused_total", "calls_total{write,busy}")
+	s.moves(away, func() { s.Net.Rejoin(away) }, "commands_resent_total", "has_leader")
+	cancel()
+	s.becomes("member_lag_entries", func() bool { return behind() == 0 })
+}
+
+// snapshot has a member need one.
+func (s *scene) snapshot() {
+	leader := s.Leader()
+	away := s.Others(leader)[0]
+	s.Disconnect(away)
+	grouptest.Busy(s.t, s.Nodes[leader], 200)
+	s.moves(leader, func() {
+		s.moves(away, func() { s.Net.Rejoin(away) }, "snapshots_installed_total")
+	}, "snapshots_sent_total", "snapshot_sent_bytes_total")
+}
+
+func (s *scene) end() {
+	if bytes := s.gather[0]()["disk_bytes"]; bytes < 1000 {
+		s.t.Errorf("%v bytes on the disk", bytes)
+	}
+	s.moved["disk_bytes"] = true
+	s.moves(0, func() {
+		n := s.Nodes[0]
+		s.Close(0)
+		_, _ = n.FencedLock("a").Lock(s.t.Context())
+	}, "calls_total{lock,closed}")
+	for _, name := range slices.Sorted(maps.Keys(s.gather[0]())) {
+		if strings.Contains(name, "lock-") {
+			s.t.Errorf("%s has a lock's name", name)
+		}
+	}
+}
+
+func TestCollector_Lint(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(grouptest.Alone(t)))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+}

@@ -1,0 +1,73 @@
+package conclaveprom
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// describe returns the descriptions of all metrics, by name.
+func describe() map[string]*prometheus.Desc {
+	all := make(map[string]*prometheus.Desc)
+	for _, descriptions := range [][]description{ofCalls(), ofLog(), ofGroup()} {
+		for _, d := range descriptions {
+			all[d.name] = prometheus.NewDesc("conclave_"+d.name, d.help, d.labels, nil)
+		}
+	}
+	return all
+}
+
+type description struct {
+	name, help string
+	labels     []string
+}
+
+// ofCalls describes the metrics of calls of this process.
+func ofCalls() []description {
+	return []description{
+		{"calls_total", "Calls that have returned, by kind and result.", []string{"call", "result"}},
+		{"call_duration_seconds", "Time from call to return, with the wait for other owners.", []string{"call"}},
+		{"calls_pending", "Calls of this process without an outcome.", nil},
+		{"calls_pending_bytes", "Bytes of the commands of these calls.", nil},
+		{"calls_refused_total", "Calls refused at once for the limits on pending calls.", nil},
+		{"commands_resent_total", "Commands sent again, as their outcomes had not come in time.", nil},
+		{"lingering_grants_total", "Grants of lingering locks to handles of this node.", nil},
+		{"renewal_margin_seconds", "For how long a session of this node would have lasted when its renewal was acknowledged.", nil},
+		{"node_holds", "Live holds of this node: locks, elections, permits, and locks that linger.", nil},
+		{"holds_lost_total", "Holds that this node has lost.", nil},
+		{"node_sessions", "Live sessions of this node.", nil},
+	}
+}
+
+// ofLog describes the metrics of the log and the disk.
+func ofLog() []description {
+	return []description{
+		{"entry_commands", "Commands in each entry that this node has proposed as the leader.", nil},
+		{"commit_duration_seconds", "Time from this leader's proposal of an entry until it is applied here.", nil},
+		{"write_duration_seconds", "Time for a batch of writes to this node's disk, with the wait for earlier ones.", nil},
+		{"commit_index", "Index of the last entry known to be committed.", nil},
+		{"applied_index", "Index of the last entry applied here.", nil},
+		{"snapshots_sent_total", "Snapshots that were sent to a member.", nil},
+		{"snapshot_sent_bytes_total", "Bytes of keys and values of snapshots sent, also of those that failed.", nil},
+		{"snapshots_installed_total", "Snapshots that have replaced this node's state.", nil},
+		{"disk_bytes", "Size of the node's database.", nil},
+	}
+}
+
+// ofGroup describes the metrics of the group, as this node sees it.
+func ofGroup() []description {
+	return []description{
+		{"term", "Raft term.", nil},
+		{"has_leader", "1 if a leader is known.", nil},
+		{"leads", "1 if this node is the leader.", nil},
+		{"voter", "1 if this node votes, 0 if it is a standby.", nil},
+		{"redundancy", "How many more voters may fail before the group has no quorum; negative: it has none.", nil},
+		{"leader_changes_total", "Leaders that this node has followed, or was.", nil},
+		{"group_time_seconds", "The group's own clock, as far as entries are applied here.", nil},
+		{"member_alive", "1 if this node's failure detector takes the member for alive.", []string{"member", "name"}},
+		{"member_lag_entries", "Committed entries that a member has not acknowledged; only the leader has it.", []string{"member", "name"}},
+		{"sessions", "Sessions of the group.", nil},
+		{"locks", "Locks that are held or in a lock-delay.", nil},
+		{"elections", "Elections that have a leader or are in a lock-delay.", nil},
+		{"semaphores", "Semaphores in use, or with a limit from Resize.", nil},
+		{"waiters", "Waiters in all queues of locks, elections and semaphores.", nil},
+		{"keys", "Keys of the key/value store.", nil},
+		{"checks", "Checks of the group.", nil},
+	}
+}

@@ -1,0 +1,126 @@
+package conclaveprom
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// METRICS lists each metric with its help text and labels.
+func TestDocuments_MetricsListed(t *testing.T) {
+	text := document(t, "METRICS.md")
+	for _, d := range append(append(ofCalls(), ofLog()...), ofGroup()...) {
+		labels := ""
+		if len(d.labels) > 0 {
+			labels = "`" + strings.Join(d.labels, "`, `") + "`"
+		}
+		row := regexp.MustCompile(`(?m)^\| ` + "`conclave_" + d.name + "`" + ` \| (counter|gauge|histogram) \| ` +
+			regexp.QuoteMeta(labels) + ` \| ` + regexp.QuoteMeta(d.help) + ` \|$`)
+		if !row.MatchString(text) {
+			t.Errorf("no row for conclave_%s with the labels %q and %q", d.name, labels, d.help)
+		}
+	}
+}
+
+// What the dashboard, the rules and the documents name exists.
+func TestDocuments_NameExistingMetrics(t *testing.T) {
+	known := describe()
+	for _, name := range []string{"METRICS.md", "grafana/conclave.json", "prometheus/conclave.rules.yml", "prometheus/conclave.test.yml"} {
+		for _, metric := range regexp.MustCompile(`\bconclave_([a-z_]+)`).FindAllStringSubmatch(document(t, name), -1) {
+			base := metric[1]
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				base = strings.TrimSuffix(base, suffix)
+			}
+			if known[base] == nil {
+				t.Errorf("%s: there is no metric conclave_%s", name, base)
+			}
+		}
+	}
+}
+
+func TestDocuments_AlertsExplained(t *testing.T) {
+	rules, text := document(t, "prometheus/conclave.rules.yml"), document(t, "METRICS.md")
+	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1)
+	if len(alerts) == 0 {
+		t.Fatal("no alerts")
+	}
+	for _, a := range alerts {
+		if !strings.Contains(text, "\n### "+a[1]+"\n") {
+			t.Errorf("METRICS does not explain %s", a[1])
+		}
+		if !strings.Contains(rules, "runbook: docs/METRICS.md#"+strings.ToLower(a[1])+"\n") {
+			t.Errorf("%s has no runbook", a[1])
+		}
+		if n := strings.Count(document(t, "prometheus/conclave.test.yml"), "alertname: "+a[1]); n != 2 {
+			t.Errorf("%s has %d tests, want one in which it comes and one in which it does not", a[1], n)
+		}
+	}
+}
+
+type panel struct {
+	Title   string
+	Targets []struct{ Expr string }
+}
+
+func panels(t *testing.T) []panel {
+	t.Helper()
+	var dashboard struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(document(t, "grafana/conclave.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	return dashboard.Panels
+}
+
+func TestDocuments_DashboardIsComplete(t *testing.T) {
+	all := panels(t)
+	for _, p := range all {
+		if p.Title == "" || len(p.Targets) == 0 || p.Targets[0].Expr == "" {
+			t.Errorf("panel %q shows nothing", p.Title)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("no panels")
+	}
+}
+
+// Prometheus itself accepts the rules, their tests, and the dashboard's expressions.
+func TestDocuments_Promtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed: apt-get install prometheus")
+	}
+	expressions := "groups:\n- name: dashboard\n  rules:\n"
+	for i, p := range panels(t) {
+		for j, target := range p.Targets {
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", "job", "'", "''").Replace(target.Expr)
+			expressions += fmt.Sprintf("  - record: panel_%d_%d\n    expr: '%s'\n", i, j, expr)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "dashboard.yml")
+	if err := os.WriteFile(file, []byte(expressions), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"check", "rules", "../docs/prometheus/conclave.rules.yml"},
+		{"test", "rules", "../docs/prometheus/conclave.test.yml"},
+		{"check", "rules", file},
+	} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}

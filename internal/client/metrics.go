@@ -1,0 +1,28 @@
+package client
+
+import (
+	"github.com/conclave-go/conclave/internal/metrics"
+)
+
+// Metrics is what a client counts and measures. It may be read at any time.
+type Metrics struct {
+	// Margin is for how long (ns) each lease would have lasted when its renewal was
+	// acknowledged.
+	Margin *metrics.Histogram
+	Kept   metrics.Counter // grants of lingering locks by this process
+	Lost   metrics.Counter // holds that were lost
+}
+
+// Metrics returns what the client counts.
+func (c *Client) Metrics() *Metrics { return &c.metrics }
+
+// Sizes returns how many leases are live, and how many holds they have.
+func (c *Client) Sizes() (leases, holds int) {
+	for _, l := range c.liveLeases() {
+		leases++
+		l.mu.Lock()
+		holds += len(l.holds)
+		l.mu.Unlock()
+	}
+	return leases, holds
+}

@@ -1,0 +1,235 @@
+package conclave
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/metrics"
+)
+
+// Metrics is what a node has counted and measured since Open, and what it has at the moment.
+// Package conclaveprom makes a Prometheus collector of it.
+type Metrics struct {
+	Calls []CallMetrics // one for each kind, in their order
+
+	CallsPending     int    // calls of this process that have no outcome yet
+	CallBytesPending int    // of their commands
+	CallsRefused     uint64 // at once, for Limits.Calls or Limits.CallBytes, with ErrBusy
+	CommandsResent   uint64 // commands sent again, as their outcomes had not come in time
+	LingeringGrants  uint64 // of locks with [Linger] to handles of this node
+
+	// EntryCommands has how many commands each entry has that this node has proposed as
+	// the leader. Many mean that callers share entries.
+	EntryCommands Histogram
+	// CommitSeconds has how long each of these entries took from the proposal until it was
+	// applied here: until it was on the disks of a majority, this node's included.
+	CommitSeconds Histogram
+	// WriteSeconds has how long each batch of writes to this node's disk took, with the
+	// wait for the batches before it.
+	WriteSeconds Histogram
+	// RenewalMarginSeconds has for how long each session of this node would have lasted when
+	// its renewal was acknowledged. Renewals are sent each third of the TTL, so with a
+	// healthy group it is about two thirds of it. What comes near 0 is about to be lost.
+	RenewalMarginSeconds Histogram
+
+	LeaderChanges      uint64 // leaders that this node has followed, or was
+	SnapshotsSent      uint64
+	SnapshotBytesSent  uint64 // of snapshots that failed or are being sent, too
+	SnapshotsInstalled uint64
+	// GroupTime is the group's own clock, as far as entries are applied here. Deadlines of
+	// sessions follow it. Compared with a wall clock it stands still while the group is
+	// idle or has no leader.
+	GroupTime time.Duration
+	// DiskBytes is the size of the node's database: on its disk, or without Dir in memory.
+	DiskBytes uint64
+
+	Held      int    // live holds of this node: locks, elections, permits, and locks that linger
+	HoldsLost uint64 // see Events.LockLost
+	Own       int    // live sessions of this node
+	// What the group has, as applied here at the last heartbeat: sessions, locks and
+	// elections that are held or in a lock-delay, semaphores in use or with a limit from
+	// Resize, waiters in all queues, keys, and checks.
+	Sessions, Locks, Elections, Semaphores, Waiters, Keys, Checks int
+}
+
+// Histogram is how many values fell into each bucket.
+type Histogram struct {
+	Bounds []float64 // the upper bounds, ascending; each belongs to its bucket
+	Counts []uint64  // of each bucket; the last one has the values beyond the last bound
+	Sum    float64   // of all values
+}
+
+// Count returns how many values there are.
+func (h Histogram) Count() (n uint64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// CallKind is a kind of call that a node measures.
+type CallKind int
+
+// The kinds of call. Do, Run and Locker make the calls that they stand for.
+const (
+	CallLock       CallKind = iota + 1 // FencedLock.Lock
+	CallTryLock                        // FencedLock.TryLock
+	CallUnlock                         // FencedLock.Unlock
+	CallAcquire                        // Semaphore.Acquire
+	CallTryAcquire                     // Semaphore.TryAcquire
+	CallRelease                        // Permit.Release
+	CallCampaign                       // Election.Campaign
+	CallResign                         // Election.Resign
+	CallRead                           // reads of KV, one for each page of a listing
+	CallWrite                          // writes of KV, transactions included
+)
+
+// String returns the kind in lower case, as "try_lock".
+func (k CallKind) String() string {
+	names := [CallWrite]string{"lock", "try_lock", "unlock", "acquire", "try_acquire", "release", "campaign", "resign", "read", "write"}
+	if k >= 1 && k <= CallWrite {
+		return names[k-1]
+	}
+	return fmt.Sprintf("CallKind(%d)", int(k))
+}
+
+// CallResult is how calls end, in groups of errors.
+type CallResult int
+
+// The results of calls, by the first of these errors that the call's error wraps.
+const (
+	// ResultOK is no error.
+	ResultOK          CallResult = iota + 1
+	ResultUnknown                // ErrUnknown
+	ResultUnavailable            // ErrUnavailable
+	ResultBusy                   // ErrBusy
+	ResultClosed                 // ErrClosed
+	ResultLost                   // ErrLockOwnershipLost, ErrSessionExpired
+	ResultInvalid                // ErrInvalid, ErrTooLarge
+	ResultCanceled               // the context's
+	ResultRefused                // any other: what the group has does not admit the call, as ErrLocked
+)
+
+// String returns the result in lower case, as "unavailable".
+func (r CallResult) String() string {
+	names := [ResultRefused]string{"ok", "unknown", "unavailable", "busy", "closed", "lost", "invalid", "canceled", "refused"}
+	if r >= 1 && r <= ResultRefused {
+		return names[r-1]
+	}
+	return fmt.Sprintf("CallResult(%d)", int(r))
+}
+
+// CallMetrics is about the calls of a kind that have returned.
+type CallMetrics struct {
+	Kind    CallKind
+	Results map[CallResult]uint64 // all results are in it
+	Seconds Histogram             // from call to return, with the wait for other owners
+}
+
+// calls measures the calls of a node. No call waits for it.
+type calls []callKind
+
+type callKind struct {
+	results []metrics.Counter
+	seconds *metrics.Histogram
+}
+
+func newCalls() calls {
+	c := make(calls, CallWrite)
+	for i := range c {
+		c[i] = callKind{make([]metrics.Counter, ResultRefused), metrics.NewDurations()}
+	}
+	return c
+}
+
+// returned notes that a call of a kind that began at a time returns.
+func (c calls) returned(kind CallKind, began time.Time, err error) {
+	k := &c[kind-1]
+	k.results[resultOf(err)-1].Add(1)
+	k.seconds.ObserveDuration(time.Since(began))
+}
+
+func resultOf(err error) CallResult {
+	if err == nil {
+		return ResultOK
+	}
+	err = convert(err)
+	for _, r := range []struct {
+		result CallResult
+		of     []error
+	}{
+		{ResultUnknown, []error{ErrUnknown}},
+		{ResultUnavailable, []error{ErrUnavailable}},
+		{ResultBusy, []error{ErrBusy}},
+		{ResultClosed, []error{ErrClosed}},
+		{ResultLost, []error{ErrLockOwnershipLost, ErrSessionExpired}},
+		{ResultInvalid, []error{ErrInvalid, ErrTooLarge}},
+		{ResultCanceled, []error{context.Canceled, context.DeadlineExceeded}},
+	} {
+		if slices.ContainsFunc(r.of, func(of error) bool { return errors.Is(err, of) }) {
+			return r.result
+		}
+	}
+	return ResultRefused
+}
+
+func (c calls) metrics() (all []CallMetrics) {
+	for i := range c {
+		m := CallMetrics{Kind: CallKind(i + 1), Results: make(map[CallResult]uint64), Seconds: seconds(c[i].seconds)}
+		for j := range c[i].results {
+			m.Results[CallResult(j+1)] = c[i].results[j].Load()
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// Metrics returns the node's metrics. It asks neither the group nor the disk, and does not
+// block. After Close it returns the last ones, without DiskBytes.
+func (n *Node) Metrics() Metrics {
+	own, member := n.client.Metrics(), n.member.Metrics()
+	pending, pendingBytes := n.member.Backlog()
+	disk, _ := n.member.DiskBytes() // 0 once the database is closed
+	sessions, holds := n.client.Sizes()
+	var group machine.Counts
+	if c := n.counts.Load(); c != nil {
+		group = *c
+	}
+	return Metrics{
+		Calls:        n.calls.metrics(),
+		CallsPending: pending, CallBytesPending: pendingBytes, CallsRefused: member.Refused.Load(),
+		CommandsResent: member.Resent.Load(), LingeringGrants: own.Kept.Load(),
+		EntryCommands: histogram(member.Commands, 1), CommitSeconds: seconds(member.Commit),
+		WriteSeconds: seconds(member.Writes), RenewalMarginSeconds: seconds(own.Margin),
+		LeaderChanges: member.Leaders.Load(),
+		SnapshotsSent: member.SnapshotsSent.Load(), SnapshotBytesSent: member.SnapshotBytesSent.Load(),
+		SnapshotsInstalled: n.member.Status().Installed,
+		GroupTime:          time.Duration(member.GroupTime.Load()), DiskBytes: disk,
+		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions,
+		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
+		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks,
+	}
+}
+
+// ticked notes the sizes of the group's state, on the goroutine that applies the log.
+func (n *Node) ticked(m *machine.Machine) {
+	if c := m.Counts(); n.counts.Load() == nil || *n.counts.Load() != c {
+		n.counts.Store(&c)
+	}
+}
+
+func seconds(h *metrics.Histogram) Histogram { return histogram(h, 1e-9) }
+
+// histogram converts a histogram of values in that unit.
+func histogram(h *metrics.Histogram, unit float64) Histogram {
+	v := h.Read()
+	bounds := make([]float64, len(v.Bounds))
+	for i, b := range v.Bounds {
+		bounds[i] = float64(b) * unit
+	}
+	return Histogram{Bounds: bounds, Counts: v.Counts, Sum: float64(v.Sum) * unit}
+}
