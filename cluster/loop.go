@@ -60,7 +60,7 @@ func (m *Member) loop() {
 		}
 		m.cfg.Woke()
 		var err error
-		if m.effects, err = m.core.Take(time.Since(m.began)); err != nil {
+		if m.effects, err = m.core.Take(m.pass()); err != nil {
 			m.fail(err)
 			return
 		}

@@ -90,6 +90,7 @@ type Member struct {
 	// Owned by the loop's goroutine, and by failCalls when that has ended.
 	core       *core.Core
 	began      time.Time
+	lag        lag
 	woken      int // callers that the loop has woken at wokenAt
 	wokenAt    time.Time
 	yielding   yielding
@@ -111,9 +112,11 @@ type Member struct {
 	backlog    backlog
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
-	raising    atomic.Bool // the feature level
-	leadership signal      // set when the leader changes, and when this process is registered
-	staging    sync.Mutex  // held while a snapshot is received
+	passed     atomic.Int64  // when the loop last served an event, since began
+	receiving  atomic.Uint64 // index of the snapshot that is being received; 0: none
+	raising    atomic.Bool   // the feature level
+	leadership signal        // set when the leader changes, and when this process is registered
+	staging    sync.Mutex    // held while a snapshot is received
 	lifetime   context.Context
 	end        context.CancelCauseFunc
 	routines   sync.WaitGroup
@@ -298,6 +301,7 @@ func (m *Member) openCore() error {
 	m.lastConf = m.core.Status().Membership
 	m.setMembership(m.lastConf)
 	m.core.CampaignFirst(m.first)
+	m.pass()
 	m.publish()
 	m.routine("loop", m.loop)
 	m.routine("failure detector", m.detect)

@@ -36,6 +36,7 @@ type Status struct {
 	ticks      uint64
 	peers      map[uint64]core.PeerProgress
 	registered bool
+	lag        lag
 	level      uint32             // the group's feature level
 	processes  map[uint64]wire.ID // the last registered of each member
 }
@@ -68,6 +69,7 @@ func (m *Member) publish() {
 	}
 	level, _ := m.core.Machine().Level()
 	m.metrics.GroupTime.Store(m.core.Machine().Now())
+	m.noteLag(c, peers, before != nil && !before.registered)
 	m.status.Store(&Status{
 		Plan: c.Plan, ticks: c.Ticks, peers: peers,
 		Leader: c.Leader, Term: c.Term,
@@ -78,6 +80,7 @@ func (m *Member) publish() {
 		removed:    m.core.Machine().Removed(),
 		admitted:   m.core.Machine().Members(),
 		registered: c.Registered,
+		lag:        m.lag,
 		level:      level,
 		processes:  m.core.Machine().Registered(),
 	})
@@ -109,20 +112,29 @@ func (m *Member) Unreachable() string {
 	if err == nil {
 		return ""
 	}
-	voters, reachable, name := 0, 0, ""
+	name := ""
 	for _, p := range s.Members {
 		if p.ID == leader {
 			name = fmt.Sprintf(" (%s at %s)", p.Name, p.Addr)
 		}
-		if p.Voter {
-			voters++
-			if p.ID == s.ID || m.port.PeerError(p.ID) == nil {
-				reachable++
-			}
-		}
 	}
+	reachable, voters := m.reach(s.Members)
 	return fmt.Sprintf("there is no connection to the leader, member %v%s: %v; this member reaches %d of %d voters",
 		wire.MemberID(leader), name, err, reachable, voters)
+}
+
+// reach counts the voters, and those that this member is connected to or is itself.
+func (m *Member) reach(members []Peer) (reachable, voters int) {
+	for _, p := range members {
+		if !p.Voter {
+			continue
+		}
+		voters++
+		if p.ID == m.identity.member || m.port.PeerError(p.ID) == nil {
+			reachable++
+		}
+	}
+	return reachable, voters
 }
 
 // JoinError returns the error of the last attempt to join a member by gossip.

@@ -62,6 +62,9 @@ func (c *Core) ReceiveDigest(from uint64, d *wire.Digest) {
 	if from == c.id || index == 0 || !c.isVoter(from) {
 		return
 	}
+	if from == c.role.Lead {
+		c.told.note(from, c.term, index) // it has applied that
+	}
 	claims := c.arbitration.claims[from]
 	if claims == nil {
 		claims = new(digestRing)

@@ -15,6 +15,8 @@ type Status struct {
 	Leads           bool
 	Proposing       bool // it leads, and its group time runs
 	Commit, Applied uint64
+	Told            uint64 // the commit index that the leader has told; Commit at least
+	Tellings        uint64 // how often a leader has told one
 	Installed       uint64 // snapshots since the start
 	Membership      *raftpb.ConfState
 	Registered      bool // the first call, which registers the process, has its outcome
@@ -27,6 +29,39 @@ type Status struct {
 type PeerProgress struct {
 	Heard uint64 // the tick of its last message; 0: none
 	Match uint64 // the last entry that it has acknowledged to this leader
+}
+
+// told is the commit index in the last append or digest of a leader. Raft forgets what is
+// beyond the end of this member's log, and a heartbeat never has it, so a member that lags
+// would not know.
+type told struct{ leader, term, commit, times uint64 }
+
+// append notes the commit index of an append.
+func (t *told) append(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgApp {
+		t.note(m.GetFrom(), m.GetTerm(), m.GetCommit())
+	}
+}
+
+// note notes an index that a member has told as the leader of a term.
+func (t *told) note(leader, term, commit uint64) {
+	switch {
+	case term < t.term:
+	case t.leader == leader && t.term == term:
+		t.commit = max(t.commit, commit)
+		t.times++
+	default:
+		*t = told{leader, term, commit, t.times + 1}
+	}
+}
+
+// by returns what a leader has told in its term. A claim of any other member does not
+// count: it may be false.
+func (t *told) by(leader, term uint64) uint64 {
+	if t.leader != leader || t.term != term {
+		return 0
+	}
+	return t.commit
 }
 
 // Peers returns the progress of the other members.
@@ -45,10 +80,12 @@ func (c *Core) Peers() map[uint64]PeerProgress {
 
 // Status returns the progress up to the last Take. It is cheap.
 func (c *Core) Status() Status {
+	commit := c.node.BasicStatus().GetCommit()
 	return Status{
 		Leader: c.role.Lead, Term: c.term,
 		Leads: c.role.RaftState == raft.StateLeader, Proposing: c.clock.running,
-		Commit: c.node.BasicStatus().GetCommit(), Applied: c.applied,
+		Commit: commit, Applied: c.applied,
+		Told: max(commit, c.told.by(c.role.Lead, c.term)), Tellings: c.told.times,
 		Installed:  c.installs,
 		Membership: c.conf,
 		Registered: !c.tickets.gated || c.tickets.floor > 0,

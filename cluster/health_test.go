@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+// Under load the applied index is never the one told, but a recent one.
+func TestLag_UnderLoad(t *testing.T) {
+	t.Parallel()
+	var l lag
+	for i := range 1000 {
+		now := time.Duration(i) * time.Millisecond
+		l.reached(uint64(i), uint64(i)+5, now)
+		if behind := now - l.since; behind > 6*time.Millisecond {
+			t.Fatalf("behind for %v at %v", behind, now)
+		}
+	}
+	l.reached(1500, 2500, 2*time.Second)
+	l.reached(2499, 3000, 4*time.Second)
+	if behind := 4*time.Second - l.since; behind != 2*time.Second {
+		t.Errorf("behind for %v; want 2s", behind)
+	}
+}
+
+// After an outage the member has caught up when it has applied what it is told next, or
+// when the leader has told nothing for an election timeout.
+func TestLag_Regained(t *testing.T) {
+	t.Parallel()
+	const election = time.Second
+	for name, c := range map[string]struct {
+		proven       bool
+		tellings     uint64 // 3 is what was told before
+		applied      uint64
+		after        time.Duration
+		wantRegained bool
+	}{
+		"nothing told yet":        {false, 3, 10, election / 2, true},
+		"nothing told for long":   {false, 3, 10, election, false},
+		"told, behind":            {false, 4, 10, election / 2, true},
+		"told, behind for long":   {false, 4, 19, 9 * election, true},
+		"told, caught up":         {false, 4, 20, election / 2, false},
+		"leads, or is registered": {true, 3, 10, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var l lag
+			now := 10 * time.Second
+			l.reached(10, 10, now)
+			l.heard(true, false, 3, now, election)
+			if l.regained != 0 {
+				t.Fatal("an outage before any loss of contact")
+			}
+			l.heard(false, false, 3, now, election)
+			l.heard(true, c.proven, 3, now, election)
+			told := uint64(10)
+			if c.tellings > 3 {
+				told = 20
+			}
+			l.reached(c.applied, told, now+c.after)
+			l.heard(true, c.proven, c.tellings, now+c.after, election)
+			if (l.regained != 0) != c.wantRegained {
+				t.Errorf("%+v", l)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package conclave
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+)
+
+// Health is a node's condition at one moment, for a supervisor that restarts processes
+// and a load balancer that chooses among them. Package conclavehttp serves it.
+type Health struct {
+	// Live is false if the process should be restarted: the node has stopped, or its loop
+	// hangs. It stays true without a quorum and with a slow disk. These often concern all
+	// members at once, and a restart of all of them would make things worse.
+	Live bool
+	// Ready is true if the node is live and can serve: it is not being closed, belongs to
+	// the group, is in contact with the leader, and has caught up with it.
+	Ready bool
+	// Redundancy is that of Status: how many more voters may fail; negative: the group has
+	// no quorum.
+	Redundancy int
+	// Reasons has every check, in an order that does not change.
+	Reasons []HealthCheck
+}
+
+// HealthCheck is one of the checks that decide a node's Health. It is not a [Check], which
+// is registered with the group.
+type HealthCheck struct {
+	Name string // "node", "loop", "shutdown", "member", "leader" or "caught-up"
+	Live bool   // the check decides Health.Live as well as Health.Ready
+	OK   bool
+	Text string // what is wrong and what to do, for people; "" if OK
+}
+
+// minLoopStall is for how long the loop may hang, at least, before the node is not live. A
+// group goes on without the member after a few election timeouts, so a late restart costs
+// redundancy only. An early one would hit members that an overloaded host delays.
+const minLoopStall = time.Minute
+
+// Health returns the node's current condition. It does not block and asks no other member.
+// It works also after the node has stopped.
+func (n *Node) Health() Health {
+	s := n.member.Health()
+	h := Health{Live: true, Ready: true, Redundancy: s.Redundancy}
+	stopped := cmp.Or(n.Err(), fault("run", n.cfg.Dir, s.Stopped))
+	h.add("node", true, stopFault(stopped))
+	for _, c := range []struct {
+		name string
+		live bool
+		find func(*cluster.Health) string // what is wrong; "": nothing
+	}{
+		{"loop", true, n.loopFault},
+		{"shutdown", false, n.shutdownFault},
+		{"member", false, n.memberFault},
+		{"leader", false, n.leaderFault},
+		{"caught-up", false, n.lagFault},
+	} {
+		text := "the node has stopped" // what it knew last is outdated
+		if stopped == nil {
+			text = c.find(&s)
+		}
+		h.add(c.name, c.live, text)
+	}
+	return h
+}
+
+func (h *Health) add(name string, live bool, text string) {
+	c := HealthCheck{Name: name, Live: live, OK: text == "", Text: text}
+	h.Reasons = append(h.Reasons, c)
+	h.Ready = h.Ready && c.OK
+	h.Live = h.Live && (c.OK || !live)
+}
+
+// stopFault describes why a node has stopped.
+func stopFault(stopped error) string {
+	switch {
+	case stopped == nil:
+		return ""
+	case errors.Is(stopped, ErrRemoved):
+		return fmt.Sprintf("%v: start it with an empty directory, as a new member", stopped)
+	case errors.Is(stopped, ErrUpgradeRequired):
+		return fmt.Sprintf("%v: start a newer build", stopped)
+	case errors.Is(stopped, ErrCorrupt):
+		return fmt.Sprintf("%v: keep the directory for the investigation, and start with an empty one, as a new member", stopped)
+	case errors.Is(stopped, ErrClosed):
+		return stopped.Error()
+	}
+	return fmt.Sprintf("%v: remove the cause, then restart the process", stopped)
+}
+
+func (n *Node) loopFault(s *cluster.Health) string {
+	if s.Idle <= max(minLoopStall, 10*n.cfg.ElectionTimeout) {
+		return ""
+	}
+	return fmt.Sprintf("the member's loop hangs for %v: keep a goroutine profile for a bug report, then restart the process", s.Idle.Round(time.Second))
+}
+
+func (n *Node) shutdownFault(*cluster.Health) string {
+	if n.client.Usable() == nil {
+		return ""
+	}
+	return "the node is being closed"
+}
+
+func (n *Node) memberFault(s *cluster.Health) string {
+	for _, m := range s.Members {
+		if m.ID == s.ID {
+			return ""
+		}
+	}
+	return "this member does not belong to the group's configuration: if it is new, wait until the leader has added it; if it was removed, start it with an empty directory, as a new member"
+}
+
+// patience is for how long a member may be without contact to the leader, or behind it, and
+// still be ready: a failover takes as long, and callers have to bear that anyway.
+func (n *Node) patience() time.Duration { return 2 * n.cfg.ElectionTimeout }
+
+func (n *Node) leaderFault(s *cluster.Health) string {
+	var what string
+	switch {
+	case s.Leader == s.ID && s.Idle > n.patience():
+		return fmt.Sprintf("this member leads, but its loop has not run for %v: the other members elect another leader; the process lacks CPU time, or was suspended",
+			s.Idle.Round(time.Millisecond))
+	case s.Leader == 0:
+		what = "no leader is known"
+	case s.Contact > n.patience():
+		what = fmt.Sprintf("leader %v has not been heard for %v", MemberID(s.Leader), s.Contact.Round(time.Millisecond))
+	default:
+		return ""
+	}
+	what += fmt.Sprintf(": this member reaches %d of %d voters", s.Reachable, s.Voters)
+	if s.Reachable > s.Voters/2 {
+		what += ", a majority: wait for an election, or repair its network to the leader"
+	} else {
+		what += ", no majority: start the others, or repair its network to them"
+	}
+	if why := n.member.Unreachable(); why != "" {
+		what += "; " + why
+	}
+	return what
+}
+
+func (n *Node) lagFault(s *cluster.Health) string {
+	missing := uint64(0)
+	if s.Told > s.Applied {
+		missing = s.Told - s.Applied
+	}
+	var how []string
+	if missing > cluster.KeepEntries {
+		how = append(how, fmt.Sprintf("needs more than the %d entries that members keep", cluster.KeepEntries))
+	}
+	if s.Behind > n.patience() {
+		how = append(how, fmt.Sprintf("has been behind for %v", s.Behind.Round(time.Millisecond)))
+	}
+	switch {
+	case len(how) > 0:
+	case s.Regained:
+		return fmt.Sprintf("this member hears the leader again and has not got what it missed: it has applied %d of %d entries known, and serves again when it has caught up",
+			s.Applied, s.Told)
+	default:
+		return ""
+	}
+	return fmt.Sprintf("this member has applied %d of %d entries and %s: it serves again when it has caught up; if it does not, look at its disk and network",
+		s.Applied, s.Told, strings.Join(how, " and "))
+}

@@ -1,0 +1,78 @@
+package virtualtime
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// A loop that hangs makes a restart useful, but not before the group has had more than
+// enough time to go on without the member.
+func TestHealth_LoopHangs(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 1, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		stuck, block, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		go func() {
+			done <- g.ReadOnLoop(0, func() { close(stuck); <-block })
+		}()
+		<-stuck
+		pass(30 * time.Second)
+		grouptest.WantHealth(g.T, n, true, false)
+		if failed, _ := grouptest.FailedChecks(n); failed != "leader" {
+			g.T.Error(failed)
+		}
+		pass(40 * time.Second)
+		grouptest.WantHealth(g.T, n, false, false)
+		close(block)
+		grouptest.Must(g.T, <-done)
+		grouptest.AwaitHealth(g.T, n, "")
+	})
+}
+
+// A standby never campaigns, so it keeps a leader that it does not hear any more.
+func TestHealth_StandbyPartitioned(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 2, func(g *grouptest.Group) {
+		g.Start(1)
+		grouptest.AwaitHealth(g.T, g.Nodes[1], "")
+		g.Net.Partition(0, 1)
+		pass(3 * grouptest.BubbleElection)
+		if failed, _ := grouptest.FailedChecks(g.Nodes[1]); failed != "leader" {
+			g.T.Error(failed)
+		}
+		grouptest.WantHealth(g.T, g.Nodes[0], true, true)
+		g.Net.Heal(0, 1)
+		grouptest.AwaitHealth(g.T, g.Nodes[1], "")
+	}, grouptest.Newcomers(1))
+}
+
+// A member that needs a snapshot is not ready as soon as it hears the leader again, and has
+// applied as much as that one's heartbeats tell, but when it has the state.
+func TestHealth_SnapshotReceived(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		leader := g.Leader()
+		x := (leader + 1) % 3
+		g.Disconnect(x)
+		pass(3 * grouptest.BubbleElection)
+		grouptest.WantHealth(g.T, g.Nodes[x], true, false)
+		value := make([]byte, 256<<10)
+		for i := range 40 {
+			grouptest.MustPut(g.T, g.Nodes[leader].KV(), string(rune('a'+i)), string(value))
+		}
+		behind := g.Nodes[leader].Status().Commit
+		g.Net.Throttle(leader, x, 1<<20) // the snapshot takes 10 seconds
+		g.Net.Rejoin(x)
+		waited := 0
+		for installed := g.Installed(x); !g.Nodes[x].Health().Ready; pass(grouptest.BubbleHeartbeat) {
+			if waited++; waited > 1000 {
+				g.T.Fatalf("not ready: %+v, %d snapshots", g.Nodes[x].Health(), g.Installed(x)-installed)
+			}
+		}
+		if applied := g.Nodes[x].Status().Applied; applied < behind {
+			g.T.Errorf("ready with %d entries applied; want %d", applied, behind)
+		}
+	}, grouptest.ShortLog)
+}
