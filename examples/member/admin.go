@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/conclavehttp"
 )
 
 // admin answers operators and probes over HTTP. It asks for no proof of who they
@@ -65,33 +66,12 @@ func (a *admin) close() {
 // probes answers whether to restart the process, and whether it can serve.
 func (a *admin) probes() *http.ServeMux {
 	mux := http.NewServeMux()
-	// A member without a quorum is alive: to restart it helps nothing.
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		if node := a.node.Load(); node != nil && node.Err() != nil {
-			http.Error(w, node.Err().Error(), http.StatusServiceUnavailable)
-		}
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := a.ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		}
-	})
-	return mux
-}
-
-// ready reports why the member cannot serve. Once Open has returned, it has
-// applied what the group had committed.
-func (a *admin) ready() error {
-	node := a.node.Load()
-	switch {
-	case node == nil:
-		return errOpening
-	case node.Err() != nil:
-		return node.Err()
-	case node.Status().Leader == 0:
-		return errors.New("the group has no leader")
+	for _, path := range []string{"/livez", "/readyz"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			conclavehttp.Health(a.node.Load()).ServeHTTP(w, r)
+		})
 	}
-	return nil
+	return mux
 }
 
 var errOpening = errors.New("the member waits for its group; its log has the reason")

@@ -17,6 +17,7 @@ import (
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/metrics   internal/wire      conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
+//	above     conclavehttp
 var floors = map[string][]string{
 	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
@@ -39,7 +40,8 @@ var floors = map[string][]string{
 	"conclaveprom":       {"."},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
-	"examples":           {"."},                               // and each folder below
+	"conclavehttp":       {"."},
+	"examples":           {".", "conclavehttp"}, // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest
