@@ -13,8 +13,7 @@ type Health struct {
 	Stopped error
 	// Idle is for how long the loop has served no event. Each tick is one.
 	Idle time.Duration
-	// Told is the commit index that the leader has told, or of the snapshot that is being
-	// received.
+	// Told is the commit index that the leader has told.
 	Told uint64
 	// Behind is for how long Applied has been less than an index told; 0: it is not.
 	Behind time.Duration
@@ -79,7 +78,7 @@ type lag struct {
 // its outcome, which proves that the log up to it is here.
 func (m *Member) noteLag(c core.Status, peers map[uint64]core.PeerProgress, registering bool) {
 	now := m.lastPass()
-	m.lag.reached(c.Applied, max(c.Told, m.receiving.Load()), now)
+	m.lag.reached(c.Applied, c.Told, now)
 	contact := c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*m.cfg.Heartbeat <= m.cfg.Election
 	m.lag.heard(contact, c.Leads || registering && c.Registered, c.Tellings, now, m.cfg.Election)
 }

@@ -112,11 +112,10 @@ type Member struct {
 	backlog    backlog
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
-	passed     atomic.Int64  // when the loop last served an event, since began
-	receiving  atomic.Uint64 // index of the snapshot that is being received; 0: none
-	raising    atomic.Bool   // the feature level
-	leadership signal        // set when the leader changes, and when this process is registered
-	staging    sync.Mutex    // held while a snapshot is received
+	passed     atomic.Int64 // when the loop last served an event, since began
+	raising    atomic.Bool  // the feature level
+	leadership signal       // set when the leader changes, and when this process is registered
+	staging    sync.Mutex   // held while a snapshot is received
 	lifetime   context.Context
 	end        context.CancelCauseFunc
 	routines   sync.WaitGroup

@@ -130,8 +130,6 @@ func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if err := proto.Unmarshal(header.GetRaft(), message); err != nil {
 		return err
 	}
-	m.receiving.Store(message.GetSnapshot().GetMetadata().GetIndex())
-	defer m.receiving.Store(0)
 	stage, err := m.raftLog.Stage()
 	if err != nil {
 		return err
