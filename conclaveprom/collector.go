@@ -34,13 +34,15 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It asks neither the group nor the disk, and does
 // not block for the node.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	m, s := c.node.Metrics(), c.node.Status()
+	m, s, h := c.node.Metrics(), c.node.Status(), c.node.Health()
 	out := sink{c.descriptions, to}
 	out.calls(m)
 	out.traffic(m)
 	out.raft(m, s)
 	out.state(m)
 	out.members(s)
+	out.gauge("live", truth(h.Live))
+	out.gauge("ready", truth(h.Ready))
 }
 
 // sink passes on metrics.

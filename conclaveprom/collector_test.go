@@ -227,6 +227,7 @@ func (s *scene) partition() {
 	}, "-member_alive{"+id+"}", "-redundancy")
 	behind := func() float64 { return s.gather[leader]()["member_lag_entries{"+id+"}"] }
 	s.becomes("member_lag_entries", func() bool { return behind() > 0 })
+	s.becomes("ready", func() bool { return s.gather[away]()["ready"] == 0 })
 	s.becomes("has_leader", func() bool { return s.gather[away]()["has_leader"] == 0 })
 	s.becomes("calls_pending", func() bool { return s.gather[away]()["calls_pending"] >= 8 })
 	s.moves(away, func() { _, _ = s.Nodes[away].KV().Put(s.t.Context(), "k", []byte("one too many")) },
@@ -256,7 +257,7 @@ func (s *scene) end() {
 		n := s.Nodes[0]
 		s.Close(0)
 		_, _ = n.FencedLock("a").Lock(s.t.Context())
-	}, "calls_total{lock,closed}")
+	}, "calls_total{lock,closed}", "-live")
 	for _, name := range slices.Sorted(maps.Keys(s.gather[0]())) {
 		if strings.Contains(name, "lock-") {
 			s.t.Errorf("%s has a lock's name", name)

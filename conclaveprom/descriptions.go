@@ -54,6 +54,8 @@ func ofLog() []description {
 func ofGroup() []description {
 	return []description{
 		{"term", "Raft term.", nil},
+		{"live", "1 if the process need not be restarted: Health.Live.", nil},
+		{"ready", "1 if the node can serve: Health.Ready.", nil},
 		{"has_leader", "1 if a leader is known.", nil},
 		{"leads", "1 if this node is the leader.", nil},
 		{"voter", "1 if this node votes, 0 if it is a standby.", nil},

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -76,27 +75,4 @@ func TestHealth_DiskHangs(t *testing.T) {
 	}
 	release()
 	AwaitHealth(t, g.Nodes[hung], "")
-}
-
-// A node that is being closed gets no more traffic, and is not killed before it has ended
-// its sessions.
-func TestHealth_Closing(t *testing.T) {
-	t.Parallel()
-	g := Start(t, 2)
-	n := g.Nodes[0]
-	g.Kill(1) // so that Close waits for an answer of the group
-	closed := make(chan error, 1)
-	go func() { closed <- n.Close(Within(t, 5*time.Second)) }()
-	defer func() { <-closed }()
-	for n.Err() == nil {
-		h := n.Health()
-		if h.Reasons[0].OK && !h.Reasons[2].OK {
-			if !h.Live || h.Ready {
-				t.Errorf("%+v", h)
-			}
-			return
-		}
-		Pass(time.Millisecond)
-	}
-	t.Skip("closed before a look at it") // without a quorum in gossip, Close does not wait
 }

@@ -76,3 +76,24 @@ func TestHealth_SnapshotReceived(t *testing.T) {
 		}
 	}, grouptest.ShortLog)
 }
+
+// A node that is being closed gets no more traffic, and is not killed before it has ended
+// its sessions. Without the other voter, Close waits for an answer of the group.
+func TestHealth_Closing(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 2, func(g *grouptest.Group) {
+		n := g.Nodes[0]
+		grouptest.MustLock(g.T, n.FencedLock("held"))
+		g.Net.Isolate(1)
+		closed := make(chan error)
+		go func() { closed <- n.Close(grouptest.Within(g.T, time.Minute)) }()
+		pass(time.Millisecond)
+		grouptest.WantHealth(g.T, n, true, false)
+		if failed, _ := grouptest.FailedChecks(n); failed != "shutdown" {
+			g.T.Error(failed)
+		}
+		<-closed
+		grouptest.WantHealth(g.T, n, false, false)
+		g.Nodes[0] = nil
+	})
+}
