@@ -69,8 +69,18 @@ func ask(w io.Writer, m *Machine, q []string) {
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
 			fmt.Fprintln(w, printKey(k))
 		}
+	case "explain":
+		askExplain(w, m, q[1])
 	default:
 		askEntries(w, m, q)
+	}
+}
+
+func askExplain(w io.Writer, m *Machine, lock string) {
+	if v := Ask[*ExplainView](m, ExplainQuery{Name: lock, Limit: 3}); v != nil {
+		printExplain(w, *v)
+	} else {
+		fmt.Fprintf(w, "%s: idle\n", lock)
 	}
 }
 

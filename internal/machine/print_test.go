@@ -200,6 +200,27 @@ func printLock(w io.Writer, v LockView) {
 	fmt.Fprintf(w, ", %d waiting\n", v.Waiters)
 }
 
+func printExplain(w io.Writer, v ExplainView) {
+	printLock(w, v.LockView)
+	if v.Held {
+		fmt.Fprintf(w, "  by %s\n", printOwner(v.Owner))
+	}
+	for _, o := range v.Queue {
+		fmt.Fprintf(w, "  then %s\n", printOwner(o))
+	}
+}
+
+func printOwner(v OwnerView) string {
+	s := fmt.Sprintf("%s/%d %q of member %d", printID(v.Session), v.Handle, v.Name, v.Member)
+	if v.TTL != 0 {
+		s += fmt.Sprintf(" ttl=%v left=%v", time.Duration(v.TTL), time.Duration(v.Remaining))
+	}
+	if v.Renewed < 0 {
+		return s + " unbound"
+	}
+	return s + fmt.Sprintf(" renewed %v ago", time.Duration(v.Renewed))
+}
+
 func printSession(w io.Writer, v SessionView) {
 	fmt.Fprintf(w, "%s %q of %s, member %d, ttl=%v delay=%v left=%v created=%d", printID(v.ID), v.Name, printID(v.Incarnation),
 		v.Member, time.Duration(v.TTL), time.Duration(v.LockDelay), time.Duration(v.Remaining), v.CreateIndex)

@@ -1,0 +1,101 @@
+package conclave_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// mustExplain explains a lock.
+func mustExplain(t testing.TB, n *conclave.Node, lock string) conclave.Explanation {
+	t.Helper()
+	e, err := n.Explain(grouptest.Within(t, 30*time.Second), lock)
+	grouptest.Must(t, err)
+	return e
+}
+
+func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	asking, holding, waiting := g.Nodes[0], g.Nodes[1], g.Nodes[2]
+	s := grouptest.MustSession(t, holding, &conclave.SessionConfig{Name: "invoices", TTL: time.Minute, LockDelay: 7 * time.Second, NoChecks: true})
+	held := s.FencedLock("x", conclave.Reentrant(0))
+	fence := grouptest.MustLock(t, held)
+	grouptest.MustLock(t, held)
+	grouptest.StartLock(t, waiting.FencedLock("x"))
+
+	e := mustExplain(t, asking, "x")
+	h := e.Holder
+	if !e.Held || e.Fence != fence || e.Holds != 2 || e.Lingering || e.Delay != 0 || e.Lock != "x" {
+		t.Errorf("%+v", e)
+	}
+	if h.Node != g.ID(1) || h.NodeName != "member-1" || !h.Alive || h.Session != s.ID() || h.SessionName != "invoices" || h.TTL != time.Minute {
+		t.Errorf("holder %+v", h)
+	}
+	if h.Renewed < 0 || h.Remaining <= 0 || h.Remaining+h.Renewed != time.Minute {
+		t.Errorf("renewed %v ago, with %v left of a minute", h.Renewed, h.Remaining)
+	}
+	if e.Waiters != 1 || len(e.Queue) != 1 {
+		t.Fatalf("queue %+v", e.Queue)
+	}
+	if w := e.Queue[0]; w.Node != g.ID(2) || w.NodeName != "member-2" || !w.Alive || w.Session != grouptest.OwnSession(t, waiting) || w.TTL != 2*time.Second {
+		t.Errorf("waiter %+v", w)
+	}
+
+	g.Kill(1)
+	for e.Holder.Alive {
+		e = mustExplain(t, asking, "x")
+	}
+	if !e.Held || e.Holder.Session != s.ID() {
+		t.Errorf("a holder of which the process died: %+v", e)
+	}
+	grouptest.Must(t, asking.CloseSession(grouptest.Within(t, 30*time.Second), s.ID()))
+	if e = mustExplain(t, asking, "x"); e.Held || e.Holder != (conclave.LockOwner{}) || e.Delay <= 0 || e.Waiters != 1 || len(e.Queue) != 1 {
+		t.Errorf("in its lock-delay: %+v", e)
+	}
+}
+
+func TestExplain_FreeLockAndErrors(t *testing.T) {
+	n := grouptest.Alone(t)
+	if e := mustExplain(t, n, "x"); e.Lock != "x" || e.Held || e.Waiters != 0 || e.Queue != nil {
+		t.Errorf("%+v", e)
+	}
+	_, err := n.Explain(t.Context(), "")
+	grouptest.WantError(t, err, conclave.ErrInvalid)
+	_, err = n.Explain(t.Context(), strings.Repeat("n", 513))
+	grouptest.WantError(t, err, conclave.ErrTooLarge)
+	_, err = n.Explain(grouptest.Expired(), "x")
+	grouptest.WantError(t, err, context.Canceled)
+	grouptest.Must(t, n.Close(t.Context()))
+	_, err = n.Explain(t.Context(), "x")
+	grouptest.WantError(t, err, conclave.ErrClosed)
+}
+
+func TestExplain_NoTTL(t *testing.T) {
+	n := grouptest.Alone(t)
+	s := grouptest.MustSession(t, n, grouptest.Lasting())
+	grouptest.MustLock(t, s.FencedLock("x"))
+	if h := mustExplain(t, n, "x").Holder; h.TTL != conclave.NoTTL || h.Remaining != 0 || h.Renewed < 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A queue is reported up to its first 1,000 waiters.
+func TestExplain_LongQueue(t *testing.T) {
+	n := grouptest.Alone(t)
+	held := n.FencedLock("x")
+	grouptest.MustLock(t, held)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const waiters = 1001
+	for range waiters {
+		go n.FencedLock("x").Lock(ctx)
+	}
+	grouptest.AwaitWaiters(t, held, waiters)
+	if e := mustExplain(t, n, "x"); e.Waiters != waiters || len(e.Queue) != 1000 {
+		t.Errorf("%d of %d waiters, want 1000 of %d", len(e.Queue), e.Waiters, waiters)
+	}
+}

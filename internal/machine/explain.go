@@ -1,0 +1,60 @@
+package machine
+
+import "github.com/conclave-go/conclave/internal/wire"
+
+// Why a lock is not available: its owner, and the queue for it.
+
+// ExplainQuery asks for a lock or, with Space ELECTION, an election, with its owner's lease
+// and the first waiters. The answer is an *ExplainView: nil if the name is idle.
+type ExplainQuery struct {
+	Space wire.Space
+	Name  string
+	Limit int // of waiters
+}
+
+// ExplainView is a lock, its owner and its queue at the applied index.
+type ExplainView struct {
+	LockView
+	Owner OwnerView   // with Held
+	Queue []OwnerView // the first waiters, in order
+}
+
+// OwnerView is a handle that holds a lock or waits for it, and its session's lease.
+type OwnerView struct {
+	Session   wire.ID
+	Name      string // of the session
+	Member    uint64
+	Handle    uint64
+	TTL       int64 // 0: none
+	Remaining int64 // until the session expires unless renewed; 0 without TTL
+	Renewed   int64 // since the last renewal; -1: the session is unbound, so nothing renews it
+}
+
+// Begin implements [Query].
+func (q ExplainQuery) Begin(m *Machine) func() any {
+	l := m.space(q.Space == wire.Space_ELECTION).byName[q.Name]
+	if l == nil || q.Space == wire.Space_SEMAPHORE {
+		return answered((*ExplainView)(nil))
+	}
+	v := &ExplainView{LockView: m.view(l)}
+	if v.Held {
+		v.Owner = m.viewOwner(l.owner, l.handle)
+	}
+	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.next, n+1 {
+		if !w.session.dead() {
+			v.Queue = append(v.Queue, m.viewOwner(w.session, w.handle))
+		}
+	}
+	return answered(v)
+}
+
+func (m *Machine) viewOwner(s *session, handle uint64) OwnerView {
+	v := OwnerView{Session: s.id, Name: s.name, Member: s.member, Handle: handle, TTL: s.ttl, Renewed: -1}
+	if s.incarnation != nil {
+		v.Renewed = m.now - s.incarnation.renewed
+	}
+	if s.ttl != 0 {
+		v.Remaining = s.deadline() - m.now
+	}
+	return v
+}
