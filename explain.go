@@ -1,14 +1,20 @@
 package conclave
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Explanation is the answer to the question why a lock is not available: its holder, and
-// the queue for it. For a lock that is free and has no waiters, only Lock is set.
+// the queue for it, and whether the holder waits itself. For a lock that is free and has no waiters, only Lock is set.
 //
 // Times are by group time, which the entries of the log carry: they are as of the last entry
 // that was applied, and stand still while there is none. That is at most a third of the
@@ -26,6 +32,10 @@ type Explanation struct {
 	Delay     time.Duration // lock-delay left
 	Waiters   int           // in the queue of the group
 	Queue     []LockOwner   // the first waiters, at most 1,000, in the order of the queue
+	// Cycle is a shortest cycle of sessions that wait for each other through the session of
+	// Holder, beginning with what that one waits for; nil if there is none. It is as
+	// [Node.WaitCycles] describes.
+	Cycle WaitCycle
 }
 
 // LockOwner is a handle that holds a lock or waits for it, with its session.
@@ -71,6 +81,7 @@ func (n *Node) explain(ctx context.Context, lock string) (Explanation, error) {
 	e := Explanation{
 		Lock: lock, Held: v.Held, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering,
 		Delay: duration(v.Delay), Waiters: v.Waiters, Queue: make([]LockOwner, len(v.Queue)),
+		Cycle: members.cycle(v.Cycle),
 	}
 	if v.Held {
 		e.Holder = members.owner(v.Owner)
@@ -103,4 +114,108 @@ func (m membersByID) owner(v machine.OwnerView) LockOwner {
 		o.TTL = NoTTL
 	}
 	return o
+}
+
+// WaitCycle is a cycle of sessions that wait for each other: the session of each step's
+// Waiter waits for a lock that Holder has, whose session is that of the next step's Waiter,
+// and the first one's after the last.
+//
+// It is a possible deadlock: it is one if the goroutine that holds a lock is the one that
+// waits for the next, or waits for that one. Goroutines that share a session, such as all
+// that use the node's own, may also hold and wait independently; then the cycle dissolves by
+// itself.
+type WaitCycle []Wait
+
+// Wait is a step of a WaitCycle.
+type Wait struct {
+	Lock           string
+	Election       bool // Lock is an election, and the holder leads
+	Waiter, Holder LockOwner
+}
+
+// String prints the cycle for people, in one line.
+func (c WaitCycle) String() string {
+	var s strings.Builder
+	for i, w := range c {
+		if i > 0 {
+			s.WriteString("; ")
+		}
+		kind := "lock"
+		if w.Election {
+			kind = "election"
+		}
+		fmt.Fprintf(&s, "%v waits for %s %q of %v", w.Waiter, kind, w.Lock, w.Holder)
+	}
+	return s.String()
+}
+
+// String names the session and the member.
+func (o LockOwner) String() string {
+	return fmt.Sprintf("session %v of member %s", o.Session, cmp.Or(o.NodeName, o.Node.String()))
+}
+
+// maxCycles is how many cycles WaitCycles returns.
+const maxCycles = 1000
+
+// WaitCycles returns cycles of sessions that wait for each other's locks and leaderships:
+// for each session that is in one, a shortest one, and 1,000 at most. A session that waits
+// only for locks of its own is in none. Requests for permits of semaphores are not considered,
+// nor what waits within a node for a lock that lingers there.
+//
+// It reads pages, each linearizable and blocking as [FencedLock.Info] does, with the same
+// errors; each cycle existed as a whole at one moment. The cost is that of the requests that
+// wait, however many locks are held. A cycle is not found if a search from each of its
+// sessions, the nearest sessions first, would look at more than 16,384 places in queues, of
+// which each session counts for 8.
+func (n *Node) WaitCycles(ctx context.Context) ([]WaitCycle, error) {
+	var cycles []WaitCycle
+	known := make(map[string]bool) // a cycle is listed for each of its sessions
+	members := n.membersByID()
+	for after := (wire.Ticket{}); ; {
+		page, err := ask[machine.WaitCyclesView](ctx, n, machine.WaitCyclesQuery{After: after})
+		if err != nil {
+			return nil, fault("wait cycles", "", err)
+		}
+		for _, views := range page.Cycles {
+			c := members.cycle(views).rotated()
+			if key := c.key(); !known[key] && len(cycles) < maxCycles {
+				known[key] = true
+				cycles = append(cycles, c)
+			}
+		}
+		if after = page.Next; page.Done || len(cycles) >= maxCycles {
+			return cycles, nil
+		}
+	}
+}
+
+func (m membersByID) cycle(views []machine.WaitView) WaitCycle {
+	var c WaitCycle
+	for _, v := range views {
+		c = append(c, Wait{
+			Lock: v.Name, Election: v.Space == wire.Space_ELECTION,
+			Waiter: m.owner(v.Waiter), Holder: m.owner(v.Holder),
+		})
+	}
+	return c
+}
+
+// rotated returns the cycle from the smallest session ID on.
+func (c WaitCycle) rotated() WaitCycle {
+	first := 0
+	for i := range c {
+		if bytes.Compare(c[i].Waiter.Session[:], c[first].Waiter.Session[:]) < 0 {
+			first = i
+		}
+	}
+	return slices.Concat(c[first:], c[:first])
+}
+
+// key tells cycles apart that begin with the smallest session ID.
+func (c WaitCycle) key() string {
+	var key []byte
+	for _, w := range c {
+		key = append(key, w.Waiter.Session[:]...)
+	}
+	return string(key)
 }

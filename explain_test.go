@@ -2,6 +2,8 @@ package conclave_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,4 +100,91 @@ func TestExplain_LongQueue(t *testing.T) {
 	if e := mustExplain(t, n, "x"); e.Waiters != waiters || len(e.Queue) != 1000 {
 		t.Errorf("%d of %d waiters, want 1000 of %d", len(e.Queue), e.Waiters, waiters)
 	}
+}
+
+// cycleOf names a cycle by the locks that are waited for, by the names of the sessions.
+func cycleOf(c conclave.WaitCycle) (names []string) {
+	for i, w := range c {
+		if w.Holder.Session != c[(i+1)%len(c)].Waiter.Session {
+			return []string{"broken"}
+		}
+		names = append(names, w.Waiter.SessionName+" waits for "+w.Lock)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestWaitCycles(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	ctx := grouptest.Within(t, 30*time.Second)
+	var sessions []*conclave.Session
+	for i, name := range []string{"a", "b", "c"} {
+		s := grouptest.MustSession(t, g.Nodes[i], &conclave.SessionConfig{Name: name, TTL: time.Minute, LockDelay: conclave.NoLockDelay, NoChecks: true})
+		grouptest.MustLock(t, s.FencedLock(name+"'s"))
+		sessions = append(sessions, s)
+	}
+	want := func(cycles ...[]string) {
+		t.Helper()
+		got, err := g.Nodes[2].WaitCycles(ctx)
+		grouptest.Must(t, err)
+		if len(got) != len(cycles) {
+			t.Fatalf("%v, want %v", got, cycles)
+		}
+		for i := range got {
+			if names := cycleOf(got[i]); !slices.Equal(names, cycles[i]) {
+				t.Errorf("%v, want %v", names, cycles[i])
+			}
+		}
+	}
+	grouptest.StartLock(t, sessions[0].FencedLock("b's"))
+	grouptest.StartLock(t, sessions[1].FencedLock("c's"))
+	want()
+	if e := mustExplain(t, g.Nodes[0], "a's"); e.Cycle != nil {
+		t.Errorf("%v", e.Cycle)
+	}
+	last := grouptest.StartLock(t, sessions[2].FencedLock("a's"))
+	want([]string{"a waits for b's", "b waits for c's", "c waits for a's"})
+
+	e := mustExplain(t, g.Nodes[0], "b's")
+	if len(e.Cycle) != 3 || e.Cycle[0].Lock != "c's" || e.Cycle[0].Waiter.SessionName != "b" || e.Cycle[2].Holder.Session != e.Holder.Session {
+		t.Errorf("%v", e.Cycle)
+	}
+	text := fmt.Sprintf("session %v of member member-1 waits for lock %q of session %v of member member-2; ", sessions[1].ID(), "c's", sessions[2].ID())
+	if got := e.Cycle.String(); !strings.HasPrefix(got, text) {
+		t.Errorf("%q, want the prefix %q", got, text)
+	}
+	last.Cancel()
+	<-last.Err
+	grouptest.AwaitWaiters(t, sessions[0].FencedLock("a's"), 0)
+	want()
+}
+
+// Elections are part of a cycle. Two handles of one session that wait for each other are not.
+func TestWaitCycles_ElectionAndOwnSession(t *testing.T) {
+	n := grouptest.Alone(t)
+	a, b := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
+	grouptest.MustLock(t, a.FencedLock("x"))
+	grouptest.StartLock(t, a.FencedLock("x"))
+	grouptest.MustCampaign(t, b.Election("e"), "b")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go a.Election("e").Campaign(ctx, nil)
+	if cycles, err := n.WaitCycles(t.Context()); len(cycles) != 0 || err != nil {
+		t.Fatal(cycles, err)
+	}
+	go b.FencedLock("x").Lock(ctx)
+	grouptest.AwaitWaiters(t, a.FencedLock("x"), 2)
+	var cycle conclave.WaitCycle
+	for cycle == nil { // until the candidate has queued
+		cycle = mustExplain(t, n, "x").Cycle
+	}
+	if len(cycle) != 2 || !cycle[0].Election || cycle[0].Lock != "e" || cycle[1].Election || cycle[1].Lock != "x" {
+		t.Errorf("%v", cycle)
+	}
+	if got := cycle.String(); !strings.Contains(got, `waits for election "e" of session`) {
+		t.Error(got)
+	}
+	grouptest.Must(t, n.Close(t.Context()))
+	_, err := n.WaitCycles(t.Context())
+	grouptest.WantError(t, err, conclave.ErrClosed)
 }

@@ -69,18 +69,36 @@ func ask(w io.Writer, m *Machine, q []string) {
 		for _, k := range slices.Sorted(maps.Keys(dump(m))) {
 			fmt.Fprintln(w, printKey(k))
 		}
+	default:
+		askWhy(w, m, q)
+	}
+}
+
+func askWhy(w io.Writer, m *Machine, q []string) {
+	switch q[0] {
 	case "explain":
-		askExplain(w, m, q[1])
+		if v := Ask[*ExplainView](m, ExplainQuery{Name: q[1], Limit: 3}); v != nil {
+			printExplain(w, *v)
+		} else {
+			fmt.Fprintf(w, "%s: idle\n", q[1])
+		}
+	case "cycles":
+		for _, c := range allCycles(m) {
+			fmt.Fprintln(w, printCycle(c))
+		}
 	default:
 		askEntries(w, m, q)
 	}
 }
 
-func askExplain(w io.Writer, m *Machine, lock string) {
-	if v := Ask[*ExplainView](m, ExplainQuery{Name: lock, Limit: 3}); v != nil {
-		printExplain(w, *v)
-	} else {
-		fmt.Fprintf(w, "%s: idle\n", lock)
+// allCycles returns what all pages list.
+func allCycles(m *Machine) (all [][]WaitView) {
+	for after := (wire.Ticket{}); ; {
+		page := Ask[WaitCyclesView](m, WaitCyclesQuery{after})
+		if all = append(all, page.Cycles...); page.Done {
+			return all
+		}
+		after = page.Next
 	}
 }
 

@@ -4,8 +4,9 @@ import "github.com/conclave-go/conclave/internal/wire"
 
 // Why a lock is not available: its owner, and the queue for it.
 
-// ExplainQuery asks for a lock or, with Space ELECTION, an election, with its owner's lease
-// and the first waiters. The answer is an *ExplainView: nil if the name is idle.
+// ExplainQuery asks for a lock or, with Space ELECTION, an election, with its owner's lease,
+// the first waiters, and a cycle of waiting sessions that keeps the owner from releasing it.
+// The answer is an *ExplainView: nil if the name is idle.
 type ExplainQuery struct {
 	Space wire.Space
 	Name  string
@@ -17,6 +18,7 @@ type ExplainView struct {
 	LockView
 	Owner OwnerView   // with Held
 	Queue []OwnerView // the first waiters, in order
+	Cycle []WaitView  // through the owner's session, from its waiter on; nil: none was found
 }
 
 // OwnerView is a handle that holds a lock or waits for it, and its session's lease.
@@ -39,6 +41,9 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 	v := &ExplainView{LockView: m.view(l)}
 	if v.Held {
 		v.Owner = m.viewOwner(l.owner, l.handle)
+		left := maxWalked
+		path, _ := l.owner.cycle(&left)
+		v.Cycle = m.viewCycle(path)
 	}
 	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.next, n+1 {
 		if !w.session.dead() {

@@ -208,6 +208,19 @@ func printExplain(w io.Writer, v ExplainView) {
 	for _, o := range v.Queue {
 		fmt.Fprintf(w, "  then %s\n", printOwner(o))
 	}
+	if len(v.Cycle) > 0 {
+		fmt.Fprintf(w, "  cycle %s\n", printCycle(v.Cycle))
+	}
+}
+
+// printCycle prints which handle waits for which lock of which handle.
+func printCycle(cycle []WaitView) string {
+	var steps []string
+	for _, v := range cycle {
+		steps = append(steps, fmt.Sprintf("%s/%d waits for %v %s of %s/%d", printID(v.Waiter.Session), v.Waiter.Handle,
+			strings.ToLower(v.Space.String()), v.Name, printID(v.Holder.Session), v.Holder.Handle))
+	}
+	return strings.Join(steps, ", ")
 }
 
 func printOwner(v OwnerView) string {

@@ -28,7 +28,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A floor 7                  A received the outcomes up to 7
 //	A renew from=2             submitted by member 2, whatever A's
 //	A write put k v ; delete l A's next call, one Write of two operations
-//	? lock x                   or explain x, locks p, sessions, semaphore x, leader x,
+//	? lock x                   or explain x, cycles, locks p, sessions, semaphore x, leader x,
 //	                           key k, entries p, changes, checks, gossip, removed,
 //	                           acquired A.7, known A, deadline, keys
 //

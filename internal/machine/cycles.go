@@ -1,0 +1,145 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Wait-for cycles. The nodes of the graph are sessions: a handle is of one name, so that the
+// handle which holds one lock is never the one that waits for another. There is an edge from
+// a session with a waiter to the owner of the lock. It is enough to follow owners: what
+// stands before a waiter in its queue waits for the same owner. A session that waits for
+// itself is no cycle: that is how the handles of a session exclude each other.
+//
+// Nothing is kept for this between two queries: locking must not pay for it. A walk begins
+// at waiters, so that it costs nothing where none waits, whatever is held.
+
+const (
+	// maxWalked bounds the waiters that the walks of one query look at, to about 1 ms. One
+	// process has no more queue places than that.
+	maxWalked = MaxQueued
+	// sessionWalked is how many waiters a session that a walk reaches counts for, besides its
+	// own: by what it takes to remember it.
+	sessionWalked = 8
+)
+
+// WaitView is a step of a cycle: the session of Waiter waits for a lock that Holder has.
+type WaitView struct {
+	Space          wire.Space // LOCK or ELECTION
+	Name           string
+	Waiter, Holder OwnerView
+}
+
+// WaitCyclesQuery asks for cycles of sessions that wait for each other. The answer is a
+// WaitCyclesView. The listing is complete when it says so, not with an empty page. A
+// cycle may be listed once for each session in it.
+type WaitCyclesQuery struct {
+	After wire.Ticket // of a waiter; zero: before all
+}
+
+// WaitCyclesView is a page of cycles: for each session that is in one, a shortest one.
+type WaitCyclesView struct {
+	Cycles [][]WaitView
+	Next   wire.Ticket // to continue after
+	Done   bool        // nothing follows
+}
+
+// Begin implements [Query].
+func (q WaitCyclesQuery) Begin(m *Machine) func() any {
+	p := cyclesPage{m: m, view: WaitCyclesView{Next: q.After}, left: maxWalked}
+	i, _ := m.search(q.After.Incarnation)
+	for _, inc := range m.incarnations[i:] {
+		pivot, more := &waiter{ticket: ticket{inc, 0}}, true
+		if inc.id == q.After.Incarnation {
+			pivot.ticket.seq = q.After.Seq
+		}
+		inc.waiters.AscendGreaterOrEqual(pivot, func(w *waiter) bool {
+			more = w.ticket.wire() == q.After || p.add(w)
+			return more
+		})
+		if !more {
+			return answered(p.view)
+		}
+	}
+	p.view.Done = true
+	return answered(p.view)
+}
+
+// cyclesPage collects a page.
+type cyclesPage struct {
+	m      *Machine
+	view   WaitCyclesView
+	seen   int // waiters
+	left   int // waiters that walks may still look at
+	walked bool
+}
+
+// add adds the cycle of the waiter's session, unless another waiter stands for that session
+// or the page is full. A walk that is cut short is repeated in the next page, and once it was
+// the first of its page given up.
+func (p *cyclesPage) add(w *waiter) (more bool) {
+	if p.seen++; p.seen > maxWalked {
+		return false
+	}
+	if s := w.session; s.waiters.first == w && s.holds.len+s.leads.len > 0 && !s.dead() {
+		path, whole := s.cycle(&p.left)
+		if !whole && p.walked {
+			return false
+		}
+		if p.walked = true; len(path) > 0 {
+			p.view.Cycles = append(p.view.Cycles, p.m.viewCycle(path))
+		}
+	}
+	p.view.Next = w.ticket.wire()
+	return true
+}
+
+// cycle returns the waiters along a shortest cycle through the session, from its own waiter
+// on; nil: there is none, or not whole. It looks at left waiters at most, and counts them down;
+// whole reports that they were enough.
+func (s *session) cycle(left *int) (path []*waiter, whole bool) {
+	by := make(map[*session]*waiter) // by which the session was reached
+	for next := []*session{s}; len(next) > 0; next = next[1:] {
+		for w := next[0].waiters.first; w != nil; w = w.inSession.next {
+			if *left--; *left < 0 {
+				return nil, false
+			}
+			owner := w.blockedBy()
+			switch {
+			case owner == nil, owner == w.session, by[owner] != nil:
+			case owner != s:
+				*left -= sessionWalked
+				by[owner] = w
+				next = append(next, owner)
+			default:
+				for ; w != nil; w = by[w.session] {
+					path = append(path, w)
+				}
+				slices.Reverse(path)
+				return path, true
+			}
+		}
+	}
+	return nil, true
+}
+
+// blockedBy returns the session that owns what the waiter waits for; nil: it waits for a
+// lock-delay, or for permits, which many sessions may release.
+func (w *waiter) blockedBy() *session {
+	if w.lock == nil || w.lock.owner == nil || w.lock.owner.dead() {
+		return nil
+	}
+	return w.lock.owner
+}
+
+func (m *Machine) viewCycle(path []*waiter) []WaitView {
+	views := make([]WaitView, len(path))
+	for i, w := range path {
+		views[i] = WaitView{Name: w.lock.name(), Waiter: m.viewOwner(w.session, w.handle), Holder: m.viewOwner(w.lock.owner, w.lock.handle)}
+		if w.lock.isElection() {
+			views[i].Space = wire.Space_ELECTION
+		}
+	}
+	return views
+}
