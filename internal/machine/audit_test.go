@@ -320,15 +320,26 @@ func views(m *Machine) string {
 // belongings checks what is counted elsewhere than where it is: the values of
 // candidates, the sessions of members, permits that are held back.
 func (a *auditor) belongings() {
-	values, sessions, queued := 0, 0, 0
-	for _, l := range a.m.locks.byName {
-		queued += l.waiters()
+	values, sessions, labels, queued := 0, 0, 0, 0
+	for _, space := range []space{a.m.locks, a.m.elections} {
+		for _, l := range space.byName {
+			queued += l.waiters()
+			labels += len(l.label())
+			if l.owner == nil && (l.label() != "" || l.since != 0) {
+				a.fail("lock %q has a label, or a time, without an owner", l.name())
+			}
+			for w := l.head(); w != nil; w = w.inQueue.next {
+				labels += len(w.label)
+			}
+		}
+	}
+	if labels != a.m.labels {
+		a.fail("labels have %d bytes, and %d are counted", labels, a.m.labels)
 	}
 	for _, s := range a.m.semaphores.byName {
 		queued += s.queue.len
 	}
 	for _, l := range a.m.elections.byName {
-		queued += l.waiters()
 		values += l.leader().Bytes()
 		for w := l.head(); w != nil; w = w.inQueue.next {
 			values += len(w.value)

@@ -134,12 +134,13 @@ func (w *waiter) blockedBy() *session {
 }
 
 func (m *Machine) viewCycle(path []*waiter) []WaitView {
-	views := make([]WaitView, len(path))
-	for i, w := range path {
-		views[i] = WaitView{Name: w.lock.name(), Waiter: m.viewOwner(w.session, w.handle), Holder: m.viewOwner(w.lock.owner, w.lock.handle)}
+	var views []WaitView
+	for _, w := range path {
+		v := WaitView{Name: w.lock.name(), Waiter: m.viewWaiter(w), Holder: m.viewHolder(w.lock)}
 		if w.lock.isElection() {
-			views[i].Space = wire.Space_ELECTION
+			v.Space = wire.Space_ELECTION
 		}
+		views = append(views, v)
 	}
 	return views
 }

@@ -111,6 +111,7 @@ func (s *session) state() proto.Message {
 func (l *lock) state() proto.Message {
 	st := &wire.LockState{
 		Handle: l.handle, Holds: l.holds, Fence: l.fence, DelayUntil: l.delayUntil, Lingering: l.lingering,
+		Since: l.since, Label: l.label(),
 	}
 	if l.owner != nil {
 		st.Session = l.owner.id[:]
@@ -145,7 +146,7 @@ func ticketState(t ticket) (incarnation []byte, seq uint64) {
 func (w *waiter) state() proto.Message {
 	return &wire.WaiterState{
 		Session: w.session.id[:], Handle: w.handle, Permits: w.permits, Value: w.value, Lingering: w.lingering,
-		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq,
+		Incarnation: w.ticket.by.id[:], Seq: w.ticket.seq, Since: w.since, Label: w.label,
 	}
 }
 

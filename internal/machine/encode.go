@@ -48,6 +48,8 @@ func (l *lock) fields(w *wire.Writer) bool {
 		w.Bytes(9, leader.Value)
 	}
 	w.Flag(10, l.lingering)
+	w.Number(11, uint64(l.since))
+	w.String(12, l.label())
 	return true
 }
 

@@ -27,6 +27,8 @@ type OwnerView struct {
 	Name      string // of the session
 	Member    uint64
 	Handle    uint64
+	Label     string
+	Since     int64 // how long it has the lock or waits; -1: unknown
 	TTL       int64 // 0: none
 	Remaining int64 // until the session expires unless renewed; 0 without TTL
 	Renewed   int64 // since the last renewal; -1: the session is unbound, so nothing renews it
@@ -40,21 +42,38 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 	}
 	v := &ExplainView{LockView: m.view(l)}
 	if v.Held {
-		v.Owner = m.viewOwner(l.owner, l.handle)
+		v.Owner = m.viewHolder(l)
 		left := maxWalked
 		path, _ := l.owner.cycle(&left)
 		v.Cycle = m.viewCycle(path)
 	}
 	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.next, n+1 {
 		if !w.session.dead() {
-			v.Queue = append(v.Queue, m.viewOwner(w.session, w.handle))
+			v.Queue = append(v.Queue, m.viewWaiter(w))
 		}
 	}
 	return answered(v)
 }
 
-func (m *Machine) viewOwner(s *session, handle uint64) OwnerView {
-	v := OwnerView{Session: s.id, Name: s.name, Member: s.member, Handle: handle, TTL: s.ttl, Renewed: -1}
+func (m *Machine) viewHolder(l *lock) OwnerView {
+	return m.viewOwner(l.owner, OwnerView{Handle: l.handle, Label: l.label(), Since: m.age(l.since)})
+}
+
+func (m *Machine) viewWaiter(w *waiter) OwnerView {
+	return m.viewOwner(w.session, OwnerView{Handle: w.handle, Label: w.label, Since: m.age(w.since)})
+}
+
+// age returns the time that has passed since a stamp, or -1.
+func (m *Machine) age(since int64) int64 {
+	if since == 0 {
+		return -1
+	}
+	return m.now - since
+}
+
+// viewOwner completes a view by what concerns the session.
+func (m *Machine) viewOwner(s *session, v OwnerView) OwnerView {
+	v.Session, v.Name, v.Member, v.TTL, v.Renewed = s.id, s.name, s.member, s.ttl, -1
 	if s.incarnation != nil {
 		v.Renewed = m.now - s.incarnation.renewed
 	}

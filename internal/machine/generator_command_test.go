@@ -169,6 +169,9 @@ func (g *generator) lock(r *reference.Model) *wire.Command {
 		}
 	}
 	c.Lingering = g.chance(40)
+	if g.chance(20) {
+		c.Label = g.handleLabel()
+	}
 	if c.Election != g.chance(1) {
 		c.Value = g.value(MaxCandidate)
 	}

@@ -259,6 +259,13 @@ func (g *generator) name() string {
 	return string(rune('a' + g.rand.IntN(4)))
 }
 
+func (g *generator) handleLabel() []byte {
+	if g.chance(5) {
+		return []byte([]string{strings.Repeat("x", MaxLabel), strings.Repeat("x", MaxLabel+1), "a\x00b", "\xff"}[g.rand.IntN(4)])
+	}
+	return []byte([]string{"run 1", "run 2", "ü"}[g.rand.IntN(3)])
+}
+
 // value is one of few, so that some change nothing.
 func (g *generator) value(limit int) []byte {
 	if g.rand.IntN(20_000) == 0 {

@@ -13,6 +13,7 @@ const second = int64(1_000_000_000)
 // diverge. Changing one needs a new wire.BatchVersion.
 const (
 	MaxName      = 512 // bytes, of a lock's or session's name
+	MaxLabel     = 128 // bytes, of a handle's label
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
@@ -50,12 +51,12 @@ func (m *Machine) checkName(name string) *wire.Reply {
 	if name == "" {
 		return m.refuse(wire.Code_INVALID, "the name is empty: want 1 to 512 bytes")
 	}
-	return m.checkLabel(name)
+	return m.checkOptionalName(name)
 }
 
-// checkLabel is checkName for names that may be empty. The decoder of commands has
+// checkOptionalName is checkName for names that may be empty. The decoder of commands has
 // refused invalid UTF-8.
-func (m *Machine) checkLabel(name string) *wire.Reply {
+func (m *Machine) checkOptionalName(name string) *wire.Reply {
 	switch {
 	case len(name) > MaxName:
 		return m.refuse(wire.Code_TOO_LARGE, "the name is too long: want 1 to 512 bytes")
@@ -67,7 +68,7 @@ func (m *Machine) checkLabel(name string) *wire.Reply {
 
 // checkOpening returns nil or the refusal of a session's settings.
 func (m *Machine) checkOpening(c *wire.OpenSession) *wire.Reply {
-	if r := m.checkLabel(c.Name); r != nil {
+	if r := m.checkOptionalName(c.Name); r != nil {
 		return r
 	}
 	if c.Ttl != 0 {

@@ -10,6 +10,7 @@ import (
 func TestLimit_ReferenceAgrees(t *testing.T) {
 	for name, limit := range map[string][2]int64{
 		"MaxName":          {MaxName, reference.MaxName},
+		"MaxLabel":         {MaxLabel, reference.MaxLabel},
 		"MinTTL":           {MinTTL, reference.MinTTL},
 		"MaxTTL":           {MaxTTL, reference.MaxTTL},
 		"MaxLockDelay":     {MaxLockDelay, reference.MaxLockDelay},

@@ -35,7 +35,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	switch {
 	case held == (l.delayUntil != 0), held != (l.holds > 0), !held && (l.fence != 0 || l.handle != 0 || l.ticket != ticket{}):
 		return errNeither
-	case len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || m.levels.agreed < wire.LevelLinger):
+	case !m.soundLabel(st.Label, st.Since, held), len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || m.levels.agreed < wire.LevelLinger):
 		return errRange
 	case !held:
 		m.delays.push(l)
@@ -157,13 +157,14 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 	switch s := w.semaphore; {
 	case w.lock == nil && s == nil, w.session == nil, w.ticket == ticket{}, ld.isLoose(w.ticket, w.session):
 		return errLoose
-	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions,
+	case s != nil && (w.permits == 0 || w.permits > s.limit), w.position > m.positions, !m.soundLabel(w.label, w.since, s == nil),
 		w.lingering && (s != nil || w.lock.isElection() || m.levels.agreed < wire.LevelLinger):
 		return errRange
 	case w.position <= last:
 		return errTwice
 	}
 	m.candidates += len(w.value)
+	m.labels += len(w.label)
 	w.join()
 	m.waiting++
 	return nil

@@ -17,7 +17,9 @@ func (ld *loader) lock(key string, value []byte) error {
 	}
 	l := &lock{
 		key: key, handle: st.Handle, holds: st.Holds, fence: st.Fence, delayUntil: st.DelayUntil, lingering: st.Lingering,
+		since: st.Since,
 	}
+	ld.m.setLabel(l, st.Label)
 	space := ld.m.space(l.isElection())
 	if space.byName[l.name()] != nil {
 		return errTwice
@@ -96,7 +98,10 @@ func (ld *loader) waiter(rest string, value []byte) error {
 	if !ok || of == "" {
 		return errShape
 	}
-	w := &waiter{handle: st.Handle, permits: st.Permits, value: st.Value, lingering: st.Lingering, position: position}
+	w := &waiter{
+		handle: st.Handle, permits: st.Permits, value: st.Value, lingering: st.Lingering, position: position,
+		label: st.Label, since: st.Since,
+	}
 	ld.waiters = append(ld.waiters, pending[waiter, *wire.WaiterState]{of: w, state: st, at: of})
 	return nil
 }

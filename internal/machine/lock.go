@@ -18,6 +18,7 @@ type lock struct {
 	slot       slot
 	fence      uint64
 	ticket     ticket // of the waiter that the lock was granted to; see granted
+	since      int64  // group time of the grant; 0: unknown
 	delayUntil int64  // 0: no delay
 	extra      *extra
 	inSession  link[lock]
@@ -28,6 +29,7 @@ type lock struct {
 type extra struct {
 	queue  list[waiter, waitersInQueue]
 	leader *wire.Leader // of an election that is held
+	label  string       // of the owner
 }
 
 func (l *lock) name() string { return l.key[1:] }
@@ -99,7 +101,7 @@ func (m *Machine) space(election bool) *space {
 }
 
 func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
-	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c)); r != nil {
+	if r := cmp.Or(m.checkName(c.Name), m.checkCandidate(c), m.checkLabel(c)); r != nil {
 		return r
 	}
 	s, refusal := m.live(c.Session)
@@ -108,7 +110,9 @@ func (m *Machine) lock(inc *incarnation, seq uint64, c *wire.Lock) *wire.Reply {
 	}
 	l := m.lockNow(c.Election, c.Name)
 	mine := l != nil && l.ownedBy(s, c.Handle)
-	w := &waiter{lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), ticket: ticket{inc, seq}}
+	w := &waiter{
+		lock: l, session: s, handle: c.Handle, value: c.Value, lingering: m.mayLinger(c), label: m.labelOf(c), ticket: ticket{inc, seq},
+	}
 	switch {
 	case c.Fence != 0 && !(mine && l.fence == c.Fence):
 		return m.reply(wire.Code_OWNERSHIP_LOST)
@@ -245,7 +249,8 @@ func (m *Machine) releaseLock(l *lock, until int64) {
 	l.owner.held(l).remove(l)
 	m.voidTicket(l)
 	m.candidates -= l.leader().Bytes()
-	l.owner, l.handle, l.holds, l.fence, l.lingering = nil, 0, 0, 0, false
+	l.owner, l.handle, l.holds, l.fence, l.lingering, l.since = nil, 0, 0, 0, false, 0
+	m.setLabel(l, "")
 	if l.extra != nil {
 		l.extra.leader = nil
 	}
@@ -289,7 +294,8 @@ func (m *Machine) grantHead(l *lock) {
 
 // grant makes w the owner of a lock that has no other owner, under a new fence.
 func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	l.owner, l.handle, l.holds, l.lingering = w.session, w.handle, 1, w.lingering
+	l.owner, l.handle, l.holds, l.lingering, l.since = w.session, w.handle, 1, w.lingering, m.stamp()
+	m.setLabel(l, w.label)
 	l.fence = m.nextFences(w.block())
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)

@@ -36,6 +36,7 @@ type Machine struct {
 	locks        space
 	elections    space
 	candidates   int // bytes of the values of leaders and candidates
+	labels       int // bytes of the labels of owners and waiters
 	semaphores   semaphores
 	waiting      int // in all queues
 	resized      int // semaphores that Resize has set a limit of

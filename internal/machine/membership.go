@@ -74,7 +74,7 @@ func (m *Machine) foundSettings(voters uint32) {
 // admitMember admits a member. It is idempotent until the member registers: a process stores
 // its cluster before that, and asks no more.
 func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
-	if r := m.checkLabel(c.Name); r != nil {
+	if r := m.checkOptionalName(c.Name); r != nil {
 		return r
 	}
 	switch {

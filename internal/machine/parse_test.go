@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -119,6 +120,14 @@ func (a *arguments) text(key string) []byte {
 		return nil
 	}
 	return []byte((&arguments{words: []string{v}}).name(0))
+}
+
+// label reads label=words, with _ for a space.
+func (a *arguments) label() []byte {
+	if _, ok := a.value("label"); !ok {
+		return nil
+	}
+	return bytes.ReplaceAll(a.text("label"), []byte("_"), []byte(" "))
 }
 
 // one returns which of the flags is set, the first when none is.
@@ -241,7 +250,7 @@ func parseLock(a *arguments, c *wire.Command) {
 		op := &wire.Lock{
 			Name: a.name(1), Reentrant: a.flag("reentrant"), Limit: uint32(a.number("limit")),
 			Wait: a.flag("wait"), Fence: a.number("fence"), Election: a.flag("election"), Value: a.text("value"),
-			Lingering: a.flag("lingering"),
+			Lingering: a.flag("lingering"), Label: a.label(),
 		}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Lock{Lock: op}

@@ -194,6 +194,9 @@ func printLock(w io.Writer, v LockView) {
 	} else {
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
 	}
+	if v.Label != "" {
+		fmt.Fprintf(w, " %q", v.Label)
+	}
 	if v.Lingering {
 		fmt.Fprint(w, " lingering")
 	}
@@ -225,6 +228,12 @@ func printCycle(cycle []WaitView) string {
 
 func printOwner(v OwnerView) string {
 	s := fmt.Sprintf("%s/%d %q of member %d", printID(v.Session), v.Handle, v.Name, v.Member)
+	if v.Label != "" {
+		s += fmt.Sprintf(" label=%q", v.Label)
+	}
+	if v.Since >= 0 {
+		s += fmt.Sprintf(" since %v", time.Duration(v.Since))
+	}
 	if v.TTL != 0 {
 		s += fmt.Sprintf(" ttl=%v left=%v", time.Duration(v.TTL), time.Duration(v.Remaining))
 	}

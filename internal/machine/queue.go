@@ -16,6 +16,8 @@ type waiter struct {
 	permits   uint32 // of a semaphore
 	lingering bool   // of a lock
 	value     []byte // of a candidate
+	label     string // of the handle of a lock or an election
+	since     int64  // group time of the request for those; 0: unknown
 	ticket    ticket // that the grant answers
 	position  uint64 // 0: not queued
 
@@ -78,7 +80,9 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 	m.positions++
 	w.position = m.positions
 	m.candidates += len(w.value)
+	m.labels += len(w.label)
 	if w.lock != nil {
+		w.since = m.stamp()
 		m.recall(w.lock)
 	}
 	w.join()
@@ -109,6 +113,7 @@ func (m *Machine) dequeue(w *waiter) {
 	m.forget(w.ticket.by)
 	m.waiting--
 	m.candidates -= len(w.value)
+	m.labels -= len(w.label)
 	m.dirty.drop(w.key())
 }
 

@@ -172,7 +172,7 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if r.model.Now != r.straight.Now() {
 		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.model.Now)
 	}
-	return r.checkCycles()
+	return errors.Join(r.checkCycles(), r.checkLocks())
 }
 
 // printBatch prints what was asked for, for people.

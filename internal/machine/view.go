@@ -20,6 +20,7 @@ type LockView struct {
 	// Lingering: the owner keeps the lock for a tenure, in which it grants it by itself, with
 	// fences from Fence on.
 	Lingering bool
+	Label     string // of the owner
 	Waiters   int
 	Delay     int64 // remaining lock-delay
 }
@@ -65,7 +66,7 @@ func (m *Machine) view(l *lock) LockView {
 		v.Delay = max(0, l.owner.delayUntil()-m.now)
 	default:
 		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
-		v.Handle, v.Holds, v.Fence, v.Lingering = l.handle, l.holds, l.fence, l.lingering
+		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label = l.handle, l.holds, l.fence, l.lingering, l.label()
 	}
 	return v
 }

@@ -170,7 +170,7 @@ func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
 func (m *Machine) checkKeyOp(op *wire.KeyOp) *wire.Reply {
 	check := m.checkName
 	if op.Kind == wire.KeyOp_DELETE_PREFIX {
-		check = m.checkLabel
+		check = m.checkOptionalName
 	}
 	if r := check(op.Key); r != nil {
 		return r

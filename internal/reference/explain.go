@@ -1,6 +1,52 @@
 package reference
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// label returns a label as it is stored, or the refusal of it. Below its level it means nothing.
+func (r *Model) label(label []byte) (string, *wire.Reply) {
+	switch {
+	case atLeast(r.Level) < wire.LevelLabel:
+		return "", nil
+	case len(label) > MaxLabel:
+		return "", answer(wire.Code_TOO_LARGE)
+	case !utf8.Valid(label), bytes.Contains(label, []byte{0}):
+		return "", answer(wire.Code_INVALID)
+	}
+	return string(label), nil
+}
+
+// stamp returns the group time to store; 0: none below that level.
+func (r *Model) stamp() int64 {
+	if atLeast(r.Level) < wire.LevelLabel {
+		return 0
+	}
+	return r.Now
+}
+
+// LockNow returns a lock or an election as a query must show it: without what an ended session
+// has; nil: there is none.
+func (r *Model) LockNow(election bool, name string) *Lock {
+	l := r.find(election, name)
+	if l == nil {
+		return nil
+	}
+	now := *l
+	if now.Owner != nil && r.lateSession(now.Owner.Session) != nil {
+		now.Owner = nil
+	}
+	now.Queue = nil
+	for _, p := range l.Queue {
+		if r.lateSession(p.Session) == nil {
+			now.Queue = append(now.Queue, p)
+		}
+	}
+	return &now
+}
 
 // Cycles returns each session that waits for itself by way of others, with the number of
 // sessions in a shortest such cycle.

@@ -5,6 +5,7 @@ const second = int64(1_000_000_000)
 // The limits, a second time. A test of the machine compares them.
 const (
 	MaxName      = 512 // bytes
+	MaxLabel     = 128 // bytes
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second

@@ -25,7 +25,7 @@ func (r *Model) grantHead(l *Lock) {
 }
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
-	p.Ticket = p.granted()
+	p.Ticket, p.Since = p.granted(), r.stamp()
 	l.Owner, l.Unclaimed, l.holds, l.Lingering, l.Fence = &p, false, 1, p.linger, r.Granted+1
 	reply := &wire.Reply{Code: wire.Code_OK, Fence: l.Fence, Holds: 1}
 	if l.Lingering {
@@ -107,10 +107,14 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	case len(c.Value) > MaxCandidate:
 		return answer(wire.Code_TOO_LARGE)
 	}
+	label, bad := r.label(c.Label)
+	if bad != nil {
+		return bad
+	}
 	if _, bad := r.live(c.Session); bad != nil {
 		return bad
 	}
-	place := Place{Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
+	place := Place{Label: label, Session: wire.ID(c.Session), Handle: c.Handle, Ticket: t, value: c.Value, linger: c.Lingering && !c.Election && atLeast(r.Level) >= wire.LevelLinger}
 	r.visitLock(r.find(c.Election, c.Name))
 	l := r.find(c.Election, c.Name)
 	mine := l.heldBy(c.Session, c.Handle)
@@ -139,7 +143,7 @@ func (r *Model) lock(t wire.Ticket, c *wire.Lock) *wire.Reply {
 	case c.Wait:
 		r.recall(l)
 		r.arrivals++
-		place.arrival = r.arrivals
+		place.arrival, place.Since = r.arrivals, r.stamp()
 		l.Queue = append(l.Queue, place)
 		return &wire.Reply{Code: wire.Code_QUEUED, Position: uint32(len(l.Queue)), Holder: r.holder(l)}
 	case l.Owner != nil:

@@ -69,6 +69,8 @@ type Place struct {
 	Handle  uint64
 	Ticket  wire.Ticket
 	Permits uint32
+	Label   string
+	Since   int64 // of a request that waits, or of a hold; 0: unknown
 	value   []byte
 	linger  bool
 	arrival int

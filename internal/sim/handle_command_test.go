@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"fmt"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // resizable is the semaphore whose limit changes.
 const resizable = "sem-1"
@@ -17,9 +21,11 @@ func (h *handle) command(wait bool) *wire.Command {
 	case wire.Space_ELECTION:
 		return campaignCommand(h.lock, h.session, h.n, wait, h.value())
 	}
-	return &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence,
-	}}}
+	c := &wire.Lock{Name: h.lock, Session: h.session.id[:], Handle: h.n, Reentrant: h.reentrant, Limit: limit, Wait: wait, Fence: h.fence}
+	if h.n%2 == 1 { // below the level for it, it means nothing
+		c.Label = fmt.Append(nil, "handle ", h.n)
+	}
+	return &wire.Command{Op: &wire.Command_Lock{Lock: c}}
 }
 
 // unlock releases one hold.

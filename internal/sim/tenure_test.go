@@ -53,7 +53,7 @@ func (k *keeper) act() {
 	}
 }
 
-// raiseLevel raises the group to the level of lingering locks, if all members have
+// raiseLevel raises the group to a level with lingering locks, if all members have
 // registered.
 func (p *program) raiseLevel() {
 	if level, _ := p.core.Machine().Level(); !p.sim.faults.lingers || level >= wire.LevelLinger || !p.sim.chance(0.1) {
@@ -63,7 +63,7 @@ func (p *program) raiseLevel() {
 	for _, m := range p.sim.remaining() {
 		members = append(members, uint64(m.n)+1)
 	}
-	p.submit(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: wire.LevelLinger, Members: members}}}, false, func(*wire.Reply) {})
+	p.submit(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: wire.FeatureLevel, Members: members}}}, false, func(*wire.Reply) {})
 }
 
 // actInTenure is act for a handle of a keeper.

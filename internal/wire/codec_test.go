@@ -53,7 +53,7 @@ func TestDecoder_AsProto(t *testing.T) {
 
 func checkReleased(t *testing.T, d *Decoder) {
 	t.Helper()
-	kept := d.lock.Lock.GetSession() != nil || d.unlock.Unlock.GetSession() != nil
+	kept := d.lock.Lock.GetSession() != nil || d.lock.Lock.GetLabel() != nil || d.unlock.Unlock.GetSession() != nil
 	for _, c := range d.calls {
 		kept = kept || c.Command != nil
 	}
@@ -155,6 +155,9 @@ func randomCommand(rng *rand.Rand) *Command {
 	l := &Lock{
 		Name: name, Session: session, Handle: randomNumber(rng), Reentrant: bit(), Limit: uint32(randomNumber(rng)),
 		Wait: bit(), Fence: randomNumber(rng), Lingering: bit(),
+	}
+	if rng.IntN(4) == 0 {
+		l.Label = [][]byte{[]byte("a label"), []byte("not \xff UTF-8")}[rng.IntN(2)]
 	}
 	if rng.IntN(4) == 0 {
 		l.Election, l.Value = bit(), make([]byte, rng.IntN(200))

@@ -45,7 +45,7 @@ func (d *Decoder) Release() {
 		c.Command = nil
 	}
 	if l := d.lock.Lock; l != nil {
-		l.Session = nil
+		l.Session, l.Label = nil, nil
 	}
 	if u := d.unlock.Unlock; u != nil {
 		u.Session = nil
@@ -57,7 +57,7 @@ func (d *Decoder) Release() {
 }
 
 // Command decodes a command. What it returns is valid until the next call, and its session
-// refers to data.
+// and label refer to data.
 func (d *Decoder) Command(data []byte) (*Command, error) {
 	if d.plainCommand(data) {
 		return &d.command, nil
@@ -205,7 +205,7 @@ func (d *Decoder) plainCommand(data []byte) bool {
 }
 
 func plainLock(l *Lock, data []byte) bool {
-	l.Name, l.Session, l.Handle, l.Reentrant, l.Limit, l.Wait, l.Fence, l.Lingering = "", nil, 0, false, 0, false, 0, false
+	l.Name, l.Session, l.Handle, l.Reentrant, l.Limit, l.Wait, l.Fence, l.Lingering, l.Label = "", nil, 0, false, 0, false, 0, false, nil
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -231,6 +231,8 @@ func plainLock(l *Lock, data []byte) bool {
 			l.Fence = f.number
 		case 80:
 			l.Lingering = f.number != 0
+		case 88 + 2:
+			l.Label = f.bytes
 		default: // an election's also: a machine keeps the value
 			return false
 		}

@@ -90,6 +90,7 @@ func (l *Lock) fields(w *Writer) {
 	w.Flag(8, l.Election)
 	w.Bytes(9, l.Value)
 	w.Flag(10, l.Lingering)
+	w.Bytes(11, l.Label)
 }
 
 func (u *Unlock) fields(w *Writer) {

@@ -23,7 +23,8 @@ const (
 // The feature levels. BatchVersion is the lowest that a batch can have.
 const (
 	LevelLinger  = 2 // Lock with lingering, and Refill
-	FeatureLevel = LevelLinger
+	LevelLabel   = 3 // Lock with a label; the times since which locks are held and waited for
+	FeatureLevel = LevelLabel
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -2164,17 +2164,20 @@ func (x *CloseSession) GetGraceful() bool {
 }
 
 type Lock struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Reentrant     bool                   `protobuf:"varint,4,opt,name=reentrant,proto3" json:"reentrant,omitempty"`
-	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // with reentrant: maximum holds; 0: no limit
-	Wait          bool                   `protobuf:"varint,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	Fence         uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`          // of the hold being re-entered; 0: the handle holds nothing
-	Election      bool                   `protobuf:"varint,8,opt,name=election,proto3" json:"election,omitempty"`    // the name is an election's, not a lock's
-	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`           // of the candidate; only with election
-	Lingering     bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"` // level 2; not with election: keep the lock for a tenure, with a block of fences
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session   []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Handle    uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Reentrant bool                   `protobuf:"varint,4,opt,name=reentrant,proto3" json:"reentrant,omitempty"`
+	Limit     uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"` // with reentrant: maximum holds; 0: no limit
+	Wait      bool                   `protobuf:"varint,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	Fence     uint64                 `protobuf:"varint,7,opt,name=fence,proto3" json:"fence,omitempty"`          // of the hold being re-entered; 0: the handle holds nothing
+	Election  bool                   `protobuf:"varint,8,opt,name=election,proto3" json:"election,omitempty"`    // the name is an election's, not a lock's
+	Value     []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`           // of the candidate; only with election
+	Lingering bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"` // level 2; not with election: keep the lock for a tenure, with a block of fences
+	// Level 3: the handle's, for people. Not a string: below the level builds that know the
+	// field must accept the same bytes as those that do not.
+	Label         []byte `protobuf:"bytes,11,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2277,6 +2280,13 @@ func (x *Lock) GetLingering() bool {
 		return x.Lingering
 	}
 	return false
+}
+
+func (x *Lock) GetLabel() []byte {
+	if x != nil {
+		return x.Label
+	}
+	return nil
 }
 
 // Refill reserves another block of fences for the owner of a lingering lock.
@@ -3800,6 +3810,8 @@ type LockState struct {
 	DelayUntil    int64                  `protobuf:"varint,7,opt,name=delay_until,json=delayUntil,proto3" json:"delay_until,omitempty"` // group time; 0: none
 	Value         []byte                 `protobuf:"bytes,9,opt,name=value,proto3" json:"value,omitempty"`                              // of a leader
 	Lingering     bool                   `protobuf:"varint,10,opt,name=lingering,proto3" json:"lingering,omitempty"`
+	Since         int64                  `protobuf:"varint,11,opt,name=since,proto3" json:"since,omitempty"` // group time of the grant; 0: unknown, it was granted below level 3
+	Label         string                 `protobuf:"bytes,12,opt,name=label,proto3" json:"label,omitempty"`  // of the owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3895,6 +3907,20 @@ func (x *LockState) GetLingering() bool {
 		return x.Lingering
 	}
 	return false
+}
+
+func (x *LockState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *LockState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
 }
 
 type SemaphoreState struct {
@@ -4034,6 +4060,8 @@ type WaiterState struct {
 	Permits       uint32                 `protobuf:"varint,5,opt,name=permits,proto3" json:"permits,omitempty"` // of a semaphore
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`      // of a candidate
 	Lingering     bool                   `protobuf:"varint,7,opt,name=lingering,proto3" json:"lingering,omitempty"`
+	Since         int64                  `protobuf:"varint,8,opt,name=since,proto3" json:"since,omitempty"` // group time of the request; 0: unknown, as in LockState
+	Label         string                 `protobuf:"bytes,9,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4115,6 +4143,20 @@ func (x *WaiterState) GetLingering() bool {
 		return x.Lingering
 	}
 	return false
+}
+
+func (x *WaiterState) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *WaiterState) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
 }
 
 type KeyState struct {
@@ -4389,7 +4431,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04term\x18\x04 \x01(\x04R\x04term\":\n" +
 	"\fCloseSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1a\n" +
-	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\xfa\x01\n" +
+	"\bgraceful\x18\x02 \x01(\bR\bgraceful\"\x90\x02\n" +
 	"\x04Lock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -4401,7 +4443,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\belection\x18\b \x01(\bR\belection\x12\x14\n" +
 	"\x05value\x18\t \x01(\fR\x05value\x12\x1c\n" +
 	"\tlingering\x18\n" +
-	" \x01(\bR\tlingering\"|\n" +
+	" \x01(\bR\tlingering\x12\x14\n" +
+	"\x05label\x18\v \x01(\fR\x05label\"|\n" +
 	"\x06Refill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -4550,7 +4593,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bended_at\x18\n" +
 	" \x01(\x03R\aendedAt\x12\x1a\n" +
 	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x1a\n" +
-	"\battached\x18\f \x01(\x04R\battached\"\xf8\x01\n" +
+	"\battached\x18\f \x01(\x04R\battached\"\xa4\x02\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -4562,7 +4605,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"delayUntil\x12\x14\n" +
 	"\x05value\x18\t \x01(\fR\x05value\x12\x1c\n" +
 	"\tlingering\x18\n" +
-	" \x01(\bR\tlingeringJ\x04\b\b\x10\t\"@\n" +
+	" \x01(\bR\tlingering\x12\x14\n" +
+	"\x05since\x18\v \x01(\x03R\x05since\x12\x14\n" +
+	"\x05label\x18\f \x01(\tR\x05labelJ\x04\b\b\x10\t\"@\n" +
 	"\x0eSemaphoreState\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x18\n" +
 	"\aresized\x18\x02 \x01(\bR\aresized\"\x9c\x01\n" +
@@ -4572,7 +4617,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\vdelay_until\x18\x05 \x01(\x03R\n" +
-	"delayUntilJ\x04\b\x06\x10\a\"\xc1\x01\n" +
+	"delayUntilJ\x04\b\x06\x10\a\"\xed\x01\n" +
 	"\vWaiterState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12 \n" +
@@ -4580,7 +4625,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x18\n" +
 	"\apermits\x18\x05 \x01(\rR\apermits\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\fR\x05value\x12\x1c\n" +
-	"\tlingering\x18\a \x01(\bR\tlingering\"\xcb\x01\n" +
+	"\tlingering\x18\a \x01(\bR\tlingering\x12\x14\n" +
+	"\x05since\x18\b \x01(\x03R\x05since\x12\x14\n" +
+	"\x05label\x18\t \x01(\tR\x05label\"\xcb\x01\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\x04R\x05flags\x12!\n" +
