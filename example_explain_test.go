@@ -12,10 +12,13 @@ func ExampleNode_Explain() {
 	ctx := context.Background()
 	node := openOne(ctx)
 	defer node.Close(context.Background())
-	if _, err := node.FencedLock("invoices").Lock(ctx); err != nil {
+	recordLabels(ctx, node)
+
+	lock := node.FencedLock("invoices", conclave.WithLabel("invoice run 2026-11"))
+	if _, err := lock.Lock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	fence, waiting := make(chan conclave.Fence), node.FencedLock("invoices")
+	fence, waiting := make(chan conclave.Fence), node.FencedLock("invoices", conclave.WithLabel("correction"))
 	go func() {
 		f, _ := waiting.Lock(ctx)
 		fence <- f
@@ -27,10 +30,10 @@ func ExampleNode_Explain() {
 		log.Fatal(err)
 	}
 	if e.Held {
-		fmt.Println("held under fence", e.Fence, "alive:", e.Holder.Alive)
+		fmt.Println("held by", e.Holder.Label, "alive:", e.Holder.Alive)
 	}
 	for i, w := range e.Queue {
-		fmt.Println("place", i+1, "in the queue, alive:", w.Alive)
+		fmt.Println("place", i+1, "in the queue:", w.Label, "alive:", w.Alive)
 	}
 	if e.Cycle != nil {
 		fmt.Println("possible deadlock:", e.Cycle)
@@ -38,11 +41,25 @@ func ExampleNode_Explain() {
 	if err := node.CloseSession(ctx, e.Holder.Session); err != nil { // by force
 		log.Fatal(err)
 	}
-	fmt.Println("then held under fence", <-fence)
+	fmt.Println("granted with a larger fence:", <-fence > e.Fence)
 	// Output:
-	// held under fence 1 alive: true
-	// place 1 in the queue, alive: true
-	// then held under fence 2
+	// held by invoice run 2026-11 alive: true
+	// place 1 in the queue: correction alive: true
+	// granted with a larger fence: true
+}
+
+// recordLabels waits until the new group has agreed to record labels, about a second.
+func recordLabels(ctx context.Context, node *conclave.Node) {
+	for recorded := false; !recorded; {
+		err := node.FencedLock("probe", conclave.WithLabel("probe")).Do(ctx, func(context.Context) error {
+			e, err := node.Explain(ctx, "probe")
+			recorded = e.Holder.Label == "probe"
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
 }
 
 // awaitWaiter waits until a handle waits for the lock.

@@ -45,9 +45,14 @@ type LockOwner struct {
 	// Alive is the view of this node's failure detector; not authoritative. The group goes by
 	// the session's lease and checks.
 	Alive       bool
+	Label       string // of the handle; see [WithLabel]
 	Session     SessionID
 	SessionName string
-	TTL         time.Duration // of the session; may be NoTTL
+	// Since is how long the handle has held the lock, or has waited for it. Negative: it is not
+	// known, since it began when a member of the group still ran a build that did not record it.
+	// For a lock that lingers, it is how long the node has kept it.
+	Since time.Duration
+	TTL   time.Duration // of the session; may be NoTTL
 	// Remaining is the time until the session expires, unless it is renewed; 0 with NoTTL.
 	Remaining time.Duration
 	// Renewed is how long ago the session was renewed, as each leader change also does.
@@ -107,7 +112,7 @@ func (m membersByID) owner(v machine.OwnerView) LockOwner {
 	member := m[MemberID(v.Member)]
 	o := LockOwner{
 		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive,
-		Session: SessionID(v.Session), SessionName: v.Name,
+		Label: v.Label, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
 		TTL: duration(v.TTL), Remaining: duration(v.Remaining), Renewed: duration(v.Renewed),
 	}
 	if v.TTL == 0 {
@@ -149,8 +154,11 @@ func (c WaitCycle) String() string {
 	return s.String()
 }
 
-// String names the session and the member.
+// String names the label, the session and the member.
 func (o LockOwner) String() string {
+	if o.Label != "" {
+		return fmt.Sprintf("%q under session %v of member %s", o.Label, o.Session, cmp.Or(o.NodeName, o.Node.String()))
+	}
 	return fmt.Sprintf("session %v of member %s", o.Session, cmp.Or(o.NodeName, o.Node.String()))
 }
 

@@ -188,3 +188,95 @@ func TestWaitCycles_ElectionAndOwnSession(t *testing.T) {
 	_, err := n.WaitCycles(t.Context())
 	grouptest.WantError(t, err, conclave.ErrClosed)
 }
+
+// awaitLabels blocks until labels and times are recorded: the group has raised its feature
+// level.
+func awaitLabels(t testing.TB, n *conclave.Node) {
+	t.Helper()
+	l := n.FencedLock("probe")
+	for recorded := false; !recorded; {
+		grouptest.MustLock(t, l)
+		recorded = mustExplain(t, n, "probe").Holder.Since >= 0
+		grouptest.MustUnlock(t, l)
+	}
+}
+
+func TestExplain_LabelsAndTimes(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	awaitLabels(t, g.Nodes[1])
+	held := g.Nodes[1].FencedLock("x", conclave.WithLabel("invoice run 2026-11"), conclave.Reentrant(0))
+	grouptest.MustLock(t, held)
+	grouptest.Busy(t, g.Nodes[1], 3)
+	next := g.Nodes[2].FencedLock("x", conclave.WithLabel("第二"))
+	waiting := grouptest.StartLock(t, next)
+	go g.Nodes[2].FencedLock("x").Lock(t.Context())
+	grouptest.AwaitWaiters(t, held, 2)
+
+	var e conclave.Explanation
+	for e = mustExplain(t, g.Nodes[0], "x"); e.Queue[0].Since <= 0; e = mustExplain(t, g.Nodes[0], "x") {
+	}
+	if e.Holder.Label != "invoice run 2026-11" || e.Queue[0].Label != "第二" || e.Queue[1].Label != "" {
+		t.Errorf("labels of %v and %v", e.Holder, e.Queue)
+	}
+	if e.Queue[0].Since >= e.Holder.Since || e.Queue[1].Since > e.Queue[0].Since || e.Queue[1].Since < 0 {
+		t.Errorf("held for %v, waited for during %v and %v", e.Holder.Since, e.Queue[0].Since, e.Queue[1].Since)
+	}
+	if got := e.Holder.String(); !strings.HasPrefix(got, `"invoice run 2026-11" under session `) {
+		t.Error(got)
+	}
+	info, err := next.Info(t.Context())
+	if err != nil || info.Label != "invoice run 2026-11" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for l := range g.Nodes[0].Locks(t.Context(), "x") {
+		if l.Label != info.Label {
+			t.Errorf("listed as %+v", l)
+		}
+	}
+
+	before := e.Holder.Since
+	grouptest.MustLock(t, held) // the hold is the one that began then
+	grouptest.MustUnlock(t, held)
+	if again := mustExplain(t, g.Nodes[0], "x").Holder.Since; again < before {
+		t.Errorf("held for %v, and then for %v", before, again)
+	}
+	grouptest.MustUnlock(t, held)
+	grouptest.Must(t, <-waiting.Err)
+	if e = mustExplain(t, g.Nodes[0], "x"); e.Holder.Label != "第二" || e.Waiters != 1 || e.Queue[0].Label != "" {
+		t.Errorf("after the release: %+v", e)
+	}
+}
+
+func TestWithLabel_Limits(t *testing.T) {
+	n := grouptest.Alone(t)
+	awaitLabels(t, n)
+	longest := n.FencedLock("x", conclave.WithLabel(strings.Repeat("n", 128)))
+	grouptest.MustLock(t, longest)
+	grouptest.MustUnlock(t, longest)
+	for label, want := range map[string]error{
+		strings.Repeat("n", 129): conclave.ErrTooLarge,
+		"not \xff UTF-8":         conclave.ErrInvalid,
+		"a\x00b":                 conclave.ErrInvalid,
+	} {
+		l := n.FencedLock("x", conclave.WithLabel(label))
+		_, err := l.Lock(t.Context())
+		grouptest.WantError(t, err, want)
+		_, err = l.TryLock(grouptest.Expired())
+		grouptest.WantError(t, err, want)
+	}
+	if e := mustExplain(t, n, "x"); e.Held || e.Waiters != 0 {
+		t.Errorf("refused labels have an effect: %+v", e)
+	}
+}
+
+// A lock that lingers belongs to the node, whatever the labels of the handles that share it.
+func TestWithLabel_Lingering(t *testing.T) {
+	n := grouptest.Alone(t)
+	awaitLabels(t, n)
+	l := n.FencedLock("x", conclave.Linger(time.Minute), conclave.WithLabel("first"))
+	grouptest.MustLock(t, l)
+	grouptest.MustUnlock(t, l)
+	if e := mustExplain(t, n, "x"); !e.Held || !e.Lingering || e.Holder.Label != "" || e.Holder.Since < 0 {
+		t.Errorf("%+v", e)
+	}
+}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -89,6 +91,34 @@ func Linger(d time.Duration) LockOption {
 		}
 		o.config.Linger = d
 	})
+}
+
+// WithLabel gives the handle a label for people, such as "invoice run 2026-11": up to 128 bytes
+// of UTF-8 without NUL; "" is none. [Node.Explain] and [LockInfo] show it with what the handle
+// holds, and Explain also with what it waits for.
+//
+// It is sent with each request for the lock, so it costs its bytes there and in the state
+// of each member. It is not shown with what was requested before each member of the group ran
+// a build that knows of labels. What the node keeps by [Linger] has none: it belongs to all the
+// handles that share it.
+func WithLabel(label string) LockOption {
+	return lockOption(func(o *lockOptions) {
+		if err := validLabel(label); err != nil {
+			o.err = err
+			return
+		}
+		o.config.Label = label
+	})
+}
+
+func validLabel(label string) error {
+	if len(label) > machine.MaxLabel {
+		return fmt.Errorf("%w: label of %d bytes, the limit is %d", ErrTooLarge, len(label), machine.MaxLabel)
+	}
+	if !utf8.ValidString(label) || strings.IndexByte(label, 0) >= 0 {
+		return fmt.Errorf("%w label: want UTF-8 without NUL, got %q", ErrInvalid, label)
+	}
+	return nil
 }
 
 // FencedLock returns a new handle to the lock of that name, 1 to 512 bytes of UTF-8
@@ -288,8 +318,9 @@ func (l locker) Unlock() {
 type LockInfo struct {
 	Name    string
 	Held    bool
-	Session SessionID // of the holder, like Node, Holds and Fence; zero if not held
+	Session SessionID // of the holder, like Node, Label, Holds and Fence; zero if not held
 	Node    MemberID
+	Label   string // see [WithLabel]
 	Holds   int
 	Fence   Fence
 	// Lingering says that the node keeps the lock for a while and grants it by itself ([Linger]);
@@ -320,7 +351,7 @@ func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 
 func lockInfo(v machine.LockView) LockInfo {
 	return LockInfo{
-		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member),
+		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
 		Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
 	}
 }

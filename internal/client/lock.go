@@ -22,6 +22,7 @@ type Lock struct {
 	reentrant bool
 	limit     uint32
 	linger    time.Duration // for which a tenure goes on after a release; 0: there is none
+	label     string        // for people
 
 	order order
 
@@ -37,12 +38,13 @@ type LockConfig struct {
 	Reentrant bool
 	Limit     uint32 // of holds, with Reentrant; 0 is none
 	Linger    time.Duration
+	Label     string // is not submitted before the group is at the level for that
 }
 
 // Init makes l a new handle. l must be a zero Lock.
 func (l *Lock) Init(c *Client, cfg LockConfig) {
 	l.client, l.lease, l.space, l.name = c, cfg.Lease, cfg.Space, cfg.Name
-	l.reentrant, l.limit, l.linger = cfg.Reentrant, cfg.Limit, cfg.Linger
+	l.reentrant, l.limit, l.linger, l.label = cfg.Reentrant, cfg.Limit, cfg.Linger, cfg.Label
 	l.number = c.handles.Add(1)
 }
 
@@ -308,6 +310,9 @@ func (l *Lock) lockCommand(lease *Lease, held *Hold, wait bool, value []byte) *w
 	}
 	if held != nil {
 		cmd.Fence = held.fence
+	}
+	if l.label != "" && l.client.group.Level() >= wire.LevelLabel {
+		cmd.Label = []byte(l.label)
 	}
 	return &wire.Command{Op: &wire.Command_Lock{Lock: cmd}}
 }
