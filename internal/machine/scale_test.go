@@ -23,7 +23,7 @@ func BenchmarkScale(b *testing.B) {
 		n    int // at most
 		make func(d *driver, i uint64) *wire.Command
 	}{
-		{"session", 100_000, func(_ *driver, i uint64) *wire.Command { return openCommand(numberedID(i), 10*second, 15*second) }},
+		{"session", MaxSessions / 2, func(_ *driver, i uint64) *wire.Command { return openCommand(numberedID(i), 10*second, 15*second) }},
 		{"lock", 1_000_000, func(_ *driver, i uint64) *wire.Command {
 			return lockCommand(fmt.Sprintf("orders/%07d", i), wire.ID{1}, i)
 		}},
