@@ -25,7 +25,7 @@ type Node struct {
 	member *cluster.Member
 	client *client.Client
 	events *events
-	calls  calls
+	calls  *calls
 	counts atomic.Pointer[machine.Counts] // of the state at the last heartbeat
 
 	// A Close ends a Leave that is under way: it cancels leaving when its own time

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -73,7 +72,7 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (Fence, error) {
 }
 
 func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
-	began := time.Now()
+	began := e.lock.node.calls.begin()
 	f, err := e.candidate(ctx, value)
 	e.lock.node.calls.returned(CallCampaign, began, err)
 	return f, err
@@ -135,7 +134,7 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 func (e *Election) resign(ctx context.Context) error {
-	began := time.Now()
+	began := e.lock.node.calls.begin()
 	err := e.lock.unlock(ctx)
 	e.lock.node.calls.returned(CallResign, began, err)
 	return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -216,7 +215,7 @@ func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
-	began := time.Now()
+	began := k.node.calls.begin()
 	answer, err := client.Ask[A](ctx, k.node.client, q, o)
 	k.node.calls.returned(CallRead, began, err)
 	return answer, err

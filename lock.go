@@ -166,7 +166,7 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 // returned, and act when another owner has the lock already. Lost and Fence report
 // that early, but only the resource can refuse: send it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
-	began := time.Now()
+	began := l.node.calls.begin()
 	f, err := l.acquire(ctx, true, nil)
 	err = fault("lock", l.name, err)
 	l.node.calls.returned(CallLock, began, err)
@@ -177,7 +177,7 @@ func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
 // error wraps ErrLocked, or ErrLockDelay if its last holder's lock-delay has not
 // passed. It blocks until the group has decided.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
-	began := time.Now()
+	began := l.node.calls.begin()
 	f, err := l.acquire(ctx, false, nil)
 	err = fault("try lock", l.name, err)
 	l.node.calls.returned(CallTryLock, began, err)
@@ -219,7 +219,7 @@ func (l *FencedLock) explain(err error) error {
 // and ErrUnknown. ErrNotHeld: the handle holds nothing; no effect.
 // ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
-	began := time.Now()
+	began := l.node.calls.begin()
 	err := fault("unlock", l.name, l.unlock(ctx))
 	l.node.calls.returned(CallUnlock, began, err)
 	return err

@@ -131,26 +131,32 @@ type CallMetrics struct {
 }
 
 // calls measures the calls of a node. No call waits for it.
-type calls []callKind
+type calls struct {
+	opened time.Time // what time.Since asks of the clock is half of what time.Now does
+	kinds  [CallWrite]callKind
+}
 
 type callKind struct {
-	results []metrics.Counter
+	results [ResultRefused]metrics.Counter
 	seconds *metrics.Histogram
 }
 
-func newCalls() calls {
-	c := make(calls, CallWrite)
-	for i := range c {
-		c[i] = callKind{make([]metrics.Counter, ResultRefused), metrics.NewDurations()}
+func newCalls() *calls {
+	c := &calls{opened: time.Now()}
+	for i := range c.kinds {
+		c.kinds[i].seconds = metrics.NewDurations()
 	}
 	return c
 }
 
-// returned notes that a call of a kind that began at a time returns.
-func (c calls) returned(kind CallKind, began time.Time, err error) {
-	k := &c[kind-1]
+// begin returns the present, for returned.
+func (c *calls) begin() time.Duration { return time.Since(c.opened) }
+
+// returned notes that a call of a kind returns.
+func (c *calls) returned(kind CallKind, began time.Duration, err error) {
+	k := &c.kinds[kind-1]
 	k.results[resultOf(err)-1].Add(1)
-	k.seconds.ObserveDuration(time.Since(began))
+	k.seconds.ObserveDuration(c.begin() - began)
 }
 
 func resultOf(err error) CallResult {
@@ -177,11 +183,11 @@ func resultOf(err error) CallResult {
 	return ResultRefused
 }
 
-func (c calls) metrics() (all []CallMetrics) {
-	for i := range c {
-		m := CallMetrics{Kind: CallKind(i + 1), Results: make(map[CallResult]uint64), Seconds: seconds(c[i].seconds)}
-		for j := range c[i].results {
-			m.Results[CallResult(j+1)] = c[i].results[j].Load()
+func (c *calls) metrics() (all []CallMetrics) {
+	for i := range c.kinds {
+		m := CallMetrics{Kind: CallKind(i + 1), Results: make(map[CallResult]uint64), Seconds: seconds(c.kinds[i].seconds)}
+		for j := range c.kinds[i].results {
+			m.Results[CallResult(j+1)] = c.kinds[i].results[j].Load()
 		}
 		all = append(all, m)
 	}

@@ -31,7 +31,7 @@ func TestCalls(t *testing.T) {
 	c := newCalls()
 	for kind := CallLock; kind <= CallWrite; kind++ {
 		for result := ResultOK; result <= ResultRefused; result++ {
-			c[kind-1].results[result-1].Add(uint64(result))
+			c.kinds[kind-1].results[result-1].Add(uint64(result))
 		}
 	}
 	for i, m := range c.metrics() {

@@ -96,7 +96,7 @@ func validLimit(limit int) error {
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
-	began := time.Now()
+	began := s.node.calls.begin()
 	p, err := s.acquire(ctx, n, true)
 	err = fault("acquire", s.name, err)
 	s.node.calls.returned(CallAcquire, began, err)
@@ -107,7 +107,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // available the error wraps ErrLocked, or ErrLockDelay if only lock-delays hold them
 // back. It blocks until the group has decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
-	began := time.Now()
+	began := s.node.calls.begin()
 	p, err := s.acquire(ctx, n, false)
 	err = fault("try acquire", s.name, err)
 	s.node.calls.returned(CallTryAcquire, began, err)
@@ -244,7 +244,7 @@ type Permit struct {
 // and ErrUnknown. ErrNotHeld: Release was called before; no effect.
 // ErrLockOwnershipLost: the permits were lost before.
 func (p *Permit) Release(ctx context.Context) error {
-	began := time.Now()
+	began := p.node.calls.begin()
 	err := fault("release", p.name, p.permit.Release(ctx))
 	p.node.calls.returned(CallRelease, began, err)
 	return err

@@ -3,7 +3,6 @@ package conclave
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -122,7 +121,7 @@ type refusedOp struct{ at int }
 
 // write executes operations, all or none.
 func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
-	began := time.Now()
+	began := k.node.calls.begin()
 	entries, refused, err := k.writeOps(ctx, ops)
 	k.node.calls.returned(CallWrite, began, err)
 	return entries, refused, err
