@@ -30,7 +30,7 @@ type Health struct {
 // HealthCheck is one of the checks that decide a node's Health. It is not a [Check], which
 // is registered with the group.
 type HealthCheck struct {
-	Name string // "node", "loop", "shutdown", "member", "leader" or "caught-up"
+	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up" or "progress"
 	Live bool   // the check decides Health.Live as well as Health.Ready
 	OK   bool
 	Text string // what is wrong and what to do, for people; "" if OK
@@ -58,6 +58,7 @@ func (n *Node) Health() Health {
 		{"member", false, n.memberFault},
 		{"leader", false, n.leaderFault},
 		{"caught-up", false, n.lagFault},
+		{"progress", false, n.progressFault},
 	} {
 		text := "the node has stopped" // what it knew last is outdated
 		if stopped == nil {
@@ -125,12 +126,12 @@ func (n *Node) leaderFault(s *cluster.Health) string {
 	case s.Leader == s.ID && s.Idle > n.patience():
 		return fmt.Sprintf("this member leads, but its loop has not run for %v: the other members elect another leader; the process lacks CPU time, or was suspended",
 			s.Idle.Round(time.Millisecond))
-	case s.Leader == 0:
-		what = "no leader is known"
-	case s.Contact > n.patience():
-		what = fmt.Sprintf("leader %v has not been heard for %v", MemberID(s.Leader), s.Contact.Round(time.Millisecond))
-	default:
+	case s.Contact <= n.patience():
 		return ""
+	case s.Leader == 0:
+		what = fmt.Sprintf("no leader has been known for %v", s.Contact.Round(time.Millisecond))
+	default:
+		what = fmt.Sprintf("leader %v has not been heard for %v", MemberID(s.Leader), s.Contact.Round(time.Millisecond))
 	}
 	what += fmt.Sprintf(": this member reaches %d of %d voters", s.Reachable, s.Voters)
 	if s.Reachable > s.Voters/2 {
@@ -166,4 +167,16 @@ func (n *Node) lagFault(s *cluster.Health) string {
 	}
 	return fmt.Sprintf("this member has applied %d of %d entries and %s: it serves again when it has caught up; if it does not, look at its disk and network",
 		s.Applied, s.Told, strings.Join(how, " and "))
+}
+
+// progressFault finds what heartbeats and gossip do not show: a disk that does not answer.
+func (n *Node) progressFault(s *cluster.Health) string {
+	if s.Stalled <= n.patience() {
+		return ""
+	}
+	stalled := s.Stalled.Round(time.Millisecond)
+	if s.Leader == s.ID {
+		return fmt.Sprintf("an entry has not been committed for %v, and no lock is granted before it is: look at the disks of this leader and of the other voters, and at the network to them", stalled)
+	}
+	return fmt.Sprintf("a write to this member's disk has been under way for %v, and it applies no entry before that ends: look at the disk", stalled)
 }

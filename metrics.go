@@ -28,11 +28,11 @@ type Metrics struct {
 	// CommitSeconds has how long each of these entries took from the proposal until it was
 	// applied here: until it was on the disks of a majority, this node's included.
 	CommitSeconds Histogram
-	// WriteSeconds has how long each batch of writes to this node's disk took, with the
-	// wait for the batches before it.
+	// WriteSeconds has how long each batch of writes to this node's disk took. One batch is
+	// under way at a time; what arrives meanwhile shares the next one.
 	WriteSeconds Histogram
 	// RenewalMarginSeconds has for how long each session of this node would have lasted when
-	// its renewal was acknowledged. Renewals are sent each third of the TTL, so with a
+	// its renewal was acknowledged, but for the deadlines of checks. Renewals are sent each third of the TTL, so with a
 	// healthy group it is about two thirds of it. What comes near 0 is about to be lost.
 	RenewalMarginSeconds Histogram
 
@@ -44,7 +44,13 @@ type Metrics struct {
 	// sessions follow it. Compared with a wall clock it stands still while the group is
 	// idle or has no leader.
 	GroupTime time.Duration
-	// DiskBytes is the size of the node's database: on its disk, or without Dir in memory.
+	// Stalled is for how long the oldest write to this node's disk, or the oldest entry that
+	// this node has proposed as the leader, has been under way. WriteSeconds and
+	// CommitSeconds do not have it before it ends.
+	Stalled time.Duration
+	Voters  int // members that vote, in the configuration that this node has
+	// DiskBytes is the size of the node's database, up to 10 s ago: on its disk, or without
+	// Dir in memory.
 	DiskBytes uint64
 
 	Held      int    // live holds of this node: locks, elections, permits, and locks that linger
@@ -102,7 +108,7 @@ type CallResult int
 
 // The results of calls, by the first of these errors that the call's error wraps.
 const (
-	// ResultOK is no error.
+	// ResultOK is no error of the group: a read of a key that does not exist is ok.
 	ResultOK          CallResult = iota + 1
 	ResultUnknown                // ErrUnknown
 	ResultUnavailable            // ErrUnavailable
@@ -195,12 +201,12 @@ func (c *calls) metrics() (all []CallMetrics) {
 }
 
 // Metrics returns the node's metrics. It asks neither the group nor the disk, and does not
-// block. After Close it returns the last ones, without DiskBytes.
+// block. After Close it returns the last ones.
 func (n *Node) Metrics() Metrics {
 	own, member := n.client.Metrics(), n.member.Metrics()
 	pending, pendingBytes := n.member.Backlog()
-	disk, _ := n.member.DiskBytes() // 0 once the database is closed
 	sessions, holds := n.client.Sizes()
+	status := n.member.Status()
 	var group machine.Counts
 	if c := n.counts.Load(); c != nil {
 		group = *c
@@ -213,8 +219,8 @@ func (n *Node) Metrics() Metrics {
 		WriteSeconds: seconds(member.Writes), RenewalMarginSeconds: seconds(own.Margin),
 		LeaderChanges: member.Leaders.Load(),
 		SnapshotsSent: member.SnapshotsSent.Load(), SnapshotBytesSent: member.SnapshotBytesSent.Load(),
-		SnapshotsInstalled: n.member.Status().Installed,
-		GroupTime:          time.Duration(member.GroupTime.Load()), DiskBytes: disk,
+		SnapshotsInstalled: status.Installed, Stalled: status.Stalled, Voters: status.Voters(),
+		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: member.DiskBytes.Load(),
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions,
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
 		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks,

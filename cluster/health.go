@@ -17,8 +17,8 @@ type Health struct {
 	Told uint64
 	// Behind is for how long Applied has been less than an index told; 0: it is not.
 	Behind time.Duration
-	// Contact is how long ago the leader was heard; 0 if this member leads or no leader is
-	// known.
+	// Contact is how long ago the leader was heard, or without one the last leader; 0 if this
+	// member leads.
 	Contact time.Duration
 	// Regained is set when the leader is heard again after an outage, until this member has
 	// what it missed.
@@ -43,7 +43,11 @@ func (m *Member) Health() Health {
 	if s.Applied < h.Told {
 		h.Behind = max(0, now-s.lag.since)
 	}
-	if s.Leader != 0 && s.Leader != s.ID {
+	switch s.Leader {
+	case 0:
+		h.Contact = max(0, now-s.lag.contact)
+	case s.ID:
+	default:
 		ticks := s.ticks - s.peers[s.Leader].Heard // 0 is the tick of the start
 		h.Contact = time.Duration(ticks)*m.cfg.Heartbeat + h.Idle
 	}
@@ -70,7 +74,8 @@ type lag struct {
 	// then; 0: it has. goal is the index for that; 0: not known.
 	regained time.Duration
 	goal     uint64
-	lost     bool // there is no contact to a leader
+	contact  time.Duration // when there was contact to a leader last
+	lost     bool          // there was none for an election timeout
 	tellings uint64
 }
 
@@ -98,12 +103,15 @@ func (l *lag) reached(applied, told uint64, now time.Duration) {
 // member's log sends no append either, so after an election timeout that counts too.
 func (l *lag) heard(contact, proven bool, tellings uint64, now, election time.Duration) {
 	switch {
+	case !contact && now <= l.contact+election:
+		return // an election, probably
 	case !contact:
 		l.lost, l.regained, l.goal, l.tellings = true, 0, 0, tellings
 		return
 	case l.lost:
 		l.lost, l.regained = false, now
 	}
+	l.contact = now
 	if l.regained == 0 {
 		return
 	}

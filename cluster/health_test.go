@@ -51,6 +51,11 @@ func TestLag_Regained(t *testing.T) {
 			if l.regained != 0 {
 				t.Fatal("an outage before any loss of contact")
 			}
+			l.heard(false, false, 3, now+election, election)
+			if l.lost {
+				t.Fatal("lost during an election")
+			}
+			now += 2 * election
 			l.heard(false, false, 3, now, election)
 			l.heard(true, c.proven, 3, now, election)
 			told := uint64(10)

@@ -304,6 +304,7 @@ func (m *Member) openCore() error {
 	m.publish()
 	m.routine("loop", m.loop)
 	m.routine("failure detector", m.detect)
+	m.routine("database size", m.watchSize)
 	return nil
 }
 

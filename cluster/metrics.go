@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/metrics"
 )
@@ -17,6 +18,7 @@ type Metrics struct {
 	Leaders           metrics.Counter // leaders that this member has followed, or was
 	SnapshotsSent     metrics.Counter
 	SnapshotBytesSent metrics.Counter // of snapshots that failed, too
+	DiskBytes         atomic.Uint64   // size of the database, as of the last 10 s
 	GroupTime         atomic.Int64    // ns, as far as entries are applied
 }
 
@@ -34,5 +36,22 @@ func (m *Member) Metrics() *Metrics { return &m.metrics }
 // ones, and the bytes of their commands.
 func (m *Member) Backlog() (calls, bytes int) { return m.backlog.sum() }
 
-// DiskBytes returns the size of the database; ErrClosed after Stop.
-func (m *Member) DiskBytes() (uint64, error) { return m.store.DiskBytes() }
+// sizeInterval is how often the size of the database is taken.
+const sizeInterval = 10 * time.Second
+
+// watchSize takes the size of the database now and then, on a goroutine of its own: a disk
+// that hangs delays the answer, and nothing else may wait for that.
+func (m *Member) watchSize() {
+	again := time.NewTicker(sizeInterval)
+	defer again.Stop()
+	for {
+		if n, err := m.store.DiskBytes(); err == nil {
+			m.metrics.DiskBytes.Store(n)
+		}
+		select {
+		case <-again.C:
+		case <-m.lifetime.Done():
+			return
+		}
+	}
+}

@@ -22,6 +22,9 @@ type Status struct {
 	Cluster, Incarnation wire.ID
 	Boot                 uint64
 	Installed            uint64 // snapshots since the start
+	// Stalled is for how long the oldest write to the disk, or the oldest entry that this
+	// leader has proposed, has been under way.
+	Stalled time.Duration
 	// Plan is what the leader's reconciler does or waits for; "": nothing, or this member
 	// does not lead.
 	Plan string
@@ -62,7 +65,7 @@ func (m *Member) publish() {
 		lastLeader = before.lastLeader
 	}
 	var peers map[uint64]core.PeerProgress
-	if before != nil && before.ticks == c.Ticks {
+	if before != nil && before.ticks == c.Ticks && before.Leader == c.Leader && before.Term == c.Term {
 		peers = before.peers
 	} else {
 		peers = m.core.Peers()
@@ -75,6 +78,7 @@ func (m *Member) publish() {
 		Leader: c.Leader, Term: c.Term,
 		Commit: c.Commit, Applied: c.Applied,
 		Installed:  c.Installed,
+		Stalled:    c.Stalled,
 		lastLeader: lastLeader,
 		conf:       c.Membership,
 		removed:    m.core.Machine().Removed(),
@@ -162,6 +166,9 @@ func (m *Member) Status() Status {
 	}
 	return s
 }
+
+// Voters returns how many members vote, or did before a change that is under way.
+func (s *Status) Voters() int { return max(len(s.conf.GetVoters()), len(s.conf.GetVotersOutgoing())) }
 
 // progress returns a member's lag, and for how long nothing was heard of it.
 func (s *Status) progress(id uint64, tick time.Duration) (lag uint64, silence time.Duration) {

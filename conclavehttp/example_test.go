@@ -36,5 +36,6 @@ func ExampleHealth() {
 	// [+]member ok
 	// [+]leader ok
 	// [+]caught-up ok
+	// [+]progress ok
 	// readyz check passed
 }

@@ -3,8 +3,8 @@
 //	prometheus.MustRegister(conclaveprom.New(node))
 //
 // No metric has a label for a name of a lock, so their number does not grow with use. The
-// group's members are labels of few metrics. docs/OPERATIONS.md lists all metrics, and
-// docs/grafana has a dashboard and alert rules.
+// group's members are labels of few metrics. docs/METRICS.md lists all metrics, and explains
+// the dashboard and the alert rules beside it.
 package conclaveprom
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // Collector collects the metrics of a node. It may be used concurrently. After Close of
-// the node it goes on with the last values.
+// the node it goes on with the counters, and leaves out what the node knew of the group.
 type Collector struct {
 	node         *conclave.Node
 	descriptions map[string]*prometheus.Desc // by name, without the prefix
@@ -38,9 +38,11 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	out := sink{c.descriptions, to}
 	out.calls(m)
 	out.traffic(m)
-	out.raft(m, s)
-	out.state(m)
-	out.members(s)
+	if c.node.Err() == nil { // what a node that has stopped knew last would hide what the others see
+		out.raft(m, s)
+		out.state(m)
+		out.members(s)
+	}
 	out.gauge("live", truth(h.Live))
 	out.gauge("ready", truth(h.Ready))
 }
@@ -102,6 +104,8 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
 	k.counter("snapshot_sent_bytes_total", float64(m.SnapshotBytesSent))
 	k.counter("snapshots_installed_total", float64(m.SnapshotsInstalled))
+	k.gauge("stalled_seconds", m.Stalled.Seconds())
+	k.gauge("voters", float64(m.Voters))
 	k.gauge("group_time_seconds", m.GroupTime.Seconds())
 	k.gauge("disk_bytes", float64(m.DiskBytes))
 }

@@ -121,6 +121,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.keys()
 	s.losses()
 	s.leadership()
+	s.stall()
 	s.partition()
 	s.snapshot()
 	s.end()
@@ -198,12 +199,26 @@ func (s *scene) leadership() {
 		s.t.Errorf("voter is %v on a voter and %v on a standby", of["voter"], standbys["voter"])
 	}
 	s.moved["voter"] = true
+	s.becomes("voters", func() bool { return s.gather[standby]()["voters"] == 3 })
 	s.moves(next, func() {
 		grouptest.Must(s.t, s.Nodes[leader].TransferLeadership(s.t.Context(), s.ID(next)))
 	}, "leads", "leader_changes_total", "term")
 	if s.gather[leader]()["leads"] != 0 {
 		s.t.Error("the former leader still leads")
 	}
+}
+
+// stall has the leader propose what it cannot commit.
+func (s *scene) stall() {
+	leader := s.Leader()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	s.moves(leader, func() {
+		s.Net.Isolate(leader)
+		go func() { _, _ = s.Nodes[leader].KV().Put(ctx, "k", nil) }()
+	}, "stalled_seconds")
+	s.Net.Rejoin(leader)
+	s.AwaitApplied(leader)
 }
 
 // partition cuts off a voter that follows.
@@ -258,6 +273,9 @@ func (s *scene) end() {
 		s.Close(0)
 		_, _ = n.FencedLock("a").Lock(s.t.Context())
 	}, "calls_total{lock,closed}", "-live")
+	if _, known := s.gather[0]()["redundancy"]; known {
+		s.t.Error("a node that has stopped reports the redundancy that it knew last")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.gather[0]())) {
 		if strings.Contains(name, "lock-") {
 			s.t.Errorf("%s has a lock's name", name)

@@ -14,6 +14,7 @@ type disk struct {
 	queue []write
 	batch []write // under way
 	since uint64  // tick at which the disk last finished a batch or was idle
+	began uint64  // tick at which it began this batch
 }
 
 // write is an operation on the disk and the messages that depend on it.
@@ -29,7 +30,7 @@ func (d *disk) next(tick uint64) []write {
 	if len(d.batch) > 0 {
 		return nil
 	}
-	d.since = tick
+	d.since, d.began = tick, tick
 	d.batch, d.queue = d.queue, nil
 	return d.batch
 }

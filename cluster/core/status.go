@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -15,9 +16,10 @@ type Status struct {
 	Leads           bool
 	Proposing       bool // it leads, and its group time runs
 	Commit, Applied uint64
-	Told            uint64 // the commit index that the leader has told; Commit at least
-	Tellings        uint64 // how often a leader has told one
-	Installed       uint64 // snapshots since the start
+	Told            uint64        // the commit index that the leader has told; Commit at least
+	Tellings        uint64        // how often a leader has told one
+	Stalled         time.Duration // since the oldest write under way, or the oldest entry that this leader has in flight, began
+	Installed       uint64        // snapshots since the start
 	Membership      *raftpb.ConfState
 	Registered      bool // the first call, which registers the process, has its outcome
 	Ticks           uint64
@@ -86,6 +88,7 @@ func (c *Core) Status() Status {
 		Leads: c.role.RaftState == raft.StateLeader, Proposing: c.clock.running,
 		Commit: commit, Applied: c.applied,
 		Told: max(commit, c.told.by(c.role.Lead, c.term)), Tellings: c.told.times,
+		Stalled:    c.stalled(),
 		Installed:  c.installs,
 		Membership: c.conf,
 		Registered: !c.tickets.gated || c.tickets.floor > 0,
@@ -93,6 +96,16 @@ func (c *Core) Status() Status {
 		Settled:    c.changes.pending() == 0 && c.settled(),
 		Plan:       c.plan.Reason,
 	}
+}
+
+func (c *Core) stalled() (d time.Duration) {
+	if len(c.disk.batch) > 0 {
+		d = time.Duration(c.ticks-c.disk.began) * c.cfg.Tick
+	}
+	if len(c.inFlight) > 0 {
+		d = max(d, c.now-c.inFlight[0].at)
+	}
+	return d
 }
 
 // Machine returns the machine as far as entries are applied.

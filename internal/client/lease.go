@@ -217,8 +217,8 @@ func (l *Lease) acknowledged(sent instant) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, _ := l.deadline(); at != never {
-		l.client.metrics.Margin.ObserveDuration(l.client.clock.until(at))
+	if l.span != NoTTL {
+		l.client.metrics.Margin.ObserveDuration(l.client.clock.until(l.renewed + instant(trusted(l.span))))
 	}
 	l.renewed = max(l.renewed, sent)
 }

@@ -7,7 +7,7 @@ import (
 // Metrics is what a client counts and measures. It may be read at any time.
 type Metrics struct {
 	// Margin is for how long (ns) each lease would have lasted when its renewal was
-	// acknowledged.
+	// acknowledged, but for its checks.
 	Margin *metrics.Histogram
 	Kept   metrics.Counter // grants of lingering locks by this process
 	Lost   metrics.Counter // holds that were lost

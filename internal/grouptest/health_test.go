@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -68,11 +69,42 @@ func TestHealth_DiskHangs(t *testing.T) {
 	release := g.Seams[hung].FS.(*PoweredDisk).Hang()
 	defer release()
 	MustUnlock(t, l)
-	text := AwaitHealth(t, g.Nodes[hung], "caught-up")
+	text := AwaitHealth(t, g.Nodes[hung], "caught-up progress")
 	WantHealth(t, g.Nodes[hung], true, false)
 	if !strings.Contains(text, "has been behind for") {
 		t.Error(text)
 	}
 	release()
 	AwaitHealth(t, g.Nodes[hung], "")
+}
+
+// No heartbeat and no gossip shows that disks do not answer. A leader that commits nothing is
+// not ready.
+func TestHealth_NothingCommitted(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		g := Start(t, n, PoweredDisks, LongSessions)
+		leader := g.Leader()
+		MustLock(t, g.Nodes[leader].FencedLock("x"))
+		hung := []int{leader}
+		if n > 1 {
+			hung = g.Others(leader)
+		}
+		var releases []func()
+		for _, i := range hung {
+			releases = append(releases, g.Seams[i].FS.(*PoweredDisk).Hang())
+		}
+		granted := make(chan error, 1)
+		go func() {
+			_, err := g.Nodes[leader].FencedLock("y").Lock(Within(t, time.Minute))
+			granted <- err
+		}()
+		AwaitHealth(t, g.Nodes[leader], "progress")
+		WantHealth(t, g.Nodes[leader], true, false)
+		for _, release := range releases {
+			release()
+		}
+		Must(t, <-granted)
+		AwaitHealth(t, g.Nodes[leader], "")
+	}
 }

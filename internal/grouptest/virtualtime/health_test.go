@@ -97,3 +97,22 @@ func TestHealth_Closing(t *testing.T) {
 		g.Nodes[0] = nil
 	})
 }
+
+// A member stays ready while leadership is transferred among the others, also long after it
+// has heard the new leader last.
+func TestHealth_LeadershipTransferred(t *testing.T) {
+	t.Parallel()
+	grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+		pass(10 * grouptest.BubbleElection)
+		leader := g.Leader()
+		next, x := g.Others(leader)[0], g.Others(leader)[1]
+		done := make(chan error, 1)
+		go func() { done <- g.Nodes[leader].TransferLeadership(grouptest.Within(g.T, time.Minute), g.ID(next)) }()
+		for end := time.Now().Add(3 * grouptest.BubbleElection); time.Now().Before(end); pass(time.Millisecond) {
+			if failed, texts := grouptest.FailedChecks(g.Nodes[x]); failed != "" {
+				g.T.Fatalf("%s: %s", failed, texts)
+			}
+		}
+		grouptest.Must(g.T, <-done)
+	})
+}
