@@ -147,8 +147,8 @@ func (n *Node) leaderFault(s *cluster.Health) string {
 
 func (n *Node) lagFault(s *cluster.Health) string {
 	missing := uint64(0)
-	if s.Told > s.Applied {
-		missing = s.Told - s.Applied
+	if s.Reported > s.Applied {
+		missing = s.Reported - s.Applied
 	}
 	var how []string
 	if missing > cluster.KeepEntries {
@@ -161,12 +161,12 @@ func (n *Node) lagFault(s *cluster.Health) string {
 	case len(how) > 0:
 	case s.Regained:
 		return fmt.Sprintf("this member hears the leader again and has not got what it missed: it has applied %d of %d entries known, and serves again when it has caught up",
-			s.Applied, s.Told)
+			s.Applied, s.Reported)
 	default:
 		return ""
 	}
 	return fmt.Sprintf("this member has applied %d of %d entries and %s: it serves again when it has caught up; if it does not, look at its disk and network",
-		s.Applied, s.Told, strings.Join(how, " and "))
+		s.Applied, s.Reported, strings.Join(how, " and "))
 }
 
 // progressFault finds what heartbeats and gossip do not show: a disk that does not answer.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Under load the applied index is never the one told, but a recent one.
+// Under load the applied index is never the one reported, but a recent one.
 func TestLag_UnderLoad(t *testing.T) {
 	t.Parallel()
 	var l lag
@@ -23,24 +23,24 @@ func TestLag_UnderLoad(t *testing.T) {
 	}
 }
 
-// After an outage the member has caught up when it has applied what it is told next, or
-// when the leader has told nothing for an election timeout.
+// After an outage the member has caught up when it has applied what is reported next, or
+// when the leader has reported nothing for an election timeout.
 func TestLag_Regained(t *testing.T) {
 	t.Parallel()
 	const election = time.Second
 	for name, c := range map[string]struct {
 		proven       bool
-		tellings     uint64 // 3 is what was told before
+		reports      uint64 // 3 is what was reported before
 		applied      uint64
 		after        time.Duration
 		wantRegained bool
 	}{
-		"nothing told yet":        {false, 3, 10, election / 2, true},
-		"nothing told for long":   {false, 3, 10, election, false},
-		"told, behind":            {false, 4, 10, election / 2, true},
-		"told, behind for long":   {false, 4, 19, 9 * election, true},
-		"told, caught up":         {false, 4, 20, election / 2, false},
-		"leads, or is registered": {true, 3, 10, 0, false},
+		"nothing reported yet":      {false, 3, 10, election / 2, true},
+		"nothing reported for long": {false, 3, 10, election, false},
+		"reported, behind":          {false, 4, 10, election / 2, true},
+		"reported, behind for long": {false, 4, 19, 9 * election, true},
+		"reported, caught up":       {false, 4, 20, election / 2, false},
+		"leads, or is registered":   {true, 3, 10, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,12 +58,12 @@ func TestLag_Regained(t *testing.T) {
 			now += 2 * election
 			l.heard(false, false, 3, now, election)
 			l.heard(true, c.proven, 3, now, election)
-			told := uint64(10)
-			if c.tellings > 3 {
-				told = 20
+			reported := uint64(10)
+			if c.reports > 3 {
+				reported = 20
 			}
-			l.reached(c.applied, told, now+c.after)
-			l.heard(true, c.proven, c.tellings, now+c.after, election)
+			l.reached(c.applied, reported, now+c.after)
+			l.heard(true, c.proven, c.reports, now+c.after, election)
 			if (l.regained != 0) != c.wantRegained {
 				t.Errorf("%+v", l)
 			}

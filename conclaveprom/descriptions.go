@@ -64,7 +64,7 @@ func ofGroup() []description {
 		{"redundancy", "How many more voters may fail before the group has no quorum; negative: it has none.", nil},
 		{"leader_changes_total", "Leaders that this node has followed, or was.", nil},
 		{"group_time_seconds", "The group's own clock, as far as entries are applied here.", nil},
-		{"member_alive", "1 if this node's failure detector takes the member for alive.", []string{"member", "name"}},
+		{"member_alive", "1 if this node's failure detector considers the member alive.", []string{"member", "name"}},
 		{"member_lag_entries", "Committed entries that a member has not acknowledged; only the leader has it.", []string{"member", "name"}},
 		{"sessions", "Sessions of the group.", nil},
 		{"locks", "Locks that are held or in a lock-delay.", nil},

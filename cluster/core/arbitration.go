@@ -63,7 +63,7 @@ func (c *Core) ReceiveDigest(from uint64, d *wire.Digest) {
 		return
 	}
 	if from == c.role.Lead {
-		c.told.note(from, c.term, index) // it has applied that
+		c.reported.note(from, c.term, index) // it has applied that
 	}
 	claims := c.arbitration.claims[from]
 	if claims == nil {

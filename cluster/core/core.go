@@ -65,7 +65,7 @@ type Core struct {
 	transfers     []*transfer
 	requests      []*transferRequest
 
-	told told
+	reported reported
 
 	metrics *Metrics
 	out     Effects // since the last Take
@@ -190,7 +190,7 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 		// Of a member that does not lead, or that this one does not follow yet or any
 		// more: raft would believe it. The read is requested again.
 	default:
-		c.told.append(m)
+		c.reported.append(m)
 		c.step(m)
 	}
 	return nil

@@ -16,8 +16,8 @@ type Status struct {
 	Leads           bool
 	Proposing       bool // it leads, and its group time runs
 	Commit, Applied uint64
-	Told            uint64        // the commit index that the leader has told; Commit at least
-	Tellings        uint64        // how often a leader has told one
+	Reported        uint64        // the commit index that the leader has reported; Commit at least
+	Reports         uint64        // how often a leader has reported one
 	Stalled         time.Duration // since the oldest write under way, or the oldest entry that this leader has in flight, began
 	Installed       uint64        // snapshots since the start
 	Membership      *raftpb.ConfState
@@ -33,33 +33,33 @@ type PeerProgress struct {
 	Match uint64 // the last entry that it has acknowledged to this leader
 }
 
-// told is the commit index in the last append or digest of a leader. Raft forgets what is
+// reported is the commit index in the last append or digest of a leader. Raft forgets what is
 // beyond the end of this member's log, and a heartbeat never has it, so a member that lags
 // would not know.
-type told struct{ leader, term, commit, times uint64 }
+type reported struct{ leader, term, commit, times uint64 }
 
 // append notes the commit index of an append.
-func (t *told) append(m *raftpb.Message) {
+func (t *reported) append(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgApp {
 		t.note(m.GetFrom(), m.GetTerm(), m.GetCommit())
 	}
 }
 
-// note notes an index that a member has told as the leader of a term.
-func (t *told) note(leader, term, commit uint64) {
+// note notes an index that a member has reported as the leader of a term.
+func (t *reported) note(leader, term, commit uint64) {
 	switch {
 	case term < t.term:
 	case t.leader == leader && t.term == term:
 		t.commit = max(t.commit, commit)
 		t.times++
 	default:
-		*t = told{leader, term, commit, t.times + 1}
+		*t = reported{leader, term, commit, t.times + 1}
 	}
 }
 
-// by returns what a leader has told in its term. A claim of any other member does not
+// by returns what a leader has reported in its term. A claim of any other member does not
 // count: it may be false.
-func (t *told) by(leader, term uint64) uint64 {
+func (t *reported) by(leader, term uint64) uint64 {
 	if t.leader != leader || t.term != term {
 		return 0
 	}
@@ -87,7 +87,7 @@ func (c *Core) Status() Status {
 		Leader: c.role.Lead, Term: c.term,
 		Leads: c.role.RaftState == raft.StateLeader, Proposing: c.clock.running,
 		Commit: commit, Applied: c.applied,
-		Told: max(commit, c.told.by(c.role.Lead, c.term)), Tellings: c.told.times,
+		Reported: max(commit, c.reported.by(c.role.Lead, c.term)), Reports: c.reported.times,
 		Stalled:    c.stalled(),
 		Installed:  c.installs,
 		Membership: c.conf,
