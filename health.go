@@ -126,7 +126,7 @@ func (n *Node) leaderFault(s *cluster.Health) string {
 	case s.Leader == s.ID && s.Idle > n.patience():
 		return fmt.Sprintf("this member leads, but its loop has not run for %v: the other members elect another leader; the process lacks CPU time, or was suspended",
 			s.Idle.Round(time.Millisecond))
-	case s.Contact <= n.patience():
+	case s.Contact <= n.patience() && (s.Leader != 0 || s.Redundancy >= 0): // an election may be under way
 		return ""
 	case s.Leader == 0:
 		what = fmt.Sprintf("no leader has been known for %v", s.Contact.Round(time.Millisecond))
