@@ -30,8 +30,9 @@ func (d *disk) next(tick uint64) []write {
 	if len(d.batch) > 0 {
 		return nil
 	}
-	d.since, d.began = tick, tick
+	d.since = tick
 	d.batch, d.queue = d.queue, nil
+	d.began = d.since
 	return d.batch
 }
 
