@@ -32,7 +32,7 @@ type Metrics struct {
 	// under way at a time; what arrives meanwhile shares the next one.
 	WriteSeconds Histogram
 	// RenewalMarginSeconds has for how long each session of this node would have lasted when
-	// its renewal was acknowledged, but for the deadlines of checks. Renewals are sent each third of the TTL, so with a
+	// its renewal was acknowledged, but for its checks. Renewals are sent each third of the TTL, so with a
 	// healthy group it is about two thirds of it. What comes near 0 is about to be lost.
 	RenewalMarginSeconds Histogram
 
@@ -90,7 +90,7 @@ const (
 	CallRelease                        // Permit.Release
 	CallCampaign                       // Election.Campaign
 	CallResign                         // Election.Resign
-	CallRead                           // reads of KV, one for each page of a listing
+	CallRead                           // Get, List, Keys and Index of KV
 	CallWrite                          // writes of KV, transactions included
 )
 

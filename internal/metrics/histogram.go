@@ -21,7 +21,7 @@ func New(first, last int) *Histogram {
 	return &Histogram{first: first, counts: make([]atomic.Uint64, last-first+2)}
 }
 
-// NewDurations returns a histogram for Since, with bounds from 65 µs to 17 s.
+// NewDurations returns a histogram of durations, with bounds from 65 µs to 17 s.
 func NewDurations() *Histogram { return New(16, 34) }
 
 // NewLongDurations returns one with bounds from 1 ms to 73 min.
