@@ -23,8 +23,8 @@ import (
 // check was deregistered, ErrBusy with too many calls under way, ErrClosed, and ctx's
 // with ErrUnavailable or ErrUnknown.
 type Check struct {
-	node *Node
-	name string
+	access *access
+	name   string
 }
 
 // CheckState is the state of a check.
@@ -62,7 +62,7 @@ func (s CheckState) String() string {
 // or the ttl; ErrBusy with more than 256 checks; ErrClosed; and ctx's with
 // ErrUnavailable or ErrUnknown.
 func (n *Node) RegisterCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
-	c := &Check{node: n, name: name}
+	c := &Check{access: &n.access, name: name}
 	err := validCheck(name, ttl)
 	if err == nil {
 		err = n.client.SetCheck(ctx, &wire.SetCheck{
@@ -105,11 +105,11 @@ func (c *Check) Fail(ctx context.Context) error {
 // Deregister removes the check from the group. The sessions that depend on it end at
 // once.
 func (c *Check) Deregister(ctx context.Context) error {
-	return fault("deregister check", c.name, c.node.client.DropCheck(ctx, c.name))
+	return fault("deregister check", c.name, c.access.client.DropCheck(ctx, c.name))
 }
 
 func (c *Check) set(ctx context.Context, state wire.CheckState) error {
-	return c.node.client.SetCheck(ctx, &wire.SetCheck{Name: c.name, State: state})
+	return c.access.client.SetCheck(ctx, &wire.SetCheck{Name: c.name, State: state})
 }
 
 // CheckInfo describes a check.
@@ -123,14 +123,17 @@ type CheckInfo struct {
 
 // Checks lists the checks of all members, the built-in check "gossip" included, by
 // member and name. It reads pages, as [Node.Locks] does.
-func (n *Node) Checks(ctx context.Context) iter.Seq2[CheckInfo, error] {
-	return pages(ctx, n, "list checks", "", func(last *machine.CheckView) machine.Query {
-		q := machine.ChecksQuery{Limit: pageSize}
-		if last != nil {
-			q.After = last.Cursor()
-		}
-		return q
-	}, checkInfo)
+func (a *access) Checks(ctx context.Context) iter.Seq2[CheckInfo, error] {
+	return a.ChecksAfter(ctx, CheckInfo{})
+}
+
+// ChecksAfter is Checks from behind a check on, which need not exist (any more). Of after only
+// Node and Name count.
+func (a *access) ChecksAfter(ctx context.Context, after CheckInfo) iter.Seq2[CheckInfo, error] {
+	first := machine.CheckCursor{Member: uint64(after.Node), Name: after.Name}
+	return pages(ctx, a, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
+		return machine.ChecksQuery{After: after, Limit: pageSize}
+	}, machine.CheckView.Cursor, checkInfo)
 }
 
 func checkInfo(v machine.CheckView) CheckInfo {

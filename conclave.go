@@ -19,14 +19,14 @@ import (
 
 // Node is this process's member of the group. All methods are safe for concurrent use.
 type Node struct {
-	cfg    Config
-	log    *slog.Logger
-	id     MemberID
-	member *cluster.Member
-	client *client.Client
-	events *events
-	calls  *calls
-	counts atomic.Pointer[machine.Counts] // of the state at the last heartbeat
+	access
+	cfg     Config
+	log     *slog.Logger
+	id      MemberID
+	member  *cluster.Member
+	events  *events
+	history history
+	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
 
 	// A Close ends a Leave that is under way: it cancels leaving when its own time
 	// is up.
@@ -69,17 +69,20 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		cfg:    checked,
 		log:    checked.Logger,
 		events: newEvents(checked.Events, checked.Logger),
-		calls:  newCalls(),
+		access: access{calls: newCalls(), isNode: true},
 		done:   make(chan struct{}),
 	}
+	n.access.status = func(context.Context) (Status, error) { return n.Status(), nil }
 	n.leaving, n.cancelLeave = context.WithCancel(context.Background())
+	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
+	n.tracing.node = func() MemberID { return n.id }
 	n.client = client.New(client.Config{
 		Name:           checked.Name,
 		TTL:            checked.SessionTTL,
 		IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
 		Logger:         checked.Logger,
 		LeaseEnded:     func(id wire.ID, why error) { n.events.sessionEnded(SessionID(id), convert(why)) },
-		HoldLost:       func(name string, fence uint64) { n.events.lockLost(name, Fence(fence)) },
+		HoldLost:       n.holdLost,
 	})
 	if err := n.start(ctx); err != nil {
 		return nil, fault("open", checked.Dir, err)
@@ -117,12 +120,14 @@ func (n *Node) start(ctx context.Context) error {
 	n.member = member
 	status := member.Status()
 	n.id = MemberID(status.ID)
-	n.client.Connect(group{member}, member.Registration())
+	n.client.Connect(group{member, n.client, status.ID}, registration(member.Registration()))
 	n.routines.Go(n.watch)
 	registered := make(chan struct{})
 	n.routines.Go(func() { n.logWaiting(registered) })
 	err = n.register(ctx)
 	close(registered)
+	status = member.Status()
+	n.history.begin(status.Leader, status.Term)
 	if err != nil {
 		n.stop(func() {})
 		return err
@@ -354,11 +359,6 @@ func (n *Node) Err() error {
 	default:
 		return nil
 	}
-}
-
-// ask evaluates a query; see client.Ask.
-func ask[A any](ctx context.Context, n *Node, q machine.Query) (A, error) {
-	return client.Ask[A](ctx, n.client, q, client.QueryOptions{})
 }
 
 func duration(ns int64) time.Duration { return time.Duration(ns) }

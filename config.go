@@ -91,6 +91,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Events are called when something happens in the node. Default: none.
 	Events *Events
+	// Tracer traces the node's calls. Default: none.
+	Tracer Tracer
 	// Limits bounds what the node takes on.
 	Limits Limits
 }
@@ -140,16 +142,21 @@ func (c *Config) withDefaults() (Config, error) {
 	setDefault(&d.SessionTTL, 10*time.Second)
 	setDefault(&d.HeartbeatInterval, 100*time.Millisecond)
 	setDefault(&d.ElectionTimeout, time.Second)
-	if d.Limits.Calls == 0 {
-		d.Limits.Calls = 8192
-	}
-	if d.Limits.CallBytes == 0 {
-		d.Limits.CallBytes = defaultCallBytes
-	}
+	d.Limits.complete()
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	return d, d.validate()
+}
+
+// complete sets every field.
+func (l *Limits) complete() {
+	if l.Calls == 0 {
+		l.Calls = 8192
+	}
+	if l.CallBytes == 0 {
+		l.CallBytes = defaultCallBytes
+	}
 }
 
 func setDefault(d *time.Duration, to time.Duration) {
@@ -159,7 +166,7 @@ func setDefault(d *time.Duration, to time.Duration) {
 }
 
 func (c *Config) validate() error {
-	var faults []error
+	faults := validateShared(c.Name, c.Group, c.SessionTTL, c.Limits)
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
@@ -168,24 +175,35 @@ func (c *Config) validate() error {
 	within := func(field string, d, low, high time.Duration) {
 		check(d >= low && d <= high, "%s: want %v to %v, got %v", field, low, high, d)
 	}
-	check(len(c.Name) <= maxNodeName && utf8.ValidString(c.Name), "Name: want at most %d bytes of UTF-8, got %q", maxNodeName, c.Name)
-	check(len(c.Group) <= maxNodeName && utf8.ValidString(c.Group), "Group: want at most %d bytes of UTF-8, got %q", maxNodeName, c.Group)
 	check(c.Voters == 1 || c.Voters == 3 || c.Voters == 5 || c.Voters == 7, "Voters: want 1, 3, 5 or 7, got %d", c.Voters)
 	check(c.Expect >= 0 && c.Expect <= maxExpect, "Expect: want 0 to %d, got %d", maxExpect, c.Expect)
 	check(c.Expect != 1 || len(c.Join) == 0, "Expect: 1 forms a group of this member alone, so Join must be empty: set Expect to the number of members that form the group")
-	within("SessionTTL", c.SessionTTL, duration(machine.MinTTL), duration(machine.MaxTTL))
 	within("HeartbeatInterval", c.HeartbeatInterval, time.Millisecond, 10*time.Second)
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
-	check(c.Limits.Calls > 0 && c.Limits.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, c.Limits.Calls)
-	check(c.Limits.CallBytes >= minCallBytes && c.Limits.CallBytes <= maxCallBytes,
-		"Limits.CallBytes: want %d to %d, got %d", minCallBytes, maxCallBytes, c.Limits.CallBytes)
 	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialled and when it dials, got none: "+
 		"set Certificates, or both GetCertificate and GetClientCertificate")
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
 		"set RootCAs, and ClientCAs if they differ for members that dial")
 	faults = append(faults, c.validateAddresses()...)
 	return errors.Join(faults...)
+}
+
+// validateShared checks the settings that nodes and clients have in common.
+func validateShared(name, group string, ttl time.Duration, l Limits) (faults []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
+		}
+	}
+	check(len(name) <= maxNodeName && utf8.ValidString(name), "Name: want at most %d bytes of UTF-8, got %q", maxNodeName, name)
+	check(len(group) <= maxNodeName && utf8.ValidString(group), "Group: want at most %d bytes of UTF-8, got %q", maxNodeName, group)
+	low, high := duration(machine.MinTTL), duration(machine.MaxTTL)
+	check(ttl >= low && ttl <= high, "SessionTTL: want %v to %v, got %v", low, high, ttl)
+	check(l.Calls > 0 && l.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, l.Calls)
+	check(l.CallBytes >= minCallBytes && l.CallBytes <= maxCallBytes,
+		"Limits.CallBytes: want %d to %d, got %d", minCallBytes, maxCallBytes, l.CallBytes)
+	return faults
 }
 
 func hasCertificates(t *tls.Config) bool {
@@ -208,20 +226,7 @@ func (c *Config) validateAddresses() []error {
 		faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 	}
 	check := func(field, addr string, dialled bool) {
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			report("%s: want host:port, got %q", field, addr)
-			return
-		}
-		if number, err := strconv.ParseUint(port, 10, 16); err != nil || dialled && number == 0 {
-			report("%s: want a port that can be dialled, got %q", field, addr)
-		}
-		if dialled && wildcard(host) {
-			report("%s: want an address that can be dialled, got the wildcard %q", field, addr)
-		}
-		if c.TLS == nil && !c.Insecure && !loopback(host) {
-			report("%s: %q is not a loopback address, and TLS is not set: set TLS, or Insecure if the network is trusted", field, addr)
-		}
+		faults = append(faults, validateAddress(field, addr, dialled, c.TLS != nil || c.Insecure)...)
 	}
 	bind := c.Bind
 	if c.Listener != nil {
@@ -239,6 +244,28 @@ func (c *Config) validateAddresses() []error {
 	}
 	for _, addr := range c.Join {
 		check("Join", addr, true)
+	}
+	return faults
+}
+
+// validateAddress checks an address. beyond says that it need not be a loopback address.
+func validateAddress(field, addr string, dialled, beyond bool) (faults []error) {
+	report := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		report("%s: want host:port, got %q", field, addr)
+		return faults
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || dialled && number == 0 {
+		report("%s: want a port that can be dialled, got %q", field, addr)
+	}
+	if dialled && wildcard(host) {
+		report("%s: want an address that can be dialled, got the wildcard %q", field, addr)
+	}
+	if !beyond && !loopback(host) {
+		report("%s: %q is not a loopback address, and TLS is not set: set TLS, or Insecure if the network is trusted", field, addr)
 	}
 	return faults
 }

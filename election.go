@@ -1,7 +1,6 @@
 package conclave
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +42,8 @@ type Leader struct {
 //
 // The handle leads under the node's own session, which has the TTL Config.SessionTTL
 // and no lock-delay.
-func (n *Node) Election(name string) *Election {
-	return &Election{lock: newLock(n, nil, wire.Space_ELECTION, name, nil)}
+func (a *access) Election(name string) *Election {
+	return &Election{lock: newLock(a, nil, wire.Space_ELECTION, name, nil)}
 }
 
 // Election returns a new handle to the election of that name, like [Node.Election],
@@ -52,7 +51,7 @@ func (n *Node) Election(name string) *Election {
 // leads until its lock-delay has passed, and Campaign fails with ErrSessionExpired,
 // after ErrLockOwnershipLost for as long as a Resign is owed.
 func (s *Session) Election(name string) *Election {
-	return &Election{lock: newLock(s.node, s.lease, wire.Space_ELECTION, name, nil)}
+	return &Election{lock: newLock(s.access, s.lease, wire.Space_ELECTION, name, nil)}
 }
 
 // Campaign waits for leadership and returns its fence. It blocks until this candidate
@@ -72,20 +71,21 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (Fence, error) {
 }
 
 func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
-	began := e.lock.node.calls.begin()
-	f, err := e.candidate(ctx, value)
-	e.lock.node.calls.returned(CallCampaign, began, err)
+	began, span := e.lock.access.calls.begin(), e.lock.span(ctx, CallCampaign, "campaign")
+	f, err := e.candidate(ctx, value, span)
+	span.end(err)
+	e.lock.access.calls.returned(CallCampaign, began, err)
 	return f, err
 }
 
-func (e *Election) candidate(ctx context.Context, value []byte) (Fence, error) {
+func (e *Election) candidate(ctx context.Context, value []byte, s *span) (Fence, error) {
 	if err := validCandidate(value); err != nil {
 		return 0, err
 	}
 	for {
 		f, err := e.lock.current()
 		if client.IsKind(err, client.NotHeld) {
-			return e.lock.acquire(ctx, true, value)
+			return e.lock.acquire(ctx, true, value, s)
 		}
 		if err == nil {
 			err = e.lock.handle.Proclaim(ctx, value)
@@ -134,9 +134,10 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 func (e *Election) resign(ctx context.Context) error {
-	began := e.lock.node.calls.begin()
-	err := e.lock.unlock(ctx)
-	e.lock.node.calls.returned(CallResign, began, err)
+	began, span := e.lock.access.calls.begin(), e.lock.span(ctx, CallResign, "resign")
+	err := e.lock.unlock(ctx, span)
+	span.end(err)
+	e.lock.access.calls.returned(CallResign, began, err)
 	return err
 }
 
@@ -202,14 +203,18 @@ func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Cont
 // ErrUnavailable: ctx was done before a quorum was reachable. ErrInvalid and
 // ErrTooLarge: the name is invalid. ErrBusy: too many reads are under way. ErrClosed.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	l, _, err := e.leader(ctx)
-	if err == nil && l.Fence == 0 {
+	err := e.lock.bad
+	var leader *wire.Leader
+	if err == nil {
+		leader, err = ask[*wire.Leader](ctx, e.lock.access, machine.LeaderQuery{Election: e.lock.name})
+	}
+	if err == nil && leader == nil {
 		err = ErrNoLeader
 	}
 	if err != nil {
 		return Leader{}, fault("leader", e.lock.name, err)
 	}
-	return l, nil
+	return leaderOf(e.lock.name, leader), nil
 }
 
 // Observe yields the current leader, with Fence 0 if there is none, and then each
@@ -231,42 +236,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// observe calls yield until it returns false, which is no error, or no change can
-// come. After a gap in the feed it continues with the current leader.
 func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
-	var last Leader
-	first := true
-	for {
-		now, position, err := e.leader(ctx)
-		if err != nil {
-			return err
-		}
-		if first || !now.same(last) {
-			first, last = false, now
-			if !yield(now) {
-				return nil
-			}
-		}
-		err = e.lock.node.client.LeaderChanges(ctx, position, func(c wire.LeaderChange) bool {
-			if c.Election != e.lock.name {
-				return true
-			}
-			last = leaderOf(c.Election, c.Leader)
-			return yield(last)
-		})
-		if !client.IsKind(err, client.Compacted) {
-			return err
-		}
-	}
-}
-
-// leader reads the leader, and the position of that state in the feed of changes.
-func (e *Election) leader(ctx context.Context) (Leader, uint64, error) {
 	if e.lock.bad != nil {
-		return Leader{}, 0, e.lock.bad
+		return e.lock.bad
 	}
-	l, position, err := e.lock.node.client.Leader(ctx, e.lock.name)
-	return leaderOf(e.lock.name, l), position, err
+	return e.lock.access.client.Observe(ctx, e.lock.name, func(l *wire.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
 }
 
 func leaderOf(election string, l *wire.Leader) Leader {
@@ -279,20 +253,18 @@ func leaderOf(election string, l *wire.Leader) Leader {
 	}
 }
 
-func (l Leader) same(other Leader) bool {
-	return l.Fence == other.Fence && bytes.Equal(l.Value, other.Value)
-}
-
 // Elections lists the elections of the group whose names begin with prefix and that
 // have a leader, by name. It reads pages, as [Node.Locks] does.
-func (n *Node) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
-	all := pages(ctx, n, "list elections", prefix, func(last *machine.LeaderView) machine.Query {
-		q := machine.LeadersQuery{Prefix: prefix, Limit: pageSize}
-		if last != nil {
-			q.After = last.Name
-		}
-		return q
-	}, func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
+func (a *access) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
+	return a.ElectionsAfter(ctx, prefix, "")
+}
+
+// ElectionsAfter is Elections from behind a name on, as [Node.LocksAfter].
+func (a *access) ElectionsAfter(ctx context.Context, prefix, after string) iter.Seq2[Leader, error] {
+	all := pages(ctx, a, "list elections", prefix, after, func(after string) machine.Query {
+		return machine.LeadersQuery{Prefix: prefix, After: after, Limit: pageSize}
+	}, func(v machine.LeaderView) string { return v.Name },
+		func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
 	return func(yield func(Leader, error) bool) {
 		for l, err := range all {
 			if err == nil && l.Fence == 0 {

@@ -12,224 +12,235 @@ import (
 )
 
 func TestElection(t *testing.T) {
-	n := grouptest.Alone(t)
-	a, b := n.Election("x"), n.Election("x")
-	grouptest.WantError(t, a.Proclaim(t.Context(), nil), conclave.ErrNotHeld)
-	grouptest.WantError(t, a.Resign(t.Context()), conclave.ErrNotHeld)
-	if a.Lost() != nil {
-		t.Fatal("Lost is not nil without leadership")
-	}
-	f := grouptest.MustCampaign(t, a, "a")
-	grouptest.WantLeader(t, n, b, "a", f)
-	grouptest.Must(t, a.Proclaim(t.Context(), []byte("a2")))
-	grouptest.WantLeader(t, n, b, "a2", f)
-	if again := grouptest.MustCampaign(t, a, "a3"); again != f {
-		t.Fatalf("fence %v, then %v", f, again)
-	}
-	grouptest.WantLeader(t, n, b, "a3", f)
-	grouptest.WantError(t, b.Proclaim(t.Context(), []byte("b")), conclave.ErrNotHeld)
-	var second conclave.Fence
-	elected := make(chan error, 1)
-	go func() {
-		var err error
-		second, err = b.Campaign(grouptest.Within(t, 20*time.Second), []byte("b"))
-		elected <- err
-	}()
-	grouptest.Must(t, a.Resign(t.Context()))
-	if err := <-elected; err != nil || second <= f {
-		t.Fatalf("fence %v after %v, %v", second, f, err)
-	}
-	grouptest.WantLeader(t, n, a, "b", second)
-	grouptest.Must(t, b.Resign(t.Context()))
-	_, err := a.Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrNoLeader)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		a, b := n.Election("x"), n.Election("x")
+		grouptest.WantError(t, a.Proclaim(t.Context(), nil), conclave.ErrNotHeld)
+		grouptest.WantError(t, a.Resign(t.Context()), conclave.ErrNotHeld)
+		if a.Lost() != nil {
+			t.Fatal("Lost is not nil without leadership")
+		}
+		f := grouptest.MustCampaign(t, a, "a")
+		grouptest.WantLeader(t, n, b, "a", f)
+		grouptest.Must(t, a.Proclaim(t.Context(), []byte("a2")))
+		grouptest.WantLeader(t, n, b, "a2", f)
+		if again := grouptest.MustCampaign(t, a, "a3"); again != f {
+			t.Fatalf("fence %v, then %v", f, again)
+		}
+		grouptest.WantLeader(t, n, b, "a3", f)
+		grouptest.WantError(t, b.Proclaim(t.Context(), []byte("b")), conclave.ErrNotHeld)
+		var second conclave.Fence
+		elected := make(chan error, 1)
+		go func() {
+			var err error
+			second, err = b.Campaign(grouptest.Within(t, 20*time.Second), []byte("b"))
+			elected <- err
+		}()
+		grouptest.Must(t, a.Resign(t.Context()))
+		if err := <-elected; err != nil || second <= f {
+			t.Fatalf("fence %v after %v, %v", second, f, err)
+		}
+		grouptest.WantLeader(t, n, a, "b", second)
+		grouptest.Must(t, b.Resign(t.Context()))
+		_, err := a.Leader(t.Context())
+		grouptest.WantError(t, err, conclave.ErrNoLeader)
+	})
 }
 
 func TestElection_SameNameAsLock(t *testing.T) {
-	n := grouptest.Alone(t)
-	grouptest.MustLock(t, n.FencedLock("x"))
-	grouptest.MustCampaign(t, n.Election("x"), "")
-	if info, err := n.FencedLock("x").Info(t.Context()); err != nil || info.Waiters != 0 {
-		t.Fatal(info, err)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		grouptest.MustLock(t, n.FencedLock("x"))
+		grouptest.MustCampaign(t, n.Election("x"), "")
+		if info, err := n.FencedLock("x").Info(t.Context()); err != nil || info.Waiters != 0 {
+			t.Fatal(info, err)
+		}
+	})
 }
 
 func TestElection_SessionClosedByForce(t *testing.T) {
-	n := grouptest.Alone(t)
-	e := n.Election("x")
-	f := grouptest.MustCampaign(t, e, "first")
-	lost := e.Lost()
-	grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
-	<-lost
-	grouptest.WantError(t, e.Proclaim(t.Context(), nil), conclave.ErrLockOwnershipLost)
-	_, err := e.Campaign(t.Context(), nil)
-	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
-	grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrLockOwnershipLost)
-	grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrNotHeld)
-	if again := grouptest.MustCampaign(t, e, "second"); again <= f {
-		t.Fatalf("fence %v after %v", again, f)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		e := n.Election("x")
+		f := grouptest.MustCampaign(t, e, "first")
+		lost := e.Lost()
+		grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
+		<-lost
+		grouptest.WantError(t, e.Proclaim(t.Context(), nil), conclave.ErrLockOwnershipLost)
+		_, err := e.Campaign(t.Context(), nil)
+		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+		grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrLockOwnershipLost)
+		grouptest.WantError(t, e.Resign(t.Context()), conclave.ErrNotHeld)
+		if again := grouptest.MustCampaign(t, e, "second"); again <= f {
+			t.Fatalf("fence %v after %v", again, f)
+		}
+	})
 }
 
 func TestElection_InvalidArguments(t *testing.T) {
-	n := grouptest.Alone(t)
-	large := make([]byte, 64<<10+1)
-	e := n.Election("x")
-	_, err := e.Campaign(t.Context(), large)
-	grouptest.WantError(t, err, conclave.ErrTooLarge)
-	f := grouptest.MustCampaign(t, e, string(large[1:]))
-	grouptest.WantError(t, e.Proclaim(t.Context(), large), conclave.ErrTooLarge)
-	grouptest.WantLeader(t, n, e, string(large[1:]), f)
-	for name, want := range map[string]error{"": conclave.ErrInvalid, strings.Repeat("x", 513): conclave.ErrTooLarge} {
-		e := n.Election(name)
-		_, err := e.Campaign(t.Context(), nil)
-		grouptest.WantError(t, err, want)
-		grouptest.WantError(t, e.Proclaim(t.Context(), nil), want)
-		grouptest.WantError(t, e.Resign(t.Context()), want)
-		_, err = e.Leader(t.Context())
-		grouptest.WantError(t, err, want)
-		grouptest.WantError(t, e.Run(t.Context(), nil, nil), want)
-	}
-	_, err = n.Election("y").Campaign(grouptest.Expired(), nil)
-	grouptest.WantError(t, err, context.Canceled)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		large := make([]byte, 64<<10+1)
+		e := n.Election("x")
+		_, err := e.Campaign(t.Context(), large)
+		grouptest.WantError(t, err, conclave.ErrTooLarge)
+		f := grouptest.MustCampaign(t, e, string(large[1:]))
+		grouptest.WantError(t, e.Proclaim(t.Context(), large), conclave.ErrTooLarge)
+		grouptest.WantLeader(t, n, e, string(large[1:]), f)
+		for name, want := range map[string]error{"": conclave.ErrInvalid, strings.Repeat("x", 513): conclave.ErrTooLarge} {
+			e := n.Election(name)
+			_, err := e.Campaign(t.Context(), nil)
+			grouptest.WantError(t, err, want)
+			grouptest.WantError(t, e.Proclaim(t.Context(), nil), want)
+			grouptest.WantError(t, e.Resign(t.Context()), want)
+			_, err = e.Leader(t.Context())
+			grouptest.WantError(t, err, want)
+			grouptest.WantError(t, e.Run(t.Context(), nil, nil), want)
+		}
+		_, err = n.Election("y").Campaign(grouptest.Expired(), nil)
+		grouptest.WantError(t, err, context.Canceled)
+	})
 }
 
 func TestElection_ResignContextEndedBefore(t *testing.T) {
-	n := grouptest.Alone(t)
-	a, b := n.Election("x"), n.Election("x")
-	for range 20 {
-		grouptest.MustCampaign(t, a, "a")
-		if err := a.Resign(grouptest.Expired()); err != nil {
-			grouptest.WantError(t, err, conclave.ErrUnknown)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		a, b := n.Election("x"), n.Election("x")
+		for range 20 {
+			grouptest.MustCampaign(t, a, "a")
+			if err := a.Resign(grouptest.Expired()); err != nil {
+				grouptest.WantError(t, err, conclave.ErrUnknown)
+			}
+			grouptest.MustCampaign(t, b, "b")
+			grouptest.Must(t, b.Resign(t.Context()))
 		}
-		grouptest.MustCampaign(t, b, "b")
-		grouptest.Must(t, b.Resign(t.Context()))
-	}
+	})
 }
 
 func TestRun_EndsWithLead(t *testing.T) {
-	n := grouptest.Alone(t)
-	e := n.Election("x")
-	grouptest.Must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f conclave.Fence) error {
-		grouptest.WantLeader(t, n, e, "v", f)
-		return nil
-	}))
-	mine := errors.New("mine")
-	err := e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return mine })
-	grouptest.WantError(t, err, mine)
-	_, err = e.Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrNoLeader)
-	ctx, cancel := context.WithCancel(t.Context())
-	err = e.Run(ctx, nil, func(ctx context.Context, _ conclave.Fence) error {
-		cancel()
-		<-ctx.Done()
-		return nil
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		e := n.Election("x")
+		grouptest.Must(t, e.Run(t.Context(), []byte("v"), func(_ context.Context, f conclave.Fence) error {
+			grouptest.WantLeader(t, n, e, "v", f)
+			return nil
+		}))
+		mine := errors.New("mine")
+		err := e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { return mine })
+		grouptest.WantError(t, err, mine)
+		_, err = e.Leader(t.Context())
+		grouptest.WantError(t, err, conclave.ErrNoLeader)
+		ctx, cancel := context.WithCancel(t.Context())
+		err = e.Run(ctx, nil, func(ctx context.Context, _ conclave.Fence) error {
+			cancel()
+			<-ctx.Done()
+			return nil
+		})
+		grouptest.WantError(t, err, context.Canceled)
+		_, err = e.Leader(t.Context())
+		grouptest.WantError(t, err, conclave.ErrNoLeader) // Run has resigned although ctx had ended
+		grouptest.WantError(t, e.Run(ctx, nil, nil), context.Canceled)
 	})
-	grouptest.WantError(t, err, context.Canceled)
-	_, err = e.Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrNoLeader) // Run has resigned although ctx had ended
-	grouptest.WantError(t, e.Run(ctx, nil, nil), context.Canceled)
 }
 
 // After a loss Run campaigns again, whether lead returns nil or the context's error.
 // Any other error of lead ends Run.
 func TestRun_CampaignsAgainAfterLoss(t *testing.T) {
-	n := grouptest.Alone(t)
-	e := n.Election("x")
-	mine := errors.New("mine")
-	var last conclave.Fence
-	terms := 0
-	err := e.Run(t.Context(), []byte("v"), func(ctx context.Context, f conclave.Fence) error {
-		if f <= last {
-			t.Errorf("fence %v after %v", f, last)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		e := n.Election("x")
+		mine := errors.New("mine")
+		var last conclave.Fence
+		terms := 0
+		err := e.Run(t.Context(), []byte("v"), func(ctx context.Context, f conclave.Fence) error {
+			if f <= last {
+				t.Errorf("fence %v after %v", f, last)
+			}
+			last = f
+			terms++
+			grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, conclave.ErrLockOwnershipLost) {
+				t.Error(cause)
+			}
+			switch terms {
+			case 1:
+				return ctx.Err()
+			case 2:
+				return context.Cause(ctx)
+			case 3:
+				return nil
+			}
+			return mine
+		})
+		grouptest.WantError(t, err, mine)
+		if terms != 4 {
+			t.Fatalf("%d terms", terms)
 		}
-		last = f
-		terms++
-		grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
-		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, conclave.ErrLockOwnershipLost) {
-			t.Error(cause)
-		}
-		switch terms {
-		case 1:
-			return ctx.Err()
-		case 2:
-			return context.Cause(ctx)
-		case 3:
-			return nil
-		}
-		return mine
+		grouptest.MustCampaign(t, e, "nothing is owed")
 	})
-	grouptest.WantError(t, err, mine)
-	if terms != 4 {
-		t.Fatalf("%d terms", terms)
-	}
-	grouptest.MustCampaign(t, e, "nothing is owed")
 }
 
 func TestRun_SessionClosedByForce(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, nil)
-	err := s.Election("x").Run(t.Context(), nil, func(ctx context.Context, _ conclave.Fence) error {
-		grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
-		<-ctx.Done()
-		return ctx.Err()
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, nil)
+		err := s.Election("x").Run(t.Context(), nil, func(ctx context.Context, _ conclave.Fence) error {
+			grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		grouptest.WantError(t, err, conclave.ErrSessionExpired)
 	})
-	grouptest.WantError(t, err, conclave.ErrSessionExpired)
 }
 
 // A panic in lead passes through, and leadership is released.
 func TestRun_PanicInLead(t *testing.T) {
-	n := grouptest.Alone(t)
-	e := n.Election("x")
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("Run has recovered the panic")
-			}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		e := n.Election("x")
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("Run has recovered the panic")
+				}
+			}()
+			_ = e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { panic("planted") })
 		}()
-		_ = e.Run(t.Context(), nil, func(context.Context, conclave.Fence) error { panic("planted") })
-	}()
-	_, err := e.Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrNoLeader)
+		_, err := e.Leader(t.Context())
+		grouptest.WantError(t, err, conclave.ErrNoLeader)
+	})
 }
 
 // Observe ends with the node, and for an invalid name.
 func TestObserve_Ends(t *testing.T) {
-	n := grouptest.Alone(t)
-	for _, err := range n.Election("").Observe(t.Context()) {
-		grouptest.WantError(t, err, conclave.ErrInvalid)
-	}
-	_, err := n.Election("").Leader(t.Context())
-	grouptest.WantError(t, err, conclave.ErrInvalid)
-	first, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		seen := 0
-		for _, err := range n.Election("e").Observe(t.Context()) {
-			if err != nil {
-				ended <- err
-			} else if seen++; seen == 1 {
-				close(first)
-			}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		for _, err := range n.Election("").Observe(t.Context()) {
+			grouptest.WantError(t, err, conclave.ErrInvalid)
 		}
-	}()
-	select {
-	case <-first:
-	case err := <-ended:
-		t.Fatal(err)
-	}
-	n.Close(t.Context())
-	grouptest.WantError(t, <-ended, conclave.ErrClosed)
+		_, err := n.Election("").Leader(t.Context())
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+		first, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			seen := 0
+			for _, err := range n.Election("e").Observe(t.Context()) {
+				if err != nil {
+					ended <- err
+				} else if seen++; seen == 1 {
+					close(first)
+				}
+			}
+		}()
+		select {
+		case <-first:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		n.Close(t.Context())
+		grouptest.WantError(t, <-ended, conclave.ErrClosed)
+	})
 }
 
 func TestElectionRun_ContextDoneWhileResignOwed(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, nil)
-	e := s.Election("x")
-	grouptest.MustCampaign(t, e, "lost")
-	grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
-	<-e.Lost()
-	err := e.Run(grouptest.Expired(), nil, func(context.Context, conclave.Fence) error { return nil })
-	grouptest.WantError(t, err, context.Canceled)
-	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, nil)
+		e := s.Election("x")
+		grouptest.MustCampaign(t, e, "lost")
+		grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
+		<-e.Lost()
+		err := e.Run(grouptest.Expired(), nil, func(context.Context, conclave.Fence) error { return nil })
+		grouptest.WantError(t, err, context.Canceled)
+		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+	})
 }

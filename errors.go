@@ -282,7 +282,7 @@ func convertMember(err error) error {
 	case errors.Is(err, machine.ErrCorrupt), errors.Is(err, cluster.ErrCorrupt), errors.Is(err, cluster.ErrForgot):
 		return mark(ErrCorrupt)
 	}
-	return err
+	return convertRemote(err)
 }
 
 // corruptError is an ErrCorrupt whose text already says so.

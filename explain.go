@@ -66,23 +66,26 @@ const maxQueue = 1000
 
 // Explain reports who holds the lock of that name and which handles wait for it. It is
 // linearizable and blocks like [FencedLock.Info], with the same errors.
-func (n *Node) Explain(ctx context.Context, lock string) (Explanation, error) {
-	e, err := n.explain(ctx, lock)
+func (a *access) Explain(ctx context.Context, lock string) (Explanation, error) {
+	e, err := a.explain(ctx, lock)
 	return e, fault("explain", lock, err)
 }
 
-func (n *Node) explain(ctx context.Context, lock string) (Explanation, error) {
+func (a *access) explain(ctx context.Context, lock string) (Explanation, error) {
 	if err := validName(lock); err != nil {
 		return Explanation{}, err
 	}
-	v, err := ask[*machine.ExplainView](ctx, n, machine.ExplainQuery{Name: lock, Limit: maxQueue})
+	v, err := ask[*machine.ExplainView](ctx, a, machine.ExplainQuery{Name: lock, Limit: maxQueue})
 	switch {
 	case err != nil:
 		return Explanation{}, err
 	case v == nil:
 		return Explanation{Lock: lock}, nil
 	}
-	members := n.membersByID()
+	members, err := a.membersByID(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
 	e := Explanation{
 		Lock: lock, Held: v.Held, Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering,
 		Delay: duration(v.Delay), Waiters: v.Waiters, Queue: make([]LockOwner, len(v.Queue)),
@@ -100,12 +103,16 @@ func (n *Node) explain(ctx context.Context, lock string) (Explanation, error) {
 // membersByID is the members as this node sees them.
 type membersByID map[MemberID]Member
 
-func (n *Node) membersByID() membersByID {
+func (a *access) membersByID(ctx context.Context) (membersByID, error) {
+	status, err := a.status(ctx)
+	if err != nil {
+		return nil, err
+	}
 	members := make(membersByID)
-	for _, m := range n.Status().Members {
+	for _, m := range status.Members {
 		members[m.ID] = m
 	}
-	return members
+	return members, nil
 }
 
 func (m membersByID) owner(v machine.OwnerView) LockOwner {
@@ -175,12 +182,15 @@ const maxCycles = 1000
 // wait, however many locks are held. A cycle is not found if a search from each of its
 // sessions, the nearest sessions first, would look at more than 16,384 places in queues, of
 // which each session counts for 8.
-func (n *Node) WaitCycles(ctx context.Context) ([]WaitCycle, error) {
+func (a *access) WaitCycles(ctx context.Context) ([]WaitCycle, error) {
 	var cycles []WaitCycle
 	known := make(map[string]bool) // a cycle is listed for each of its sessions
-	members := n.membersByID()
+	members, err := a.membersByID(ctx)
+	if err != nil {
+		return nil, fault("wait cycles", "", err)
+	}
 	for after := (wire.Ticket{}); ; {
-		page, err := ask[machine.WaitCyclesView](ctx, n, machine.WaitCyclesQuery{After: after})
+		page, err := ask[machine.WaitCyclesView](ctx, a, machine.WaitCyclesQuery{After: after})
 		if err != nil {
 			return nil, fault("wait cycles", "", err)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // mustExplain explains a lock.
-func mustExplain(t testing.TB, n *conclave.Node, lock string) conclave.Explanation {
+func mustExplain(t testing.TB, n grouptest.Access, lock string) conclave.Explanation {
 	t.Helper()
 	e, err := n.Explain(grouptest.Within(t, 30*time.Second), lock)
 	grouptest.Must(t, err)
@@ -61,45 +61,48 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 }
 
 func TestExplain_FreeLockAndErrors(t *testing.T) {
-	n := grouptest.Alone(t)
-	if e := mustExplain(t, n, "x"); e.Lock != "x" || e.Held || e.Waiters != 0 || e.Queue != nil {
-		t.Errorf("%+v", e)
-	}
-	_, err := n.Explain(t.Context(), "")
-	grouptest.WantError(t, err, conclave.ErrInvalid)
-	_, err = n.Explain(t.Context(), strings.Repeat("n", 513))
-	grouptest.WantError(t, err, conclave.ErrTooLarge)
-	_, err = n.Explain(grouptest.Expired(), "x")
-	grouptest.WantError(t, err, context.Canceled)
-	grouptest.Must(t, n.Close(t.Context()))
-	_, err = n.Explain(t.Context(), "x")
-	grouptest.WantError(t, err, conclave.ErrClosed)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		if e := mustExplain(t, n, "x"); e.Lock != "x" || e.Held || e.Waiters != 0 || e.Queue != nil {
+			t.Errorf("%+v", e)
+		}
+		_, err := n.Explain(t.Context(), "")
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+		_, err = n.Explain(t.Context(), strings.Repeat("n", 513))
+		grouptest.WantError(t, err, conclave.ErrTooLarge)
+		_, err = n.Explain(grouptest.Expired(), "x")
+		grouptest.WantError(t, err, context.Canceled)
+		grouptest.Must(t, n.Close(t.Context()))
+		_, err = n.Explain(t.Context(), "x")
+		grouptest.WantError(t, err, conclave.ErrClosed)
+	})
 }
 
 func TestExplain_NoTTL(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, grouptest.Lasting())
-	grouptest.MustLock(t, s.FencedLock("x"))
-	if h := mustExplain(t, n, "x").Holder; h.TTL != conclave.NoTTL || h.Remaining != 0 || h.Renewed < 0 {
-		t.Errorf("%+v", h)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, grouptest.Lasting())
+		grouptest.MustLock(t, s.FencedLock("x"))
+		if h := mustExplain(t, n, "x").Holder; h.TTL != conclave.NoTTL || h.Remaining != 0 || h.Renewed < 0 {
+			t.Errorf("%+v", h)
+		}
+	})
 }
 
 // A queue is reported up to its first 1,000 waiters.
 func TestExplain_LongQueue(t *testing.T) {
-	n := grouptest.Alone(t)
-	held := n.FencedLock("x")
-	grouptest.MustLock(t, held)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	const waiters = 1001
-	for range waiters {
-		go n.FencedLock("x").Lock(ctx)
-	}
-	grouptest.AwaitWaiters(t, held, waiters)
-	if e := mustExplain(t, n, "x"); e.Waiters != waiters || len(e.Queue) != 1000 {
-		t.Errorf("%d of %d waiters, want 1000 of %d", len(e.Queue), e.Waiters, waiters)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		held := n.FencedLock("x")
+		grouptest.MustLock(t, held)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const waiters = 1001
+		for range waiters {
+			go n.FencedLock("x").Lock(ctx)
+		}
+		grouptest.AwaitWaiters(t, held, waiters)
+		if e := mustExplain(t, n, "x"); e.Waiters != waiters || len(e.Queue) != 1000 {
+			t.Errorf("%d of %d waiters, want 1000 of %d", len(e.Queue), e.Waiters, waiters)
+		}
+	})
 }
 
 // cycleOf names a cycle by the locks that are waited for, by the names of the sessions.
@@ -161,37 +164,38 @@ func TestWaitCycles(t *testing.T) {
 
 // Elections are part of a cycle. Two handles of one session that wait for each other are not.
 func TestWaitCycles_ElectionAndOwnSession(t *testing.T) {
-	n := grouptest.Alone(t)
-	a, b := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
-	grouptest.MustLock(t, a.FencedLock("x"))
-	grouptest.StartLock(t, a.FencedLock("x"))
-	grouptest.MustCampaign(t, b.Election("e"), "b")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go a.Election("e").Campaign(ctx, nil)
-	if cycles, err := n.WaitCycles(t.Context()); len(cycles) != 0 || err != nil {
-		t.Fatal(cycles, err)
-	}
-	go b.FencedLock("x").Lock(ctx)
-	grouptest.AwaitWaiters(t, a.FencedLock("x"), 2)
-	var cycle conclave.WaitCycle
-	for cycle == nil { // until the candidate has queued
-		cycle = mustExplain(t, n, "x").Cycle
-	}
-	if len(cycle) != 2 || !cycle[0].Election || cycle[0].Lock != "e" || cycle[1].Election || cycle[1].Lock != "x" {
-		t.Errorf("%v", cycle)
-	}
-	if got := cycle.String(); !strings.Contains(got, `waits for election "e" of session`) {
-		t.Error(got)
-	}
-	grouptest.Must(t, n.Close(t.Context()))
-	_, err := n.WaitCycles(t.Context())
-	grouptest.WantError(t, err, conclave.ErrClosed)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		a, b := grouptest.MustSession(t, n, grouptest.Lasting()), grouptest.MustSession(t, n, grouptest.Lasting())
+		grouptest.MustLock(t, a.FencedLock("x"))
+		grouptest.StartLock(t, a.FencedLock("x"))
+		grouptest.MustCampaign(t, b.Election("e"), "b")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go a.Election("e").Campaign(ctx, nil)
+		if cycles, err := n.WaitCycles(t.Context()); len(cycles) != 0 || err != nil {
+			t.Fatal(cycles, err)
+		}
+		go b.FencedLock("x").Lock(ctx)
+		grouptest.AwaitWaiters(t, a.FencedLock("x"), 2)
+		var cycle conclave.WaitCycle
+		for cycle == nil { // until the candidate has queued
+			cycle = mustExplain(t, n, "x").Cycle
+		}
+		if len(cycle) != 2 || !cycle[0].Election || cycle[0].Lock != "e" || cycle[1].Election || cycle[1].Lock != "x" {
+			t.Errorf("%v", cycle)
+		}
+		if got := cycle.String(); !strings.Contains(got, `waits for election "e" of session`) {
+			t.Error(got)
+		}
+		grouptest.Must(t, n.Close(t.Context()))
+		_, err := n.WaitCycles(t.Context())
+		grouptest.WantError(t, err, conclave.ErrClosed)
+	})
 }
 
 // awaitLabels blocks until labels and times are recorded: the group has raised its feature
 // level.
-func awaitLabels(t testing.TB, n *conclave.Node) {
+func awaitLabels(t testing.TB, n grouptest.Access) {
 	t.Helper()
 	l := n.FencedLock("probe")
 	for recorded := false; !recorded; {
@@ -225,11 +229,11 @@ func TestExplain_LabelsAndTimes(t *testing.T) {
 		t.Error(got)
 	}
 	info, err := next.Info(t.Context())
-	if err != nil || info.Label != "invoice run 2026-11" {
+	if err != nil || info.Label != "invoice run 2026-11" || info.Since < e.Holder.Since {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for l := range g.Nodes[0].Locks(t.Context(), "x") {
-		if l.Label != info.Label {
+		if l.Label != info.Label || l.Since < info.Since {
 			t.Errorf("listed as %+v", l)
 		}
 	}
@@ -248,35 +252,37 @@ func TestExplain_LabelsAndTimes(t *testing.T) {
 }
 
 func TestWithLabel_Limits(t *testing.T) {
-	n := grouptest.Alone(t)
-	awaitLabels(t, n)
-	longest := n.FencedLock("x", conclave.WithLabel(strings.Repeat("n", 128)))
-	grouptest.MustLock(t, longest)
-	grouptest.MustUnlock(t, longest)
-	for label, want := range map[string]error{
-		strings.Repeat("n", 129): conclave.ErrTooLarge,
-		"not \xff UTF-8":         conclave.ErrInvalid,
-		"a\x00b":                 conclave.ErrInvalid,
-	} {
-		l := n.FencedLock("x", conclave.WithLabel(label))
-		_, err := l.Lock(t.Context())
-		grouptest.WantError(t, err, want)
-		_, err = l.TryLock(grouptest.Expired())
-		grouptest.WantError(t, err, want)
-	}
-	if e := mustExplain(t, n, "x"); e.Held || e.Waiters != 0 {
-		t.Errorf("refused labels have an effect: %+v", e)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		awaitLabels(t, n)
+		longest := n.FencedLock("x", conclave.WithLabel(strings.Repeat("n", 128)))
+		grouptest.MustLock(t, longest)
+		grouptest.MustUnlock(t, longest)
+		for label, want := range map[string]error{
+			strings.Repeat("n", 129): conclave.ErrTooLarge,
+			"not \xff UTF-8":         conclave.ErrInvalid,
+			"a\x00b":                 conclave.ErrInvalid,
+		} {
+			l := n.FencedLock("x", conclave.WithLabel(label))
+			_, err := l.Lock(t.Context())
+			grouptest.WantError(t, err, want)
+			_, err = l.TryLock(grouptest.Expired())
+			grouptest.WantError(t, err, want)
+		}
+		if e := mustExplain(t, n, "x"); e.Held || e.Waiters != 0 {
+			t.Errorf("refused labels have an effect: %+v", e)
+		}
+	})
 }
 
 // A lock that lingers belongs to the node, whatever the labels of the handles that share it.
 func TestWithLabel_Lingering(t *testing.T) {
-	n := grouptest.Alone(t)
-	awaitLabels(t, n)
-	l := n.FencedLock("x", conclave.Linger(time.Minute), conclave.WithLabel("first"))
-	grouptest.MustLock(t, l)
-	grouptest.MustUnlock(t, l)
-	if e := mustExplain(t, n, "x"); !e.Held || !e.Lingering || e.Holder.Label != "" || e.Holder.Since < 0 {
-		t.Errorf("%+v", e)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		awaitLabels(t, n)
+		l := n.FencedLock("x", conclave.Linger(time.Minute), conclave.WithLabel("first"))
+		grouptest.MustLock(t, l)
+		grouptest.MustUnlock(t, l)
+		if e := mustExplain(t, n, "x"); !e.Held || !e.Lingering || e.Holder.Label != "" || e.Holder.Since < 0 {
+			t.Errorf("%+v", e)
+		}
+	})
 }

@@ -30,8 +30,8 @@ type GroupConfig struct {
 
 // GroupConfig returns the settings of the group. It is linearizable, and blocks until a
 // quorum has confirmed that or ctx is done: ErrUnavailable with ctx's error. ErrClosed.
-func (n *Node) GroupConfig(ctx context.Context) (GroupConfig, error) {
-	c, err := ask[wire.GroupConfig](ctx, n, machine.GroupConfigQuery{})
+func (a *access) GroupConfig(ctx context.Context) (GroupConfig, error) {
+	c, err := ask[wire.GroupConfig](ctx, a, machine.GroupConfigQuery{})
 	if err != nil {
 		return GroupConfig{}, fault("read the group's settings", "", err)
 	}
@@ -46,10 +46,10 @@ func (n *Node) GroupConfig(ctx context.Context) (GroupConfig, error) {
 //
 // ErrInvalid names the field; no effect. ErrUnavailable with ctx's error: no effect.
 // ErrUnknown with ctx's error: they may be stored yet. ErrClosed.
-func (n *Node) SetGroupConfig(ctx context.Context, c GroupConfig) error {
+func (a *access) SetGroupConfig(ctx context.Context, c GroupConfig) error {
 	err := c.validate()
 	if err == nil {
-		_, err = n.client.Exec(ctx, &wire.Command{Op: &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{
+		_, err = a.client.Exec(ctx, &wire.Command{Op: &wire.Command_SetGroupConfig{SetGroupConfig: &wire.SetGroupConfig{
 			Voters: uint32(c.Voters), ReplaceAfter: int64(c.ReplaceAfter), RemoveAfter: int64(c.RemoveAfter),
 		}}})
 	}
@@ -87,7 +87,7 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 	if id == n.id {
 		return fmt.Errorf("%w: it is this node's member: call Leave", ErrInvalid)
 	}
-	removed, err := ask[[]uint64](ctx, n, machine.RemovedQuery{})
+	removed, err := ask[[]uint64](ctx, &n.access, machine.RemovedQuery{})
 	if err != nil {
 		return err
 	}

@@ -23,10 +23,10 @@ import (
 // A session can lock a key ([KV.Acquire]). Such locks are advisory: any caller may
 // write to a locked key. Against a holder that has lost a lock without noticing, write
 // with [KV.PutFenced], or in a [KV.Txn] with [OpCheckSequencer].
-type KV struct{ node *Node }
+type KV struct{ access *access }
 
 // KV returns the group's key/value store. It does not block.
-func (n *Node) KV() *KV { return &KV{n} }
+func (a *access) KV() *KV { return &KV{a} }
 
 // Entry is a key with its value and metadata. The zero Entry is not a key.
 //
@@ -134,7 +134,7 @@ func (k *KV) Release(ctx context.Context, key string, value []byte, s SessionID,
 
 // one executes a single operation.
 func (k *KV) one(ctx context.Context, what string, op Op) (Entry, error) {
-	entries, _, err := k.write(ctx, []Op{op})
+	entries, _, err := k.write(ctx, what, op.key, []Op{op})
 	if err != nil {
 		return Entry{}, fault(what, op.key, err)
 	}
@@ -215,9 +215,9 @@ func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
-	began := k.node.calls.begin()
-	answer, err := client.Ask[A](ctx, k.node.client, q, o)
-	k.node.calls.returned(CallRead, began, err)
+	began := k.access.calls.begin()
+	answer, err := client.Ask[A](ctx, k.access.client, q, o)
+	k.access.calls.returned(CallRead, began, err)
 	return answer, err
 }
 

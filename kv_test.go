@@ -153,31 +153,32 @@ func TestKV_CompareAndSwap(t *testing.T) {
 }
 
 func TestKV_PutFenced(t *testing.T) {
-	n := grouptest.Alone(t)
-	k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
-	l := n.FencedLock("l")
-	old := grouptest.MustLock(t, l)
-	grouptest.MustPut(t, k, "a", "", conclave.WithFlags(3))
-	if e, err := k.PutFenced(ctx, "a", []byte("old"), old); err != nil || e.Fence != old || e.Flags != 3 {
-		t.Fatal(e, err)
-	}
-	grouptest.MustUnlock(t, l)
-	f := grouptest.MustLock(t, l)
-	fresh, err := k.PutFenced(ctx, "a", []byte("new"), f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = k.PutFenced(ctx, "a", []byte("late"), old)
-	grouptest.WantError(t, err, conclave.ErrStaleFence)
-	grouptest.WantEntry(t, grouptest.MustGet(t, k, "a"), fresh)
-	if _, err = k.PutFenced(ctx, "a", []byte("again"), f); err != nil {
-		t.Fatal(err)
-	}
-	_, err = k.PutFenced(ctx, "a", nil, 0)
-	grouptest.WantError(t, err, conclave.ErrInvalid)
-	if e := grouptest.MustPut(t, k, "a", "plain"); e.Fence != f {
-		t.Fatalf("%+v: a Put is advisory, and keeps the fence", e)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		k, ctx := n.KV(), grouptest.Within(t, 30*time.Second)
+		l := n.FencedLock("l")
+		old := grouptest.MustLock(t, l)
+		grouptest.MustPut(t, k, "a", "", conclave.WithFlags(3))
+		if e, err := k.PutFenced(ctx, "a", []byte("old"), old); err != nil || e.Fence != old || e.Flags != 3 {
+			t.Fatal(e, err)
+		}
+		grouptest.MustUnlock(t, l)
+		f := grouptest.MustLock(t, l)
+		fresh, err := k.PutFenced(ctx, "a", []byte("new"), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = k.PutFenced(ctx, "a", []byte("late"), old)
+		grouptest.WantError(t, err, conclave.ErrStaleFence)
+		grouptest.WantEntry(t, grouptest.MustGet(t, k, "a"), fresh)
+		if _, err = k.PutFenced(ctx, "a", []byte("again"), f); err != nil {
+			t.Fatal(err)
+		}
+		_, err = k.PutFenced(ctx, "a", nil, 0)
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+		if e := grouptest.MustPut(t, k, "a", "plain"); e.Fence != f {
+			t.Fatalf("%+v: a Put is advisory, and keeps the fence", e)
+		}
+	})
 }
 
 // Invalid and oversized arguments are refused before anything is sent.

@@ -12,13 +12,14 @@ import (
 // other calls.
 const pageSize = 256
 
-// pages yields all items of a listing, page by page. next makes the query for the page
-// after the last item, nil for the first page; show makes the item for the caller.
-func pages[V, T any](ctx context.Context, n *Node, op, name string, next func(last *V) machine.Query, show func(V) T) iter.Seq2[T, error] {
+// pages yields all items of a listing, page by page, from the cursor first on. next makes the
+// query for the page behind a cursor, at returns the cursor of an item, and show makes the
+// item for the caller.
+func pages[V, C, T any](ctx context.Context, a *access, op, name string, first C, next func(C) machine.Query, at func(V) C, show func(V) T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var last *V
+		cursor := first
 		for {
-			page, err := ask[[]V](ctx, n, next(last))
+			page, err := ask[[]V](ctx, a, next(cursor))
 			if err != nil {
 				var none T
 				yield(none, fault(op, name, err))
@@ -32,7 +33,7 @@ func pages[V, T any](ctx context.Context, n *Node, op, name string, next func(la
 			if len(page) == 0 {
 				return
 			}
-			last = &page[len(page)-1]
+			cursor = at(page[len(page)-1])
 		}
 	}
 }

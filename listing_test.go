@@ -39,30 +39,31 @@ func wantNames(t *testing.T, what string, got []string) {
 
 // A listing has every item of its prefix once, in order, over several pages.
 func TestListings_Pages(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, grouptest.Lasting())
-	for i := range listed {
-		name := fmt.Sprintf("x/%04d", i)
-		grouptest.MustLock(t, s.FencedLock(name))
-		grouptest.MustAcquire(t, s.Semaphore(name, 3), 2)
-		grouptest.MustCampaign(t, s.Election(name), "value of "+name)
-	}
-	for _, name := range []string{"w", "x", "x0", "y"} {
-		grouptest.MustLock(t, s.FencedLock(name))
-	}
-	ctx := t.Context()
-	locks, err := grouptest.Collect(n.Locks(ctx, "x/"))
-	wantNames(t, "locks", names(t, locks, err, func(l conclave.LockInfo) string { return l.Name }))
-	semaphores, err := grouptest.Collect(n.Semaphores(ctx, "x/"))
-	wantNames(t, "semaphores", names(t, semaphores, err, func(s conclave.SemaphoreInfo) string { return s.Name }))
-	elections, err := grouptest.Collect(n.Elections(ctx, "x/"))
-	wantNames(t, "elections", names(t, elections, err, func(l conclave.Leader) string { return l.Name }))
-	if l := elections[7]; string(l.Value) != "value of x/0007" || l.Session != s.ID() || l.Fence == 0 {
-		t.Errorf("an election is listed as %+v", l)
-	}
-	if p := semaphores[7]; p.Limit != 3 || p.Available != 1 || len(p.Holders) != 1 {
-		t.Errorf("a semaphore is listed as %+v", p)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, grouptest.Lasting())
+		for i := range listed {
+			name := fmt.Sprintf("x/%04d", i)
+			grouptest.MustLock(t, s.FencedLock(name))
+			grouptest.MustAcquire(t, s.Semaphore(name, 3), 2)
+			grouptest.MustCampaign(t, s.Election(name), "value of "+name)
+		}
+		for _, name := range []string{"w", "x", "x0", "y"} {
+			grouptest.MustLock(t, s.FencedLock(name))
+		}
+		ctx := t.Context()
+		locks, err := grouptest.Collect(n.Locks(ctx, "x/"))
+		wantNames(t, "locks", names(t, locks, err, func(l conclave.LockInfo) string { return l.Name }))
+		semaphores, err := grouptest.Collect(n.Semaphores(ctx, "x/"))
+		wantNames(t, "semaphores", names(t, semaphores, err, func(s conclave.SemaphoreInfo) string { return s.Name }))
+		elections, err := grouptest.Collect(n.Elections(ctx, "x/"))
+		wantNames(t, "elections", names(t, elections, err, func(l conclave.Leader) string { return l.Name }))
+		if l := elections[7]; string(l.Value) != "value of x/0007" || l.Session != s.ID() || l.Fence == 0 {
+			t.Errorf("an election is listed as %+v", l)
+		}
+		if p := semaphores[7]; p.Limit != 3 || p.Available != 1 || len(p.Holders) != 1 {
+			t.Errorf("a semaphore is listed as %+v", p)
+		}
+	})
 }
 
 // The machine ends a page of semaphores early after one that has many holders.
@@ -90,23 +91,24 @@ func TestListings_ShortPage(t *testing.T) {
 }
 
 func TestSessions_Pages(t *testing.T) {
-	n := grouptest.Alone(t)
-	want := make(map[conclave.SessionID]bool)
-	for range listed {
-		want[grouptest.MustSession(t, n, grouptest.Lasting()).ID()] = true
-	}
-	var last uint64
-	for s, err := range n.Sessions(t.Context()) {
-		grouptest.Must(t, err)
-		if s.CreateIndex < last {
-			t.Errorf("create index %d after %d", s.CreateIndex, last)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		want := make(map[conclave.SessionID]bool)
+		for range listed {
+			want[grouptest.MustSession(t, n, grouptest.Lasting()).ID()] = true
 		}
-		last = s.CreateIndex
-		delete(want, s.ID)
-	}
-	if len(want) > 0 {
-		t.Errorf("%d of %d sessions are not listed", len(want), listed)
-	}
+		var last uint64
+		for s, err := range n.Sessions(t.Context()) {
+			grouptest.Must(t, err)
+			if s.CreateIndex < last {
+				t.Errorf("create index %d after %d", s.CreateIndex, last)
+			}
+			last = s.CreateIndex
+			delete(want, s.ID)
+		}
+		if len(want) > 0 {
+			t.Errorf("%d of %d sessions are not listed", len(want), listed)
+		}
+	})
 }
 
 func TestChecks_List(t *testing.T) {
@@ -149,14 +151,15 @@ func TestListings_EndEarly(t *testing.T) {
 // An election in the lock-delay of its last leader has no leader and is not listed;
 // what follows it is.
 func TestElections_LockDelay(t *testing.T) {
-	n := grouptest.Alone(t)
-	ended := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
-	grouptest.MustCampaign(t, ended.Election("a"), "ended")
-	grouptest.MustCampaign(t, n.Election("b"), "leads")
-	grouptest.Must(t, n.CloseSession(t.Context(), ended.ID()))
-	list, err := grouptest.Collect(n.Elections(t.Context(), ""))
-	grouptest.Must(t, err)
-	if len(list) != 1 || list[0].Name != "b" || list[0].Fence == 0 {
-		t.Errorf("listed %+v, want the election that has a leader", list)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		ended := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+		grouptest.MustCampaign(t, ended.Election("a"), "ended")
+		grouptest.MustCampaign(t, n.Election("b"), "leads")
+		grouptest.Must(t, n.CloseSession(t.Context(), ended.ID()))
+		list, err := grouptest.Collect(n.Elections(t.Context(), ""))
+		grouptest.Must(t, err)
+		if len(list) != 1 || list[0].Name != "b" || list[0].Fence == 0 {
+			t.Errorf("listed %+v, want the election that has a leader", list)
+		}
+	})
 }

@@ -27,7 +27,7 @@ import (
 // An idle handle costs nothing and need not be closed. All methods are safe for
 // concurrent use.
 type FencedLock struct {
-	node   *Node
+	access *access
 	name   string
 	bad    error // what is wrong with the name or an option
 	handle client.Lock
@@ -127,8 +127,8 @@ func validLabel(label string) error {
 //
 // The handle acquires under the node's own session, which has the TTL
 // Config.SessionTTL and no lock-delay.
-func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return newLock(n, nil, wire.Space_LOCK, name, opts)
+func (a *access) FencedLock(name string, opts ...LockOption) *FencedLock {
+	return newLock(a, nil, wire.Space_LOCK, name, opts)
 }
 
 // FencedLock returns a new handle to the lock of that name, like [Node.FencedLock],
@@ -136,16 +136,16 @@ func (n *Node) FencedLock(name string, opts ...LockOption) *FencedLock {
 // ended, Lock fails with ErrSessionExpired, after ErrLockOwnershipLost for as long as
 // Unlocks are owed.
 func (s *Session) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return newLock(s.node, s.lease, wire.Space_LOCK, name, opts)
+	return newLock(s.access, s.lease, wire.Space_LOCK, name, opts)
 }
 
-func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
+func newLock(a *access, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
 	o := lockOptions{config: client.LockConfig{Lease: lease, Space: space, Name: name}, err: validName(name)}
 	for _, opt := range opts {
 		opt.applyLock(&o)
 	}
-	l := &FencedLock{node: n, name: name, bad: o.err}
-	l.handle.Init(n.client, o.config)
+	l := &FencedLock{access: a, name: name, bad: o.err}
+	l.handle.Init(a.client, o.config)
 	return l
 }
 
@@ -166,10 +166,11 @@ func newLock(n *Node, lease *client.Lease, space wire.Space, name string, opts [
 // returned, and act when another owner has the lock already. Lost and Fence report
 // that early, but only the resource can refuse: send it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
-	began := l.node.calls.begin()
-	f, err := l.acquire(ctx, true, nil)
+	began, span := l.access.calls.begin(), l.span(ctx, CallLock, "lock")
+	f, err := l.acquire(ctx, true, nil, span)
 	err = fault("lock", l.name, err)
-	l.node.calls.returned(CallLock, began, err)
+	span.end(err)
+	l.access.calls.returned(CallLock, began, err)
 	return f, err
 }
 
@@ -177,27 +178,29 @@ func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
 // error wraps ErrLocked, or ErrLockDelay if its last holder's lock-delay has not
 // passed. It blocks until the group has decided.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
-	began := l.node.calls.begin()
-	f, err := l.acquire(ctx, false, nil)
+	began, span := l.access.calls.begin(), l.span(ctx, CallTryLock, "try lock")
+	f, err := l.acquire(ctx, false, nil, span)
 	err = fault("try lock", l.name, err)
-	l.node.calls.returned(CallTryLock, began, err)
+	span.end(err)
+	l.access.calls.returned(CallTryLock, began, err)
 	return f, err
 }
 
 // acquire acquires; value is an election's.
-func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte) (Fence, error) {
+func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte, s *span) (Fence, error) {
 	if l.bad != nil {
 		return 0, l.bad
 	}
-	f, err := l.handle.Acquire(ctx, wait, value)
-	return Fence(f), l.explain(err)
+	f, err := l.handle.Acquire(ctx, wait, value, s.trace())
+	if err != nil {
+		return 0, l.explain(err)
+	}
+	s.granted(Fence(f))
+	return Fence(f), nil
 }
 
 // explain adds to the error of an acquisition that this very handle was in the way.
 func (l *FencedLock) explain(err error) error {
-	if err == nil {
-		return nil // without the allocation below
-	}
 	var f *client.Fault
 	if !errors.As(err, &f) || !l.handle.IsOwner(f.Reply) {
 		return err
@@ -219,17 +222,18 @@ func (l *FencedLock) explain(err error) error {
 // and ErrUnknown. ErrNotHeld: the handle holds nothing; no effect.
 // ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
-	began := l.node.calls.begin()
-	err := fault("unlock", l.name, l.unlock(ctx))
-	l.node.calls.returned(CallUnlock, began, err)
+	began, span := l.access.calls.begin(), l.span(ctx, CallUnlock, "unlock")
+	err := fault("unlock", l.name, l.unlock(ctx, span))
+	span.end(err)
+	l.access.calls.returned(CallUnlock, began, err)
 	return err
 }
 
-func (l *FencedLock) unlock(ctx context.Context) error {
+func (l *FencedLock) unlock(ctx context.Context, s *span) error {
 	if l.bad != nil {
 		return l.bad
 	}
-	return l.handle.Release(ctx)
+	return l.handle.Release(ctx, s.trace())
 }
 
 // Fence returns the fence of the current hold. It does not block, needs no network and
@@ -323,6 +327,8 @@ type LockInfo struct {
 	Label   string // see [WithLabel]
 	Holds   int
 	Fence   Fence
+	// Since is how long it has been held, as LockOwner.Since; 0 if not held.
+	Since time.Duration
 	// Lingering says that the node keeps the lock for a while and grants it by itself ([Linger]);
 	// only the node knows whether a handle holds it at the moment. Fence is the first of those
 	// that it gives out.
@@ -339,7 +345,7 @@ func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 	if l.bad != nil {
 		return LockInfo{}, fault("info", l.name, l.bad)
 	}
-	v, err := ask[*machine.LockView](ctx, l.node, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
+	v, err := ask[*machine.LockView](ctx, l.access, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
 	switch {
 	case err != nil:
 		return LockInfo{}, fault("info", l.name, err)
@@ -353,6 +359,7 @@ func lockInfo(v machine.LockView) LockInfo {
 	return LockInfo{
 		Name: v.Name, Held: v.Held, Session: SessionID(v.Session), Node: MemberID(v.Member), Label: v.Label,
 		Holds: int(v.Holds), Fence: Fence(v.Fence), Lingering: v.Lingering, Waiters: v.Waiters, Delay: duration(v.Delay),
+		Since: duration(v.Since),
 	}
 }
 
@@ -360,12 +367,15 @@ func lockInfo(v machine.LockView) LockInfo {
 // waited for or in a lock-delay, by name. It reads pages, each linearizable and each
 // blocking as Info does; locks that change between two pages may be missing or out of
 // date. The sequence ends after the first error, whose causes are those of Info.
-func (n *Node) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
-	return pages(ctx, n, "list locks", prefix, func(last *machine.LockView) machine.Query {
-		q := machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, Limit: pageSize}
-		if last != nil {
-			q.After = last.Name
-		}
-		return q
-	}, lockInfo)
+func (a *access) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
+	return a.LocksAfter(ctx, prefix, "")
+}
+
+// LocksAfter is Locks from behind a name on, which need not exist (any more). A program that
+// shows a page at a time passes the last name of the page before: the cost of a page does not
+// depend on how many names come before it.
+func (a *access) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[LockInfo, error] {
+	return pages(ctx, a, "list locks", prefix, after, func(after string) machine.Query {
+		return machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, After: after, Limit: pageSize}
+	}, func(v machine.LockView) string { return v.Name }, lockInfo)
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
@@ -36,26 +39,48 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		MaxCallBytes: n.cfg.Limits.CallBytes,
 
 		Commands: machine.Commands{},
+		Clients:  n.clientsConfig(),
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
-		Ended:    n.client.SessionEnded,
+		Ended: func(e wire.Ended) {
+			n.history.sessionEnded(e)
+			n.client.SessionEnded(e)
+		},
 		Changed:  n.client.Changed,
 		Recalled: n.client.Recalled,
 		Woke:     n.client.Woke,
 		Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
 		Restored: func(m cluster.Machine) {
+			n.history.snapshotInstalled() // or the state is loaded, before the history begins
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},
-		LeaderChanged: n.events.leaderChanged,
-		RoleChanged:   n.events.roleChanged,
-
-		RedundancyChanged: n.events.redundancyChanged,
+		LeaderChanged: func(leader, term uint64) {
+			n.history.leaderChanged(leader, term)
+			n.events.leaderChanged(leader, term)
+		},
+		RoleChanged: func(r cluster.RoleEvent) {
+			n.history.roleChanged(r)
+			n.events.roleChanged(r)
+		},
+		RedundancyChanged: func(voters int) {
+			n.history.redundancyChanged(voters)
+			n.events.redundancyChanged(voters)
+		},
 	}
 }
 
+func (n *Node) holdLost(name string, fence uint64) {
+	n.history.holdLost(n.id, name, Fence(fence))
+	n.events.lockLost(name, Fence(fence))
+}
+
 // group is the client's door to the group: the member of this process.
-type group struct{ *cluster.Member }
+type group struct {
+	*cluster.Member
+	client *client.Client
+	id     uint64
+}
 
 func (g group) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
 	g.Member.Submit(size, encode, c, urgent)
@@ -85,8 +110,31 @@ func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)
 	g.Member.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
 }
 
+func (g group) Renew(size int, encode func() []byte, c client.Call) {
+	g.Submit(size, encode, c, true)
+}
+
+func (g group) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+	return g.client.FollowKeys(ctx, prefix, after, yield)
+}
+
+func (g group) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+	return g.client.FollowLeader(ctx, election, yield)
+}
+
+func (g group) Process() uint64 { return g.id }
+
 func (g group) Level() uint32 { return g.Member.Level() }
 
 func (g group) Unreachable() string { return g.Member.Unreachable() }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
+
+// registration makes the command that registers this process of a member.
+func registration(process *wire.Register) func(attempt uint32, ttl time.Duration) *wire.Command {
+	return func(attempt uint32, ttl time.Duration) *wire.Command {
+		r := proto.CloneOf(process)
+		r.Attempt, r.Ttl = attempt, int64(ttl)
+		return &wire.Command{Op: &wire.Command_Register{Register: r}}
+	}
+}

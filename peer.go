@@ -1,24 +1,35 @@
 package conclave
 
-import "crypto/tls"
+import (
+	"crypto/tls"
+
+	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // Peer is the other end of a connection between two processes of a group, for
 // Config.VerifyPeer. Its process has proved that it holds the key of Member.
 type Peer struct {
 	Member MemberID // the fingerprint of its key
-	Name   string   // as it states
-	Addr   string   // host:port that it advertises, as it states
+	// Client says that the process is no member, but a client ([Dial]), and Member its ID.
+	Client bool
+	Name   string // as it states
+	Addr   string // host:port that it advertises, as it states
 	// TLS is the state of the connection, with the verified certificates; nil:
 	// plaintext.
 	TLS *tls.ConnectionState
 }
 
 // verifyPeer adapts VerifyPeer to the cluster.
-func (c *Config) verifyPeer() func(member uint64, name, addr string, state *tls.ConnectionState) error {
-	if c.VerifyPeer == nil {
+func (c *Config) verifyPeer() func(remote.Peer) error { return adaptVerifyPeer(c.VerifyPeer) }
+
+func adaptVerifyPeer(verify func(Peer) error) func(remote.Peer) error {
+	if verify == nil {
 		return nil
 	}
-	return func(member uint64, name, addr string, state *tls.ConnectionState) error {
-		return c.VerifyPeer(Peer{Member: MemberID(member), Name: name, Addr: addr, TLS: state})
+	return func(p remote.Peer) error {
+		return verify(Peer{
+			Member: MemberID(p.Member), Client: p.Inbound && p.Kind == wire.Kind_CLIENT, Name: p.Name, Addr: p.Advertise, TLS: p.TLS,
+		})
 	}
 }

@@ -22,11 +22,11 @@ import (
 // A handle is not an owner: each Acquire stands by itself. A handle costs nothing and
 // need not be closed. All methods are safe for concurrent use.
 type Semaphore struct {
-	node  *Node
-	lease *client.Lease // to acquire under; nil: the node's own
-	name  string
-	bad   error         // what is wrong with the name or the limit
-	limit atomic.Uint32 // that this handle uses
+	access *access
+	lease  *client.Lease // to acquire under; nil: the node's own
+	name   string
+	bad    error         // what is wrong with the name or the limit
+	limit  atomic.Uint32 // that this handle uses
 }
 
 // SemaphoreInfo describes a semaphore. One that is not in use and was never resized
@@ -55,18 +55,20 @@ type PermitInfo struct {
 //
 // The handle acquires under the node's own session, which has the TTL
 // Config.SessionTTL and no lock-delay.
-func (n *Node) Semaphore(name string, limit int) *Semaphore { return newSemaphore(n, nil, name, limit) }
+func (a *access) Semaphore(name string, limit int) *Semaphore {
+	return newSemaphore(a, nil, name, limit)
+}
 
 // Semaphore returns a new handle to the semaphore of that name, like
 // [Node.Semaphore], which acquires under this session. The permits of a session that
 // was invalidated are released when its lock-delay has passed. Once the session has
 // ended, Acquire fails with ErrSessionExpired.
 func (s *Session) Semaphore(name string, limit int) *Semaphore {
-	return newSemaphore(s.node, s.lease, name, limit)
+	return newSemaphore(s.access, s.lease, name, limit)
 }
 
-func newSemaphore(n *Node, lease *client.Lease, name string, limit int) *Semaphore {
-	s := &Semaphore{node: n, lease: lease, name: name, bad: validName(name)}
+func newSemaphore(a *access, lease *client.Lease, name string, limit int) *Semaphore {
+	s := &Semaphore{access: a, lease: lease, name: name, bad: validName(name)}
 	if s.bad == nil {
 		s.bad = validLimit(limit)
 	}
@@ -96,10 +98,11 @@ func validLimit(limit int) error {
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
-	began := s.node.calls.begin()
-	p, err := s.acquire(ctx, n, true)
+	began, span := s.access.calls.begin(), s.span(ctx, CallAcquire, "acquire", n)
+	p, err := s.acquire(ctx, n, true, span)
 	err = fault("acquire", s.name, err)
-	s.node.calls.returned(CallAcquire, began, err)
+	span.end(err)
+	s.access.calls.returned(CallAcquire, began, err)
 	return p, err
 }
 
@@ -107,14 +110,19 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // available the error wraps ErrLocked, or ErrLockDelay if only lock-delays hold them
 // back. It blocks until the group has decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
-	began := s.node.calls.begin()
-	p, err := s.acquire(ctx, n, false)
+	began, span := s.access.calls.begin(), s.span(ctx, CallTryAcquire, "try acquire", n)
+	p, err := s.acquire(ctx, n, false, span)
 	err = fault("try acquire", s.name, err)
-	s.node.calls.returned(CallTryAcquire, began, err)
+	span.end(err)
+	s.access.calls.returned(CallTryAcquire, began, err)
 	return p, err
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, error) {
+func (s *Semaphore) span(ctx context.Context, kind CallKind, op string, n int) *span {
+	return s.access.tracing.begin(ctx, Operation{Kind: kind, Op: op, Name: s.name, Permits: n})
+}
+
+func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (*Permit, error) {
 	limit := s.limit.Load()
 	switch {
 	case s.bad != nil:
@@ -124,13 +132,14 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool) (*Permit, err
 	case uint64(n) > uint64(limit):
 		return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
 	}
-	p, err := s.node.client.Acquire(ctx, client.PermitRequest{
-		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait,
+	p, err := s.access.client.Acquire(ctx, client.PermitRequest{
+		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait, Trace: span.trace(),
 	})
 	var f *client.Fault
 	switch {
 	case err == nil:
-		return &Permit{node: s.node, name: s.name, permit: p}, nil
+		span.granted(Fence(p.GrantedFence()))
+		return &Permit{access: s.access, name: s.name, permit: p}, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
 		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
 	}
@@ -175,7 +184,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 		err = validLimit(limit)
 	}
 	if err == nil {
-		_, err = s.node.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
+		_, err = s.access.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
 			Name: s.name, Limit: uint32(limit),
 		}}})
 	}
@@ -194,7 +203,7 @@ func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 		return SemaphoreInfo{}, fault("info", s.name, s.bad)
 	}
 	limit := int(s.limit.Load())
-	v, err := ask[*machine.SemaphoreView](ctx, s.node, machine.SemaphoreQuery{Name: s.name})
+	v, err := ask[*machine.SemaphoreView](ctx, s.access, machine.SemaphoreQuery{Name: s.name})
 	switch {
 	case err != nil:
 		return SemaphoreInfo{}, fault("info", s.name, err)
@@ -218,20 +227,21 @@ func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 
 // Semaphores lists the semaphores of the group whose names begin with prefix and that
 // are in use or were resized, by name. It reads pages, as [Node.Locks] does.
-func (n *Node) Semaphores(ctx context.Context, prefix string) iter.Seq2[SemaphoreInfo, error] {
-	return pages(ctx, n, "list semaphores", prefix, func(last *machine.SemaphoreView) machine.Query {
-		q := machine.SemaphoresQuery{Prefix: prefix, Limit: pageSize}
-		if last != nil {
-			q.After = last.Name
-		}
-		return q
-	}, semaphoreInfo)
+func (a *access) Semaphores(ctx context.Context, prefix string) iter.Seq2[SemaphoreInfo, error] {
+	return a.SemaphoresAfter(ctx, prefix, "")
+}
+
+// SemaphoresAfter is Semaphores from behind a name on, as [Node.LocksAfter].
+func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[SemaphoreInfo, error] {
+	return pages(ctx, a, "list semaphores", prefix, after, func(after string) machine.Query {
+		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
+	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
 }
 
 // Permit is what one Acquire of a [Semaphore] was granted, whatever the number of
 // permits. Release releases it as a whole. All methods are safe for concurrent use.
 type Permit struct {
-	node   *Node
+	access *access
 	name   string
 	permit *client.Permit
 }
@@ -244,10 +254,19 @@ type Permit struct {
 // and ErrUnknown. ErrNotHeld: Release was called before; no effect.
 // ErrLockOwnershipLost: the permits were lost before.
 func (p *Permit) Release(ctx context.Context) error {
-	began := p.node.calls.begin()
-	err := fault("release", p.name, p.permit.Release(ctx))
-	p.node.calls.returned(CallRelease, began, err)
+	began, span := p.access.calls.begin(), p.span(ctx)
+	err := fault("release", p.name, p.permit.Release(ctx, span.trace()))
+	span.end(err)
+	p.access.calls.returned(CallRelease, began, err)
 	return err
+}
+
+func (p *Permit) span(ctx context.Context) *span {
+	t := &p.access.tracing
+	if !t.on() {
+		return nil
+	}
+	return t.begin(ctx, Operation{Kind: CallRelease, Op: "release", Name: p.name, Fence: Fence(p.permit.GrantedFence())})
 }
 
 // Fence returns the fence of this acquisition. It does not block, needs no network and

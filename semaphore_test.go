@@ -43,146 +43,154 @@ func TestSemaphore_FIFO(t *testing.T) {
 
 // Withdrawing a large request lets the small ones behind it proceed.
 func TestSemaphore_ContextEndsWhileQueued(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 3)
-	grouptest.MustAcquire(t, s, 2)
-	large, small := grouptest.StartAcquire(t, s, 3), grouptest.StartAcquire(t, s, 1)
-	large.Cancel()
-	grouptest.WantError(t, <-large.Err, context.Canceled)
-	small.Granted(t)
-	grouptest.AwaitAcquirers(t, s, 0)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 3)
+		grouptest.MustAcquire(t, s, 2)
+		large, small := grouptest.StartAcquire(t, s, 3), grouptest.StartAcquire(t, s, 1)
+		large.Cancel()
+		grouptest.WantError(t, <-large.Err, context.Canceled)
+		small.Granted(t)
+		grouptest.AwaitAcquirers(t, s, 0)
+	})
 }
 
 func TestSemaphore_Limit(t *testing.T) {
-	n := grouptest.Alone(t)
-	two, five := n.Semaphore("x", 2), n.Semaphore("x", 5)
-	p := grouptest.MustAcquire(t, two, 2)
-	_, err := five.Acquire(t.Context(), 1)
-	grouptest.WantError(t, err, conclave.ErrLimitMismatch)
-	if !strings.Contains(err.Error(), "2") {
-		t.Errorf("%v: the limit in force is not named", err)
-	}
-	grouptest.Must(t, p.Release(t.Context()))
-	if info := grouptest.SemaphoreInfo(t, five); info.Limit != 5 || info.Available != 5 {
-		t.Fatalf("an idle semaphore: %+v", info)
-	}
-	p = grouptest.MustAcquire(t, five, 5) // it was not in use, so it had no limit
-	grouptest.Must(t, p.Release(t.Context()))
-	grouptest.Must(t, five.Resize(t.Context(), 4))
-	_, err = two.TryAcquire(t.Context(), 1)
-	grouptest.WantError(t, err, conclave.ErrLimitMismatch)
-	grouptest.Must(t, grouptest.MustAcquire(t, five, 4).Release(t.Context()))
-	_, err = five.Acquire(t.Context(), 5)
-	grouptest.WantError(t, err, conclave.ErrTooLarge)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		two, five := n.Semaphore("x", 2), n.Semaphore("x", 5)
+		p := grouptest.MustAcquire(t, two, 2)
+		_, err := five.Acquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrLimitMismatch)
+		if !strings.Contains(err.Error(), "2") {
+			t.Errorf("%v: the limit in force is not named", err)
+		}
+		grouptest.Must(t, p.Release(t.Context()))
+		if info := grouptest.SemaphoreInfo(t, five); info.Limit != 5 || info.Available != 5 {
+			t.Fatalf("an idle semaphore: %+v", info)
+		}
+		p = grouptest.MustAcquire(t, five, 5) // it was not in use, so it had no limit
+		grouptest.Must(t, p.Release(t.Context()))
+		grouptest.Must(t, five.Resize(t.Context(), 4))
+		_, err = two.TryAcquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrLimitMismatch)
+		grouptest.Must(t, grouptest.MustAcquire(t, five, 4).Release(t.Context()))
+		_, err = five.Acquire(t.Context(), 5)
+		grouptest.WantError(t, err, conclave.ErrTooLarge)
+	})
 }
 
 // The limit is again what the users state, once no permit is held.
 func TestSemaphore_ResizeUndone(t *testing.T) {
-	n := grouptest.Alone(t)
-	four, five := n.Semaphore("x", 4), n.Semaphore("x", 5)
-	grouptest.Must(t, four.Resize(t.Context(), 4))
-	p, err := four.Acquire(t.Context(), 1)
-	grouptest.Must(t, err)
-	grouptest.Must(t, five.Resize(t.Context(), 0))
-	_, err = five.TryAcquire(t.Context(), 1)
-	grouptest.WantError(t, err, conclave.ErrLimitMismatch)
-	grouptest.Must(t, p.Release(t.Context()))
-	_, err = five.TryAcquire(t.Context(), 5)
-	grouptest.Must(t, err)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		four, five := n.Semaphore("x", 4), n.Semaphore("x", 5)
+		grouptest.Must(t, four.Resize(t.Context(), 4))
+		p, err := four.Acquire(t.Context(), 1)
+		grouptest.Must(t, err)
+		grouptest.Must(t, five.Resize(t.Context(), 0))
+		_, err = five.TryAcquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrLimitMismatch)
+		grouptest.Must(t, p.Release(t.Context()))
+		_, err = five.TryAcquire(t.Context(), 5)
+		grouptest.Must(t, err)
+	})
 }
 
 func TestSemaphore_Resize(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 2)
-	p := grouptest.MustAcquire(t, s, 2)
-	more := grouptest.StartAcquire(t, s, 1)
-	grouptest.Must(t, s.Resize(t.Context(), 3))
-	more.Granted(t)
-	large := grouptest.StartAcquire(t, s, 3)
-	grouptest.Must(t, s.Resize(t.Context(), 1))
-	grouptest.WantError(t, <-large.Err, conclave.ErrLimitMismatch)
-	if info := grouptest.SemaphoreInfo(t, s); info.Limit != 1 || info.Available != -2 {
-		t.Fatalf("%+v", info)
-	}
-	next := grouptest.StartAcquire(t, s, 1)
-	grouptest.Must(t, p.Release(t.Context())) // one permit is still held, as many as the limit
-	if info := grouptest.SemaphoreInfo(t, s); info.Available != 0 || info.Waiters != 1 {
-		t.Fatalf("%+v", info)
-	}
-	grouptest.Must(t, s.Resize(t.Context(), 2))
-	next.Granted(t)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 2)
+		p := grouptest.MustAcquire(t, s, 2)
+		more := grouptest.StartAcquire(t, s, 1)
+		grouptest.Must(t, s.Resize(t.Context(), 3))
+		more.Granted(t)
+		large := grouptest.StartAcquire(t, s, 3)
+		grouptest.Must(t, s.Resize(t.Context(), 1))
+		grouptest.WantError(t, <-large.Err, conclave.ErrLimitMismatch)
+		if info := grouptest.SemaphoreInfo(t, s); info.Limit != 1 || info.Available != -2 {
+			t.Fatalf("%+v", info)
+		}
+		next := grouptest.StartAcquire(t, s, 1)
+		grouptest.Must(t, p.Release(t.Context())) // one permit is still held, as many as the limit
+		if info := grouptest.SemaphoreInfo(t, s); info.Available != 0 || info.Waiters != 1 {
+			t.Fatalf("%+v", info)
+		}
+		grouptest.Must(t, s.Resize(t.Context(), 2))
+		next.Granted(t)
+	})
 }
 
 func TestSemaphore_InvalidArguments(t *testing.T) {
-	n := grouptest.Alone(t)
-	tooMany := int64(1) << 31 // negative where int has 32 bits
-	for _, c := range []struct {
-		name     string
-		limit, n int
-		want     error
-	}{
-		{"", 1, 1, conclave.ErrInvalid},
-		{strings.Repeat("x", 513), 1, 1, conclave.ErrTooLarge},
-		{"x", 0, 1, conclave.ErrInvalid},
-		{"x", -1, 1, conclave.ErrInvalid},
-		{"x", int(tooMany), 1, conclave.ErrInvalid},
-		{"x", 2, 0, conclave.ErrInvalid},
-		{"x", 2, -1, conclave.ErrInvalid},
-		{"x", 2, 3, conclave.ErrTooLarge},
-	} {
-		s := n.Semaphore(c.name, c.limit)
-		_, err := s.Acquire(t.Context(), c.n)
-		grouptest.WantError(t, err, c.want)
-		_, err = s.TryAcquire(t.Context(), c.n)
-		grouptest.WantError(t, err, c.want)
-	}
-	grouptest.WantError(t, n.Semaphore("x", 1).Resize(t.Context(), -1), conclave.ErrInvalid)
-	_, err := n.Semaphore("x", 0).Info(t.Context())
-	grouptest.WantError(t, err, conclave.ErrInvalid)
-	_, err = n.Semaphore("x", 1).Acquire(grouptest.Expired(), 1)
-	grouptest.WantError(t, err, context.Canceled)
-	grouptest.MustAcquire(t, n.Semaphore("largest", 1<<31-1), 1<<31-1)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		tooMany := int64(1) << 31 // negative where int has 32 bits
+		for _, c := range []struct {
+			name     string
+			limit, n int
+			want     error
+		}{
+			{"", 1, 1, conclave.ErrInvalid},
+			{strings.Repeat("x", 513), 1, 1, conclave.ErrTooLarge},
+			{"x", 0, 1, conclave.ErrInvalid},
+			{"x", -1, 1, conclave.ErrInvalid},
+			{"x", int(tooMany), 1, conclave.ErrInvalid},
+			{"x", 2, 0, conclave.ErrInvalid},
+			{"x", 2, -1, conclave.ErrInvalid},
+			{"x", 2, 3, conclave.ErrTooLarge},
+		} {
+			s := n.Semaphore(c.name, c.limit)
+			_, err := s.Acquire(t.Context(), c.n)
+			grouptest.WantError(t, err, c.want)
+			_, err = s.TryAcquire(t.Context(), c.n)
+			grouptest.WantError(t, err, c.want)
+		}
+		grouptest.WantError(t, n.Semaphore("x", 1).Resize(t.Context(), -1), conclave.ErrInvalid)
+		_, err := n.Semaphore("x", 0).Info(t.Context())
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+		_, err = n.Semaphore("x", 1).Acquire(grouptest.Expired(), 1)
+		grouptest.WantError(t, err, context.Canceled)
+		grouptest.MustAcquire(t, n.Semaphore("largest", 1<<31-1), 1<<31-1)
+	})
 }
 
 // Permits are lost with their session and available again after its lock-delay.
 func TestPermit_SessionClosedByForce(t *testing.T) {
-	n := grouptest.Alone(t)
-	session := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Second})
-	p := grouptest.MustAcquire(t, session.Semaphore("x", 2), 2)
-	waiting := grouptest.StartAcquire(t, session.Semaphore("x", 2), 1)
-	s := n.Semaphore("x", 2)
-	grouptest.Must(t, n.CloseSession(t.Context(), session.ID()))
-	<-p.Lost()
-	grouptest.WantError(t, <-waiting.Err, conclave.ErrSessionExpired)
-	_, err := p.Fence()
-	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
-	grouptest.WantError(t, p.Release(t.Context()), conclave.ErrLockOwnershipLost)
-	grouptest.WantError(t, p.Release(t.Context()), conclave.ErrNotHeld)
-	if _, err := s.TryAcquire(t.Context(), 1); err != nil {
-		grouptest.WantError(t, err, conclave.ErrLockDelay)
-	}
-	grouptest.MustAcquire(t, s, 2)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		session := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Second})
+		p := grouptest.MustAcquire(t, session.Semaphore("x", 2), 2)
+		waiting := grouptest.StartAcquire(t, session.Semaphore("x", 2), 1)
+		s := n.Semaphore("x", 2)
+		grouptest.Must(t, n.CloseSession(t.Context(), session.ID()))
+		<-p.Lost()
+		grouptest.WantError(t, <-waiting.Err, conclave.ErrSessionExpired)
+		_, err := p.Fence()
+		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+		grouptest.WantError(t, p.Release(t.Context()), conclave.ErrLockOwnershipLost)
+		grouptest.WantError(t, p.Release(t.Context()), conclave.ErrNotHeld)
+		if _, err := s.TryAcquire(t.Context(), 1); err != nil {
+			grouptest.WantError(t, err, conclave.ErrLockDelay)
+		}
+		grouptest.MustAcquire(t, s, 2)
+	})
 }
 
 // A handle of the node continues with the node's next session.
 func TestSemaphore_NextSessionOfNode(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 1)
-	p := grouptest.MustAcquire(t, s, 1)
-	grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
-	<-p.Lost()
-	grouptest.MustAcquire(t, s, 1)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 1)
+		p := grouptest.MustAcquire(t, s, 1)
+		grouptest.Must(t, n.CloseSession(t.Context(), grouptest.OwnSession(t, n)))
+		<-p.Lost()
+		grouptest.MustAcquire(t, s, 1)
+	})
 }
 
 func TestPermit_ReleaseContextEndedBefore(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 1)
-	for range 50 {
-		p := grouptest.MustAcquire(t, s, 1)
-		if err := p.Release(grouptest.Expired()); err != nil {
-			grouptest.WantError(t, err, conclave.ErrUnknown)
-			grouptest.WantError(t, err, context.Canceled)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 1)
+		for range 50 {
+			p := grouptest.MustAcquire(t, s, 1)
+			if err := p.Release(grouptest.Expired()); err != nil {
+				grouptest.WantError(t, err, conclave.ErrUnknown)
+				grouptest.WantError(t, err, context.Canceled)
+			}
 		}
-	}
-	grouptest.Must(t, grouptest.MustAcquire(t, s, 1).Release(t.Context()))
+		grouptest.Must(t, grouptest.MustAcquire(t, s, 1).Release(t.Context()))
+	})
 }

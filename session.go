@@ -67,8 +67,8 @@ func parseSessionID(s string) (id SessionID, err error) {
 // come from [Node.NewSession] and [Node.AttachSession]. All methods are safe for
 // concurrent use.
 type Session struct {
-	node  *Node
-	lease *client.Lease
+	access *access
+	lease  *client.Lease
 }
 
 // SessionConfig configures a session. The zero value, like a nil *SessionConfig, is a
@@ -139,7 +139,7 @@ func (b Behavior) String() string {
 }
 
 // withDefaults returns a copy in which every field is set, or all faults at once.
-func (c *SessionConfig) withDefaults() (SessionConfig, error) {
+func (c *SessionConfig) withDefaults(mayCheck bool) (SessionConfig, error) {
 	var d SessionConfig
 	if c != nil {
 		d = *c
@@ -149,15 +149,18 @@ func (c *SessionConfig) withDefaults() (SessionConfig, error) {
 	if d.LockDelay == NoLockDelay {
 		d.LockDelay = 0
 	}
-	if len(d.Checks) == 0 && !d.NoChecks {
+	if len(d.Checks) == 0 && !d.NoChecks && mayCheck {
 		d.Checks = []string{gossipCheck}
 	}
 	d.Checks = slices.Clone(d.Checks)
-	return d, d.validate()
+	return d, d.validate(mayCheck)
 }
 
-func (c *SessionConfig) validate() error {
+func (c *SessionConfig) validate(mayCheck bool) error {
 	var faults []error
+	if len(c.Checks) > 0 && !mayCheck {
+		faults = append(faults, fmt.Errorf("%w Checks: a client has none, so want none, got %d", ErrInvalid, len(c.Checks)))
+	}
 	if c.Name != "" {
 		faults = append(faults, validName(c.Name))
 	}
@@ -195,11 +198,11 @@ func (c *SessionConfig) validate() error {
 // Errors: ErrInvalid with every fault of cfg at once, and for a check that this member
 // has not registered; ErrCheckCritical; ErrTooLarge; ErrBusy with too many sessions or
 // calls under way; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
-func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
-	checked, err := cfg.withDefaults()
+func (a *access) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
+	checked, err := cfg.withDefaults(a.isNode)
 	var lease *client.Lease
 	if err == nil {
-		lease, err = n.client.Open(ctx, client.LeaseConfig{
+		lease, err = a.client.Open(ctx, client.LeaseConfig{
 			Name: checked.Name, TTL: checked.TTL, LockDelay: checked.LockDelay,
 			Behavior: wire.Behavior(checked.Behavior), Checks: checked.Checks,
 		})
@@ -207,7 +210,7 @@ func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, er
 	if err != nil {
 		return nil, fault("new session", checked.Name, err)
 	}
-	return n.session(lease), nil
+	return a.session(lease), nil
 }
 
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.
@@ -231,17 +234,17 @@ func (n *Node) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, er
 // ErrCheckCritical; ErrBusy; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown. A
 // process that shuts down gracefully or restarts no longer counts at once; any other
 // after a minute of silence, and not before its sessions with a TTL have expired.
-func (n *Node) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
-	lease, err := n.client.Attach(ctx, wire.ID(id))
+func (a *access) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
+	lease, err := a.client.Attach(ctx, wire.ID(id))
 	if err != nil {
 		return nil, fault("attach session", id.String(), notFound(err))
 	}
-	return n.session(lease), nil
+	return a.session(lease), nil
 }
 
 // session returns the one Session of a lease, which may be attached more than once.
-func (n *Node) session(l *client.Lease) *Session {
-	return l.Wrapper(func() any { return &Session{node: n, lease: l} }).(*Session)
+func (a *access) session(l *client.Lease) *Session {
+	return l.Wrapper(func() any { return &Session{access: a, lease: l} }).(*Session)
 }
 
 // CloseSession ends any session of the group by force, for operators. What the session
@@ -253,8 +256,8 @@ func (n *Node) session(l *client.Lease) *Session {
 // It blocks until the group has agreed. Errors: ErrSessionNotFound; ErrBusy; ErrClosed;
 // ErrUnavailable or ErrUnknown with ctx's, and ErrUnknown alone if the registration of
 // this process expired meanwhile. It is idempotent.
-func (n *Node) CloseSession(ctx context.Context, id SessionID) error {
-	return fault("close session", id.String(), notFound(n.client.CloseSession(ctx, wire.ID(id))))
+func (a *access) CloseSession(ctx context.Context, id SessionID) error {
+	return fault("close session", id.String(), notFound(a.client.CloseSession(ctx, wire.ID(id))))
 }
 
 // notFound is for operations on a session that is not this process's: there it has
@@ -289,7 +292,7 @@ func (s *Session) Err() error { return fault("session", s.ID().String(), s.lease
 func (s *Session) Renew(ctx context.Context) error {
 	err := s.lease.Err()
 	if err == nil {
-		err = s.node.client.Renew(ctx)
+		err = s.access.client.Renew(ctx)
 	}
 	if ended := s.lease.Err(); ended != nil {
 		err = ended
@@ -323,14 +326,17 @@ type SessionInfo struct {
 
 // Sessions lists the sessions of the group, by create index. It reads pages, as
 // [Node.Locks] does.
-func (n *Node) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
-	return pages(ctx, n, "list sessions", "", func(last *machine.SessionView) machine.Query {
-		q := machine.SessionsQuery{Limit: pageSize}
-		if last != nil {
-			q.After = last.Cursor()
-		}
-		return q
-	}, sessionInfo)
+func (a *access) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
+	return a.SessionsAfter(ctx, SessionInfo{})
+}
+
+// SessionsAfter is Sessions from behind a session on, which may have ended. Of after only
+// CreateIndex and ID count.
+func (a *access) SessionsAfter(ctx context.Context, after SessionInfo) iter.Seq2[SessionInfo, error] {
+	first := machine.SessionCursor{CreateIndex: after.CreateIndex, ID: wire.ID(after.ID)}
+	return pages(ctx, a, "list sessions", "", first, func(after machine.SessionCursor) machine.Query {
+		return machine.SessionsQuery{After: after, Limit: pageSize}
+	}, machine.SessionView.Cursor, sessionInfo)
 }
 
 func sessionInfo(s machine.SessionView) SessionInfo {

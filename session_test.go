@@ -41,109 +41,113 @@ func TestSession_Config(t *testing.T) {
 }
 
 func TestSession_InvalidConfig(t *testing.T) {
-	n := grouptest.Alone(t)
-	long := strings.Repeat("x", 513)
-	for name, c := range map[string]struct {
-		cfg  conclave.SessionConfig
-		want error
-	}{
-		"long name":        {conclave.SessionConfig{Name: long}, conclave.ErrTooLarge},
-		"NUL in the name":  {conclave.SessionConfig{Name: "a\x00"}, conclave.ErrInvalid},
-		"short TTL":        {conclave.SessionConfig{TTL: time.Millisecond}, conclave.ErrInvalid},
-		"long TTL":         {conclave.SessionConfig{TTL: 25 * time.Hour}, conclave.ErrInvalid},
-		"negative TTL":     {conclave.SessionConfig{TTL: -2}, conclave.ErrInvalid},
-		"long delay":       {conclave.SessionConfig{LockDelay: 61 * time.Second}, conclave.ErrInvalid},
-		"negative delay":   {conclave.SessionConfig{LockDelay: -2}, conclave.ErrInvalid},
-		"behavior":         {conclave.SessionConfig{Behavior: 7}, conclave.ErrInvalid},
-		"too many checks":  {conclave.SessionConfig{Checks: make([]string, 17)}, conclave.ErrTooLarge},
-		"empty check":      {conclave.SessionConfig{Checks: []string{""}}, conclave.ErrInvalid},
-		"long check":       {conclave.SessionConfig{Checks: []string{long}}, conclave.ErrTooLarge},
-		"check twice":      {conclave.SessionConfig{Checks: []string{"gossip", "gossip"}}, conclave.ErrInvalid},
-		"unknown check":    {conclave.SessionConfig{Checks: []string{"not registered"}}, conclave.ErrInvalid},
-		"two faults":       {conclave.SessionConfig{TTL: 1, Behavior: 7}, conclave.ErrInvalid},
-		"everything wrong": {conclave.SessionConfig{Name: long, TTL: 1}, conclave.ErrTooLarge},
-	} {
-		_, err := n.NewSession(t.Context(), &c.cfg)
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		long := strings.Repeat("x", 513)
+		for name, c := range map[string]struct {
+			cfg  conclave.SessionConfig
+			want error
+		}{
+			"long name":        {conclave.SessionConfig{Name: long}, conclave.ErrTooLarge},
+			"NUL in the name":  {conclave.SessionConfig{Name: "a\x00"}, conclave.ErrInvalid},
+			"short TTL":        {conclave.SessionConfig{TTL: time.Millisecond}, conclave.ErrInvalid},
+			"long TTL":         {conclave.SessionConfig{TTL: 25 * time.Hour}, conclave.ErrInvalid},
+			"negative TTL":     {conclave.SessionConfig{TTL: -2}, conclave.ErrInvalid},
+			"long delay":       {conclave.SessionConfig{LockDelay: 61 * time.Second}, conclave.ErrInvalid},
+			"negative delay":   {conclave.SessionConfig{LockDelay: -2}, conclave.ErrInvalid},
+			"behavior":         {conclave.SessionConfig{Behavior: 7}, conclave.ErrInvalid},
+			"too many checks":  {conclave.SessionConfig{Checks: make([]string, 17)}, conclave.ErrTooLarge},
+			"empty check":      {conclave.SessionConfig{Checks: []string{""}}, conclave.ErrInvalid},
+			"long check":       {conclave.SessionConfig{Checks: []string{long}}, conclave.ErrTooLarge},
+			"check twice":      {conclave.SessionConfig{Checks: []string{"gossip", "gossip"}}, conclave.ErrInvalid},
+			"unknown check":    {conclave.SessionConfig{Checks: []string{"not registered"}}, conclave.ErrInvalid},
+			"two faults":       {conclave.SessionConfig{TTL: 1, Behavior: 7}, conclave.ErrInvalid},
+			"everything wrong": {conclave.SessionConfig{Name: long, TTL: 1}, conclave.ErrTooLarge},
+		} {
+			_, err := n.NewSession(t.Context(), &c.cfg)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			grouptest.WantError(t, err, c.want)
 		}
-		grouptest.WantError(t, err, c.want)
-	}
-	if list, err := grouptest.Collect(n.Sessions(t.Context())); len(list) != 0 || err != nil {
-		t.Fatal(list, err)
-	}
+		if list, err := grouptest.Collect(n.Sessions(t.Context())); len(list) != 0 || err != nil {
+			t.Fatal(list, err)
+		}
+	})
 }
 
 // Close notifies the holders in this process and releases at once, without the
 // session's lock-delay. It may be called again.
 func TestSession_Close(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
-	l := s.FencedLock("x")
-	p, err := s.Semaphore("permits", 1).Acquire(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := grouptest.MustLock(t, l)
-	lost := l.Lost()
-	for range 3 {
-		if err := s.Close(t.Context()); err != nil {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+		l := s.FencedLock("x")
+		p, err := s.Semaphore("permits", 1).Acquire(t.Context(), 1)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	<-s.Done()
-	<-lost
-	<-p.Lost()
-	grouptest.WantError(t, s.Err(), conclave.ErrSessionExpired)
-	grouptest.WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired)
-	if next, err := n.FencedLock("x").TryLock(t.Context()); err != nil || next <= f {
-		t.Fatal(next, err)
-	}
-	if _, err := n.Semaphore("permits", 1).TryAcquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	_, err = l.Lock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
-	grouptest.WantError(t, l.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
-	_, err = l.Lock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrSessionExpired)
-	_, err = s.Semaphore("permits", 1).Acquire(t.Context(), 1)
-	grouptest.WantError(t, err, conclave.ErrSessionExpired)
-	_, err = s.Election("e").Campaign(t.Context(), nil)
-	grouptest.WantError(t, err, conclave.ErrSessionExpired)
+		f := grouptest.MustLock(t, l)
+		lost := l.Lost()
+		for range 3 {
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-s.Done()
+		<-lost
+		<-p.Lost()
+		grouptest.WantError(t, s.Err(), conclave.ErrSessionExpired)
+		grouptest.WantError(t, s.Renew(t.Context()), conclave.ErrSessionExpired)
+		if next, err := n.FencedLock("x").TryLock(t.Context()); err != nil || next <= f {
+			t.Fatal(next, err)
+		}
+		if _, err := n.Semaphore("permits", 1).TryAcquire(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Lock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
+		grouptest.WantError(t, l.Unlock(t.Context()), conclave.ErrLockOwnershipLost)
+		_, err = l.Lock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrSessionExpired)
+		_, err = s.Semaphore("permits", 1).Acquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrSessionExpired)
+		_, err = s.Election("e").Campaign(t.Context(), nil)
+		grouptest.WantError(t, err, conclave.ErrSessionExpired)
+	})
 }
 
 func TestSession_CloseContextEndedBefore(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
-	grouptest.MustLock(t, s.FencedLock("x"))
-	if err := s.Close(grouptest.Expired()); err != nil {
-		grouptest.WantError(t, err, context.Canceled)
-		grouptest.WantError(t, err, conclave.ErrUnknown)
-	}
-	grouptest.MustLock(t, n.FencedLock("x"))
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := grouptest.MustSession(t, n, &conclave.SessionConfig{LockDelay: time.Minute})
+		grouptest.MustLock(t, s.FencedLock("x"))
+		if err := s.Close(grouptest.Expired()); err != nil {
+			grouptest.WantError(t, err, context.Canceled)
+			grouptest.WantError(t, err, conclave.ErrUnknown)
+		}
+		grouptest.MustLock(t, n.FencedLock("x"))
+	})
 }
 
 // Sessions of one node exclude one another, and an opened session is not replaced.
 func TestSession_TwoOfOneNode(t *testing.T) {
-	n := grouptest.Alone(t)
-	a, b := grouptest.MustSession(t, n, nil), grouptest.MustSession(t, n, nil)
-	grouptest.MustLock(t, a.FencedLock("x"))
-	_, err := b.FencedLock("x").TryLock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrLocked)
-	_, err = n.FencedLock("x").TryLock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrLocked)
-	if err := n.CloseSession(t.Context(), b.ID()); err != nil {
-		t.Fatal(err)
-	}
-	<-b.Done()
-	grouptest.WantError(t, b.Err(), conclave.ErrSessionExpired)
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatalf("Close of an ended session: %v", err)
-	}
-	if a.Err() != nil {
-		t.Fatal(a.Err())
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		a, b := grouptest.MustSession(t, n, nil), grouptest.MustSession(t, n, nil)
+		grouptest.MustLock(t, a.FencedLock("x"))
+		_, err := b.FencedLock("x").TryLock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		_, err = n.FencedLock("x").TryLock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		if err := n.CloseSession(t.Context(), b.ID()); err != nil {
+			t.Fatal(err)
+		}
+		<-b.Done()
+		grouptest.WantError(t, b.Err(), conclave.ErrSessionExpired)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatalf("Close of an ended session: %v", err)
+		}
+		if a.Err() != nil {
+			t.Fatal(a.Err())
+		}
+	})
 }
 
 // The node renews by the smallest TTL, also when that session is opened after the

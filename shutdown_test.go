@@ -123,29 +123,31 @@ func TestLock_ContextErrorNamesHolder(t *testing.T) {
 }
 
 func TestLock_ErrorNamesOwnHandle(t *testing.T) {
-	n := grouptest.Alone(t)
-	l := n.FencedLock("x")
-	grouptest.MustLock(t, l)
-	_, err := l.TryLock(t.Context())
-	grouptest.WantError(t, err, conclave.ErrLocked)
-	waiting := grouptest.StartLock(t, l)
-	waiting.Cancel()
-	for _, err := range []error{err, <-waiting.Err} {
-		if !strings.Contains(err.Error(), "held by this handle: use Reentrant") {
-			t.Errorf("the error does not name the handle: %v", err)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		l := n.FencedLock("x")
+		grouptest.MustLock(t, l)
+		_, err := l.TryLock(t.Context())
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		waiting := grouptest.StartLock(t, l)
+		waiting.Cancel()
+		for _, err := range []error{err, <-waiting.Err} {
+			if !strings.Contains(err.Error(), "held by this handle: use Reentrant") {
+				t.Errorf("the error does not name the handle: %v", err)
+			}
 		}
-	}
+	})
 }
 
 func TestSemaphore_ErrorDoesNotNameOwner(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 2)
-	grouptest.MustAcquire(t, s, 2)
-	_, err := s.TryAcquire(t.Context(), 1)
-	grouptest.WantError(t, err, conclave.ErrLocked)
-	if !strings.Contains(err.Error(), "not enough permits") {
-		t.Error(err)
-	}
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 2)
+		grouptest.MustAcquire(t, s, 2)
+		_, err := s.TryAcquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		if !strings.Contains(err.Error(), "not enough permits") {
+			t.Error(err)
+		}
+	})
 }
 
 func TestNewSession_ErrorNamesCheck(t *testing.T) {
@@ -158,50 +160,53 @@ func TestNewSession_ErrorNamesCheck(t *testing.T) {
 }
 
 func TestSemaphore_Do(t *testing.T) {
-	n := grouptest.Alone(t)
-	s := n.Semaphore("x", 2)
-	failure := errors.New("failed")
-	err := s.Do(t.Context(), 2, func(ctx context.Context) error {
-		info := grouptest.SemaphoreInfo(t, s)
-		f, ok := conclave.FenceFromContext(ctx)
-		if len(info.Holders) != 1 || !ok || info.Holders[0].Fence != f || info.Available != 0 {
-			t.Errorf("fence %v in the context, and the semaphore is %+v", f, info)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s := n.Semaphore("x", 2)
+		failure := errors.New("failed")
+		err := s.Do(t.Context(), 2, func(ctx context.Context) error {
+			info := grouptest.SemaphoreInfo(t, s)
+			f, ok := conclave.FenceFromContext(ctx)
+			if len(info.Holders) != 1 || !ok || info.Holders[0].Fence != f || info.Available != 0 {
+				t.Errorf("fence %v in the context, and the semaphore is %+v", f, info)
+			}
+			return failure
+		})
+		if !errors.Is(err, failure) || errors.Is(err, conclave.ErrLockOwnershipLost) {
+			t.Error(err)
 		}
-		return failure
+		if info := grouptest.SemaphoreInfo(t, s); info.Available != 2 {
+			t.Errorf("the permits were not released: %+v", info)
+		}
 	})
-	if !errors.Is(err, failure) || errors.Is(err, conclave.ErrLockOwnershipLost) {
-		t.Error(err)
-	}
-	if info := grouptest.SemaphoreInfo(t, s); info.Available != 2 {
-		t.Errorf("the permits were not released: %+v", info)
-	}
 }
 
 func TestSemaphore_DoLost(t *testing.T) {
-	n := grouptest.Alone(t)
-	session := grouptest.MustSession(t, n, nil)
-	err := session.Semaphore("x", 1).Do(t.Context(), 1, func(ctx context.Context) error {
-		grouptest.Must(t, n.CloseSession(t.Context(), session.ID()))
-		<-ctx.Done()
-		return context.Cause(ctx)
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		session := grouptest.MustSession(t, n, nil)
+		err := session.Semaphore("x", 1).Do(t.Context(), 1, func(ctx context.Context) error {
+			grouptest.Must(t, n.CloseSession(t.Context(), session.ID()))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
 	})
-	grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
 }
 
 func TestDoAndRun_FenceInContext(t *testing.T) {
-	n := grouptest.Alone(t)
-	l := n.FencedLock("x")
-	grouptest.Must(t, l.Do(t.Context(), func(ctx context.Context) error {
-		want, err := l.Fence()
-		if f, ok := conclave.FenceFromContext(ctx); !ok || f != want {
-			t.Errorf("got %v, want %v", f, want)
-		}
-		return err
-	}))
-	grouptest.Must(t, n.Election("x").Run(t.Context(), nil, func(ctx context.Context, want conclave.Fence) error {
-		if f, ok := conclave.FenceFromContext(ctx); !ok || f != want {
-			t.Errorf("got %v, want %v", f, want)
-		}
-		return nil
-	}))
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		l := n.FencedLock("x")
+		grouptest.Must(t, l.Do(t.Context(), func(ctx context.Context) error {
+			want, err := l.Fence()
+			if f, ok := conclave.FenceFromContext(ctx); !ok || f != want {
+				t.Errorf("got %v, want %v", f, want)
+			}
+			return err
+		}))
+		grouptest.Must(t, n.Election("x").Run(t.Context(), nil, func(ctx context.Context, want conclave.Fence) error {
+			if f, ok := conclave.FenceFromContext(ctx); !ok || f != want {
+				t.Errorf("got %v, want %v", f, want)
+			}
+			return nil
+		}))
+	})
 }

@@ -106,7 +106,7 @@ func OpCheckSequencer(s Sequencer) Op {
 // the operation is named after. ErrInvalid: there are no operations. ErrTooLarge: there
 // are too many, or they have more than 768 KiB together. It blocks like Put.
 func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
-	entries, refused, err := k.write(ctx, ops)
+	entries, refused, err := k.write(ctx, "txn", "", ops)
 	if refused != nil {
 		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, convert(err))
 	}
@@ -119,16 +119,18 @@ const maxWrite = 768 << 10
 // refusedOp is the operation of a write because of which nothing was done.
 type refusedOp struct{ at int }
 
-// write executes operations, all or none.
-func (k *KV) write(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
-	began := k.node.calls.begin()
+// write executes operations, all or none. what and name are those of the call, for people.
+func (k *KV) write(ctx context.Context, what, name string, ops []Op) ([]Entry, *refusedOp, error) {
+	began := k.access.calls.begin()
+	span := k.access.tracing.begin(ctx, Operation{Kind: CallWrite, Op: what, Name: name, Ops: len(ops)})
 	entries, refused, err := k.writeOps(ctx, ops)
-	k.node.calls.returned(CallWrite, began, err)
+	span.end(err)
+	k.access.calls.returned(CallWrite, began, err)
 	return entries, refused, err
 }
 
 func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
-	if err := k.node.client.Usable(); err != nil {
+	if err := k.access.client.Usable(); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -147,7 +149,7 @@ func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error
 	if size := proto.Size(w); size > maxWrite {
 		return nil, nil, fmt.Errorf("%w: one write of %d bytes, the limit is %d", ErrTooLarge, size, maxWrite)
 	}
-	reply, err := k.node.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
+	reply, err := k.access.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
 	if err != nil {
 		if reply != nil {
 			return nil, &refusedOp{int(reply.GetOp())}, err

@@ -3,7 +3,6 @@ package conclave
 import (
 	"context"
 	"iter"
-	"strings"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -31,10 +30,7 @@ type Event struct {
 // is not reached yet.
 func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		err := k.node.client.KeyChanges(ctx, after, func(c wire.KeyChange) bool {
-			if !strings.HasPrefix(c.Entry.Key, prefix) {
-				return true
-			}
+		err := k.access.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
 			return yield(Event{Entry: entryOf(c.Entry), Deleted: c.Deleted, Index: c.Index}, nil)
 		})
 		if err != nil {

@@ -32,5 +32,5 @@ func (m *Member) verifyPeer(p transport.Peer) (err error) {
 			err = errors.New("its VerifyPeer failed")
 		}
 	}()
-	return m.cfg.VerifyPeer(p.Member, p.Name, p.Advertise, p.TLS)
+	return m.cfg.VerifyPeer(p)
 }

@@ -38,6 +38,8 @@ type Commands interface {
 	ReportLiveness(r wire.LivenessReport) []byte
 	// RaiseLevel raises the feature level; see Member.RaiseLevel.
 	RaiseLevel(level uint32, members []uint64, force bool) []byte
+	// RenewClients renews clients that are connected to this member.
+	RenewClients([]wire.ID) []byte
 }
 
 var (

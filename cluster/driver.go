@@ -67,7 +67,12 @@ func (d driver) Progressed() {
 	}
 }
 
-func (d driver) Restored(machine Machine) { d.cfg.Restored(machine) }
+func (d driver) Restored(machine Machine) {
+	d.cfg.Restored(machine)
+	d.clients.restored()
+}
+
+func (d driver) Resend() { d.clients.resend() }
 
 func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.cfg.Changed(keys, leaders)

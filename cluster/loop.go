@@ -29,14 +29,7 @@ func (m *Member) loop() {
 	for {
 		select {
 		case <-ticker.C:
-			m.core.Tick()
-			m.saveAcknowledged()
-			m.considerLevel()
-			m.noteRedundancy()
-			m.reconsiderVouched()
-			if m.cfg.Ticked != nil {
-				m.cfg.Ticked(m.core.Machine())
-			}
+			m.tick()
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()
@@ -71,9 +64,23 @@ func (m *Member) loop() {
 		m.noteProgress()
 		woken := m.effects.Callers()
 		m.effects.Deliver(driver{m})
+		m.deliverToClients()
 		if woken > 0 {
 			m.woken, m.wokenAt = woken, time.Now()
 		}
+	}
+}
+
+// tick does what is due at each heartbeat interval.
+func (m *Member) tick() {
+	m.core.Tick()
+	m.saveAcknowledged()
+	m.considerLevel()
+	m.noteRedundancy()
+	m.reconsiderVouched()
+	m.renewClients()
+	if m.cfg.Ticked != nil {
+		m.cfg.Ticked(m.core.Machine())
 	}
 }
 

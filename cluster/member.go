@@ -37,7 +37,7 @@ type Config struct {
 	Insecure  bool
 	Dial      func(ctx context.Context, addr string) (net.Conn, error)
 	// VerifyPeer refuses a connection by an error; nil: none. See the root's Config.
-	VerifyPeer func(member uint64, name, addr string, state *tls.ConnectionState) error
+	VerifyPeer func(transport.Peer) error
 	Heartbeat  time.Duration
 	Election   time.Duration
 	Logger     *slog.Logger
@@ -47,6 +47,7 @@ type Config struct {
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
 	Commands    Commands
+	Clients     ClientsConfig
 
 	// These run on the loop's goroutine, in log order, and must not block.
 
@@ -106,6 +107,7 @@ type Member struct {
 	redundancyKnown bool
 	registered      bool                         // the group has accepted this process's registration
 	sending         map[uint64]*outgoingSnapshot // by peer
+	clients         clients
 
 	metrics    Metrics
 	mailbox    mailbox

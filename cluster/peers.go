@@ -52,6 +52,9 @@ func (m *Member) openPort() error {
 		Endorsed:     m.endorsed,
 		Endorsements: func() []*wire.Endorsement { return m.identity.get().GetEndorsements() },
 		Timing:       m.seams.timing(),
+
+		Client:         m.serveClient,
+		ClientsRefused: m.clientsRefused,
 	})
 	if err != nil {
 		return err

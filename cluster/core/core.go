@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -24,11 +25,12 @@ type Core struct {
 	machine     Machine
 	node        *raft.RawNode
 	clock       groupClock
-	tickets     *tickets
+	tickets     *tickets.Table[Call]
 	reads       reads
 	inbox       inbox
 	catchUps    catchUps
 	unconfirmed map[uint64]*unconfirmed // by peer
+	clients     map[wire.ID]Client      // that are attached here, by incarnation
 	digests     digests
 	arbitration arbitration
 	disk        disk
@@ -106,10 +108,11 @@ func New(cfg Config) (*Core, error) {
 		log:         cfg.Log,
 		machine:     cfg.Machine,
 		clock:       groupClock{cap: 2 * cfg.Tick},
-		tickets:     newTickets(),
+		tickets:     tickets.New[Call](),
 		reads:       reads{incarnation: cfg.Incarnation},
 		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
 		unconfirmed: make(map[uint64]*unconfirmed),
+		clients:     make(map[wire.ID]Client),
 		heardAt:     make(map[uint64]uint64),
 		activeAt:    make(map[uint64]uint64),
 		metrics:     newMetrics(),
@@ -126,7 +129,7 @@ func New(cfg Config) (*Core, error) {
 	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
 	}
-	c.tickets.gated = true
+	c.tickets.Gate()
 	c.node, err = newRawNode(&raft.Config{
 		ID:                        cfg.ID,
 		ElectionTick:              cfg.ElectionTicks,
@@ -159,7 +162,7 @@ func (c *Core) Tick() {
 		c.campaign()
 	}
 	if c.role.Lead != raft.None {
-		c.resendCalls(c.tickets.overdue(c.ticks))
+		c.resendCalls(c.tickets.Overdue(c.ticks))
 	}
 	c.checkTransfers()
 	c.writeCommit()
@@ -200,8 +203,11 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 // leader proposes them; the member retries commands without an outcome. It returns
 // ErrInadmissible for commands in the name of another member.
 func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
-	if s.GetMember() != from {
+	if s.GetMember() != from && !s.GetClient() {
 		return refuse("submission of member %v", wire.MemberID(s.GetMember()))
+	}
+	if s.GetClient() && !c.servesClients() {
+		return refuse("submission of a client below feature level %d", wire.LevelClient)
 	}
 	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
 		c.inbox.add(from, s)
@@ -213,26 +219,26 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 // before the others in every queue, and are not limited by MaxCalls and MaxCallBytes:
 // refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
-	if !c.tickets.admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
+	if !c.tickets.Admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
 		call.Fail(ErrBusy)
 		return
 	}
-	c.tickets.add(command, call, urgent)
+	c.tickets.Add(command, call, urgent)
 }
 
 // Cancel withdraws a call whose command has not been sent, and reports to the call
 // whether it was.
 func (c *Core) Cancel(call Call) {
-	call.Cancelled(!c.tickets.cancel(call))
+	call.Cancelled(!c.tickets.Cancel(call))
 }
 
 // Reregister replaces the incarnation, whose registration has expired. Every call made
 // under the former incarnation fails. The registration precedes every other command.
 func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
-	unregistered := c.tickets.drain()
+	unregistered := c.tickets.Drain()
 	c.incarnation = id
-	c.tickets.gated = true
-	c.tickets.add(registration, call, true)
+	c.tickets.Gate()
+	c.tickets.Add(registration, call, true)
 	for _, call := range unregistered {
 		call.Fail(ErrUnregistered)
 	}
@@ -260,10 +266,11 @@ func (c *Core) ReadStale(r Read) error {
 // recheck looks up the outcomes that calls still await in an installed state: the
 // entries that bring them may be compacted into the snapshot.
 func (c *Core) recheck() {
-	for _, seq := range c.tickets.awaitingInOrder() {
-		call, ticket := c.tickets.awaiting[seq], wire.Ticket{Incarnation: c.incarnation, Seq: seq}
+	for _, seq := range c.tickets.AwaitingInOrder() {
+		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: seq}
+		call, _ := c.tickets.Awaiting(seq)
 		if reply := call.Recheck(c.machine, ticket); reply != nil {
-			delete(c.tickets.awaiting, seq)
+			c.tickets.Settle(seq)
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: ticket, Reply: reply})
 		}
 	}
@@ -283,7 +290,7 @@ func (c *Core) Take(now time.Duration) (Effects, error) {
 	}
 	for c.arbitration.diverged == nil {
 		if c.role.Lead != raft.None {
-			c.sendCalls(c.tickets.issueTickets(c.ticks))
+			c.sendCalls(c.tickets.Issue(c.ticks))
 			c.requestReads()
 			c.requestTransfers()
 		}
@@ -326,39 +333,38 @@ func (c *Core) Reconnected(peer uint64) {
 // lost it.
 func (c *Core) retryCalls() {
 	if c.role.Lead != raft.None {
-		c.resendCalls(c.tickets.retryAll(c.ticks))
+		c.resendCalls(c.tickets.RetryAll(c.ticks))
+		c.out.Resend = len(c.clients) > 0
 	}
 }
 
 // sendCalls sends commands of this process to the leader, in submissions small enough
 // that several fit into an entry.
-func (c *Core) sendCalls(out outgoing) {
-	c.sendLane(out.urgent, true)
-	c.sendLane(out.ordinary, false)
+func (c *Core) sendCalls(out tickets.Outgoing) {
+	c.sendLane(out.Urgent, true)
+	c.sendLane(out.Ordinary, false)
 }
 
 // resendCalls sends calls again whose outcomes have not come.
-func (c *Core) resendCalls(out outgoing) {
-	c.metrics.Resent.Add(uint64(len(out.urgent) + len(out.ordinary)))
+func (c *Core) resendCalls(out tickets.Outgoing) {
+	c.metrics.Resent.Add(uint64(len(out.Urgent) + len(out.Ordinary)))
 	c.sendCalls(out)
 }
 
 func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
-	for len(calls) > 0 {
-		n, size := 0, 0
-		for n < len(calls) && (n == 0 || size+len(calls[n].GetCommand()) <= maxBatchBytes/4) {
-			size += len(calls[n].GetCommand())
-			n++
-		}
-		s := &wire.Submission{
-			Member: c.id, Incarnation: c.incarnation[:], Floor: c.tickets.floor, Calls: calls[:n:n], Urgent: urgent, Applied: c.applied,
-		}
-		calls = calls[n:]
-		if c.role.RaftState == raft.StateLeader {
-			c.inbox.add(c.id, s)
-		} else {
-			c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
-		}
+	for calls := range tickets.Split(calls) {
+		c.submitToLeader(&wire.Submission{
+			Member: c.id, Incarnation: c.incarnation[:], Floor: c.tickets.Floor(), Calls: calls, Urgent: urgent, Applied: c.applied,
+		})
+	}
+}
+
+// submitToLeader submits calls to the leader, which may be this member.
+func (c *Core) submitToLeader(s *wire.Submission) {
+	if c.role.RaftState == raft.StateLeader {
+		c.inbox.add(c.id, s)
+	} else {
+		c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
 	}
 }
 
@@ -376,7 +382,7 @@ func (c *Core) ignore(err error) {
 // must have been delivered or abandoned.
 func (c *Core) Abandon(err error) {
 	c.out.Abandon(err)
-	for _, call := range c.tickets.drain() {
+	for _, call := range c.tickets.Drain() {
 		call.Fail(err)
 	}
 	c.finishTransfers(err)

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -78,7 +79,7 @@ func TestSubmit_RepeatedUntilOutcome(t *testing.T) {
 			t.Errorf("%s: %d are sent to %d, want %d to %d", when, seqs, to, want, leader)
 		}
 	}
-	for tick := 1; tick < firstRetryUrgent; tick++ {
+	for tick := 1; tick < tickets.FirstRetryUrgent; tick++ {
 		r.Tick()
 		want(fmt.Sprintf("tick %d", tick), 2)
 	}

@@ -22,6 +22,7 @@ type Effects struct {
 	Reads         []Read
 	Membership    *raftpb.ConfState // nil: unchanged
 	LeaderChanged bool              // the leader, the term or this member's role
+	Resend        bool              // attached clients must send again what has no outcome yet
 }
 
 // Forward is a submission for the leader.
@@ -44,7 +45,7 @@ type DigestMessage struct {
 
 // Notification notifies this process of a result of the log, in log order: the changes
 // made by an entry and the recalls that it caused, the outcome of a call, or the end of a
-// session.
+// session. With Client it is for that client.
 type Notification struct {
 	Keys    []wire.KeyChange
 	Leaders []wire.LeaderChange
@@ -54,6 +55,8 @@ type Notification struct {
 	Reply   *wire.Reply
 	More    bool
 	Ended   wire.Ended
+	Client  Client // nil: for this process
+	Notice  *wire.Notice
 }
 
 func (n *Notification) isChange() bool { return len(n.Keys)+len(n.Leaders)+len(n.Recalls) > 0 }
@@ -90,6 +93,8 @@ type Driver interface {
 	MembershipChanged(*raftpb.ConfState)
 	// LeaderChanged reports that the leader, the term or this member's role changed.
 	LeaderChanged()
+	// Resend asks the attached clients to send again what has no outcome yet.
+	Resend()
 }
 
 // Callers returns how many callers of this process get an outcome, or the answer of a read.
@@ -135,6 +140,8 @@ func (e *Effects) Deliver(d Driver) {
 		n := e.Notifications[0]
 		e.Notifications = e.Notifications[1:]
 		switch {
+		case n.Client != nil:
+			n.Client.Notify(n.Notice)
 		case n.isChange():
 			if len(n.Keys)+len(n.Leaders) > 0 {
 				d.Changed(n.Keys, n.Leaders)
@@ -156,6 +163,9 @@ func (e *Effects) Deliver(d Driver) {
 	}
 	if e.LeaderChanged {
 		d.LeaderChanged()
+	}
+	if e.Resend {
+		d.Resend()
 	}
 }
 

@@ -158,6 +158,7 @@ func (d *recorder) Recalled(c []wire.Recall)                 { d.note("recalled 
 func (d *recorder) Ended(e wire.Ended)                       { d.note("ended %d", e.Session[0]) }
 func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }
 func (d *recorder) LeaderChanged()                           { d.note("leader changed") }
+func (d *recorder) Resend()                                  { d.note("resend") }
 
 type recordedCall struct {
 	quietCall

@@ -18,6 +18,7 @@ const (
 	// ones, which commits the earlier the smaller it is. It applies to every other
 	// entry at most, so that a stream of urgent commands does not starve the others.
 	maxCurtailed = 128 << 10
+	callOverhead = 128 // approximate memory of a call without its command
 )
 
 // inbox gathers the submissions that the leader has not proposed yet, and drops what
@@ -33,9 +34,11 @@ type inbox struct {
 	curtailed bool // the last entry had few ordinary commands for the sake of urgent ones
 }
 
-// share is what waits of one member.
+// share is what waits of one member, or of the clients that are connected to it: what they
+// send keeps none of the member's own renewals from the log.
 type share struct {
 	member   uint64
+	clients  bool
 	urgent   lane
 	ordinary lane
 	taken    int // bytes in the entry that is being filled
@@ -73,12 +76,12 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 			calls[i] = &wire.Call{Seq: c.GetSeq(), Command: c.GetCommand()}
 		}
 	}
-	s = &wire.Submission{Incarnation: s.GetIncarnation(), Floor: s.GetFloor(), Calls: calls, Member: s.GetMember()}
+	s = &wire.Submission{Incarnation: s.GetIncarnation(), Floor: s.GetFloor(), Calls: calls, Member: s.GetMember(), Client: s.GetClient()}
 	if len(s.GetCalls()) == 0 {
 		return
 	}
 	q := queued{s, wire.SubmissionSize(s)}
-	h := b.share(from)
+	h := b.share(from, s.GetClient())
 	if urgent && h.urgent.bytes+q.bytes() > maxUrgentShare {
 		b.tickets.forget(s)
 		b.prune()
@@ -96,14 +99,14 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 	}
 }
 
-// share returns a member's share.
-func (b *inbox) share(member uint64) *share {
+// share returns the share of a member or of its clients.
+func (b *inbox) share(member uint64, clients bool) *share {
 	for _, h := range b.shares {
-		if h.member == member {
+		if h.member == member && h.clients == clients {
 			return h
 		}
 	}
-	h := &share{member: member}
+	h := &share{member: member, clients: clients}
 	b.shares = append(b.shares, h)
 	return h
 }

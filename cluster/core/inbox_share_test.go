@@ -69,7 +69,7 @@ func TestInbox_UrgentFloodLeavesRoom(t *testing.T) {
 	var b inbox
 	seq := uint64(0)
 	entry := func() (urgent int, others [][2]uint64) {
-		for b.share(2).urgent.bytes < 2*maxBatchBytes {
+		for b.share(2, false).urgent.bytes < 2*maxBatchBytes {
 			seq++
 			b.add(2, urgently(from(2, seq, size)))
 		}

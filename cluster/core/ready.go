@@ -195,14 +195,17 @@ func (c *Core) notify(result wire.Result) {
 	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
+	c.notifyRecalled(result.Recalls)
 	result.InOrder(func(o wire.Outcome) {
 		if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
+			c.notifyOutcome(o)
 			return
 		}
-		if call := c.tickets.outcome(o.Ticket.Seq, o.More); call != nil {
+		if call, ok := c.tickets.Outcome(o.Ticket.Seq, o.More); ok {
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
 		}
 	}, func(ended wire.Ended) {
+		c.notifyEnded(ended)
 		c.out.Notifications = append(c.out.Notifications, Notification{Ended: ended})
 	})
 }

@@ -1,11 +1,13 @@
 package core
 
 import (
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -27,9 +29,12 @@ func (c *findingCall) Recheck(_ wire.Rechecker, t wire.Ticket) *wire.Reply {
 func TestRecheck_AfterSnapshot(t *testing.T) {
 	r := newRig(t).follow()
 	granted, waiting := &findingCall{reply: &wire.Reply{Fence: 7}}, new(findingCall)
-	r.tickets.gated = false
-	r.tickets.awaiting[1], r.tickets.awaiting[2] = granted, waiting
-	r.tickets.floor = 2
+	r.tickets = tickets.New[Call]()
+	for i, call := range []Call{granted, waiting} {
+		r.tickets.Add([]byte{1}, call, false)
+		r.tickets.Issue(0)
+		r.tickets.Outcome(uint64(i+1), true)
+	}
 	r.Submit([]byte{1}, new(quietCall), false)
 	if out, err := r.Take(0); err != nil || len(out.Forwards) != 1 {
 		t.Fatalf("%d submissions, %v", len(out.Forwards), err)
@@ -48,8 +53,8 @@ func TestRecheck_AfterSnapshot(t *testing.T) {
 			t.Errorf("looks for %v, not %v", c.ticket, want)
 		}
 	}
-	if len(r.tickets.awaiting) != 1 || r.tickets.awaiting[2] != Call(waiting) {
-		t.Errorf("awaited: %v", r.tickets.awaiting)
+	if awaiting := r.tickets.AwaitingInOrder(); !slices.Equal(awaiting, []uint64{2}) {
+		t.Errorf("awaited: %v", awaiting)
 	}
 	if len(out.Forwards) != 1 || !out.Restored {
 		t.Errorf("%d submissions, restored %v", len(out.Forwards), out.Restored)

@@ -91,7 +91,7 @@ func (c *Core) Status() Status {
 		Stalled:    c.stalled(),
 		Installed:  c.installs,
 		Membership: c.conf,
-		Registered: !c.tickets.gated || c.tickets.floor > 0,
+		Registered: c.tickets.Registered(),
 		Ticks:      c.ticks,
 		Settled:    c.changes.pending() == 0 && c.settled(),
 		Plan:       c.plan.Reason,

@@ -51,11 +51,12 @@ func (t *Transport) admit(raw net.Conn) {
 	}
 	c.inbound = true
 	host := hostOf(raw.RemoteAddr())
-	place := t.handshakes.begin(host, t.knownHost(host), func() { _ = c.Close() })
+	place := t.handshakes.begin(host, t.knownHost(host), t.servesClients(), func() { _ = c.Close() })
 	if place == nil {
 		_ = c.Close() // members dial again
 		return
 	}
+	c.place = place
 	if !t.goroutines.start("inbound", func() { t.serve(c, place) }) {
 		t.handshakes.end(place)
 		_ = c.Close() // the transport is closed
@@ -85,5 +86,7 @@ func (t *Transport) serve(c *conn, place *slot) {
 		t.serveSnapshot(c, h)
 	case wire.Kind_FORM:
 		t.serveForm(c)
+	case wire.Kind_CLIENT:
+		t.serveClient(c, h)
 	}
 }

@@ -96,6 +96,13 @@ type Config struct {
 	// refused and had endorsements in its hello, which are unverified; nil: ignored. It
 	// must not block.
 	Endorsed func(Peer, []*wire.Endorsement)
+	// Client serves the connection of a client, on the connection's own goroutine. The
+	// connection is closed when it returns, and what is still queued on it is lost; nil:
+	// such connections are refused. It must return once Done of the connection is closed.
+	Client func(*ClientConn)
+	// ClientsRefused returns why clients cannot be served at present ("": they can), for
+	// the refusal; nil: they can. It must not block.
+	ClientsRefused func() string
 	// Boots are the highest boot counters known of other members.
 	Boots map[uint64]uint64
 	// BootChanged is called with each other counter before the connection that
@@ -126,6 +133,11 @@ type Limits struct {
 	Packet      int // bytes of one memberlist packet; four times that are queued for one address. Default 64 KiB
 	Addresses   int // addresses that memberlist sends packets to at the same time. Default 256
 	Chunk       int // bytes of one snapshot chunk. Default 1 MiB
+	Clients     int // inbound connections of clients. Default 16384
+	ClientFrame int // bytes of one frame from a client. Default 1 MiB + 64 KiB
+	// ClientQueueBytes bounds what is queued for one client, or for the member that a
+	// client is connected to (see ClientConn.Send). Default 4 MiB
+	ClientQueueBytes int
 }
 
 // Timing holds every duration. Zero fields take the default.
@@ -133,6 +145,7 @@ type Timing struct {
 	Dial             time.Duration // timeout of an outbound connection with its handshake. Default 3 s
 	Hello            time.Duration // timeout of an inbound handshake. Default 5 s
 	KeepAlive        time.Duration // interval of keep-alives. Default 1 s
+	ClientKeepAlive  time.Duration // interval of keep-alives between clients and members. Default 2 s
 	KeepAliveTimeout time.Duration // a connection without progress for this long is dead. Default 5 s
 	BackoffMin       time.Duration // first wait before dialing again. Default 50 ms
 	BackoffMax       time.Duration // longest such wait. Default 2 s
@@ -142,36 +155,8 @@ type Timing struct {
 
 // withDefaults returns a completed copy and an error that lists every fault.
 func (c Config) withDefaults() (Config, error) {
-	orInt := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	orTime := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	l, t := &c.Limits, &c.Timing
-	orInt(&l.Frame, 4<<20)
-	orInt(&l.QueueFrames, 4096)
-	orInt(&l.QueueBytes, 16<<20)
-	orInt(&l.Handshakes, 64)
-	orInt(&l.Strangers, 128)
-	orInt(&l.Connections, 1024)
-	orInt(&l.PerMember, 8)
-	orInt(&l.Packets, 256)
-	orInt(&l.Packet, 64<<10)
-	orInt(&l.Addresses, 256)
-	orInt(&l.Chunk, 1<<20)
-	orTime(&t.Dial, 3*time.Second)
-	orTime(&t.Hello, 5*time.Second)
-	orTime(&t.KeepAlive, time.Second)
-	orTime(&t.KeepAliveTimeout, 5*time.Second)
-	orTime(&t.BackoffMin, 50*time.Millisecond)
-	orTime(&t.BackoffMax, 2*time.Second)
-	orTime(&t.Idle, 30*time.Second)
-	orTime(&t.Form, 10*time.Second)
+	c.Limits.complete()
+	c.Timing.complete()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -182,6 +167,44 @@ func (c Config) withDefaults() (Config, error) {
 		c.Identity.Advertise = c.Listener.Addr().String()
 	}
 	return c, c.faults()
+}
+
+// setDefault sets v to d unless it is set.
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// complete sets the defaults.
+func (l *Limits) complete() {
+	setDefault(&l.Frame, 4<<20)
+	setDefault(&l.QueueFrames, 4096)
+	setDefault(&l.QueueBytes, 16<<20)
+	setDefault(&l.Handshakes, 64)
+	setDefault(&l.Strangers, 128)
+	setDefault(&l.Connections, 1024)
+	setDefault(&l.PerMember, 8)
+	setDefault(&l.Packets, 256)
+	setDefault(&l.Packet, 64<<10)
+	setDefault(&l.Addresses, 256)
+	setDefault(&l.Chunk, 1<<20)
+	setDefault(&l.Clients, 16384)
+	setDefault(&l.ClientFrame, 1<<20+64<<10)
+	setDefault(&l.ClientQueueBytes, 4<<20)
+}
+
+// complete sets the defaults.
+func (t *Timing) complete() {
+	setDefault(&t.Dial, 3*time.Second)
+	setDefault(&t.Hello, 5*time.Second)
+	setDefault(&t.KeepAlive, time.Second)
+	setDefault(&t.ClientKeepAlive, 2*time.Second)
+	setDefault(&t.KeepAliveTimeout, 5*time.Second)
+	setDefault(&t.BackoffMin, 50*time.Millisecond)
+	setDefault(&t.BackoffMax, 2*time.Second)
+	setDefault(&t.Idle, 30*time.Second)
+	setDefault(&t.Form, 10*time.Second)
 }
 
 func (c *Config) faults() error {

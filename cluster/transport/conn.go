@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 )
@@ -15,6 +16,7 @@ type conn struct {
 	raw      net.Conn      // below TLS
 	inbound  bool          // the peer dialed
 	from     *hello        // of the other side, proven; set by the handshake
+	place    *slot         // inbound: among the handshakes, until the handshake ends
 	done     chan struct{} // closed by Close
 
 	mu      sync.Mutex // guards what follows
@@ -59,56 +61,73 @@ func (c *conn) afterClose(f func()) {
 // track wraps a connection for Close to find. If the transport is closed, it
 // closes the connection and returns false.
 func (t *Transport) track(raw net.Conn) (*conn, bool) {
+	return track(raw, &t.mu, &t.closed, t.conns)
+}
+
+// track adds a connection to conns until it is closed, unless closed is set. mu guards both.
+func track(raw net.Conn, mu *sync.Mutex, closed *bool, conns map[*conn]struct{}) (*conn, bool) {
 	c := &conn{Conn: raw, raw: raw, done: make(chan struct{})}
 	c.afterClose(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.conns, c)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(conns, c)
 	})
-	t.mu.Lock()
-	closed := t.closed
-	if !closed {
-		t.conns[c] = struct{}{}
+	mu.Lock()
+	late := *closed
+	if !late {
+		conns[c] = struct{}{}
 	}
-	t.mu.Unlock()
-	if closed {
+	mu.Unlock()
+	if late {
 		_ = c.Close() // unused
 	}
-	return c, !closed
+	return c, !late
+}
+
+// network is what members and clients dial with.
+type network struct {
+	dialer   func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	resolver func(ctx context.Context, host string) ([]netip.Addr, error)
+	tls      *tlsPair
+	insecure bool
+}
+
+func (t *Transport) network() network {
+	return network{dialer: t.cfg.Dial, resolver: t.cfg.Lookup, tls: t.tls, insecure: t.cfg.Insecure}
 }
 
 // dial connects, without a handshake.
-func (t *Transport) dial(ctx context.Context, to Target) (*conn, error) {
-	dial := t.cfg.Dial
+func (n network) dial(ctx context.Context, to Target, track func(net.Conn) (*conn, bool)) (*conn, error) {
+	dial := n.dialer
 	if dial == nil {
-		dial = t.dialTCP
+		dial = n.dialTCP
 	}
 	raw, err := dial(ctx, to.Addr)
 	if err != nil {
 		return nil, err
 	}
-	if !t.permitted(raw.RemoteAddr()) {
+	if !n.permitted(raw.RemoteAddr()) {
 		_ = raw.Close() // unused
 		return nil, ErrPlaintext
 	}
-	c, ok := t.track(raw)
+	c, ok := track(raw)
 	if !ok {
 		return nil, ErrClosed
 	}
-	if t.tls != nil {
-		c.Conn = tls.Client(raw, t.tls.clientFor(to.certificateHost()))
+	if n.tls != nil {
+		c.Conn = tls.Client(raw, n.tls.clientFor(to.certificateHost()))
 	}
 	return c, nil
 }
 
 // dialTCP refuses a forbidden address before it sends the first packet.
-func (t *Transport) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+func (n network) dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return err
 		}
-		if !t.permitted(&net.IPAddr{IP: net.ParseIP(host)}) {
+		if !n.permitted(&net.IPAddr{IP: net.ParseIP(host)}) {
 			return fmt.Errorf("%s: %w", host, ErrPlaintext)
 		}
 		return nil
@@ -117,9 +136,11 @@ func (t *Transport) dialTCP(ctx context.Context, addr string) (net.Conn, error) 
 }
 
 // permitted is the policy for plaintext.
-func (t *Transport) permitted(remote net.Addr) bool {
-	return t.tls != nil || t.cfg.Insecure || isLoopback(remote)
+func (n network) permitted(remote net.Addr) bool {
+	return n.tls != nil || n.insecure || isLoopback(remote)
 }
+
+func (t *Transport) permitted(remote net.Addr) bool { return t.network().permitted(remote) }
 
 // isLoopback reports whether traffic with the address stays on this machine, as
 // it does for addresses that are not IP (in memory, Unix sockets).

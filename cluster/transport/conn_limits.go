@@ -6,12 +6,13 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// connLimits bounds the inbound connections of members, counted by the identity that they
-// have proven.
+// connLimits bounds the inbound connections of members and clients. Those of members are
+// counted by the identity that they have proven.
 type connLimits struct {
 	limits Limits
 
 	mu       sync.Mutex // guards what follows
+	clients  int
 	total    int
 	reserved map[connClass]int
 }
@@ -50,4 +51,21 @@ func (l *connLimits) release(class connClass) {
 	if l.reserved[class]--; l.reserved[class] == 0 {
 		delete(l.reserved, class)
 	}
+}
+
+// reserveClient reserves a place for a connection of a proven client.
+func (l *connLimits) reserveClient() (release func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clients >= l.limits.Clients {
+		return nil, false
+	}
+	l.clients++
+	return l.releaseClient, true
+}
+
+func (l *connLimits) releaseClient() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients--
 }

@@ -33,6 +33,10 @@ var (
 	ErrTooLarge = errors.New("transport: size limit exceeded")
 	// ErrBadFrame: a frame is damaged or out of order.
 	ErrBadFrame = errors.New("transport: bad frame")
+	// ErrQueueFull: a client or member does not read what is sent to it.
+	ErrQueueFull = errors.New("transport: limit exceeded: the other end does not read what is queued for it")
+	// ErrSilent: not even a keep-alive arrived in time.
+	ErrSilent = errors.New("transport: nothing arrived for longer than the timeout of keep-alives")
 	// ErrSnapshotRefused: the receiver did not install the snapshot.
 	ErrSnapshotRefused = errors.New("transport: the receiver did not install the snapshot")
 )
@@ -44,6 +48,7 @@ type ConnectError struct {
 	Addr      string
 	Host      string // the name in Config.Join that was resolved to Addr; "": none
 	Inbound   bool   // the peer connected to this member
+	Client    bool   // a client connected to a member
 	Handshake bool   // the connection was established, its handshake failed
 	Err       error
 }
@@ -68,6 +73,9 @@ func (e *ConnectError) advice() string {
 	source := "Config.Advertise of that member"
 	if e.Member == 0 {
 		source = "Config.Join here, or Config.Advertise there"
+	}
+	if e.Client {
+		source = "the addresses of members that this client has"
 	}
 	var unresolved *net.DNSError
 	switch text := handshakeAdvice(e.Err); {

@@ -185,7 +185,7 @@ func needsOperator(reason string) bool {
 // process starts, and a removed member stops.
 func passes(reason string) bool {
 	switch reason {
-	case string(ReasonNoCluster), string(ReasonNotMember), string(ReasonRemoved), string(ReasonAddress), reasonUnresolved:
+	case string(ReasonNoCluster), string(ReasonNotMember), string(ReasonRemoved), string(ReasonAddress), string(ReasonNoClients), reasonUnresolved:
 		return true
 	}
 	return false

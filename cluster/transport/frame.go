@@ -43,7 +43,8 @@ func seal(frame []byte) {
 }
 
 // readFrame reads one frame's body, into buf if that is large enough. The limit
-// is checked before memory is allocated. io.EOF means that the connection ended
+// is checked before memory is allocated, and memory is allocated as the body arrives: its
+// length alone is worth nothing. io.EOF means that the connection ended
 // between two frames.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	var header [frameHeader]byte
@@ -54,18 +55,36 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	if uint64(n) > uint64(limit) {
 		return nil, fmt.Errorf("%w: got a frame of %d bytes, want at most %d", ErrTooLarge, n, limit)
 	}
-	if int(n) > cap(buf) {
-		buf = make([]byte, n)
-	}
-	buf = buf[:n]
-	if _, err := io.ReadFull(r, buf); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+	buf, err := readBody(r, int(n), buf)
+	if err != nil {
 		return nil, err
 	}
 	if sum := crc32.Checksum(buf, castagnoli); sum != binary.BigEndian.Uint32(header[4:]) {
 		return nil, fmt.Errorf("%w: checksum mismatch", ErrBadFrame)
 	}
 	return buf, nil
+}
+
+// readBody reads n bytes, into buf if that is large enough. It allocates no more than
+// firstBody, or four times what has arrived.
+func readBody(r io.Reader, n int, buf []byte) ([]byte, error) {
+	const firstBody, growth = 4 << 10, 4
+	buf = buf[:0]
+	if cap(buf) < min(n, firstBody) {
+		buf = make([]byte, 0, min(n, firstBody))
+	}
+	for {
+		got := len(buf)
+		buf = buf[:min(n, cap(buf))]
+		if _, err := io.ReadFull(r, buf[got:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		if len(buf) == n {
+			return buf, nil
+		}
+		buf = append(make([]byte, 0, min(n, growth*len(buf))), buf...)
+	}
 }

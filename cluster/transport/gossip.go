@@ -87,7 +87,7 @@ func (g *Gossip) resolve(host string) (net.IP, error) {
 	if ip == nil {
 		ctx, cancel := context.WithTimeout(g.ctx, g.t.cfg.Timing.Dial)
 		defer cancel()
-		ips, err := g.t.lookup(ctx, host)
+		ips, err := g.t.network().lookup(ctx, host)
 		if err != nil {
 			return nil, err
 		}

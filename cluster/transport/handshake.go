@@ -36,7 +36,7 @@ func (t *Transport) connect(ctx context.Context, to Target, kind wire.Kind) (*co
 func (t *Transport) dialAndGreet(ctx context.Context, to Target, kind wire.Kind) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
 	defer cancel()
-	c, err := t.dial(ctx, to)
+	c, err := t.network().dial(ctx, to, t.track)
 	if err != nil {
 		return nil, &ConnectError{Member: to.Member, Addr: to.Addr, Host: to.Host, Err: err}
 	}
@@ -73,7 +73,11 @@ func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
 		return err
 	}
 	id := t.identity()
-	h, x, refused, err := t.exchangeHellos(c, &id, kind, to.Member)
+	own, err := newHello(id, t.publicKey(), kind, to.Member, t.durable(), t.endorsements())
+	if err != nil {
+		return err
+	}
+	h, x, refused, err := exchangeHellos(c, own)
 	switch {
 	case err != nil:
 		return err
@@ -115,11 +119,7 @@ func (t *Transport) learnAddress(c *conn, id *Identity, h *hello, kind wire.Kind
 }
 
 // exchangeHellos is the dialer's exchange.
-func (t *Transport) exchangeHellos(c *conn, id *Identity, kind wire.Kind, to uint64) (*hello, *transcript, *RefusedError, error) {
-	own, err := newHello(*id, t.publicKey(), kind, to, t.durable(), t.endorsements())
-	if err != nil {
-		return nil, nil, nil, err
-	}
+func exchangeHellos(c *conn, own []byte) (*hello, *transcript, *RefusedError, error) {
 	if err := writeHello(c, own); err != nil {
 		return nil, nil, nil, err
 	}
@@ -147,7 +147,7 @@ func (t *Transport) admitHello(c *conn, id *Identity, h *hello, kind wire.Kind) 
 // acceptHello has the effects of an accepted, proven hello.
 func (t *Transport) acceptHello(c *conn, id *Identity, h *hello, kind wire.Kind) *RefusedError {
 	c.from = h
-	if id.Cluster.IsZero() || h.Cluster != id.Cluster || !t.isMember(h.Member) {
+	if kind == wire.Kind_CLIENT || id.Cluster.IsZero() || h.Cluster != id.Cluster || !t.isMember(h.Member) {
 		return nil
 	}
 	t.noteHost(h.Member, c.RemoteAddr())
@@ -212,9 +212,12 @@ func (t *Transport) decide(c *conn) (*hello, error) {
 	if h != nil {
 		kind, to = h.kind, h.Member
 	}
-	own, err := newHello(id, t.publicKey(), kind, to, t.durable(), t.endorsements())
+	own, err := t.answeringHello(id, kind, to)
 	if err != nil {
 		return nil, err
+	}
+	if kind == wire.Kind_CLIENT {
+		t.handshakes.yield(c.place)
 	}
 	if err := writeHello(c, own); err != nil {
 		return nil, err
@@ -239,6 +242,15 @@ func (t *Transport) decide(c *conn) (*hello, error) {
 	return h, t.awaitVerdict(c, x, &id, h)
 }
 
+// answeringHello returns the listener's hello. That to a client contains nothing about the
+// log and the other members.
+func (t *Transport) answeringHello(id Identity, kind wire.Kind, to uint64) ([]byte, error) {
+	if kind == wire.Kind_CLIENT {
+		return newHello(id, t.publicKey(), kind, to, position{}, nil)
+	}
+	return newHello(id, t.publicKey(), kind, to, t.durable(), t.endorsements())
+}
+
 // awaitVerdict reads the dialer's decision.
 func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello) error {
 	text, err := readProof(c, h.key, x, dialerVerdict)
@@ -246,7 +258,9 @@ func (t *Transport) awaitVerdict(c *conn, x *transcript, id *Identity, h *hello)
 		return err
 	}
 	if text != "" {
-		return t.refusedBy(h, parseRefusal(h.Member, "", text))
+		refused := parseRefusal(h.Member, "", text)
+		refused.Client = h.kind == wire.Kind_CLIENT
+		return t.refusedBy(h, refused)
 	}
 	if refused := t.acceptHello(c, id, h, h.kind); refused != nil {
 		refused.Here, refused.Member = true, h.Member

@@ -44,10 +44,13 @@ func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
 // checkInbound decides whether to accept a proven inbound hello.
 func (t *Transport) checkInbound(c *conn, id *Identity, h *hello) *RefusedError {
 	switch {
-	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_FORM:
+	case h.kind < wire.Kind_PEER || h.kind > wire.Kind_CLIENT:
 		return &RefusedError{Reason: ReasonKind, Detail: h.kind.String()}
 	case h.Group == id.Group && !otherCluster(id, h) && h.to != 0 && h.to != id.Member:
 		return &RefusedError{Reason: ReasonMember, Detail: wrongMember(id.Member, h.to)}
+	}
+	if h.kind == wire.Kind_CLIENT {
+		return t.admitClient(c, id, h)
 	}
 	if refused := t.checkHello(c, id, h, h.kind); refused != nil {
 		return refused
@@ -67,7 +70,7 @@ func (t *Transport) reserve(c *conn, h *hello) (release func(), ok bool) {
 		return t.limits.reserve(h.Member, h.kind)
 	}
 	host := hostOf(c.RemoteAddr())
-	place := t.strangers.begin(host, t.knownHost(host), func() { _ = c.Close() })
+	place := t.strangers.begin(host, t.knownHost(host), false, func() { _ = c.Close() })
 	return func() { t.strangers.end(place) }, place != nil
 }
 
@@ -130,10 +133,14 @@ func (t *Transport) isRegistered(id *Identity) bool {
 
 // askAdmission asks Config.Admit.
 func (t *Transport) askAdmission(c *conn, h *hello, kind wire.Kind) *RefusedError {
-	if t.cfg.Admit == nil {
+	return askAdmission(t.cfg.Admit, c, h, kind)
+}
+
+func askAdmission(admit func(Peer) error, c *conn, h *hello, kind wire.Kind) *RefusedError {
+	if admit == nil {
 		return nil
 	}
-	err := t.cfg.Admit(peerOf(c, h, kind))
+	err := admit(peerOf(c, h, kind))
 	if err == nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ type queue[T any] struct {
 	bytes               int // of items, bulk, and those being written
 	bulkBytes           int // of bulk
 	writing, writeBytes int // being written
+	waiting             []*waiter[T]
 }
 
 type sized[T any] struct {
@@ -111,6 +112,7 @@ func (q *queue[T]) written() {
 	defer q.mu.Unlock()
 	q.bytes -= q.writeBytes
 	q.writing, q.writeBytes = 0, 0
+	q.admitWaiting()
 }
 
 // writeQueue writes everything queued, with as few writes as possible.
@@ -131,7 +133,7 @@ func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, e
 		}
 		buf = buf[:0]
 	}
-	if s.out = buf; cap(buf) > 2*maxWrite {
+	if s.out = buf; cap(buf) > 2*s.keep {
 		s.out = nil // do not keep the memory of one large frame
 	}
 	return nil

@@ -3,6 +3,8 @@ package transport
 import (
 	"fmt"
 	"strings"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Reason identifies the check of a hello that failed. Its text is part of the
@@ -27,15 +29,18 @@ const (
 	ReasonRemoved     Reason = "not a member any more"
 	ReasonBusy        Reason = "too many connections"
 	ReasonKind        Reason = "unknown kind of connection"
-	ReasonNotAdmitted Reason = "not admitted" // by Config.Admit
-	ReasonOther       Reason = "refused"      // by a later version, for a reason of its own
+	ReasonNotAdmitted Reason = "not admitted"           // by Config.Admit
+	ReasonNoClients   Reason = "clients are not served" // by this member, or at present
+	ReasonNotClient   Reason = "not a client"           // its key or its incarnation is another process's
+	ReasonOther       Reason = "refused"                // by a later version, for a reason of its own
 )
 
 // RefusedError reports that one side of a handshake refused the other's hello.
 type RefusedError struct {
 	Member uint64 // the other side; zero: unknown
 	Addr   string // of the other side
-	Here   bool   // this member refused; otherwise the other side did
+	Here   bool   // this side refused; otherwise the other side did
+	Client bool   // the other side is a client
 	Reason Reason
 	Detail string
 }
@@ -45,7 +50,11 @@ func (e *RefusedError) Error() string {
 	if e.Here {
 		verb = "refused "
 	}
-	return fmt.Sprintf("transport: %s%s: %s: %s", verb, peerAt(e.Member, e.Addr), e.Reason, e.Detail)
+	other := peerAt(e.Member, e.Addr)
+	if e.Client {
+		other = fmt.Sprintf("client %v at %s", wire.MemberID(e.Member), e.Addr)
+	}
+	return fmt.Sprintf("transport: %s%s: %s: %s", verb, other, e.Reason, e.Detail)
 }
 
 // text is the refusal in a proof; parseRefusal reads it.
@@ -56,7 +65,8 @@ func parseRefusal(member uint64, addr, text string) *RefusedError {
 	reason, detail, ok := strings.Cut(text, ": ")
 	switch r := Reason(reason); r {
 	case ReasonMalformed, ReasonProtocol, ReasonTLS, ReasonGroup, ReasonCluster, ReasonNoCluster, ReasonMember, ReasonAddress,
-		ReasonSelf, ReasonClone, ReasonRollback, ReasonForgot, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted:
+		ReasonSelf, ReasonClone, ReasonRollback, ReasonForgot, ReasonNotMember, ReasonRemoved, ReasonBusy, ReasonKind, ReasonNotAdmitted,
+		ReasonNoClients, ReasonNotClient:
 		if ok {
 			e.Reason, e.Detail = r, detail
 		}

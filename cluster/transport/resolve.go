@@ -16,9 +16,11 @@ const maxResolved = 64
 // Resolves reports whether Resolve looks up the host of an address: it is a name, and the
 // transport dials by itself. Config.Dial gets names as they are, since it may reach hosts
 // that only it can resolve.
-func (t *Transport) Resolves(addr string) bool {
+func (t *Transport) Resolves(addr string) bool { return t.network().resolves(addr) }
+
+func (n network) resolves(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil || t.cfg.Dial != nil && t.cfg.Lookup == nil {
+	if err != nil || n.dialer != nil && n.resolver == nil {
 		return false
 	}
 	_, err = netip.ParseAddr(host)
@@ -29,16 +31,24 @@ func (t *Transport) Resolves(addr string) bool {
 // Resolves is false, one for addr itself. It blocks until the name service answers, ctx is
 // done, or Timing.Dial has passed. The error is a *ConnectError.
 func (t *Transport) Resolve(ctx context.Context, addr string) ([]Target, error) {
-	if !t.Resolves(addr) {
-		return []Target{{Addr: addr}}, nil
-	}
 	bounded, cancel := context.WithTimeout(ctx, t.cfg.Timing.Dial)
 	defer cancel()
-	host, port, _ := net.SplitHostPort(addr) // Resolves has checked it
-	ips, err := t.lookup(bounded, host)
+	targets, err := t.network().resolve(bounded, addr)
 	if err != nil {
 		err = &ConnectError{Addr: addr, Err: err}
 		t.failures.outbound(ctx, Target{Addr: addr}, err)
+		return nil, err
+	}
+	return targets, nil
+}
+
+func (n network) resolve(ctx context.Context, addr string) ([]Target, error) {
+	if !n.resolves(addr) {
+		return []Target{{Addr: addr}}, nil
+	}
+	host, port, _ := net.SplitHostPort(addr) // resolves has checked it
+	ips, err := n.lookup(ctx, host)
+	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(ips, netip.Addr.Compare)
@@ -52,8 +62,8 @@ func (t *Transport) Resolve(ctx context.Context, addr string) ([]Target, error) 
 }
 
 // lookup returns the addresses of a host, at least one.
-func (t *Transport) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	lookup := t.cfg.Lookup
+func (n network) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	lookup := n.resolver
 	if lookup == nil {
 		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)

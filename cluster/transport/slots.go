@@ -5,14 +5,21 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
+
+// slotGrace is the age up to which a place is not taken by a patient stranger whose own host
+// has as many. Clients that connect again all at once would otherwise take each other's places
+// before any handshake could end.
+const slotGrace = 250 * time.Millisecond
 
 // slots are the places of connections that have proven nothing yet, or no membership.
 // Remote hosts share them. When all are taken, a new connection takes the place of the
 // oldest one of the host that has the most, the new connection's included; one from the
 // host of a member only if no other has any. So connections that do nothing keep no member
 // out, although they may come from its own host: those that make progress need a place for
-// milliseconds.
+// milliseconds. Those that yield come before the others of the same host: thousands of
+// clients may run on the host of a member.
 type slots struct {
 	limit int
 
@@ -23,15 +30,21 @@ type slots struct {
 type slot struct {
 	host  string
 	known bool // the host of a member
-	close func()
+	// patient says that clients may connect: those in a storm are served in turns. Founders do
+	// not wait for strangers.
+	patient bool
+	since   time.Time
+	close   func()
+
+	yields bool // guarded by mu of the slots
 }
 
 func newSlots(limit int) *slots { return &slots{limit: limit} }
 
 // begin takes a place until end. If another connection takes it first, evict is called.
 // It returns nil if there is none.
-func (s *slots) begin(host string, known bool, evict func()) *slot {
-	taken := &slot{host: host, known: known, close: evict}
+func (s *slots) begin(host string, known, patient bool, evict func()) *slot {
+	taken := &slot{host: host, known: known, patient: patient, since: time.Now(), close: evict}
 	s.mu.Lock()
 	var victim *slot
 	if len(s.open) >= s.limit {
@@ -59,11 +72,36 @@ func (s *slots) victim(taken *slot) *slot {
 	for _, o := range s.open {
 		switch {
 		case o.known && !taken.known: // a stranger takes no place of a member's host
-		case victim == nil, victim.known && !o.known, victim.known == o.known && count[o.host] > count[victim.host]:
+		case victim == nil, o.before(victim, count):
 			victim = o
 		}
 	}
+	if victim != nil && taken.patient && !taken.known && count[victim.host] <= count[taken.host] && taken.since.Sub(victim.since) < slotGrace {
+		return nil
+	}
 	return victim
+}
+
+// before reports whether o loses its place before other, which began earlier. count is the
+// places of each host.
+func (o *slot) before(other *slot, count map[string]int) bool {
+	if o.known != other.known {
+		return other.known
+	}
+	if n, most := count[o.host], count[other.host]; n != most {
+		return n > most
+	}
+	return o.yields && !other.yields
+}
+
+// yield marks a place as that of a connection which yields to others; nil: none.
+func (s *slots) yield(taken *slot) {
+	if taken == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken.yields = true
 }
 
 func (s *slots) end(taken *slot) {

@@ -3,13 +3,16 @@ package transport
 import (
 	"fmt"
 	"net"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // fill takes places and returns how many connections of each host were evicted.
 func fill(s *slots, evicted map[string]int, host string, known bool, n int) (refused int) {
 	for range n {
-		if s.begin(host, known, func() { evicted[host]++ }) == nil {
+		if s.begin(host, known, true, func() { evicted[host]++ }) == nil {
 			refused++
 		}
 	}
@@ -23,7 +26,15 @@ func TestSlots_SharedByHost(t *testing.T) {
 		evicted map[string]int
 		refused int
 	}{
-		{"one host takes its own places", func(s *slots, e map[string]int) int { return fill(s, e, "a", false, 30) }, map[string]int{"a": 20}, 0},
+		{"one host takes its own places late", func(s *slots, e map[string]int) int {
+			refused := fill(s, e, "a", false, 10)
+			time.Sleep(slotGrace)
+			return refused + fill(s, e, "a", false, 10)
+		}, map[string]int{"a": 10}, 0},
+		{"one host takes none of its own places early", func(s *slots, e map[string]int) int { return fill(s, e, "a", false, 30) }, map[string]int{}, 20},
+		{"a host takes early from one with more", func(s *slots, e map[string]int) int {
+			return fill(s, e, "a", false, 10) + fill(s, e, "b", false, 30)
+		}, map[string]int{"a": 5}, 25},
 		{"others take from the host with most", func(s *slots, e map[string]int) int {
 			return fill(s, e, "a", false, 10) + fill(s, e, "b", false, 3) + fill(s, e, "c", false, 3)
 		}, map[string]int{"a": 6}, 0},
@@ -36,21 +47,37 @@ func TestSlots_SharedByHost(t *testing.T) {
 		{"a member's host, when all are", func(s *slots, e map[string]int) int { return fill(s, e, "member", true, 15) }, map[string]int{"member": 5}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, evicted := newSlots(10), make(map[string]int)
-			if refused := c.take(s, evicted); refused != c.refused || fmt.Sprint(evicted) != fmt.Sprint(c.evicted) || len(s.open) > 10 {
-				t.Errorf("%d refused, %v evicted, %d open, want %d and %v", refused, evicted, len(s.open), c.refused, c.evicted)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s, evicted := newSlots(10), make(map[string]int)
+				if refused := c.take(s, evicted); refused != c.refused || fmt.Sprint(evicted) != fmt.Sprint(c.evicted) || len(s.open) > 10 {
+					t.Errorf("%d refused, %v evicted, %d open, want %d and %v", refused, evicted, len(s.open), c.refused, c.evicted)
+				}
+			})
 		})
+	}
+}
+
+// While a group forms there are no clients, so idle connections never keep out a founder on the
+// same host.
+func TestSlots_FormingTakesEarly(t *testing.T) {
+	s, evicted := newSlots(10), 0
+	for range 100 {
+		if s.begin("a", false, false, func() { evicted++ }) == nil {
+			t.Fatal("refused")
+		}
+	}
+	if evicted != 90 {
+		t.Errorf("%d evicted, want 90", evicted)
 	}
 }
 
 func TestSlots_EndFreesPlace(t *testing.T) {
 	s := newSlots(1)
-	first := s.begin("a", false, func() { t.Error("evicted after its end") })
+	first := s.begin("a", true, true, func() { t.Error("evicted after its end") })
 	s.end(first)
 	evicted := false
-	second := s.begin("a", false, func() { evicted = true })
-	third := s.begin("a", false, func() { t.Error("evicted") })
+	second := s.begin("a", true, true, func() { evicted = true })
+	third := s.begin("a", true, true, func() { t.Error("evicted") })
 	if !evicted || second == nil || third == nil {
 		t.Error("the oldest connection was not evicted")
 	}
@@ -59,6 +86,25 @@ func TestSlots_EndFreesPlace(t *testing.T) {
 	if len(s.open) != 0 {
 		t.Errorf("%d places are taken", len(s.open))
 	}
+}
+
+// On the host of a member, its clients lose their places before the member does.
+func TestSlots_ClientsYield(t *testing.T) {
+	s := newSlots(3)
+	var evicted []string
+	take := func(name, host string) *slot {
+		return s.begin(host, true, true, func() { evicted = append(evicted, name) })
+	}
+	take("member", "a")
+	s.yield(take("client", "a"))
+	s.yield(take("client elsewhere", "b"))
+	for _, name := range []string{"new 1", "new 2"} {
+		s.yield(take(name, "a"))
+	}
+	if want := []string{"client", "new 1"}; !slices.Equal(evicted, want) {
+		t.Errorf("evicted %q, want %q", evicted, want)
+	}
+	s.yield(nil)
 }
 
 func TestHostOf(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	readBuffer = 64 << 10
-	maxWrite   = 256 << 10 // bytes gathered for one write
+	readBuffer   = 64 << 10
+	maxWrite     = 256 << 10 // bytes gathered for one write
+	clientBuffer = 4 << 10   // for reading from a client, or from the member of one
 )
 
 // errIdle ends a stream that has carried nothing for its idle timeout.
@@ -23,6 +24,7 @@ type stream struct {
 	*conn
 	timing Timing
 	limit  int // bytes of one frame
+	keep   int // bytes of buf that are kept for the next frame; of out, twice that
 	r      *bufio.Reader
 	buf    []byte // of the last frame read
 	out    []byte // for writeQueue, to gather frames
@@ -31,7 +33,12 @@ type stream struct {
 }
 
 func newStream(c *conn, t Timing, limit int) *stream {
-	return &stream{conn: c, timing: t, limit: limit, r: bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, readBuffer)}
+	return newSizedStream(c, t, limit, readBuffer, maxWrite)
+}
+
+func newSizedStream(c *conn, t Timing, limit, buffer, keep int) *stream {
+	r := bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, buffer)
+	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r}
 }
 
 // progressReader fails when nothing arrives for timeout, however long a whole
@@ -52,7 +59,7 @@ func (r *progressReader) Read(b []byte) (int, error) {
 // skips keep-alives.
 func (s *stream) read() ([]byte, error) {
 	for {
-		if cap(s.buf) > maxWrite { // do not keep the memory of one large frame
+		if cap(s.buf) > s.keep { // do not keep the memory of one large frame
 			s.buf = nil
 		}
 		body, err := readFrame(s.r, s.limit, s.buf)

@@ -26,15 +26,41 @@ func CheckTLS(cfg *tls.Config) error {
 	if cfg == nil {
 		return nil
 	}
-	if cfg.Renegotiation != tls.RenegotiateNever {
-		return errors.New("Config.TLS permits renegotiation, which the handshake cannot be bound to: set Renegotiation to RenegotiateNever")
+	if err := checkRenegotiation(cfg); err != nil {
+		return err
 	}
-	ownVerification := cfg.InsecureSkipVerify && (cfg.VerifyConnection != nil || cfg.VerifyPeerCertificate != nil)
-	if cfg.RootCAs == nil && !ownVerification || cfg.RootCAs == nil && cfg.ClientCAs == nil && cfg.GetConfigForClient == nil {
+	if cfg.RootCAs == nil && !verifiesItself(cfg) || cfg.RootCAs == nil && cfg.ClientCAs == nil && cfg.GetConfigForClient == nil {
 		return errors.New("Config.TLS names no authorities, so that the system's would be trusted: set RootCAs to the authority " +
 			"that issues the members' certificates, and ClientCAs if it is another one for dialing members")
 	}
 	return checkCertificates(cfg)
+}
+
+// checkDialerTLS is CheckTLS for a client, which is never dialed.
+func checkDialerTLS(cfg *tls.Config) error {
+	switch {
+	case cfg == nil:
+		return nil
+	case cfg.RootCAs == nil && !verifiesItself(cfg):
+		return errors.New("the client's Config.TLS names no authorities, so that the system's would be trusted: " +
+			"set RootCAs to the authority that issues the members' certificates")
+	case len(cfg.Certificates) == 0 && cfg.GetClientCertificate == nil:
+		return errors.New("the client's Config.TLS lacks a certificate, which a client presents to members: set Certificates or GetClientCertificate")
+	}
+	return checkRenegotiation(cfg)
+}
+
+func checkRenegotiation(cfg *tls.Config) error {
+	if cfg.Renegotiation == tls.RenegotiateNever {
+		return nil
+	}
+	return errors.New("Config.TLS permits renegotiation, which the handshake cannot be bound to: set Renegotiation to RenegotiateNever")
+}
+
+// verifiesItself reports whether the configuration verifies the certificates of the members
+// that are dialed by its own means.
+func verifiesItself(cfg *tls.Config) bool {
+	return cfg.InsecureSkipVerify && (cfg.VerifyConnection != nil || cfg.VerifyPeerCertificate != nil)
 }
 
 func checkCertificates(cfg *tls.Config) error {

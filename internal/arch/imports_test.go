@@ -12,23 +12,26 @@ import (
 //
 //	floor 4   conclave           makes Go errors; joins client and cluster by an adapter
 //	floor 3   internal/client    declares the interface to a group; does not know cluster
+//	          internal/remote    implements it over a connection to a member
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/metrics   internal/wire      conclaveprom
+//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp
 var floors = map[string][]string{
-	".":                  {"internal/client", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
+	".":                  {"internal/client", "internal/remote", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
+	"internal/remote":    {"cluster/transport", "internal/client", "internal/machine", "internal/tickets", "internal/wire"},
 	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/wire"},
-	"cluster/core":       {"raftlog", "storage", "internal/metrics", "internal/wire"},
+	"cluster/core":       {"raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
 	"cluster/transport":  {"internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
 	"storage":            {},
 	"internal/machine":   {"internal/wire"},
 	"internal/metrics":   {},
+	"internal/tickets":   {"internal/wire"},
 	"internal/wire":      {},
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run
@@ -53,7 +56,7 @@ var outside = map[string][]string{
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
+	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},

@@ -19,7 +19,7 @@ const machine = "internal/machine"
 // pure lists the packages that the machine may import: none of them gives access
 // to a clock, a random source, a file, a network or a goroutine.
 var pure = []string{
-	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "errors", "fmt", "hash/crc32", "iter",
+	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
 	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire",
 }

@@ -23,6 +23,16 @@ type load struct {
 	file    io.Closer
 	halt    context.CancelFunc
 	clients sync.WaitGroup
+	dialed  chan struct{}    // closed when remote is set, or cannot be
+	remote  *conclave.Client // nil: the load has stopped before
+}
+
+// access is what a client uses: the node of its process, or a connection to any member.
+type access interface {
+	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
+	Semaphore(name string, limit int) *conclave.Semaphore
+	KV() *conclave.KV
+	Done() <-chan struct{}
 }
 
 // Names are used for one epoch, so that each has a history that can be searched.
@@ -45,6 +55,7 @@ const clientsPerMember = 14
 // client is one goroutine with a loop of its own.
 type client struct {
 	*load
+	access   access
 	name     string
 	random   *rand.Rand
 	resource *resourceClient
@@ -56,11 +67,12 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{
 		node: node, process: m, phase: phase, file: file, halt: cancel,
-		history: &recorder{file: file, fail: m.fail},
+		history: &recorder{file: file, fail: m.fail}, dialed: make(chan struct{}),
 	}
+	l.clients.Go(func() { l.dial(ctx) })
 	for i := range m.clients {
 		c := &client{
-			load: l, name: fmt.Sprintf("%s.%d", m.name, i), random: rand.New(rand.NewPCG(m.seed, uint64(i))),
+			load: l, access: node, name: fmt.Sprintf("%s.%d", m.name, i), random: rand.New(rand.NewPCG(m.seed, uint64(i))),
 			resource: newResourceClient(m.resource),
 			interval: time.Duration(float64(time.Second) * float64(m.clients) / m.rate),
 		}
@@ -77,15 +89,43 @@ func startLoad(node *conclave.Node, m *memberProcess, phase string, file io.Writ
 		case 12, 13:
 			turn = c.longTurn
 		}
-		l.clients.Go(func() { c.loop(ctx, turn) })
+		remote := i%2 == 1
+		l.clients.Go(func() {
+			if remote {
+				if <-l.dialed; l.remote == nil {
+					return
+				}
+				c.access = l.remote
+			}
+			c.loop(ctx, turn)
+		})
 	}
 	return l
+}
+
+// dial connects half of the clients to the group as those that are no members do: to any
+// member, which may be another one than that of this process.
+func (l *load) dial(ctx context.Context) {
+	defer close(l.dialed)
+	c, err := conclave.Dial(ctx, &conclave.ClientConfig{
+		Name: l.process.name, Addresses: l.process.config.Join, Insecure: true, SessionTTL: sessionTTL, Logger: l.process.config.Logger,
+	})
+	if err != nil {
+		l.process.config.Logger.Info("not connected as a client", "error", err)
+		return
+	}
+	l.remote = c
 }
 
 // stop blocks until the clients have finished their calls, which have limits.
 func (l *load) stop() {
 	l.halt()
 	l.clients.Wait()
+	if l.remote != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		_ = l.remote.Close(ctx) // as a program that ends
+	}
 	_ = l.file.Close() // each line was written
 }
 
@@ -98,6 +138,8 @@ func (c *client) loop(ctx context.Context, turn func() int) {
 		case <-ctx.Done():
 			return
 		case <-c.node.Done():
+			return
+		case <-c.access.Done():
 			return
 		case <-time.After(time.Until(next)):
 		}

@@ -35,7 +35,7 @@ func (c *client) get(key string) (record, bool) {
 	ctx, cancel := c.within(time.Second, 4*time.Second)
 	defer cancel()
 	r, _ := c.asks(record{Op: opGet, Name: key}, func() (record, error) {
-		e, err := c.node.KV().Get(ctx, key)
+		e, err := c.access.KV().Get(ctx, key)
 		return record{Value: string(e.Value), Index: e.ModifyIndex}, err
 	})
 	return r, r.Result == resultOK || r.Result == resultAbsent
@@ -46,10 +46,10 @@ func (c *client) write(call record) {
 	defer cancel()
 	_, _ = c.asks(call, func() (record, error) {
 		if call.Op == opPut {
-			e, err := c.node.KV().Put(ctx, call.Name, []byte(call.Value))
+			e, err := c.access.KV().Put(ctx, call.Name, []byte(call.Value))
 			return record{Index: e.ModifyIndex}, err
 		}
-		e, swapped, err := c.node.KV().CompareAndSwap(ctx, call.Name, call.Index, []byte(call.Value))
+		e, swapped, err := c.access.KV().CompareAndSwap(ctx, call.Name, call.Index, []byte(call.Value))
 		if err == nil && !swapped {
 			err = conclave.ErrLocked // another index: a refusal
 		}

@@ -22,7 +22,7 @@ type holder interface {
 // lockTurn locks, writes to the resource, and unlocks.
 func (c *client) lockTurn() int {
 	name, hold := c.object("lock", plainLocks), c.label()
-	l := c.node.FencedLock(name)
+	l := c.access.FencedLock(name)
 	f, ok := c.lock(l, record{Name: name, Hold: hold}, c.chance(20))
 	if !ok {
 		return 1
@@ -38,7 +38,7 @@ const lingering = "lingering"
 // lingeringTurn locks a few times in a row what its process may keep in between.
 func (c *client) lingeringTurn() int {
 	name := c.object(lingering, lingeringLocks)
-	l := c.node.FencedLock(name, conclave.Linger(time.Second))
+	l := c.access.FencedLock(name, conclave.Linger(time.Second))
 	n := 0
 	for range 1 + c.random.IntN(4) {
 		hold := c.label()
@@ -58,7 +58,7 @@ func (c *client) lingeringTurn() int {
 // holder: one that is stopped trusts its hold afterwards, until its deadline.
 func (c *client) longTurn() int {
 	name, hold := c.object("long", longLocks), c.label()
-	l := c.node.FencedLock(name)
+	l := c.access.FencedLock(name)
 	f, ok := c.lock(l, record{Name: name, Hold: hold}, false)
 	if !ok {
 		return 1
@@ -75,7 +75,7 @@ func (c *client) longTurn() int {
 // reentrantTurn locks up to one time more than the limit permits.
 func (c *client) reentrantTurn() int {
 	name, hold := c.object("reentrant", reentrantLocks), c.label()
-	l := c.node.FencedLock(name, conclave.Reentrant(reentrantLimit))
+	l := c.access.FencedLock(name, conclave.Reentrant(reentrantLimit))
 	n := 0
 	var f conclave.Fence
 	for range 1 + c.random.IntN(reentrantLimit+1) {
@@ -122,7 +122,7 @@ func (c *client) unlock(l *conclave.FencedLock, name, hold string, f conclave.Fe
 // semaphoreTurn acquires one or two permits and releases them.
 func (c *client) semaphoreTurn() int {
 	name, hold, n := c.object("semaphore", semaphores), c.label(), 1+c.random.IntN(2)
-	s := c.node.Semaphore(name, permitLimit)
+	s := c.access.Semaphore(name, permitLimit)
 	ctx, cancel := c.within(time.Second, 8*time.Second)
 	defer cancel()
 	var p *conclave.Permit
@@ -167,7 +167,7 @@ func (c *client) use(h holder, check, name, hold string, f conclave.Fence) {
 			return
 		}
 		select {
-		case <-c.node.Done():
+		case <-c.access.Done():
 			return
 		case <-time.After(rest):
 		}

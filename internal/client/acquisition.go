@@ -38,8 +38,9 @@ type target interface {
 type acquisition struct {
 	target target
 	lease  *Lease
-	result chan acquired // takes one
-	unsent chan bool     // the answer to a cancellation
+	result chan acquired    // takes one
+	unsent chan bool        // the answer to a cancellation
+	places chan *wire.Reply // takes one, that queued the request; nil: the call is not traced
 
 	mu     sync.Mutex
 	phase  phase       // guarded by mu
@@ -50,6 +51,7 @@ type acquisition struct {
 
 type acquired struct {
 	fence uint64
+	cause []byte // see Trace
 	err   error
 }
 
@@ -69,16 +71,26 @@ func newAcquisition(t target, l *Lease) *acquisition {
 }
 
 // run submits the command and waits for the result.
-func (a *acquisition) run(ctx context.Context, cmd *wire.Command) (fence uint64, err error) {
+func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fence uint64, err error) {
 	client := a.lease.client
+	a.places = tr.places()
 	client.submit(cmd, a, false)
-	select {
-	case r := <-a.result:
-		return r.fence, r.err
-	case <-a.lease.done:
-		return 0, a.abandon(errLeaseEnded)
-	case <-ctx.Done():
+wait:
+	for {
+		select {
+		case r := <-a.places:
+			tr.Queued(r)
+		case r := <-a.result:
+			tr.caused(r, a.places)
+			return r.fence, r.err
+		case <-a.lease.done:
+			tr.drain(a.places)
+			return 0, a.abandon(errLeaseEnded)
+		case <-ctx.Done():
+			break wait
+		}
 	}
+	tr.drain(a.places)
 	client.group.Cancel(a)
 	select {
 	case unsent := <-a.unsent:
@@ -133,6 +145,9 @@ func (a *acquisition) Deliver(t wire.Ticket, r *wire.Reply, more bool) {
 	first := a.queued == nil
 	if more {
 		a.queued, a.ticket = r, t
+		if first && a.places != nil {
+			a.places <- r
+		}
 	}
 	switch {
 	case a.phase == waiting && !more:
@@ -155,7 +170,7 @@ func (a *acquisition) answered() bool {
 
 // decide makes the last outcome the result. a.mu is held.
 func (a *acquisition) decide(r *wire.Reply, first bool) {
-	result := acquired{fence: r.GetFence(), err: refusal(r)}
+	result := acquired{fence: r.GetFence(), cause: r.GetTrace(), err: refusal(r)}
 	switch {
 	case result.err == nil:
 		if err := a.target.granted(a.lease, r); err != nil {

@@ -77,7 +77,7 @@ func TestAcquisition_GrantRacesWithWithdrawal(t *testing.T) {
 	g.hold()
 	a.abandon(&Fault{Kind: Interrupted})
 	done := make(chan error, 1)
-	go func() { done <- held.Release(t.Context()) }() // the grant may come before the withdrawal
+	go func() { done <- held.Release(t.Context(), nil) }() // the grant may come before the withdrawal
 	g.release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestLock_OwnLeaseEndsWhileQueued(t *testing.T) {
 	waiting := newLock(c, nil, "x")
 	granted := make(chan error, 1)
 	go func() {
-		_, err := waiting.Acquire(t.Context(), true, nil)
+		_, err := waiting.Acquire(t.Context(), true, nil, nil)
 		granted <- err
 	}()
 	for g.lock("x").Waiters == 0 {
@@ -146,7 +146,7 @@ func TestLock_OwnLeaseEndsWhileQueued(t *testing.T) {
 			g.tick()
 		}
 	}
-	if err := held.Release(t.Context()); err != nil {
+	if err := held.Release(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-granted; err != nil {
@@ -167,11 +167,11 @@ func TestLock_ReleasedDuringReentry(t *testing.T) {
 		released, reentered := make(chan error, 1), make(chan error, 1)
 		held := l.hold
 		go func() {
-			released <- held.release(t.Context(), l.releaseCommand(held.lease, first), func() {})
+			released <- held.release(t.Context(), l.releaseCommand(held.lease, first), nil, func() {})
 		}()
 		synctest.Wait()
 		go func() {
-			_, err := l.Acquire(t.Context(), true, nil)
+			_, err := l.Acquire(t.Context(), true, nil, nil)
 			reentered <- err
 		}()
 		synctest.Wait()
@@ -195,7 +195,7 @@ func TestLock_FixedLeaseEndsWhileQueued(t *testing.T) {
 	mustAcquire(t, newLock(c, holder, "x"))
 	granted := make(chan error, 1)
 	go func() {
-		_, err := newLock(c, lease, "x").Acquire(t.Context(), true, nil)
+		_, err := newLock(c, lease, "x").Acquire(t.Context(), true, nil, nil)
 		granted <- err
 	}()
 	for g.lock("x").Waiters == 0 {
@@ -256,11 +256,11 @@ func TestRegistration_ExpiredDuringCalls(t *testing.T) {
 			for range 20 {
 				c.registrationExpired(expired) // as each call does that finds out
 				l := newLock(c, nil, "x")
-				if _, err := l.Acquire(t.Context(), true, nil); err != nil {
+				if _, err := l.Acquire(t.Context(), true, nil, nil); err != nil {
 					t.Error(err)
 					return
 				}
-				if err := l.Release(t.Context()); err != nil && !IsKind(err, Lost) {
+				if err := l.Release(t.Context(), nil); err != nil && !IsKind(err, Lost) {
 					t.Error(err)
 				}
 			}

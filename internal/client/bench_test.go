@@ -13,10 +13,10 @@ func BenchmarkCycle(b *testing.B) {
 	l.Init(c, LockConfig{Space: wire.Space_LOCK, Name: "x"})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := l.Acquire(b.Context(), true, nil); err != nil {
+		if _, err := l.Acquire(b.Context(), true, nil, nil); err != nil {
 			b.Fatal(err)
 		}
-		if err := l.Release(b.Context()); err != nil {
+		if err := l.Release(b.Context(), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -33,7 +31,7 @@ type Client struct {
 	log     *slog.Logger
 	clock   clock
 	group   Group
-	process *wire.Register // its registration, without attempt and TTL
+	process Registration
 	feeds   *feeds
 	renewal renewal
 	checks  checks
@@ -74,9 +72,13 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Connect gives the client its group and the registration of its process, to which it
-// adds attempt and TTL. Feed events may come before.
-func (c *Client) Connect(g Group, process *wire.Register) { c.group, c.process = g, process }
+// Registration makes the command that registers this process. attempt counts the
+// registrations of the process, from 0.
+type Registration func(attempt uint32, ttl time.Duration) *wire.Command
+
+// Connect gives the client its group and the registration of its process. Feed events may
+// come before.
+func (c *Client) Connect(g Group, r Registration) { c.group, c.process = g, r }
 
 // Register registers this process with the group, and then keeps it registered. It
 // blocks until the group has agreed, so a leader is known and the log up to that
@@ -235,11 +237,7 @@ func (c *Client) registrationExpired(incarnation wire.ID) {
 	})
 }
 
-func (c *Client) registration() *wire.Command {
-	r := proto.CloneOf(c.process)
-	r.Attempt, r.Ttl = c.attempt, int64(c.cfg.IncarnationTTL)
-	return &wire.Command{Op: &wire.Command_Register{Register: r}}
-}
+func (c *Client) registration() *wire.Command { return c.process(c.attempt, c.cfg.IncarnationTTL) }
 
 // registered passes on the outcome of a registration.
 func (c *Client) registered(a answer) {

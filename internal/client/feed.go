@@ -6,7 +6,6 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -182,29 +181,4 @@ func (f *feeds) changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	for _, c := range leaders {
 		f.leaders.push(c)
 	}
-}
-
-// KeyChanges calls yield with each change of a key after an index, in order. It
-// blocks until yield returns false (no error), ctx is done, the client has stopped,
-// or the changes have been compacted.
-func (c *Client) KeyChanges(ctx context.Context, after uint64, yield func(wire.KeyChange) bool) error {
-	return c.feeds.keys.each(ctx, c, after, yield)
-}
-
-// LeaderChanges is KeyChanges for elections, after a position that Leader returned.
-func (c *Client) LeaderChanges(ctx context.Context, after uint64, yield func(wire.LeaderChange) bool) error {
-	return c.feeds.leaders.each(ctx, c, after, yield)
-}
-
-// Leader returns the leader of an election, nil if there is none, and the position
-// of that state in the feed of leader changes.
-func (c *Client) Leader(ctx context.Context, election string) (leader *wire.Leader, position uint64, err error) {
-	fixed := make(chan uint64, 1) // a query that was abandoned may still be evaluated
-	leader, err = Ask[*wire.Leader](ctx, c, machine.LeaderQuery{Election: election}, QueryOptions{
-		Fixed: func() { fixed <- c.feeds.leaders.end() },
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return leader, <-fixed, nil
 }

@@ -136,7 +136,7 @@ func TestFeed_ConcurrentReaders(t *testing.T) {
 }
 
 // A watcher behind what is buffered gets a Fault, also after a snapshot.
-func TestKeyChanges_Compacted(t *testing.T) {
+func TestWatch_Compacted(t *testing.T) {
 	c, g := newFake(t)
 	put := func() {
 		t.Helper()
@@ -154,16 +154,16 @@ func TestKeyChanges_Compacted(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // a watcher that misses a snapshot blocks
 	defer cancel()
-	wantKind(t, c.KeyChanges(ctx, 0, all), Compacted)
+	wantKind(t, c.Watch(ctx, "", 0, all), Compacted)
 	before := c.feeds.keys.end()
 	put()
 	g.replaceState()
-	wantKind(t, c.KeyChanges(ctx, before, all), Compacted)
+	wantKind(t, c.Watch(ctx, "", before, all), Compacted)
 }
 
 // A watcher that takes what is buffered before it looks again falls behind when the
 // changes are faster.
-func TestKeyChanges_SlowWatcher(t *testing.T) {
+func TestWatch_SlowWatcher(t *testing.T) {
 	f := newTestFeed(2*feedChunk, 1<<20)
 	c, _ := newFake(t)
 	f.add(1, 0)

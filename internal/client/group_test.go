@@ -52,7 +52,11 @@ func newFake(t testing.TB) (*Client, *fakeGroup) {
 	})
 	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
 	g.changed.L = &g.mu
-	c.Connect(g, &wire.Register{Member: 1, Boot: 1, NextToken: []byte("0123456789abcdef"), FeatureLevel: wire.FeatureLevel})
+	c.Connect(g, func(attempt uint32, ttl time.Duration) *wire.Command {
+		return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{
+			Member: 1, Boot: 1, NextToken: []byte("0123456789abcdef"), FeatureLevel: wire.FeatureLevel, Attempt: attempt, Ttl: int64(ttl),
+		}}}
+	})
 	var loop sync.WaitGroup
 	loop.Go(g.run)
 	t.Cleanup(func() {
@@ -77,6 +81,18 @@ func (g *fakeGroup) Submit(_ int, encode func() []byte, c Call, _ bool) {
 	command := encode()
 	g.set(func() { g.queue = append(g.queue, queuedCommand{command, c}) })
 }
+
+func (g *fakeGroup) Renew(size int, encode func() []byte, c Call) { g.Submit(size, encode, c, true) }
+
+func (g *fakeGroup) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+	return g.client.FollowKeys(ctx, prefix, after, yield)
+}
+
+func (g *fakeGroup) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+	return g.client.FollowLeader(ctx, election, yield)
+}
+
+func (*fakeGroup) Process() uint64 { return 1 }
 
 // hold holds back the commands that are submitted from now on.
 func (g *fakeGroup) hold() { g.set(func() { g.held = true }) }
@@ -266,7 +282,7 @@ func mustOpen(t *testing.T, c *Client, ttl time.Duration) *Lease {
 
 func mustAcquire(t *testing.T, l *Lock) uint64 {
 	t.Helper()
-	f, err := l.Acquire(t.Context(), true, nil)
+	f, err := l.Acquire(t.Context(), true, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ func (h *Hold) lostChannel() <-chan struct{} {
 // release submits the command that releases the hold. The command is pursued until
 // it is applied or the session has ended, and then calls done; release waits for that
 // until ctx is done.
-func (h *Hold) release(ctx context.Context, cmd *wire.Command, done func()) error {
+func (h *Hold) release(ctx context.Context, cmd *wire.Command, tr *Trace, done func()) error {
+	cmd = h.lease.client.traced(cmd, tr.id())
 	answered := make(chan answer, 1)
 	h.lease.client.pursue(cmd, func(a answer) { done(); answered <- a })
 	select {

@@ -49,7 +49,7 @@ const maxKeptRequests = machine.MaxWaiters
 
 // acquire acquires a lock for a handle, which has own already, or nil. It blocks as
 // Lock.Acquire does.
-func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool) (fence uint64, err error) {
+func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool, tr *Trace) (fence uint64, err error) {
 	if own != nil && l.reentrant {
 		return l.reenter(own)
 	}
@@ -81,12 +81,13 @@ func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool) (fe
 			k.mu.Unlock()
 			return 0, refused
 		}
-		p := &linger.Place[*keptRequest]{Owner: &keptRequest{lock: l, result: make(chan acquired, 1)}}
+		p := &linger.Place[*keptRequest]{Owner: &keptRequest{lock: l, result: make(chan acquired, 1), places: tr.places()}}
 		t.Join(p)
 		step := t.next()
+		t.joined(p.Owner)
 		k.mu.Unlock()
 		t.submit(step)
-		fence, err = t.await(ctx, p)
+		fence, err = t.await(ctx, p, tr)
 		if l.reentrant && isCode(err, wire.Code_LOCKED) && l.Holds() > 0 {
 			err = errAnotherTenure // another call of the handle has got the lock
 		}

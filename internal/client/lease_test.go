@@ -215,14 +215,14 @@ func TestLeader_PositionOfFeed(t *testing.T) {
 	c, _ := newFake(t)
 	e := new(Lock)
 	e.Init(c, LockConfig{Space: wire.Space_ELECTION, Name: "x"})
-	_, position, err := c.Leader(t.Context(), "x")
+	_, position, err := c.leader(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Acquire(t.Context(), true, []byte("value")); err != nil {
+	if _, err := e.Acquire(t.Context(), true, []byte("value"), nil); err != nil {
 		t.Fatal(err)
 	}
-	err = c.LeaderChanges(t.Context(), position, func(change wire.LeaderChange) bool {
+	err = c.feeds.leaders.each(t.Context(), c, position, func(change wire.LeaderChange) bool {
 		if string(change.Leader.Value) != "value" {
 			t.Errorf("got %+v", change.Leader)
 		}

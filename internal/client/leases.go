@@ -66,6 +66,17 @@ func (c *Client) smallestSpan() time.Duration {
 	return smallest
 }
 
+// Sessions returns the sessions of the live leases.
+func (c *Client) Sessions() (ids []wire.ID) {
+	for _, l := range c.liveLeases() {
+		ids = append(ids, l.id)
+	}
+	return ids
+}
+
+// RenewalInterval is how often this process renews its registration and its leases.
+func (c *Client) RenewalInterval() time.Duration { return c.smallestSpan() / 3 }
+
 // Woke checks the deadlines of all leases, and whether a renewal is due. The group calls
 // it whenever the goroutine that delivers outcomes has something to do, each tick
 // included: timers stand still while the machine is suspended, and lag behind the

@@ -53,7 +53,7 @@ func (l *Lock) Init(c *Client, cfg LockConfig) {
 //
 // A handle under the client's own lease that holds nothing is not affected by the
 // end of that lease: its request is repeated under the next one.
-func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint64, err error) {
+func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte, tr *Trace) (fence uint64, err error) {
 	if fence, ok := l.acquireHere(ctx); ok {
 		return fence, nil
 	}
@@ -86,9 +86,9 @@ func (l *Lock) Acquire(ctx context.Context, wait bool, value []byte) (fence uint
 		}
 		var got uint64
 		if lingers {
-			got, err = lease.keeper.acquire(ctx, l, own, wait)
+			got, err = lease.keeper.acquire(ctx, l, own, wait, tr)
 		} else {
-			got, err = newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value))
+			got, err = newAcquisition(l, lease).run(ctx, l.lockCommand(lease, held, wait, value), tr)
 		}
 		switch unknown := errors.Is(err, errUnknownSession); {
 		case held != nil && (unknown || IsKind(err, Lost) || isCode(err, wire.Code_OWNERSHIP_LOST)):
@@ -211,7 +211,7 @@ func (l *Lock) wasReleased(h *Hold) bool {
 // Release releases one hold. It counts as released from the call on. It blocks until
 // the group has agreed or ctx is done; the release is pursued in any case. In a tenure it
 // does not block.
-func (l *Lock) Release(ctx context.Context) error {
+func (l *Lock) Release(ctx context.Context, tr *Trace) error {
 	h, lost, last := l.takeOne()
 	switch {
 	case h == nil:
@@ -220,11 +220,11 @@ func (l *Lock) Release(ctx context.Context) error {
 		return &Fault{Kind: Lost}
 	case h.in != nil:
 		if last { // another call may have taken the hold before
-			h.in.freed(l)
+			h.in.freed(l, tr.id())
 		}
 		return nil
 	}
-	return h.release(ctx, l.releaseCommand(h.lease, h.fence), l.undoing())
+	return h.release(ctx, l.releaseCommand(h.lease, h.fence), tr, l.undoing())
 }
 
 // Fence returns the fence of the current hold. It reads the clock.
@@ -238,6 +238,16 @@ func (l *Lock) Fence() (uint64, error) {
 		return 0, &Fault{Kind: Lost}
 	}
 	return l.hold.fence, nil
+}
+
+// GrantedFence returns the fence of the current hold, lost or not; 0: nothing is held.
+func (l *Lock) GrantedFence() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil {
+		return 0
+	}
+	return l.hold.fence
 }
 
 // Holds is the number of holds that have not been released, lost ones included.

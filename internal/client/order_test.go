@@ -23,13 +23,13 @@ func TestLock_RequestsOfHandleInOrder(t *testing.T) {
 		{"released, without waiting", true, func(t *testing.T, g *fakeGroup, l *Lock) {
 			mustAcquire(t, l)
 			g.hold()
-			wantKind(t, l.Release(done), Unknown)
+			wantKind(t, l.Release(done, nil), Unknown)
 		}},
 		{"abandoned before the first outcome", false, func(t *testing.T, g *fakeGroup, l *Lock) {
 			g.hold()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := l.Acquire(ctx, true, nil)
+			_, err := l.Acquire(ctx, true, nil, nil)
 			wantKind(t, err, Interrupted)
 		}},
 	} {
@@ -43,7 +43,7 @@ func TestLock_RequestsOfHandleInOrder(t *testing.T) {
 				test.undo(t, g, l)
 				acquired := make(chan error, 1)
 				go func() {
-					_, err := l.Acquire(t.Context(), true, nil)
+					_, err := l.Acquire(t.Context(), true, nil, nil)
 					acquired <- err
 				}()
 				synctest.Wait()
@@ -73,14 +73,14 @@ func TestLock_WaitForOrderEnds(t *testing.T) {
 		g.hold()
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		wantKind(t, l.Release(done), Unknown)
+		wantKind(t, l.Release(done, nil), Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := l.Acquire(ctx, true, nil)
+		_, err := l.Acquire(ctx, true, nil, nil)
 		wantKind(t, err, Unavailable)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := l.Acquire(t.Context(), true, nil)
+			_, err := l.Acquire(t.Context(), true, nil, nil)
 			failed <- err
 		}()
 		synctest.Wait()

@@ -24,6 +24,7 @@ type PermitRequest struct {
 	Limit   uint32 // on which all users of the semaphore have to agree
 	Permits uint32
 	Wait    bool
+	Trace   *Trace
 }
 
 // Acquire acquires permits. It blocks until the group has decided, and with Wait
@@ -44,7 +45,7 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 		p := &Permit{name: r.Name}
 		_, err = newAcquisition(p, lease).run(ctx, &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{
 			Name: r.Name, Session: lease.id[:], Limit: r.Limit, Permits: r.Permits, Wait: r.Wait,
-		}}})
+		}}}, r.Trace)
 		switch {
 		case err == nil:
 			return p, nil
@@ -59,7 +60,7 @@ func (c *Client) Acquire(ctx context.Context, r PermitRequest) (*Permit, error) 
 
 // Release releases the permits. They count as released from the call on. It blocks
 // until the group has agreed or ctx is done; the release is pursued in any case.
-func (p *Permit) Release(ctx context.Context) error {
+func (p *Permit) Release(ctx context.Context, tr *Trace) error {
 	h, lost := p.takeBack()
 	switch {
 	case h == nil:
@@ -67,7 +68,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	case lost:
 		return &Fault{Kind: Lost}
 	}
-	return h.release(ctx, p.releaseCommand(h.lease, h.fence), p.undoing())
+	return h.release(ctx, p.releaseCommand(h.lease, h.fence), tr, p.undoing())
 }
 
 // Fence returns the fence of the acquisition. It reads the clock.

@@ -22,7 +22,7 @@ func TestLock_LeaseEndsWhileHandleHolds(t *testing.T) {
 			g.hold()
 			failed := make(chan error, 1)
 			go func() {
-				_, err := l.Acquire(context.Background(), true, nil)
+				_, err := l.Acquire(context.Background(), true, nil, nil)
 				failed <- err
 			}()
 			g.awaitQueued()
@@ -30,7 +30,7 @@ func TestLock_LeaseEndsWhileHandleHolds(t *testing.T) {
 			err = <-failed
 			g.release()
 			wantKind(t, err, Lost)
-			wantKind(t, l.Release(t.Context()), Lost)
+			wantKind(t, l.Release(t.Context(), nil), Lost)
 			mustAcquire(t, l)
 		})
 	}
@@ -49,7 +49,7 @@ func TestLock_ReleasedWhileLostDuringAcquire(t *testing.T) {
 			g.hold()
 			failed := make(chan error, 1)
 			go func() {
-				_, err := l.Acquire(context.Background(), true, nil)
+				_, err := l.Acquire(context.Background(), true, nil, nil)
 				failed <- err
 			}()
 			g.awaitQueued()
@@ -58,7 +58,7 @@ func TestLock_ReleasedWhileLostDuringAcquire(t *testing.T) {
 			l.hold = nil // as its release leaves it
 			l.mu.Unlock()
 			wantKind(t, <-failed, Lost)
-			_, err := l.Acquire(context.Background(), true, nil)
+			_, err := l.Acquire(context.Background(), true, nil, nil)
 			wantKind(t, err, Expired)
 			g.release()
 		})

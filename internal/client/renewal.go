@@ -67,10 +67,11 @@ func (r *renewal) send() {
 	r.due = never
 	r.mu.Unlock()
 	sent := r.client.clock.now()
-	r.client.pursue(renewCommand(), func(a answer) {
+	renew := renewCommand()
+	r.client.group.Renew(wire.CommandSize(renew), func() []byte { return encode(renew) }, &call{client: r.client, on: func(a answer) {
 		r.acknowledged(sent, a)
 		r.schedule(sent)
-	})
+	}})
 }
 
 // acknowledged moves the deadlines of the leases that are bound to the incarnation

@@ -31,12 +31,18 @@ type tenure struct {
 	timer *time.Timer   // nil: it was never idle
 	due   time.Time     // when the timer fires; zero: it does not run
 	done  func()        // to call once it is released
+	place *wire.Reply   // that queued the request of the tenure; nil: it was not
+	cause []byte        // of the release that made the lock free for the next owner; see Trace
 }
 
 // keptRequest is a Lock that waits in a tenure.
 type keptRequest struct {
 	lock   *Lock
-	result chan acquired // takes one
+	result chan acquired    // takes one
+	places chan *wire.Reply // takes one; nil: the call is not traced
+	// Guarded by keeper.mu.
+	waited   bool // it was not served at once
+	hasPlace bool // in places, now or earlier
 }
 
 // request requests the lock for the tenure.
@@ -44,7 +50,7 @@ func (t *tenure) request(ctx context.Context, wait bool) {
 	lease := t.keeper.lease
 	_, err := t.asked.run(ctx, &wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 		Name: t.name, Session: lease.id[:], Handle: t.number, Wait: wait, Lingering: true,
-	}}})
+	}}}, &Trace{Queued: t.queued})
 	t.cancel()
 	t.err = err
 	close(t.ended)
@@ -65,15 +71,19 @@ func (t *tenure) request(ctx context.Context, wait bool) {
 
 // granted implements target.
 func (t *tenure) granted(_ *Lease, r *wire.Reply) error {
-	t.change(func() {
-		t.first = r.GetFence()
-		t.Begin(r.GetFence(), max(r.GetBlock(), 1))
-		if n := t.keeper.names[t.name]; n.open == nil {
-			n.open = t
-		} else if n.open != t {
-			t.Close()
-		}
-	})
+	t.keeper.mu.Lock()
+	t.placed(t.asked.queued) // whose mu the caller holds
+	t.first, t.cause = r.GetFence(), r.GetTrace()
+	t.Begin(r.GetFence(), max(r.GetBlock(), 1))
+	if n := t.keeper.names[t.name]; n.open == nil {
+		n.open = t
+	} else if n.open != t {
+		t.Close()
+	}
+	step := t.next()
+	t.placeAll() // those that wait for the first that was served
+	t.keeper.mu.Unlock()
+	t.submit(step)
 	return nil
 }
 
@@ -123,8 +133,9 @@ func (t *tenure) next() (step linger.Step[*keptRequest]) {
 	for {
 		switch step = t.Next(); step.Action {
 		case linger.Serve:
-			err := t.grant(step.Owner.lock, step.Fence)
-			step.Owner.result <- acquired{fence: step.Fence, err: err}
+			served := acquired{fence: step.Fence, cause: t.causeFor(step.Owner)}
+			served.err = t.grant(step.Owner.lock, step.Fence)
+			step.Owner.result <- served
 		case linger.Refuse:
 			step.Owner.result <- acquired{err: errAnotherTenure}
 		case linger.Release:
@@ -157,7 +168,7 @@ func (t *tenure) submit(step linger.Step[*keptRequest]) {
 	lease := t.keeper.lease
 	switch step.Action {
 	case linger.Release:
-		lease.client.pursue(t.releaseCommand(lease, t.first), func(answer) { t.done() })
+		lease.client.pursue(lease.client.traced(t.releaseCommand(lease, t.first), t.cause), func(answer) { t.done() })
 	case linger.Refill:
 		lease.client.pursue(&wire.Command{Op: &wire.Command_Refill{Refill: &wire.Refill{
 			Name: t.name, Session: lease.id[:], Handle: t.number, Fence: t.first, Fences: step.Fences,
@@ -180,7 +191,7 @@ func (t *tenure) grant(l *Lock, fence uint64) error {
 		return err
 	}
 	t.keeper.lease.client.metrics.Kept.Add(1)
-	t.owner, t.idle = l, false
+	t.owner, t.idle, t.cause = l, false, nil
 	if l.reentrant { // its other calls are re-entries now
 		for _, r := range t.Expel(func(r *keptRequest) bool { return r.lock == l }) {
 			r.result <- acquired{err: errAnotherTenure}
@@ -189,10 +200,10 @@ func (t *tenure) grant(l *Lock, fence uint64) error {
 	return nil
 }
 
-// freed notes that the handle has released the lock.
-func (t *tenure) freed(l *Lock) {
+// freed notes that the handle has released the lock, by the call of that ID.
+func (t *tenure) freed(l *Lock, id []byte) {
 	t.keeper.mu.Lock() // not by change, which costs an allocation
-	t.owner, t.stay = nil, l.linger
+	t.owner, t.stay, t.cause = nil, l.linger, id
 	t.Freed()
 	step := t.next()
 	t.keeper.mu.Unlock()
@@ -218,21 +229,28 @@ func (t *tenure) holder(code wire.Code) *wire.Reply {
 	if l := t.owner; l != nil {
 		fence, _ := l.Fence()
 		r.Holder = &wire.Holder{
-			Session: t.keeper.lease.id[:], Member: t.keeper.lease.client.process.GetMember(), Handle: l.number, Fence: fence,
+			Session: t.keeper.lease.id[:], Member: t.keeper.lease.client.group.Process(), Handle: l.number, Fence: fence,
 		}
 	}
 	return r
 }
 
 // await waits for the result of a request.
-func (t *tenure) await(ctx context.Context, p *linger.Place[*keptRequest]) (uint64, error) {
-	select {
-	case r := <-p.Owner.result:
-		return r.fence, r.err
-	case <-t.keeper.lease.done:
-		return 0, t.leave(ctx, p, errLeaseEnded)
-	case <-ctx.Done():
-		return 0, t.leave(ctx, p, nil)
+func (t *tenure) await(ctx context.Context, p *linger.Place[*keptRequest], tr *Trace) (uint64, error) {
+	for {
+		select {
+		case r := <-p.Owner.places:
+			tr.Queued(r)
+		case r := <-p.Owner.result:
+			tr.caused(r, p.Owner.places)
+			return r.fence, r.err
+		case <-t.keeper.lease.done:
+			tr.drain(p.Owner.places)
+			return 0, t.leave(ctx, p, errLeaseEnded)
+		case <-ctx.Done():
+			tr.drain(p.Owner.places)
+			return 0, t.leave(ctx, p, nil)
+		}
 	}
 }
 
@@ -345,6 +363,6 @@ func (l *Lock) reenter(own *Hold) (uint64, error) {
 // releaseUntold releases a grant of a tenure of which no caller was told.
 func (l *Lock) releaseUntold() {
 	if h, lost, last := l.takeOne(); h != nil && !lost && last && h.in != nil {
-		h.in.freed(l)
+		h.in.freed(l, nil)
 	}
 }

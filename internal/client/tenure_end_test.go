@@ -31,7 +31,7 @@ func TestTenure_LostWithLease(t *testing.T) {
 		<-lost
 		_, err = a.Fence()
 		wantKind(t, err, Lost)
-		wantKind(t, a.Release(t.Context()), Lost)
+		wantKind(t, a.Release(t.Context(), nil), Lost)
 		if r := <-waiting; r.err != nil || r.fence <= fence {
 			t.Errorf("got %+v after %d", r, fence)
 		}
@@ -94,7 +94,7 @@ func TestTenure_ReleaseWithoutContext(t *testing.T) {
 	defer g.release()
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Release(done); err != nil {
+	if err := a.Release(done, nil); err != nil {
 		t.Error(err)
 	}
 	mustAcquire(t, a)
@@ -196,7 +196,7 @@ func TestTenure_TryLockElsewhere(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		refused := 0 // in a row
 		for range 100 {
-			if _, err := outside.Acquire(t.Context(), false, nil); err == nil {
+			if _, err := outside.Acquire(t.Context(), false, nil, nil); err == nil {
 				refused = 0
 				mustRelease(t, outside)
 			} else if refused++; refused > 1 {

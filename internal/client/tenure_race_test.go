@@ -37,7 +37,7 @@ func TestTenure_ReleasesAtOnce(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := l.Acquire(t.Context(), true, nil); err != nil {
+				if _, err := l.Acquire(t.Context(), true, nil, nil); err != nil {
 					return
 				}
 				if inside.Add(1) > 1 {
@@ -47,7 +47,7 @@ func TestTenure_ReleasesAtOnce(t *testing.T) {
 					_ = l.Holds()
 				}
 				inside.Add(-1)
-				_ = l.Release(t.Context())
+				_ = l.Release(t.Context(), nil)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestTenure_ReleasesAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		for range 2 {
-			wg.Go(func() { <-start; _ = r.Release(t.Context()) })
+			wg.Go(func() { <-start; _ = r.Release(t.Context(), nil) })
 		}
 		close(start)
 		wg.Wait()
@@ -118,9 +118,9 @@ func TestTenure_TryLocksTogether(t *testing.T) {
 		done := make(chan error, 2)
 		for _, l := range []*Lock{a, b} {
 			go func() {
-				_, err := l.Acquire(t.Context(), false, nil)
+				_, err := l.Acquire(t.Context(), false, nil, nil)
 				if err == nil {
-					err = l.Release(t.Context())
+					err = l.Release(t.Context(), nil)
 				}
 				done <- err
 			}()
@@ -151,7 +151,7 @@ func TestTenure_TryLocksOfReentrantHandle(t *testing.T) {
 		done := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := l.Acquire(t.Context(), false, nil)
+				_, err := l.Acquire(t.Context(), false, nil, nil)
 				done <- err
 			}()
 			synctest.Wait()

@@ -3,17 +3,22 @@ package client
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Handles of three sessions, with and without a time to linger, some shared by goroutines,
 // acquire one lock with short contexts, while sessions are closed by force, the state is
 // replaced and commands are held back. A holder that trusts its hold has the latest fence,
-// each call ends, and in the end nothing is left in the group nor here.
+// each call ends, and in the end nothing is left in the group nor here. Calls are traced: what
+// caused a grant is the release of the hold before it.
 func TestTenure_Stress(t *testing.T) {
 	rounds := 8
 	if testing.Short() {
@@ -24,6 +29,9 @@ func TestTenure_Stress(t *testing.T) {
 			s := newStress(t, uint64(seed))
 			s.run()
 			s.wantNothingLeft()
+			if s.caused == 0 {
+				t.Error("no grant has a cause")
+			}
 		})
 		if t.Failed() {
 			t.Fatalf("round %d", seed)
@@ -38,10 +46,14 @@ type stress struct {
 	seed   uint64
 	leases []*Lease
 	latest atomic.Uint64 // fence
+	mu     sync.Mutex
+	held   []uint64 // guarded by mu; fences
+	caused int      // guarded by mu; grants of which the cause is known
 }
 
 func newStress(t *testing.T, seed uint64) *stress {
 	c, g, other := newLingering(t)
+	raise(t, c, wire.LevelTrace)
 	return &stress{t: t, client: c, group: g, seed: seed, leases: []*Lease{nil, other, mustOpen(t, c, time.Hour)}}
 }
 
@@ -68,12 +80,31 @@ func (s *stress) use(ctx context.Context, l *Lock, r *rand.Rand) {
 			patience = time.Minute
 		}
 		one, cancel := context.WithTimeout(ctx, patience)
-		fence, err := l.Acquire(one, r.IntN(3) > 0, nil)
+		call := newTraced("")
+		fence, err := l.Acquire(one, r.IntN(3) > 0, nil, &call.Trace)
 		cancel()
 		if err == nil {
+			s.checkCause(fence, call)
 			s.hold(l, fence, time.Duration(r.IntN(300))*time.Microsecond)
 		}
 		time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
+	}
+}
+
+// checkCause checks that between the release that caused a grant and the grant no other handle
+// had the lock, and that the request was queued.
+func (s *stress) checkCause(fence uint64, call *traced) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, fence)
+	if call.Cause == nil {
+		return
+	}
+	s.caused++
+	released, err := strconv.ParseUint(string(call.Cause), 10, 64)
+	between := func(f uint64) bool { return released < f && f < fence }
+	if err != nil || released >= fence || slices.ContainsFunc(s.held, between) || len(call.seen) == 0 {
+		s.t.Errorf("the grant of fence %d is due to the release of %q, after %q", fence, call.Cause, call.seen)
 	}
 }
 
@@ -86,7 +117,8 @@ func (s *stress) hold(l *Lock, fence uint64, d time.Duration) {
 	if now := s.latest.Load(); s.trusts(l, fence) && now > fence {
 		s.t.Errorf("held with fence %d, and %d was granted", fence, now)
 	}
-	if err := l.Release(s.t.Context()); err != nil && !IsKind(err, Lost) {
+	by := newTraced(strconv.FormatUint(fence, 10))
+	if err := l.Release(s.t.Context(), &by.Trace); err != nil && !IsKind(err, Lost) {
 		s.t.Error(err)
 	}
 }

@@ -40,7 +40,7 @@ func newLingeringLock(c *Client, name string) *Lock {
 
 func mustRelease(t *testing.T, l *Lock) {
 	t.Helper()
-	if err := l.Release(t.Context()); err != nil {
+	if err := l.Release(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,8 +57,8 @@ func (g *fakeGroup) commands() int {
 func acquiring(ctx context.Context, l *Lock) <-chan acquired {
 	result := make(chan acquired, 1)
 	go func() {
-		fence, err := l.Acquire(ctx, true, nil)
-		result <- acquired{fence, err}
+		fence, err := l.Acquire(ctx, true, nil, nil)
+		result <- acquired{fence: fence, err: err}
 	}()
 	return result
 }
@@ -228,7 +228,7 @@ func TestTenure_TryLock(t *testing.T) {
 		c, g, other := newLingering(t)
 		a, b := newLingeringLock(c, "x"), newLingeringLock(c, "x")
 		try := func(l *Lock) error {
-			_, err := l.Acquire(t.Context(), false, nil)
+			_, err := l.Acquire(t.Context(), false, nil, nil)
 			return err
 		}
 		if err := try(a); err != nil {
@@ -293,15 +293,15 @@ func TestTenure_Reentrant(t *testing.T) {
 	if again := mustAcquire(t, l); again != fence || l.Holds() != 2 {
 		t.Errorf("fence %d and %d holds, want %d and 2", again, l.Holds(), fence)
 	}
-	if _, err := l.Acquire(t.Context(), true, nil); !isCode(err, wire.Code_LIMIT_REACHED) {
+	if _, err := l.Acquire(t.Context(), true, nil, nil); !isCode(err, wire.Code_LIMIT_REACHED) {
 		t.Errorf("got %v, want that the limit is reached", err)
 	}
 	mustRelease(t, l)
-	if _, err := newLingeringLock(c, "x").Acquire(t.Context(), false, nil); !isCode(err, wire.Code_LOCKED) {
+	if _, err := newLingeringLock(c, "x").Acquire(t.Context(), false, nil, nil); !isCode(err, wire.Code_LOCKED) {
 		t.Errorf("got %v after one of two releases", err)
 	}
 	mustRelease(t, l)
-	wantKind(t, l.Release(t.Context()), NotHeld)
+	wantKind(t, l.Release(t.Context(), nil), NotHeld)
 	if g.commands() != applied {
 		t.Errorf("the last command is %v", g.last())
 	}
@@ -325,7 +325,7 @@ func TestTenure_NothingIsLeft(t *testing.T) {
 		mustAcquire(t, newLock(c, other, "busy"))
 		for _, name := range []string{"a", "b", "busy"} {
 			l := newLingeringLock(c, name)
-			if _, err := l.Acquire(t.Context(), false, nil); err == nil {
+			if _, err := l.Acquire(t.Context(), false, nil, nil); err == nil {
 				mustRelease(t, l)
 			}
 		}

@@ -16,7 +16,7 @@ func TestLock_RegistrationExpiredWhileQueued(t *testing.T) {
 		mustAcquire(t, newLock(c, lasting, "x"))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := newLock(c, waiter, "x").Acquire(context.Background(), true, nil)
+			_, err := newLock(c, waiter, "x").Acquire(context.Background(), true, nil, nil)
 			failed <- err
 		}()
 		for g.lock("x").Waiters == 0 {

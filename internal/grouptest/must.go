@@ -118,7 +118,7 @@ func Lasting() *conclave.SessionConfig {
 }
 
 // MustSession opens a session.
-func MustSession(t testing.TB, n *conclave.Node, cfg *conclave.SessionConfig) *conclave.Session {
+func MustSession(t testing.TB, n Access, cfg *conclave.SessionConfig) *conclave.Session {
 	t.Helper()
 	s, err := n.NewSession(Within(t, patience), cfg)
 	Must(t, err)
@@ -126,7 +126,7 @@ func MustSession(t testing.TB, n *conclave.Node, cfg *conclave.SessionConfig) *c
 }
 
 // MustAttach attaches a session.
-func MustAttach(t testing.TB, n *conclave.Node, id conclave.SessionID) *conclave.Session {
+func MustAttach(t testing.TB, n Access, id conclave.SessionID) *conclave.Session {
 	t.Helper()
 	s, err := n.AttachSession(Within(t, patience), id)
 	Must(t, err)
@@ -134,7 +134,7 @@ func MustAttach(t testing.TB, n *conclave.Node, id conclave.SessionID) *conclave
 }
 
 // Sessions lists the group's sessions as a node sees them.
-func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
+func Sessions(t testing.TB, n Access) []conclave.SessionInfo {
 	t.Helper()
 	list, err := Collect(n.Sessions(Within(t, listPatience)))
 	Must(t, err)
@@ -142,7 +142,7 @@ func Sessions(t testing.TB, n *conclave.Node) []conclave.SessionInfo {
 }
 
 // Locks lists the locks of the group as a node sees them.
-func Locks(t testing.TB, n *conclave.Node, prefix string) []conclave.LockInfo {
+func Locks(t testing.TB, n Access, prefix string) []conclave.LockInfo {
 	t.Helper()
 	list, err := Collect(n.Locks(Within(t, listPatience), prefix))
 	Must(t, err)
@@ -150,7 +150,7 @@ func Locks(t testing.TB, n *conclave.Node, prefix string) []conclave.LockInfo {
 }
 
 // FindSession returns a session as a node sees it; ok is false when it has ended.
-func FindSession(t testing.TB, n *conclave.Node, id conclave.SessionID) (info conclave.SessionInfo, ok bool) {
+func FindSession(t testing.TB, n Access, id conclave.SessionID) (info conclave.SessionInfo, ok bool) {
 	t.Helper()
 	list := Sessions(t, n)
 	i := slices.IndexFunc(list, func(s conclave.SessionInfo) bool { return s.ID == id })
@@ -161,9 +161,9 @@ func FindSession(t testing.TB, n *conclave.Node, id conclave.SessionID) (info co
 }
 
 // OwnSession returns the ID of the only session of a node.
-func OwnSession(t testing.TB, n *conclave.Node) conclave.SessionID {
+func OwnSession(t testing.TB, n Access) conclave.SessionID {
 	t.Helper()
-	id := n.Status().ID
+	id := ID(n)
 	list := slices.DeleteFunc(Sessions(t, n), func(s conclave.SessionInfo) bool { return s.Node != id })
 	if len(list) != 1 {
 		t.Fatalf("the node has %d sessions; want 1: %+v", len(list), list)
@@ -172,7 +172,7 @@ func OwnSession(t testing.TB, n *conclave.Node) conclave.SessionID {
 }
 
 // AwaitEnded blocks until the group does not have the session any more.
-func AwaitEnded(t testing.TB, n *conclave.Node, id conclave.SessionID) {
+func AwaitEnded(t testing.TB, n Access, id conclave.SessionID) {
 	t.Helper()
 	for {
 		if _, ok := FindSession(t, n, id); !ok {
@@ -198,10 +198,10 @@ func MustCampaign(t testing.TB, e *conclave.Election, value string) conclave.Fen
 }
 
 // WantLeader checks that a node leads the election.
-func WantLeader(t testing.TB, n *conclave.Node, e *conclave.Election, value string, f conclave.Fence) {
+func WantLeader(t testing.TB, n Access, e *conclave.Election, value string, f conclave.Fence) {
 	t.Helper()
 	l, err := e.Leader(Within(t, patience))
-	if err != nil || string(l.Value) != value || l.Fence != f || l.Node != n.Status().ID {
+	if err != nil || string(l.Value) != value || l.Fence != f || l.Node != ID(n) {
 		t.Fatalf("leader is %+v, %v; want %q under fence %v", l, err, value, f)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -55,6 +56,14 @@ func Hello(key ed25519.PrivateKey, kind wire.Kind) *wire.Hello {
 		Incarnation: random(16), Boot: 1, Kind: kind, Advertise: "127.0.0.1:1", Name: "hostile", Key: Public(key), Nonce: random(32),
 		DurableTerm: 1 << 40, DurableIndex: 1 << 40, // whatever the member has acknowledged
 	}
+}
+
+// ClientHello returns the hello of an honest client with that key, for any cluster of the group.
+func ClientHello(key ed25519.PrivateKey, group string) *wire.Hello {
+	sum := sha256.Sum256(append([]byte("conclave client incarnation\x00"), Public(key)...))
+	h := Hello(key, wire.Kind_CLIENT)
+	h.Group, h.Incarnation, h.Boot, h.Advertise, h.DurableTerm, h.DurableIndex = group, sum[:16], 0, "", 0, 0
+	return h
 }
 
 func random(n int) []byte {

@@ -71,6 +71,13 @@ func (t *Tenure[O]) Leave(p *Place[O]) bool {
 	return waiting
 }
 
+// Each calls f with each owner that waits, in their order.
+func (t *Tenure[O]) Each(f func(O)) {
+	for p := t.queue.first; p != nil; p = p.next {
+		f(p.Owner)
+	}
+}
+
 // Expel ends the wait of some owners, and returns them.
 func (t *Tenure[O]) Expel(meant func(O) bool) (expelled []O) {
 	for p := t.queue.first; p != nil; {

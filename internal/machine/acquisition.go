@@ -25,11 +25,12 @@ type acquisitions struct {
 	permits *btree.BTreeG[*permit]
 }
 
-func newAcquisitions(v *visits) acquisitions {
+func (m *Machine) newAcquisitions() acquisitions {
+	v, r := &m.visits, &m.registry
 	return acquisitions{
-		newTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
-		newTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
-		newTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }),
+		newSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
+		newSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
+		newSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
 	}
 }
 
@@ -123,7 +124,7 @@ func (m *Machine) Recheck(t wire.Ticket, session wire.ID, semaphore string) *wir
 	case got.Waiting:
 		return nil
 	case got.Held:
-		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds}
+		return &wire.Reply{Code: wire.Code_OK, Fence: got.Fence, Holds: got.Holds, Trace: m.storedTrace(t)}
 	case limit != 0:
 		return &wire.Reply{Code: wire.Code_LIMIT_MISMATCH, Limit: limit}
 	}

@@ -45,7 +45,8 @@ func ask(w io.Writer, m *Machine, q []string) {
 	case "acquired":
 		fmt.Fprintf(w, "%+v\n", m.Acquisition(must(ticketFrom(q[1]))))
 	case "known":
-		fmt.Fprintln(w, m.Incarnation(makeID(q[1])))
+		_, _, known := m.Registration(makeID(q[1]))
+		fmt.Fprintln(w, known)
 	case "deadline":
 		at, ok := m.NextDeadline()
 		fmt.Fprintln(w, time.Duration(at), ok)
@@ -82,6 +83,9 @@ func askWhy(w io.Writer, m *Machine, q []string) {
 		} else {
 			fmt.Fprintf(w, "%s: idle\n", q[1])
 		}
+	case "counts":
+		c := m.Counts()
+		fmt.Fprintf(w, "%d clients, %d sessions\n", c.Clients, c.Sessions)
 	case "cycles":
 		for _, c := range allCycles(m) {
 			fmt.Fprintln(w, printCycle(c))

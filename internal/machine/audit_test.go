@@ -24,6 +24,7 @@ func audit(m *Machine) error {
 	a.entries()
 	a.members()
 	a.incarnations()
+	a.clients()
 	a.sessions()
 	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
 		a.fail("the two sides of a relation differ: %+v", *a)
@@ -218,7 +219,7 @@ func (a *auditor) incarnations() {
 		a.waiting += inc.waiters.Len()
 		a.tickets -= inc.holds.Len() + inc.permits.Len()
 	}
-	for _, inc := range a.m.incarnations {
+	for inc := range a.m.registry.all() {
 		a.waiting += inc.waiters.Len()
 		a.tickets -= inc.holds.Len() + inc.permits.Len()
 		outcomes := 0
@@ -282,6 +283,8 @@ func (a *auditor) sessions() {
 			}
 		case s.incarnation != nil:
 			a.bound--
+		case s.client:
+			// see clients
 		case a.m.members[s.member] == nil || a.m.members[s.member].removed:
 			a.fail("session %s belongs to a removed member", s.id)
 		case s.ttl != 0:
@@ -352,12 +355,10 @@ func (a *auditor) belongings() {
 		a.fail("%d requests wait, and %d are counted", queued, a.m.Counts().Waiters)
 	}
 	for _, k := range a.m.members {
-		sessions += k.sessions.len
-		for s := k.sessions.first; s != nil; s = s.inMember.next {
-			if s.member != k.id || a.m.sessions[s.id] != s {
-				a.fail("session %s is not of member %d", s.id, k.id)
-			}
-		}
+		sessions += a.owned(k.id, false, k.sessions)
+	}
+	for id, c := range a.m.clients {
+		sessions += a.owned(id, true, c.sessions)
 	}
 	if sessions+a.m.ending.len != len(a.m.sessions) || sessions != a.m.Counts().Sessions {
 		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
@@ -373,6 +374,16 @@ func (a *auditor) belongings() {
 			a.fail("semaphore %q: held back are %d, and %d are listed", name, back, s.back.len)
 		}
 	}
+}
+
+// owned counts the sessions of a member or client.
+func (a *auditor) owned(id uint64, client bool, sessions list[session, sessionsOfMember]) int {
+	for s := sessions.first; s != nil; s = s.inMember.next {
+		if s.member != id || s.client != client || a.m.sessions[s.id] != s {
+			a.fail("session %s is not of member %d", s.id, id)
+		}
+	}
+	return sessions.len
 }
 
 // names reports whether a ticket names a process that is registered or, if it may have

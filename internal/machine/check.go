@@ -79,7 +79,7 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	m.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
-		m.endSessions(m.dependents(known), invalidated, nil)
+		m.endSessions(m.dependents(known), wire.CheckFailed, nil)
 	}
 	r := m.reply(wire.Code_OK)
 	r.Checks = []*wire.CheckTerms{m.terms(known)}
@@ -104,7 +104,7 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	}
 	m.removeCheck(known)
-	m.endSessions(m.dependents(known), invalidated, nil)
+	m.endSessions(m.dependents(known), wire.CheckFailed, nil)
 	return m.reply(wire.Code_OK)
 }
 
@@ -134,7 +134,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	if k == nil || !k.isRegistered() || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
 	}
-	if inc := m.incarnation(k.incarnation); inc != nil && !c.Alive {
+	if inc := m.process(k); inc != nil && !c.Alive {
 		if r := m.reply(wire.Code_OK); m.now < after(inc.renewed, MinSilence) {
 			r.Delay = after(inc.renewed, MinSilence) - m.now
 			return r
@@ -142,7 +142,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	m.silence(k, !c.Alive)
 	if k.silent {
-		m.endSessions(m.dependents(k.builtIn()), invalidated, nil)
+		m.endSessions(m.dependents(k.builtIn()), wire.CheckFailed, nil)
 	}
 	return m.reply(wire.Code_OK)
 }

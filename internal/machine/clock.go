@@ -5,39 +5,42 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // advance moves group time forward, never back, and fires what is due: first all
 // sessions together, whether their own TTL or that of a check has expired, then
-// lock-delays, then incarnations, then the removal of a member. The queue places of expiring incarnations go
+// lock-delays, then incarnations, then the removal of a member, then tombstones. The queue places of expiring incarnations go
 // before anything is released, so that nothing is granted to a session or a process
 // that ends in the same entry.
 func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
 	overdue := m.overdueChecks()
 	for _, s := range m.dueSessions() {
-		m.endSession(s, invalidated)
+		m.endSession(s, wire.Expired)
 	}
 	for _, s := range m.dependents(overdue...) {
-		m.endSession(s, invalidated)
+		m.endSession(s, wire.CheckFailed)
 	}
 	silent := m.silent()
 	var shortened shortened
 	for _, inc := range silent {
 		shortened = append(shortened, m.dropPlaces(inc)...)
 	}
-	m.endSessions(nil, invalidated, shortened)
+	m.endSessions(nil, wire.Expired, shortened)
 	m.endDelays()
 	for _, inc := range silent {
-		m.drop(inc, invalidated)
+		m.drop(inc, wire.Expired)
 	}
 	m.removeOverdue()
+	m.dropTombstones()
 }
 
 // startTerm renews every session and every check: without a leader no renewal could
 // commit. Lock-delays run on, since they depend on no renewal.
 func (m *Machine) startTerm() {
-	for _, inc := range m.incarnations {
+	for inc := range m.registry.all() {
 		m.renewed(inc)
 	}
 	m.refreshChecks()
@@ -58,6 +61,9 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	}
 	if id, due := m.nextRemoval(); id != 0 {
 		at, ok = min(at, due), true
+	}
+	if t := m.tombstones.byEnd.first(); t != nil {
+		at, ok = min(at, t.until), true
 	}
 	if m.ending.len > 0 {
 		at, ok = min(at, m.now), true

@@ -34,6 +34,15 @@ func (Commands) RaiseLevel(level uint32, members []uint64, force bool) []byte {
 	}}})
 }
 
+// RenewClients renews clients.
+func (Commands) RenewClients(clients []wire.ID) []byte {
+	c := new(wire.RenewClients)
+	for _, id := range clients {
+		c.Incarnations = append(c.Incarnations, id[:])
+	}
+	return encodeCommand(&wire.Command{Op: &wire.Command_RenewClients{RenewClients: c}})
+}
+
 func encodeCommand(c *wire.Command) []byte {
 	b, err := proto.Marshal(c)
 	if err != nil {

@@ -5,6 +5,7 @@ type Counts struct {
 	Sessions, Locks, Elections, Semaphores int // those in use: held, or in a lock-delay
 	Waiters                                int
 	Keys, Checks                           int
+	Clients                                int // registered
 }
 
 // Counts returns how much the state has of each kind. It takes the same short time for a
@@ -13,6 +14,6 @@ func (m *Machine) Counts() Counts {
 	return Counts{
 		Sessions: len(m.sessions) - m.ending.len, Locks: len(m.locks.byName), Elections: len(m.elections.byName),
 		Semaphores: len(m.semaphores.byName), Waiters: m.waiting,
-		Keys: m.keys.tree.Len(), Checks: m.checks.Len(),
+		Keys: m.keys.tree.Len(), Checks: m.checks.Len(), Clients: m.registry.clients,
 	}
 }

@@ -48,8 +48,10 @@ type WaitCyclesView struct {
 // Begin implements [Query].
 func (q WaitCyclesQuery) Begin(m *Machine) func() any {
 	p := cyclesPage{m: m, view: WaitCyclesView{Next: q.After}, left: maxWalked}
-	i, _ := m.search(q.After.Incarnation)
-	for _, inc := range m.incarnations[i:] {
+	for inc := range m.registry.from(q.After.Incarnation) {
+		if inc.waiters.Len() == 0 {
+			continue // there may be tens of thousands of those
+		}
 		pivot, more := &waiter{ticket: ticket{inc, 0}}, true
 		if inc.id == q.After.Incarnation {
 			pivot.ticket.seq = q.After.Seq

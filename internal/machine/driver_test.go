@@ -26,6 +26,20 @@ func newDriver(tb testing.TB) *driver {
 	return d
 }
 
+// newDriverAt is newDriver in a group of that feature level.
+func newDriverAt(tb testing.TB, level uint32) *driver {
+	tb.Helper()
+	d := newDriver(tb)
+	register := registerCommand(1, MaxTTL)
+	register.GetRegister().Boot, register.GetRegister().FeatureLevel = 2, level
+	token := makeID("token")
+	register.GetRegister().Tokens = [][]byte{token[:]}
+	d.inc, d.seq = wire.ID{2}, 0
+	d.want(wire.Code_OK, d.do(register))
+	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: level}}}))
+	return d
+}
+
 // do applies the commands as one entry and returns the outcomes.
 func (d *driver) do(commands ...*wire.Command) []wire.Outcome {
 	d.tb.Helper()

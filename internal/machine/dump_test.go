@@ -58,7 +58,10 @@ func dump(m *Machine) disk {
 			put(c.key(), c)
 		}
 	}
-	for _, inc := range m.incarnations {
+	for _, t := range m.tombstones.byID {
+		put(t.key(), t)
+	}
+	for inc := range m.registry.all() {
 		put(inc.key(), inc)
 		for seq := inc.window.floor + 1; seq <= inc.window.floor+uint64(len(inc.window.ring)); seq++ {
 			if r := inc.window.get(seq); r != nil {

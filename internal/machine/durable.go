@@ -26,6 +26,7 @@ const (
 	entryKind       = 'k' // + key                             KeyState
 	keyDelayKind    = 'd' // + key                             KeyDelayState
 	ticketKind      = 't' // + incarnation + sequence number   Reply
+	tombstoneKind   = 'x' // + incarnation of a client         EndedClientState
 )
 
 func lockKey(election bool, name string) string {
@@ -48,6 +49,8 @@ func (k *member) key() string {
 }
 
 func (inc *incarnation) key() string { return string(incarnationKind) + string(inc.id[:]) }
+
+func (t *tombstone) key() string { return string(tombstoneKind) + string(t.id[:]) }
 
 func (s *session) key() string { return string(sessionKind) + string(s.id[:]) }
 
@@ -89,8 +92,11 @@ func (k *member) state() proto.Message {
 func (inc *incarnation) state() proto.Message {
 	return &wire.IncarnationState{
 		Member: inc.member, Ttl: inc.ttl, Renewed: inc.renewed, Floor: inc.window.floor,
+		Client: inc.client, Until: inc.until,
 	}
 }
+
+func (t *tombstone) state() proto.Message { return &wire.EndedClientState{Until: t.until} }
 
 func (c *check) state() proto.Message {
 	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed}
@@ -100,7 +106,7 @@ func (s *session) state() proto.Message {
 	st := &wire.SessionState{
 		Name: s.name, Member: s.member, Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
 		Behavior: s.behavior, Checks: s.checks, Ended: s.ended, EndedAt: s.endedAt, Graceful: s.graceful,
-		Attached: s.attached,
+		Attached: s.attached, Client: s.client,
 	}
 	if s.incarnation != nil {
 		st.Incarnation = s.incarnation.id[:]

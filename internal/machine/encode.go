@@ -68,6 +68,7 @@ func (s stored) fields(w *wire.Writer) bool {
 	w.Number(11, uint64(r.Position))
 	w.Number(13, uint64(r.LockDelay))
 	w.Number(14, uint64(r.Block))
+	w.Bytes(15, r.Trace)
 	return true
 }
 
@@ -76,5 +77,7 @@ func (inc *incarnation) fields(w *wire.Writer) bool {
 	w.Number(2, uint64(inc.ttl))
 	w.Number(3, uint64(inc.renewed))
 	w.Number(4, inc.window.floor)
+	w.Flag(5, inc.client)
+	w.Number(6, uint64(inc.until))
 	return true
 }

@@ -4,29 +4,24 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// ending is the way in which a session ends.
-type ending bool
-
-const (
-	graceful    ending = true  // closed by its owner: no lock-delay follows
-	invalidated ending = false // the session's lock-delay follows
-)
-
 // endSessions ends several sessions at one index: none of them can be used, holds
 // anything or is granted anything from here on. What they had is released as far as
 // the entry may, and by the entries that follow. shortened are queues that have lost
 // other waiters in the same entry.
-func (m *Machine) endSessions(ending []*session, how ending, shortened shortened) {
+func (m *Machine) endSessions(ending []*session, why wire.Cause, shortened shortened) {
 	for _, s := range ending {
-		m.endSession(s, how)
+		m.endSession(s, why)
 	}
 	m.release()
 	m.serveAll(shortened)
 }
 
 // endSession ends a session and emits that it has ended.
-func (m *Machine) endSession(s *session, how ending) {
-	ended := wire.Ended{Session: s.id, Outcomes: len(m.outcomes)}
+func (m *Machine) endSession(s *session, why wire.Cause) {
+	ended := wire.Ended{
+		Session: s.id, Outcomes: len(m.outcomes), Member: s.member, Name: s.name, Cause: why,
+		Held: s.holds.len + s.leads.len + s.permits.len + s.locked(),
+	}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id
 		m.unbind(s)
@@ -34,7 +29,7 @@ func (m *Machine) endSession(s *session, how ending) {
 	}
 	m.leave(s)
 	m.endings++
-	s.ended, s.endedAt, s.graceful = m.endings, m.now, how == graceful
+	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed
 	m.ending.push(s)
 	m.ended = append(m.ended, ended)
 }
@@ -95,7 +90,7 @@ func (m *Machine) recordEndings() {
 func (m *Machine) goneAs(id wire.ID) *incarnation {
 	inc := m.gone[id]
 	if inc == nil {
-		inc = &incarnation{id: id, gone: true, acquisitions: newAcquisitions(&m.visits)}
+		inc = &incarnation{id: id, gone: true, acquisitions: m.newAcquisitions()}
 		m.gone[id] = inc
 	}
 	return inc

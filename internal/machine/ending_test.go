@@ -180,7 +180,7 @@ func TestEnding_OutcomesInPortions(t *testing.T) {
 	d.m.split, d.time = 7, MaxTTL
 	for left := 2; left >= 0; left-- {
 		d.submit()
-		if n := len(d.m.incarnations); n != left {
+		if n := len(d.m.registry.byID); n != left {
 			t.Errorf("%d processes are left, want %d", n, left)
 		}
 	}

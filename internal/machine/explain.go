@@ -26,6 +26,7 @@ type OwnerView struct {
 	Session   wire.ID
 	Name      string // of the session
 	Member    uint64
+	Client    bool // Member is a client's ID
 	Handle    uint64
 	Label     string
 	Since     int64 // how long it has the lock or waits; -1: unknown
@@ -73,7 +74,7 @@ func (m *Machine) age(since int64) int64 {
 
 // viewOwner completes a view by what concerns the session.
 func (m *Machine) viewOwner(s *session, v OwnerView) OwnerView {
-	v.Session, v.Name, v.Member, v.TTL, v.Renewed = s.id, s.name, s.member, s.ttl, -1
+	v.Session, v.Name, v.Member, v.Client, v.TTL, v.Renewed = s.id, s.name, s.member, s.client, s.ttl, -1
 	if s.incarnation != nil {
 		v.Renewed = m.now - s.incarnation.renewed
 	}

@@ -28,6 +28,9 @@ func FuzzApply(f *testing.F) {
 		}
 		f.Add(log)
 	}
+	for _, log := range clientLogs(f) {
+		f.Add(log)
+	}
 	for _, last := range fuzzCommands {
 		var log []byte
 		for i, line := range append(fuzzCommands[:3:3], last) {

@@ -43,6 +43,8 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{45, func() *wire.Command { return g.release(r) }},
 		{12, func() *wire.Command { return g.resize() }},
 		{70, func() *wire.Command { return g.withdraw(r, inc) }},
+		{12, func() *wire.Command { return g.renewClients(r) }},
+		{3, func() *wire.Command { return g.misplaced(r) }},
 	} {
 		if n -= choice.weight; n < 0 {
 			return choice.make()
@@ -189,6 +191,7 @@ func (g *generator) unlock(r *reference.Model) *wire.Command {
 			c.Fence--
 		}
 	}
+	c.Trace = g.trace()
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: c}}
 }
 
@@ -273,6 +276,7 @@ func (g *generator) release(r *reference.Model) *wire.Command {
 			c.Fence--
 		}
 	}
+	c.Trace = g.trace()
 	return &wire.Command{Op: &wire.Command_Release{Release: c}}
 }
 

@@ -23,6 +23,8 @@ type generator struct {
 	seqs  map[wire.ID]uint64
 	calls map[wire.ID][]*wire.Call // made before, to be sent again
 	ids   []wire.ID                // of incarnations, the living and the dead
+
+	clients uint64 // that were made up
 }
 
 func newGenerator(seed uint64) *generator {
@@ -81,8 +83,11 @@ func (g *generator) step() int64 {
 }
 
 func (g *generator) submission(r *reference.Model) *wire.Submission {
-	if len(r.Incarnations) < 2 || g.chance(2) {
+	switch {
+	case g.members(r) < 2 || g.chance(2):
 		return g.registration(r)
+	case g.chance(5):
+		return g.clientRegistration(r)
 	}
 	inc := r.Incarnations[g.rand.IntN(len(r.Incarnations))]
 	id, floor := inc.ID, inc.Floor
@@ -92,12 +97,15 @@ func (g *generator) submission(r *reference.Model) *wire.Submission {
 	case g.chance(30):
 		floor = g.rand.Uint64N(g.seqs[id] + 1)
 	}
-	s := &wire.Submission{Member: inc.Member, Incarnation: id[:], Floor: floor}
+	s := &wire.Submission{Member: inc.Member, Incarnation: id[:], Floor: floor, Client: inc.Client}
 	if live := r.Incarnation(id); live != nil && id != inc.ID {
-		s.Member = live.Member
+		s.Member, s.Client = live.Member, live.Client
 	}
-	if g.chance(2) { // it lies, mostly
+	switch g.rand.IntN(50) { // it lies, mostly
+	case 0:
 		s.Member = 1 + g.rand.Uint64N(4)
+	case 1:
+		s.Client = !s.Client
 	}
 	for range 1 + g.rand.IntN(3) {
 		s.Calls = append(s.Calls, g.call(r, id))
@@ -264,6 +272,13 @@ func (g *generator) handleLabel() []byte {
 		return []byte([]string{strings.Repeat("x", MaxLabel), strings.Repeat("x", MaxLabel+1), "a\x00b", "\xff"}[g.rand.IntN(4)])
 	}
 	return []byte([]string{"run 1", "run 2", "ü"}[g.rand.IntN(3)])
+}
+
+func (g *generator) trace() []byte {
+	if g.chance(50) {
+		return nil
+	}
+	return bytes.Repeat([]byte{byte(g.rand.IntN(256))}, 1+g.rand.IntN(MaxTrace+4))
 }
 
 // value is one of few, so that some change nothing.

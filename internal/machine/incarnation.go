@@ -11,12 +11,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// incarnation is one registered start of a member's process. It owns sessions and
-// submits commands.
+// incarnation is one registered start of a member's process, or of a client. It owns
+// sessions and submits commands.
 type incarnation struct {
 	id      wire.ID
 	member  uint64
+	client  bool // the member is a client
 	ttl     int64
+	until   int64 // of a client: see RegisterClient
 	renewed int64 // group time of the last renewal
 	window  window
 	classes *btree.BTreeG[*class] // of its sessions, by TTL; nil: it ends or has ended
@@ -63,17 +65,15 @@ func byDeadline(a, b *incarnation) int {
 	return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), bytes.Compare(a.id[:], b.id[:]))
 }
 
-func (m *Machine) incarnation(id wire.ID) *incarnation {
-	if i, ok := m.search(id); ok {
-		return m.incarnations[i]
-	}
-	return nil
-}
+func (m *Machine) incarnation(id wire.ID) *incarnation { return m.registry.byID[id] }
 
-func (m *Machine) search(id wire.ID) (int, bool) {
-	return slices.BinarySearchFunc(m.incarnations, id, func(inc *incarnation, id wire.ID) int {
-		return bytes.Compare(inc.id[:], id[:])
-	})
+// process returns the incarnation of the member's last process; nil: it is not registered.
+func (m *Machine) process(k *member) *incarnation {
+	inc := m.incarnation(k.incarnation)
+	if inc == nil || inc.client { // by now a client's of that ID
+		return nil
+	}
+	return inc
 }
 
 func newMember(id uint64) *member {
@@ -87,12 +87,14 @@ func (m *Machine) addMember(k *member) {
 	}
 }
 
-// insert adds an incarnation in the order of IDs.
+// insert adds an incarnation.
 func (m *Machine) insert(inc *incarnation) {
-	inc.acquisitions = newAcquisitions(&m.visits)
-	inc.classes = newTree(&m.visits, func(a, b *class) int { return cmp.Compare(a.ttl, b.ttl) })
-	i, _ := m.search(inc.id)
-	m.incarnations = slices.Insert(m.incarnations, i, inc) // at most MaxIncarnations
+	inc.acquisitions = m.newAcquisitions()
+	inc.classes = newSharingTree(&m.visits, func(a, b *class) int { return cmp.Compare(a.ttl, b.ttl) }, m.registry.freeClasses)
+	m.registry.add(inc)
+	if inc.client {
+		m.clientOf(inc.member).incarnation = inc
+	}
 	m.deadlines.push(inc)
 }
 
@@ -107,7 +109,7 @@ func (m *Machine) renewed(inc *incarnation) {
 // become unbound; its queue places and stored outcomes. Queue places that
 // would outlive it go first: nothing may be granted to a process that ends in the
 // same entry.
-func (m *Machine) drop(inc *incarnation, how ending) {
+func (m *Machine) drop(inc *incarnation, why wire.Cause) {
 	m.dirty.expect(inc.count + inc.waiters.Len())
 	m.ended = slices.Grow(m.ended, inc.count)
 	shortened := m.dropPlaces(inc)
@@ -126,7 +128,7 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	m.deadlines.remove(inc)
 	inc.classes = nil // all at once: see unbind
 	slices.SortFunc(ending, byCreation)
-	m.endSessions(ending, how, shortened)
+	m.endSessions(ending, why, shortened)
 	for _, s := range unbound {
 		s.incarnation = nil
 		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true, Outcomes: len(m.outcomes)})
@@ -135,8 +137,10 @@ func (m *Machine) drop(inc *incarnation, how ending) {
 	m.raiseFloor(inc, math.MaxUint64)
 	m.dirty.rememberTickets(inc)
 	inc.window = window{}
-	i, _ := m.search(inc.id)
-	m.incarnations = slices.Delete(m.incarnations, i, i+1)
+	m.registry.remove(inc)
+	if inc.client {
+		m.endClient(inc)
+	}
 	if inc.gone = true; !inc.idle() {
 		m.gone[inc.id] = inc
 	}

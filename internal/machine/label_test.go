@@ -59,14 +59,7 @@ func TestLoad_Labels(t *testing.T) {
 
 // Labels of owners and waiters count in the size of the state.
 func TestSize_Labels(t *testing.T) {
-	d := newDriver(t)
-	register := registerCommand(1, MaxTTL)
-	register.GetRegister().Boot, register.GetRegister().FeatureLevel = 2, wire.LevelLabel
-	token := makeID("token")
-	register.GetRegister().Tokens = [][]byte{token[:]}
-	d.inc, d.seq = wire.ID{2}, 0
-	d.want(wire.Code_OK, d.do(register))
-	d.want(wire.Code_OK, d.do(&wire.Command{Op: &wire.Command_RaiseLevel{RaiseLevel: &wire.RaiseLevel{Level: wire.LevelLabel}}}))
+	d := newDriverAt(t, wire.LevelLabel)
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "lock x s/1")
 	before := d.m.Size()

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -32,11 +31,22 @@ func (m *Machine) raiseLevel(inc *incarnation, c *wire.RaiseLevel) *wire.Reply {
 		return m.refuse(wire.Code_LEVEL, "the member that raises the level does not support it")
 	case !c.Force && m.common(c.Members) < c.Level:
 		return m.refuse(wire.Code_LEVEL, "not every member supports the level: upgrade all of them first")
-	case slices.ContainsFunc(m.incarnations, func(inc *incarnation) bool { return m.supports(inc.member) < c.Level }):
+	case m.runsBelow(c.Level):
 		return m.refuse(wire.Code_LEVEL, "a process that runs does not support the level: stop or upgrade it first")
 	}
 	m.levels.agreed = c.Level
 	return m.reply(wire.Code_OK)
+}
+
+// runsBelow reports whether a registered process of a member does not support the level. That
+// of a client decides nothing: it has no state.
+func (m *Machine) runsBelow(level uint32) bool {
+	for inc := range m.registry.all() {
+		if !inc.client && m.supports(inc.member) < level {
+			return true
+		}
+	}
+	return false
 }
 
 // NextLevel returns the highest feature level that every member supports, if the group can

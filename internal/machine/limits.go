@@ -14,12 +14,13 @@ const second = int64(1_000_000_000)
 const (
 	MaxName      = 512 // bytes, of a lock's or session's name
 	MaxLabel     = 128 // bytes, of a handle's label
+	MaxTrace     = 64  // bytes, of a release; a W3C traceparent has 55
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
 	MinSilence   = 5 * second // of a registered process, before it can be declared dead
 
-	MaxIncarnations = 1024      // registered at once
+	MaxIncarnations = 1024      // of members, registered at once
 	MaxSessions     = 20_000    // of one member, unbound ones included: one entry may end all
 	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
@@ -28,6 +29,11 @@ const (
 	MaxHolds        = 1<<31 - 1 // of one owner, whatever its own limit
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
+
+	MaxClients        = 32_768      // registered at once, and those that ended while a duplicate could register them again
+	MaxClientSessions = 1_024       // of one client, unbound ones included
+	MaxRenewed        = 4_096       // clients that one RenewClients renews
+	MaxRegistering    = 60 * second // for which a RegisterClient may be valid
 
 	MaxChecks        = 256       // of one member
 	MaxSessionChecks = 16        // that one session depends on

@@ -32,13 +32,13 @@ func (m *Machine) recall(l *lock) {
 	if l.extra == nil || l.extra.queue.last == nil {
 		m.recallOwner(l)
 	} else if w := l.extra.queue.last; w.lingering && !w.session.dead() {
-		m.recalls = append(m.recalls, wire.Recall{Session: w.session.id, Lock: l.name(), Handle: w.handle})
+		m.recalls = append(m.recalls, wire.Recall{Session: w.session.id, Incarnation: w.session.process(), Lock: l.name(), Handle: w.handle})
 	}
 }
 
 func (m *Machine) recallOwner(l *lock) {
 	if l.lingering && !l.owner.dead() {
-		m.recalls = append(m.recalls, wire.Recall{Session: l.owner.id, Lock: l.name(), Handle: l.handle})
+		m.recalls = append(m.recalls, wire.Recall{Session: l.owner.id, Incarnation: l.owner.process(), Lock: l.name(), Handle: l.handle})
 	}
 }
 

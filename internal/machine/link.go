@@ -27,9 +27,20 @@ func (ld *loader) link() error {
 }
 
 func (ld *loader) linkIncarnations() error {
-	for _, inc := range ld.m.incarnations {
-		if ld.m.members[inc.member] == nil {
+	for inc := range ld.m.registry.all() {
+		switch {
+		case inc.client && !ld.m.hasClients():
+			return fmt.Errorf("client %s: %w", inc.id, errRange)
+		case !inc.client && ld.m.members[inc.member] == nil:
 			return fmt.Errorf("incarnation %s: %w", inc.id, errLoose)
+		}
+	}
+	for id, t := range ld.m.tombstones.byID { // order: shows in an error only
+		switch {
+		case !ld.m.hasClients(), t.until > after(ld.m.now, MaxRegistering):
+			return fmt.Errorf("ended client %s: %w", id, errRange)
+		case ld.m.incarnation(id) != nil:
+			return fmt.Errorf("ended client %s: %w", id, errTwice)
 		}
 	}
 	return nil
@@ -50,7 +61,10 @@ func (ld *loader) linkChecks() error {
 func (ld *loader) linkSessions() error {
 	slices.SortFunc(ld.sessions, func(a, b pending[session, *wire.SessionState]) int { return byCreation(a.of, b.of) })
 	for _, p := range ld.sessions {
-		if ld.m.members[p.of.member] == nil {
+		switch {
+		case p.of.client && (!ld.m.hasClients() || len(p.of.checks) > 0):
+			return fmt.Errorf("session %s: %w", p.of.id, errRange)
+		case !p.of.client && ld.m.members[p.of.member] == nil:
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
 		if p.of.attached > ld.m.fence() {
@@ -59,13 +73,13 @@ func (ld *loader) linkSessions() error {
 		if p.of.dead() {
 			continue
 		}
-		ld.m.belong(p.of, p.of.member)
+		ld.m.belong(p.of, p.of.member, p.of.client)
 		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 {
 			continue // unbound
 		}
 		id, _ := wire.IDFrom(p.state.Incarnation)
 		inc := ld.m.incarnation(id)
-		if inc == nil || inc.member != p.of.member {
+		if inc == nil || inc.member != p.of.member || inc.client != p.of.client {
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
 		ld.m.bind(inc, p.of)

@@ -97,6 +97,8 @@ func (ld *loader) pair(key string, value []byte) error {
 		return ld.session(rest, value)
 	case ticketKind:
 		return ld.outcome(rest, value)
+	case tombstoneKind:
+		return ld.tombstone(rest, value)
 	}
 	if rest == "" {
 		return errShape // all other kinds have a name
@@ -194,12 +196,32 @@ func (ld *loader) incarnation(rest string, value []byte) error {
 		return errShape
 	case st.Ttl < MinTTL || st.Ttl > MaxTTL || st.Renewed < 0:
 		return errRange
-	case ld.m.incarnation(id) != nil:
+	case !st.Client && st.Until != 0, st.Client && (st.Until <= 0 || st.Until > after(st.Renewed, min(st.Ttl, MaxRegistering))):
+		return errRange
+	case ld.m.incarnation(id) != nil, st.Client && ld.m.clients[st.Member] != nil:
 		return errTwice
 	}
 	ld.m.insert(&incarnation{
-		id: id, member: st.Member, ttl: st.Ttl, renewed: st.Renewed, window: window{floor: st.Floor},
+		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor},
 	})
+	return nil
+}
+
+func (ld *loader) tombstone(rest string, value []byte) error {
+	var st wire.EndedClientState
+	if err := proto.Unmarshal(value, &st); err != nil {
+		return err
+	}
+	id, ok := wire.IDFrom([]byte(rest))
+	switch {
+	case !ok:
+		return errShape
+	case st.Until <= 0:
+		return errRange
+	case ld.m.tombstones.byID[id] != nil:
+		return errTwice
+	}
+	ld.m.tombstones.add(&tombstone{id: id, until: st.Until})
 	return nil
 }
 
@@ -225,7 +247,7 @@ func (ld *loader) session(rest string, value []byte) error {
 	s := &session{
 		ended: st.Ended, endedAt: st.EndedAt, graceful: st.Graceful, recorded: st.Ended != 0,
 		id: id, name: st.Name, member: st.Member, ttl: st.Ttl, lockDelay: st.LockDelay,
-		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex, attached: st.Attached,
+		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex, attached: st.Attached, client: st.Client,
 	}
 	ld.m.sessions[id] = s
 	ld.m.byCreation.ReplaceOrInsert(s)

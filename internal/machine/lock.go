@@ -214,7 +214,10 @@ func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if l == nil {
 		return refusal
 	}
-	return m.releaseHold(l)
+	m.cause = m.traceOf(c.Trace)
+	r := m.releaseHold(l)
+	m.cause = nil
+	return r
 }
 
 // holdOf returns the lock that the handle holds under the fence, or the refusal
@@ -283,7 +286,7 @@ func (m *Machine) grantHead(l *lock) {
 		}
 		m.dequeue(w)
 		if m.fences+w.block() <= maxFences {
-			m.settle(w, m.grant(l, w))
+			m.settle(w, m.caused(m.grant(l, w)))
 			return
 		}
 		m.settle(w, m.exhausted())

@@ -29,7 +29,9 @@ type Machine struct {
 	roster       []wire.MemberRecord // of the members; never changed in place. nil: see Members
 	settings     settings
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
-	incarnations []*incarnation     // by ID; at most one for each member
+	registry     registry           // at most one incarnation for each member and each client
+	clients      map[uint64]*client
+	tombstones   tombstones // of clients
 	sessions     map[wire.ID]*session
 	byCreation   *btree.BTreeG[*session]
 	freeSessions *btree.FreeListG[*session] // shared by the trees of all classes
@@ -52,7 +54,8 @@ type Machine struct {
 
 	decoder wire.Decoder
 	visits  visits
-	left    int // things that the present entry may still release
+	left    int    // things that the present entry may still release
+	cause   []byte // trace of the release that is being applied; nil: none
 
 	// Of the entry being applied.
 	index    uint64
@@ -71,6 +74,9 @@ func New() *Machine {
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members = make(map[uint64]*member)
+	m.registry = newRegistry(v)
+	m.clients = make(map[uint64]*client)
+	m.tombstones = newTombstones(v)
 	m.sessions = make(map[wire.ID]*session)
 	m.byCreation = newTree(v, byCreation)
 	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)

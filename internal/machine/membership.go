@@ -233,7 +233,7 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 
 // remove removes a member: its process is unregistered, and its sessions and checks end.
 func (m *Machine) remove(k *member) {
-	inc := m.incarnation(k.incarnation)
+	inc := m.process(k)
 	if inc != nil && inc.member != k.id {
 		inc = nil // by now another member's of that ID
 	}
@@ -247,13 +247,13 @@ func (m *Machine) remove(k *member) {
 	if inc != nil {
 		shortened = m.dropPlaces(inc)
 	}
-	m.endSessions(m.sessionsOf(k), invalidated, shortened)
+	m.endSessions(m.sessionsOf(k), wire.MemberRemoved, shortened)
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
 		m.removeCheck(k.checks[name])
 	}
 	m.checks.Delete(k.builtIn())
 	if inc != nil {
-		m.drop(inc, invalidated)
+		m.drop(inc, wire.MemberRemoved)
 	}
 }
 

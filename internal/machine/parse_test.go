@@ -164,7 +164,7 @@ func parseCommand(words []string) ([]byte, error) {
 	}
 	a := &arguments{words: words}
 	c := new(wire.Command)
-	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseLock, parseSemaphore, parseWrite} {
+	for _, parse := range []func(*arguments, *wire.Command){parseSession, parseMembership, parseClient, parseLock, parseSemaphore, parseWrite} {
 		if parse(a, c); c.Op != nil {
 			return must(proto.Marshal(c)), a.err
 		}
@@ -259,7 +259,7 @@ func parseLock(a *arguments, c *wire.Command) {
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Refill{Refill: op}
 	case "unlock":
-		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence"), Election: a.flag("election")}
+		op := &wire.Unlock{Name: a.name(1), Fence: a.number("fence"), Election: a.flag("election"), Trace: a.text("trace")}
 		op.Session, op.Handle = a.owner(2)
 		c.Op = &wire.Command_Unlock{Unlock: op}
 	case "proclaim":
@@ -296,7 +296,7 @@ func parseSemaphore(a *arguments, c *wire.Command) {
 		op.Session, _ = a.owner(2)
 		c.Op = &wire.Command_Acquire{Acquire: op}
 	case "release":
-		op := &wire.Release{Name: a.name(1), Fence: a.number("fence")}
+		op := &wire.Release{Name: a.name(1), Fence: a.number("fence"), Trace: a.text("trace")}
 		op.Session, _ = a.owner(2)
 		c.Op = &wire.Command_Release{Release: op}
 	case "resize":

@@ -10,8 +10,12 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// makeID turns a script's word into an ID; "zero" is what it says.
+// makeID turns a script's word into an ID; "zero" is what it says, and @word the incarnation
+// of a client.
 func makeID(word string) (id wire.ID) {
+	if strings.HasPrefix(word, "@") {
+		return wire.ClientIncarnation(wordKey(word))
+	}
 	if word != "zero" {
 		copy(id[:], word)
 	}
@@ -23,6 +27,14 @@ func printID(id wire.ID) string {
 		return "none"
 	}
 	return strings.TrimRight(string(id[:]), "\x00")
+}
+
+// printMember prints whose something is.
+func printMember(member uint64, client bool) string {
+	if client {
+		return fmt.Sprintf("client %d", member)
+	}
+	return fmt.Sprintf("member %d", member)
 }
 
 // printResult prints what came of an entry: the outcomes and the sessions that ended in
@@ -42,7 +54,7 @@ func printResult(w io.Writer, r wire.Result) {
 		fmt.Fprintf(w, "%s %s of %s\n", what, printID(e.Session), printID(e.Incarnation))
 	})
 	for _, c := range r.Recalls {
-		fmt.Fprintf(w, "recall %s of %s/%d\n", c.Lock, printID(c.Session), c.Handle)
+		fmt.Fprintf(w, "recall %s of %s/%d, bound to %s\n", c.Lock, printID(c.Session), c.Handle, printID(c.Incarnation))
 	}
 	fmt.Fprint(w, printKeyChanges(r.Keys), printLeaders(r.Leaders))
 }
@@ -54,6 +66,9 @@ func printReply(r *wire.Reply) string {
 	}
 	if r.Block != 0 {
 		s += fmt.Sprintf(" block=%d", r.Block)
+	}
+	if len(r.Trace) > 0 {
+		s += fmt.Sprintf(" trace=%q", r.Trace)
 	}
 	if r.Delay != 0 {
 		s += fmt.Sprintf(" delay=%v", time.Duration(r.Delay))
@@ -190,7 +205,7 @@ func printKey(k string) string {
 func printLock(w io.Writer, v LockView) {
 	fmt.Fprintf(w, "%s:", v.Name)
 	if v.Held {
-		fmt.Fprintf(w, " held by %s/%d of member %d, fence=%d holds=%d", printID(v.Session), v.Handle, v.Member, v.Fence, v.Holds)
+		fmt.Fprintf(w, " held by %s/%d of %s, fence=%d holds=%d", printID(v.Session), v.Handle, printMember(v.Member, v.Client), v.Fence, v.Holds)
 	} else {
 		fmt.Fprintf(w, " delayed for %v", time.Duration(v.Delay))
 	}
@@ -227,7 +242,7 @@ func printCycle(cycle []WaitView) string {
 }
 
 func printOwner(v OwnerView) string {
-	s := fmt.Sprintf("%s/%d %q of member %d", printID(v.Session), v.Handle, v.Name, v.Member)
+	s := fmt.Sprintf("%s/%d %q of %s", printID(v.Session), v.Handle, v.Name, printMember(v.Member, v.Client))
 	if v.Label != "" {
 		s += fmt.Sprintf(" label=%q", v.Label)
 	}
@@ -244,8 +259,8 @@ func printOwner(v OwnerView) string {
 }
 
 func printSession(w io.Writer, v SessionView) {
-	fmt.Fprintf(w, "%s %q of %s, member %d, ttl=%v delay=%v left=%v created=%d", printID(v.ID), v.Name, printID(v.Incarnation),
-		v.Member, time.Duration(v.TTL), time.Duration(v.LockDelay), time.Duration(v.Remaining), v.CreateIndex)
+	fmt.Fprintf(w, "%s %q of %s, %s, ttl=%v delay=%v left=%v created=%d", printID(v.ID), v.Name, printID(v.Incarnation),
+		printMember(v.Member, v.Client), time.Duration(v.TTL), time.Duration(v.LockDelay), time.Duration(v.Remaining), v.CreateIndex)
 	if v.Behavior != wire.Behavior_RELEASE {
 		fmt.Fprintf(w, " %v", v.Behavior)
 	}
@@ -261,7 +276,7 @@ func printSemaphore(w io.Writer, name string, v SemaphoreView) {
 		fmt.Fprintf(w, ", next after %v", time.Duration(v.Delay))
 	}
 	for _, p := range v.Holders {
-		fmt.Fprintf(w, "; %s of member %d has %d, fence=%d", printID(p.Session), p.Member, p.Permits, p.Fence)
+		fmt.Fprintf(w, "; %s of %s has %d, fence=%d", printID(p.Session), printMember(p.Member, p.Client), p.Permits, p.Fence)
 	}
 	fmt.Fprintln(w)
 }

@@ -26,18 +26,18 @@ func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *
 		if r := m.checkSuccession(known, id, c); r != nil {
 			return r
 		}
-		old = m.incarnation(known.incarnation)
+		old = m.process(known)
 	} else if !presents(c, wire.ID{}) {
 		return m.refuse(wire.Code_STALE_BOOT, "the group does not know the member, which has registered before")
 	}
 	if max(c.FeatureLevel, firstLevel) < m.levels.agreed {
 		return m.refuse(wire.Code_LEVEL, "the group's feature level is higher than this build supports")
 	}
-	if old == nil && len(m.incarnations) >= MaxIncarnations {
+	if old == nil && m.registry.members() >= MaxIncarnations {
 		return m.refuse(wire.Code_BUSY, "too many incarnations are registered; wait until some expire")
 	}
 	if old != nil {
-		m.drop(old, invalidated)
+		m.drop(old, wire.Superseded)
 	}
 	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
 	m.insert(inc)

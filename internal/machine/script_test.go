@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,10 +28,12 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	A.7 lock x s/1             the same under sequence number 7
 //	A floor 7                  A received the outcomes up to 7
 //	A renew from=2             submitted by member 2, whatever A's
+//	@a renew                   submitted by the client a, and marked as a client's
+//	@a renew unmarked          not marked; "A renew marked" is the opposite
 //	A write put k v ; delete l A's next call, one Write of two operations
 //	? lock x                   or explain x, cycles, locks p, sessions, semaphore x, leader x,
 //	                           key k, entries p, changes, checks, gossip, removed,
-//	                           acquired A.7, known A, deadline, keys
+//	                           acquired A.7, known A, deadline, keys, counts
 //
 // Each entry is also applied to a machine that is loaded just before it, and both
 // must yield the same.
@@ -84,6 +87,7 @@ func play(t *testing.T, text string) string {
 
 type script struct {
 	rig   *rig
+	words []string // of clients
 	now   int64
 	seqs  map[string]uint64
 	batch *wire.Batch
@@ -119,7 +123,7 @@ func (s *script) block(input string) (string, error) {
 	for _, q := range asked {
 		ask(&out, s.rig.straight, strings.Fields(q))
 	}
-	return out.String(), nil
+	return s.named(out.String()), nil
 }
 
 func (s *script) apply() error {
@@ -137,7 +141,9 @@ func (s *script) apply() error {
 // incarnation's, or the one that the line registers.
 func (s *script) memberOf(id wire.ID, words []string) uint64 {
 	a := &arguments{words: words}
-	if _, ok := a.value("from"); ok {
+	if from, ok := a.value("from"); ok && from[0] == '@' {
+		return wire.FingerprintOf(wordKey(from))
+	} else if ok {
 		return a.number("from")
 	}
 	if inc := s.rig.straight.incarnation(id); inc != nil {
@@ -163,7 +169,13 @@ func (s *script) line(f []string) (err error) {
 	}
 	who, number, explicit := strings.Cut(f[0], ".")
 	id := makeID(who)
-	sub := &wire.Submission{Incarnation: id[:], Member: s.memberOf(id, f[1:])}
+	sub := &wire.Submission{Incarnation: id[:]}
+	if sub.Client = s.isClient(who); sub.Client && !slices.ContainsFunc(f, func(w string) bool { return strings.HasPrefix(w, "from=") }) {
+		sub.Member = wire.FingerprintOf(wordKey(who))
+	} else {
+		sub.Member = s.memberOf(id, f[1:])
+	}
+	sub.Client = sub.Client && !slices.Contains(f, "unmarked") || slices.Contains(f, "marked")
 	s.batch.Submissions = append(s.batch.Submissions, sub)
 	if f[1] == "floor" {
 		sub.Floor, err = strconv.ParseUint(f[2], 10, 64)

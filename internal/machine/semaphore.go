@@ -156,7 +156,10 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 	if p == nil || p.owner != owner || p.unclaimed() {
 		return m.reply(wire.Code_NOT_HELD)
 	}
-	return m.releasePermits(p)
+	m.cause = m.traceOf(c.Trace)
+	r := m.releasePermits(p)
+	m.cause = nil
+	return r
 }
 
 // serve grants to the head of the queue as long as enough permits are free, and
@@ -168,7 +171,7 @@ func (m *Machine) serve(s *semaphore) {
 		}
 		m.dequeue(w)
 		if m.fences < maxFences {
-			m.settle(w, m.grantPermits(w))
+			m.settle(w, m.caused(m.grantPermits(w)))
 		} else {
 			m.settle(w, m.exhausted())
 		}

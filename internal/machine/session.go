@@ -17,6 +17,7 @@ type session struct {
 	name        string
 	incarnation *incarnation // nil: unbound, and without a TTL
 	member      uint64       // of the last process
+	client      bool         // the member is a client
 	ttl         int64        // 0: never expires
 	lockDelay   int64
 	behavior    wire.Behavior
@@ -81,6 +82,9 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 	if r := m.checkOpening(c); r != nil {
 		return r
 	}
+	if r := m.mayDepend(inc, c.Checks); r != nil {
+		return r
+	}
 	if s := m.sessions[id]; s != nil {
 		if s.incarnation != inc {
 			return m.refuse(wire.Code_INVALID, "the session's ID is in use; draw a new one")
@@ -99,7 +103,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 	}
 	m.sessions[id] = s
 	m.byCreation.ReplaceOrInsert(s)
-	m.belong(s, inc.member)
+	m.belong(s, inc.member, inc.client)
 	m.bind(inc, s)
 	m.renewed(inc)
 	m.dirty.put(s.key(), s)
@@ -121,17 +125,27 @@ func (m *Machine) bound(s *session) *wire.Reply {
 	return r
 }
 
-// mayBind refuses a member that has too many sessions, unbound ones included.
+// mayBind refuses a member or client that has too many sessions, unbound ones included.
 func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
+	if inc.client {
+		if m.clients[inc.member].sessions.len >= MaxClientSessions {
+			return m.refuse(wire.Code_BUSY, "the client has too many sessions; close some")
+		}
+		return nil
+	}
 	if m.members[inc.member].sessions.len >= MaxSessions {
 		return m.refuse(wire.Code_BUSY, "the member has too many sessions; close some")
 	}
 	return nil
 }
 
-// belong assigns a session to a member.
-func (m *Machine) belong(s *session, member uint64) {
-	s.member = member
+// belong assigns a session to a member, or to a client.
+func (m *Machine) belong(s *session, member uint64, client bool) {
+	s.member, s.client = member, client
+	if client {
+		m.clientOf(member).sessions.push(s)
+		return
+	}
 	k := m.members[member]
 	k.sessions.push(s)
 	s.depends = make([]dependency, len(s.checks))
@@ -148,6 +162,11 @@ func (m *Machine) belong(s *session, member uint64) {
 
 // leave undoes belong.
 func (m *Machine) leave(s *session) {
+	if s.client {
+		m.clients[s.member].sessions.remove(s)
+		m.forgetClient(s.member)
+		return
+	}
 	k := m.members[s.member]
 	k.sessions.remove(s)
 	for i, name := range s.checks {
@@ -182,7 +201,10 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	case s.incarnation != nil:
 		return m.reply(wire.Code_SESSION_BOUND)
 	}
-	if s.member != inc.member { // else the member's count does not change
+	if r := m.mayDepend(inc, s.checks); r != nil {
+		return r
+	}
+	if s.member != inc.member || s.client != inc.client { // else the member's count does not change
 		if r := m.mayBind(inc); r != nil {
 			return r
 		}
@@ -191,7 +213,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		return r
 	}
 	m.leave(s)
-	m.belong(s, inc.member)
+	m.belong(s, inc.member, inc.client)
 	m.bind(inc, s)
 	m.renewed(inc)
 	s.attached = m.fence()
@@ -226,7 +248,11 @@ func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Rep
 	case c.Graceful && s.incarnation != nil && s.incarnation != inc:
 		return m.reply(wire.Code_SESSION_BOUND)
 	}
-	m.endSessions([]*session{s}, ending(c.Graceful), nil)
+	why := wire.Forced
+	if c.Graceful {
+		why = wire.Closed
+	}
+	m.endSessions([]*session{s}, why, nil)
 	return m.reply(wire.Code_OK)
 }
 
@@ -277,4 +303,12 @@ func (s *session) countTimed() int {
 		return 0
 	}
 	return 1
+}
+
+// process returns the incarnation that the session is bound to; zero: it is unbound.
+func (s *session) process() (id wire.ID) {
+	if s.incarnation != nil {
+		id = s.incarnation.id
+	}
+	return id
 }

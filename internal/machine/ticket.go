@@ -6,22 +6,30 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// submitter is the member or client that submits.
+type submitter struct {
+	member uint64
+	client bool // the member is a client
+}
+
 // submit applies the calls of one incarnation. A submission under another member's
-// incarnation has no effect and no outcome: its tickets belong to that member.
+// incarnation, or under that of a client if it is not marked as a client's, has no effect and
+// no outcome: its tickets belong to that member.
 func (m *Machine) submit(s *wire.Submission) {
 	id, ok := wire.IDFrom(s.Incarnation)
 	if !ok {
 		return // there is no ticket to answer
 	}
+	from := submitter{s.Member, s.Client && m.hasClients()}
 	if inc := m.incarnation(id); inc != nil {
-		if inc.member != s.Member {
+		if (submitter{inc.member, inc.client}) != from {
 			return
 		}
 		m.raiseFloor(inc, s.Floor)
 	}
 	m.outcomes = slices.Grow(m.outcomes, len(s.Calls))
 	for _, c := range s.Calls {
-		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, s, c.Command)
+		m.call(wire.Ticket{Incarnation: id, Seq: c.Seq}, from, s.Floor, c.Command)
 	}
 }
 
@@ -36,8 +44,8 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 
 // call applies a command unless its ticket shows that it has been applied. The floor of
 // a registered incarnation is never below the submission's.
-func (m *Machine) call(t wire.Ticket, s *wire.Submission, command []byte) {
-	inc, floor := m.incarnation(t.Incarnation), s.Floor
+func (m *Machine) call(t wire.Ticket, from submitter, floor uint64, command []byte) {
+	inc := m.incarnation(t.Incarnation)
 	if inc != nil {
 		floor = inc.window.floor
 	}
@@ -45,16 +53,16 @@ func (m *Machine) call(t wire.Ticket, s *wire.Submission, command []byte) {
 	case t.Seq <= floor:
 		return // a late duplicate: its outcome has been received
 	case t.Seq-floor > MaxInFlight:
-		m.emit(t, s.Member, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
+		m.emit(t, from.member, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
 		return
 	}
 	if inc != nil {
 		if stored := inc.window.get(t.Seq); stored != nil {
-			m.emit(t, s.Member, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
+			m.emit(t, from.member, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
 			return
 		}
 	}
-	m.answer(t, s.Member, m.execute(t, s.Member, floor, command))
+	m.answer(t, from.member, m.execute(t, from, floor, command))
 }
 
 // answer emits the first outcome of a ticket, and stores it if the incarnation is
@@ -85,13 +93,20 @@ func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
 	a.touched = m.dirty.ticket(inc, t.Seq, a.touched, stored{r}, !known)
 }
 
-// execute executes a command of a member and returns its outcome.
-func (m *Machine) execute(t wire.Ticket, member, floor uint64, command []byte) *wire.Reply {
-	c, err := m.decoder.Command(command)
+// execute executes a command and returns its outcome.
+func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, command []byte) *wire.Reply {
+	c, err := m.decoder.Command(wire.CommandAt(m.levels.agreed, command))
 	bad := err != nil
 	inc := m.incarnation(t.Incarnation)
-	if op, ok := c.Op.(*wire.Command_Register); ok && !bad {
-		return m.register(t.Incarnation, member, floor, op.Register)
+	if !bad {
+		switch op := c.Op.(type) {
+		case *wire.Command_Register:
+			if !from.client {
+				return m.register(t.Incarnation, from.member, floor, op.Register)
+			}
+		case *wire.Command_RegisterClient:
+			return m.registerClient(t.Incarnation, from, floor, op.RegisterClient)
+		}
 	}
 	if inc == nil {
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation is not registered; register a new one")
@@ -99,12 +114,17 @@ func (m *Machine) execute(t wire.Ticket, member, floor uint64, command []byte) *
 	if bad {
 		return m.refuse(wire.Code_INVALID, "the command cannot be decoded")
 	}
+	if from.client {
+		if r := m.mayClient(c); r != nil {
+			return r
+		}
+	}
 	switch op := c.Op.(type) {
 	case *wire.Command_Renew:
 		m.renewed(inc)
 		return m.reply(wire.Code_OK)
 	case *wire.Command_Deregister:
-		m.drop(inc, graceful)
+		m.drop(inc, wire.Closed)
 		return m.reply(wire.Code_OK)
 	case *wire.Command_OpenSession:
 		return m.openSession(inc, op.OpenSession)
@@ -149,6 +169,8 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 		return m.reportGossip(op.ReportGossip)
 	case *wire.Command_RaiseLevel:
 		return m.raiseLevel(inc, op.RaiseLevel)
+	case *wire.Command_RenewClients:
+		return m.renewClients(op.RenewClients)
 	case *wire.Command_Refill:
 		if m.levels.agreed >= wire.LevelLinger {
 			return m.refill(op.Refill)

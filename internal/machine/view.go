@@ -14,6 +14,7 @@ type LockView struct {
 	Held    bool
 	Session wire.ID // the owner, with Member, Handle, Holds and Fence
 	Member  uint64
+	Client  bool // Member is a client's ID
 	Handle  uint64
 	Holds   uint32
 	Fence   uint64
@@ -21,6 +22,7 @@ type LockView struct {
 	// fences from Fence on.
 	Lingering bool
 	Label     string // of the owner
+	Since     int64  // how long it has been held; -1: unknown
 	Waiters   int
 	Delay     int64 // remaining lock-delay
 }
@@ -31,6 +33,7 @@ type SessionView struct {
 	Name        string
 	Incarnation wire.ID
 	Member      uint64
+	Client      bool  // Member is a client's ID
 	TTL         int64 // 0: none
 	LockDelay   int64
 	Remaining   int64 // until it expires unless renewed; 0 without TTL
@@ -53,6 +56,7 @@ type SemaphoreView struct {
 type PermitView struct {
 	Session wire.ID
 	Member  uint64
+	Client  bool // Member is a client's ID
 	Fence   uint64
 	Permits uint32
 }
@@ -65,15 +69,15 @@ func (m *Machine) view(l *lock) LockView {
 	case l.owner.dead():
 		v.Delay = max(0, l.owner.delayUntil()-m.now)
 	default:
-		v.Held, v.Session, v.Member = true, l.owner.id, l.owner.member
-		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label = l.handle, l.holds, l.fence, l.lingering, l.label()
+		v.Held, v.Session, v.Member, v.Client = true, l.owner.id, l.owner.member, l.owner.client
+		v.Handle, v.Holds, v.Fence, v.Lingering, v.Label, v.Since = l.handle, l.holds, l.fence, l.lingering, l.label(), m.age(l.since)
 	}
 	return v
 }
 
 func (m *Machine) viewSession(s *session) SessionView {
 	v := SessionView{
-		ID: s.id, Name: s.name, Member: s.member, TTL: s.ttl, LockDelay: s.lockDelay,
+		ID: s.id, Name: s.name, Member: s.member, Client: s.client, TTL: s.ttl, LockDelay: s.lockDelay,
 		CreateIndex: s.createIndex, Behavior: s.behavior, Checks: s.checks,
 	}
 	if s.incarnation != nil {
@@ -85,16 +89,13 @@ func (m *Machine) viewSession(s *session) SessionView {
 	return v
 }
 
-// Incarnation reports whether the incarnation is registered.
-func (m *Machine) Incarnation(id wire.ID) (known bool) { return m.incarnation(id) != nil }
-
 func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
 	s.held.Ascend(func(p *permit) bool {
 		if p.owner.dead() {
 			return true
 		}
-		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Fence: p.fence, Permits: p.n})
+		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n})
 		return true
 	})
 	if p := s.back.first(); p != nil {

@@ -63,7 +63,7 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 		old.ttl = c.Ttl
 	}
 	if fell {
-		r.end(r.depending(nil, []Check{*old}), true, nil)
+		r.end(r.depending(nil, []Check{*old}), wire.CheckFailed, nil)
 	}
 	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
 }
@@ -109,7 +109,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
 	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
-	r.end(r.depending(nil, []Check{*old}), true, nil)
+	r.end(r.depending(nil, []Check{*old}), wire.CheckFailed, nil)
 	return answer(wire.Code_OK)
 }
 
@@ -118,7 +118,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 	if m == nil || m.last == (wire.ID{}) || c.Boot < m.boot || c.Term != r.term {
 		return answer(wire.Code_OK)
 	}
-	if inc := r.Incarnation(m.last); inc != nil && !m.silent && !c.Alive {
+	if inc := r.running(m); inc != nil && !m.silent && !c.Alive {
 		if may := later(inc.renewed, MinSilence); r.Now < may {
 			return &wire.Reply{Code: wire.Code_OK, Delay: may - r.Now}
 		}
@@ -130,7 +130,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 		}
 	}
 	if m.silent = !c.Alive; m.silent && !was {
-		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), true, nil)
+		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), wire.CheckFailed, nil)
 	}
 	return answer(wire.Code_OK)
 }

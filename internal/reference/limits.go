@@ -6,6 +6,7 @@ const second = int64(1_000_000_000)
 const (
 	MaxName      = 512 // bytes
 	MaxLabel     = 128 // bytes
+	MaxTrace     = 64  // bytes
 	MinTTL       = 1 * second
 	MaxTTL       = 24 * 60 * 60 * second
 	MaxLockDelay = 60 * second
@@ -23,6 +24,11 @@ const (
 	MaxForgettable  = 64
 	FirstBlock      = 16
 	MaxBlock        = 4_096
+
+	MaxClients        = 32_768
+	MaxClientSessions = 1_024
+	MaxRenewed        = 4_096
+	MaxRegistering    = 60 * second
 
 	MaxChecks        = 256
 	MaxSessionChecks = 16

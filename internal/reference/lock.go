@@ -21,7 +21,9 @@ func (r *Model) grantHead(l *Lock) {
 	}
 	next := l.Queue[0]
 	l.Queue = slices.Clone(l.Queue[1:])
-	r.final(next.Ticket, r.grant(l, next))
+	reply := r.grant(l, next)
+	reply.Trace = r.trace
+	r.final(next.Ticket, reply)
 }
 
 func (r *Model) grant(l *Lock, p Place) *wire.Reply {
@@ -42,13 +44,13 @@ func (r *Model) recall(l *Lock) {
 	if len(l.Queue) == 0 {
 		r.recallOwner(l)
 	} else if last := l.Queue[len(l.Queue)-1]; last.linger && r.lateSession(last.Session) == nil {
-		r.recalls = append(r.recalls, wire.Recall{Session: last.Session, Lock: l.Name, Handle: last.Handle})
+		r.recalls = append(r.recalls, wire.Recall{Session: last.Session, Incarnation: r.boundTo(last.Session), Lock: l.Name, Handle: last.Handle})
 	}
 }
 
 func (r *Model) recallOwner(l *Lock) {
 	if l.Owner != nil && l.Lingering && r.lateSession(l.Owner.Session) == nil {
-		r.recalls = append(r.recalls, wire.Recall{Session: l.Owner.Session, Lock: l.Name, Handle: l.Owner.Handle})
+		r.recalls = append(r.recalls, wire.Recall{Session: l.Owner.Session, Incarnation: r.boundTo(l.Owner.Session), Lock: l.Name, Handle: l.Owner.Handle})
 	}
 }
 
@@ -183,7 +185,17 @@ func (r *Model) unlock(c *wire.Unlock) *wire.Reply {
 	case l.Fence != c.Fence:
 		return answer(wire.Code_OWNERSHIP_LOST)
 	}
+	defer r.traced(c.Trace)()
 	return r.releaseHold(l)
+}
+
+// traced notes the trace of the release being applied, until done is called. Below its level, and
+// beyond its limit, it means nothing.
+func (r *Model) traced(trace []byte) (done func()) {
+	if atLeast(r.Level) >= wire.LevelTrace && len(trace) <= MaxTrace {
+		r.trace = trace
+	}
+	return func() { r.trace = nil }
 }
 
 // releaseHold releases one hold.

@@ -138,7 +138,7 @@ func (r *Model) expel(id uint64) {
 			m = r.Member(id)
 		}
 	}
-	inc := r.Incarnation(m.last)
+	inc := r.running(m)
 	if inc != nil && inc.Member != id {
 		inc = nil
 	}
@@ -146,10 +146,10 @@ func (r *Model) expel(id uint64) {
 	if inc != nil {
 		shortened = r.dropPlaces(inc.ID)
 	}
-	r.end(r.ofMember(id), true, shortened)
+	r.end(r.ofMember(id), wire.MemberRemoved, shortened)
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == id })
 	if inc != nil {
-		r.drop(inc.ID, true)
+		r.drop(inc.ID, wire.MemberRemoved)
 	}
 }
 

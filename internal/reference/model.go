@@ -28,8 +28,10 @@ type Model struct {
 	Semaphores   []*Semaphore
 	Split        int // things that one entry releases; 0: MaxReleased
 
+	past        []ended // clients whose command of registration may still be valid
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
+	trace       []byte  // of the release being applied
 	index, term uint64
 	arrivals    int
 	members     []Member
@@ -43,10 +45,12 @@ type Model struct {
 	leaders  []wire.LeaderChange
 }
 
-// Incarnation is one process of a member.
+// Incarnation is one process of a member, or a client.
 type Incarnation struct {
 	ID           wire.ID
 	Member       uint64
+	Client       bool // Member is a client's ID
+	until        int64
 	Floor        uint64
 	ttl, renewed int64
 	answered     []wire.Outcome
@@ -57,6 +61,8 @@ type Session struct {
 	ID          wire.ID
 	Incarnation wire.ID // zero: unbound
 	Member      uint64
+	Client      bool // Member is a client's ID
+	name        string
 	Checks      []string
 	ttl, delay  int64
 	created     uint64
@@ -105,8 +111,9 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 	r.fire()
 	for _, s := range b.Submissions {
 		if len(s.Incarnation) == 16 {
-			if inc := r.Incarnation(wire.ID(s.Incarnation)); inc == nil || inc.Member == s.Member {
-				r.submission(wire.ID(s.Incarnation), s)
+			as := r.as(s)
+			if inc := r.Incarnation(wire.ID(s.Incarnation)); inc == nil || inc.Member == s.Member && inc.Client == as.client {
+				r.submission(wire.ID(s.Incarnation), as, s)
 			}
 		}
 	}
@@ -127,8 +134,9 @@ func (r *Model) startTerm() {
 // fire fires what is due: sessions first, then lock-delays, then incarnations.
 func (r *Model) fire() {
 	stale := r.staleChecks()
-	due := r.late()
-	due = append(due, r.depending(due, stale)...)
+	late := r.late()
+	depending := r.depending(late, stale)
+	due := slices.Concat(late, depending)
 	var silent []wire.ID
 	for _, inc := range r.Incarnations {
 		timed := slices.ContainsFunc(r.bound(inc.ID), func(s *Session) bool { return s.ttl > 0 && !slices.Contains(due, s) })
@@ -141,19 +149,21 @@ func (r *Model) fire() {
 		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
 		return 1 + len(alive) + r.queued(id) + len(r.Incarnation(id).answered)
 	})
-	r.kill(due, true)
+	r.kill(late, wire.Expired)
+	r.kill(depending, wire.CheckFailed)
 	var shortened []*Semaphore
 	for _, id := range silent {
 		shortened = append(shortened, r.dropPlaces(id)...)
 	}
-	r.end(nil, true, shortened)
+	r.end(nil, wire.Expired, shortened)
 	for r.quota > 0 && r.endDelay() {
 		r.quota--
 	}
 	for _, id := range silent {
-		r.drop(id, true)
+		r.drop(id, wire.Expired)
 	}
 	r.removeLate()
+	r.forgetPast()
 }
 
 // portion returns the first of all, and what follows as long as all together are not more
@@ -216,7 +226,7 @@ func (r *Model) endDelay() bool {
 	return end != nil
 }
 
-func (r *Model) submission(id wire.ID, s *wire.Submission) {
+func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
 	if inc := r.Incarnation(id); inc != nil && s.Floor > inc.Floor {
 		inc.Floor = s.Floor
 		inc.answered = slices.DeleteFunc(inc.answered, func(o wire.Outcome) bool { return o.Ticket.Seq <= s.Floor })
@@ -238,7 +248,7 @@ func (r *Model) submission(id wire.ID, s *wire.Submission) {
 			r.outcomes = append(r.outcomes, *old)
 			continue
 		}
-		reply := r.command(t, s.Member, floor, c.Command)
+		reply := r.command(t, as, floor, c.Command)
 		if reply.Index == 0 {
 			reply.Index = r.index
 		}
@@ -250,17 +260,23 @@ func (r *Model) submission(id wire.ID, s *wire.Submission) {
 	}
 }
 
-func (r *Model) command(t wire.Ticket, member, floor uint64, data []byte) *wire.Reply {
+func (r *Model) command(t wire.Ticket, as as, floor uint64, data []byte) *wire.Reply {
 	c := new(wire.Command)
-	err := proto.Unmarshal(data, c)
-	if op, ok := c.Op.(*wire.Command_Register); err == nil && ok {
-		return r.register(t.Incarnation, member, floor, op.Register)
+	err := proto.Unmarshal(r.readable(data), c)
+	if op := c.GetRegister(); err == nil && op != nil && !as.client {
+		return r.register(t.Incarnation, as.id, floor, op)
+	}
+	if op := c.GetRegisterClient(); err == nil && op != nil {
+		return r.registerClient(t.Incarnation, as, floor, op)
 	}
 	inc := r.Incarnation(t.Incarnation)
 	if inc == nil {
 		return answer(wire.Code_UNKNOWN_INCARNATION)
 	}
 	if err != nil {
+		return answer(wire.Code_INVALID)
+	}
+	if inc.Client && forbidden(c) {
 		return answer(wire.Code_INVALID)
 	}
 	return r.known(t, inc, c)
@@ -273,7 +289,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		inc.renewed = r.Now
 		return answer(wire.Code_OK)
 	case *wire.Command_Deregister:
-		r.drop(t.Incarnation, false)
+		r.drop(t.Incarnation, wire.Closed)
 		return answer(wire.Code_OK)
 	case *wire.Command_RemoveMember:
 		return r.removeMember(inc, op.RemoveMember)
@@ -313,6 +329,8 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.withdraw(t.Incarnation, op.Withdraw)
 	case *wire.Command_Write:
 		return r.write(op.Write)
+	case *wire.Command_RenewClients:
+		return r.renewClients(op.RenewClients)
 	}
 	return answer(wire.Code_INVALID)
 }

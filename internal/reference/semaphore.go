@@ -174,6 +174,7 @@ func (r *Model) release(c *wire.Release) *wire.Reply {
 	if s := r.Semaphore(c.Name); s != nil {
 		for _, p := range s.Permits {
 			if p.Fence == c.Fence && p.until == 0 && !p.Unclaimed && bytes.Equal(p.Session[:], c.Session) {
+				defer r.traced(c.Trace)()
 				r.putBack(s, p.Fence, 0)
 				return &wire.Reply{Code: wire.Code_OK, Fence: c.Fence}
 			}
@@ -204,7 +205,9 @@ func (r *Model) serve(s *Semaphore) {
 		}
 		next := s.Queue[0]
 		s.Queue = slices.Clone(s.Queue[1:])
-		r.final(next.Ticket, r.take(s, next))
+		reply := r.take(s, next)
+		reply.Trace = r.trace
+		r.final(next.Ticket, reply)
 	}
 	if len(s.Permits) == 0 && len(s.Queue) == 0 && !s.resized {
 		r.Semaphores = slices.DeleteFunc(r.Semaphores, func(o *Semaphore) bool { return o == s })

@@ -57,9 +57,9 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 		return answer(wire.Code_LEVEL)
 	}
 	switch {
-	case m != nil && r.Incarnation(m.last) != nil:
-		r.drop(m.last, true)
-	case len(r.Incarnations) >= MaxIncarnations:
+	case m != nil && r.running(m) != nil:
+		r.drop(m.last, wire.Superseded)
+	case r.count(false) >= MaxIncarnations:
 		return answer(wire.Code_BUSY)
 	}
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
@@ -91,7 +91,7 @@ func (r *Model) raise(by uint64, c *wire.RaiseLevel) *wire.Reply {
 		}
 	}
 	for _, i := range r.Incarnations {
-		if atLeast(r.Member(i.Member).level) < c.Level {
+		if !i.Client && atLeast(r.Member(i.Member).level) < c.Level {
 			return answer(wire.Code_LEVEL)
 		}
 	}
@@ -104,17 +104,20 @@ func atLeast(level uint32) uint32 { return max(level, 1) }
 
 // drop ends an incarnation, its sessions except those without a TTL, and its places
 // under other sessions.
-func (r *Model) drop(id wire.ID, invalidated bool) {
+func (r *Model) drop(id wire.ID, why wire.Cause) {
 	var ending []*Session
 	for _, s := range r.bound(id) {
 		if s.ttl > 0 {
 			ending = append(ending, s)
 		}
 	}
-	r.end(ending, invalidated, r.dropPlaces(id))
+	r.end(ending, why, r.dropPlaces(id))
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
+	}
+	if inc := r.Incarnation(id); inc.Client && inc.until > r.Now {
+		r.past = append(r.past, ended{id, inc.until})
 	}
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
@@ -132,6 +135,9 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 	if bad := checkOpening(c); bad != nil {
 		return bad
 	}
+	if inc.Client && len(c.Checks) > 0 {
+		return answer(wire.Code_INVALID)
+	}
 	if s := r.session(c.Id); s != nil {
 		if s.Incarnation != inc.ID {
 			return answer(wire.Code_INVALID)
@@ -141,7 +147,7 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 	if len(c.Id) == 16 && r.lateSession(wire.ID(c.Id)) != nil {
 		return answer(wire.Code_INVALID)
 	}
-	if len(r.Sessions) >= MaxAllSessions || len(r.ofMember(inc.Member)) >= MaxSessions {
+	if len(r.Sessions) >= MaxAllSessions || r.full(inc) {
 		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {
@@ -149,7 +155,7 @@ func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
 	}
 	inc.renewed = r.Now
 	s := &Session{
-		ID: wire.ID(c.Id), Incarnation: inc.ID, Member: inc.Member, ttl: c.Ttl, delay: c.LockDelay,
+		ID: wire.ID(c.Id), Incarnation: inc.ID, Member: inc.Member, Client: inc.Client, name: c.Name, ttl: c.Ttl, delay: c.LockDelay,
 		created: r.index, behavior: c.Behavior, Checks: c.Checks,
 	}
 	r.Sessions = append(r.Sessions, s)
@@ -205,14 +211,16 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 		return r.opened(s)
 	case s.Incarnation != (wire.ID{}):
 		return answer(wire.Code_SESSION_BOUND)
-	case s.Member != inc.Member && len(r.ofMember(inc.Member)) >= MaxSessions:
+	case inc.Client && len(s.Checks) > 0:
+		return answer(wire.Code_INVALID)
+	case (s.Member != inc.Member || s.Client != inc.Client) && r.full(inc):
 		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {
 		return bad
 	}
 	inc.renewed = r.Now
-	s.Incarnation, s.Member = inc.ID, inc.Member
+	s.Incarnation, s.Member, s.Client = inc.ID, inc.Member, inc.Client
 	var held []*Lock
 	for _, l := range r.Locks {
 		if l.Owner != nil && l.Owner.Session == s.ID {
@@ -242,15 +250,19 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	if c.Graceful && s.Incarnation != inc && s.Incarnation != (wire.ID{}) {
 		return answer(wire.Code_SESSION_BOUND)
 	}
-	r.end([]*Session{s}, !c.Graceful, nil)
+	why := wire.Forced
+	if c.Graceful {
+		why = wire.Closed
+	}
+	r.end([]*Session{s}, why, nil)
 	return answer(wire.Code_OK)
 }
 
 // end ends sessions in one entry, and releases what they had as far as the entry may.
 // shortened are semaphores whose queues
 // have lost other waiters in the same entry.
-func (r *Model) end(ending []*Session, invalidated bool, shortened []*Semaphore) {
-	r.kill(ending, invalidated)
+func (r *Model) end(ending []*Session, why wire.Cause, shortened []*Semaphore) {
+	r.kill(ending, why)
 	r.releaseDead()
 	for _, s := range shortened {
 		r.serve(s)
@@ -258,16 +270,41 @@ func (r *Model) end(ending []*Session, invalidated bool, shortened []*Semaphore)
 }
 
 // kill ends sessions without releasing anything yet.
-func (r *Model) kill(ending []*Session, invalidated bool) {
+func (r *Model) kill(ending []*Session, why wire.Cause) {
 	for _, s := range ending {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
-		r.ended = append(r.ended, wire.Ended{Incarnation: s.Incarnation, Session: s.ID, Outcomes: len(r.outcomes)})
+		r.ended = append(r.ended, wire.Ended{
+			Incarnation: s.Incarnation, Session: s.ID, Outcomes: len(r.outcomes),
+			Member: s.Member, Name: s.name, Cause: why, Held: r.heldBy(s.ID),
+		})
 		d := &dead{s: s}
-		if invalidated {
+		if why != wire.Closed {
 			d.until = later(r.Now, s.delay)
 		}
 		r.dead = append(r.dead, d)
 	}
+}
+
+// heldBy counts what a session holds.
+func (r *Model) heldBy(id wire.ID) (n int) {
+	for _, l := range r.Locks {
+		if l.Owner != nil && l.Owner.Session == id {
+			n++
+		}
+	}
+	for _, s := range r.Semaphores {
+		for _, p := range s.Permits {
+			if p.until == 0 && p.Session == id {
+				n++
+			}
+		}
+	}
+	for _, e := range r.keys.entries {
+		if e.Session == id {
+			n++
+		}
+	}
+	return n
 }
 
 // places returns the queue places that are meant, by arrival.
@@ -349,7 +386,7 @@ func (r *Model) bound(inc wire.ID) []*Session {
 func (r *Model) ofMember(member uint64) []*Session {
 	var all []*Session
 	for _, s := range r.Sessions {
-		if s.Member == member {
+		if s.Member == member && !s.Client {
 			all = append(all, s)
 		}
 	}

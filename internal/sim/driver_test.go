@@ -150,3 +150,4 @@ func (d driver) Ended(e wire.Ended) {
 func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.conf = conf }
 
 func (d driver) LeaderChanged() {}
+func (d driver) Resend()        {}

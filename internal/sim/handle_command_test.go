@@ -30,11 +30,17 @@ func (h *handle) command(wait bool) *wire.Command {
 
 // unlock releases one hold.
 func (h *handle) unlock() *wire.Command {
+	var trace []byte
+	if h.n%2 == 1 { // as with the label
+		trace = fmt.Append(nil, "release of ", h.fence)
+	}
 	if h.space == wire.Space_SEMAPHORE {
-		return releaseCommand(h.lock, h.session, h.fence)
+		c := releaseCommand(h.lock, h.session, h.fence)
+		c.GetRelease().Trace = trace
+		return c
 	}
 	return &wire.Command{Op: &wire.Command_Unlock{Unlock: &wire.Unlock{
-		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Election: h.space == wire.Space_ELECTION,
+		Name: h.lock, Session: h.session.id[:], Handle: h.n, Fence: h.fence, Election: h.space == wire.Space_ELECTION, Trace: trace,
 	}}}
 }
 

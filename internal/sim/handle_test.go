@@ -152,7 +152,7 @@ func (h *handle) checkRefusal(r *wire.Reply) {
 	s, p := h.session, h.session.program
 	switch r.GetCode() {
 	case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_OWNERSHIP_LOST, wire.Code_NOT_HELD, wire.Code_WITHDRAWN:
-		if _, alive := liveSession(p.sim.history.oracle, s.id); !alive || !p.sim.history.oracle.Incarnation(s.incarnation) {
+		if _, alive := liveSession(p.sim.history.oracle, s.id); !alive || !registered(p.sim.history.oracle, s.incarnation) {
 			return
 		}
 	}

@@ -128,7 +128,7 @@ func (a *audit) checkHealth(p part, r wire.Result) {
 // registered reports whether a process of the member is registered.
 func (a *audit) registered(member uint64) bool {
 	for id, m := range a.memberOf { // order: any
-		if m == member && a.m.Incarnation(id) {
+		if m == member && registered(a.m, id) {
 			return true
 		}
 	}

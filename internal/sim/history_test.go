@@ -207,7 +207,10 @@ func (h *history) checkRecheck(proc *process, t wire.Ticket, r *wire.Reply) {
 	if len(committed) == 0 || committed[len(committed)-1].GetCode() == wire.Code_QUEUED {
 		h.sim.fail("member %d: ticket %v: found %v in the state, but the log has no final outcome yet", proc.n, t.Seq, r)
 	}
-	sameGrant := func(k *wire.Reply) bool { return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() }
+	sameGrant := func(k *wire.Reply) bool {
+		sameTrace := len(r.GetTrace()) == 0 || string(k.GetTrace()) == string(r.GetTrace()) // it may have none where the log has one
+		return k.GetCode() == wire.Code_OK && k.GetFence() == r.GetFence() && sameTrace
+	}
 	if r.GetCode() == wire.Code_OK && !slices.ContainsFunc(committed, sameGrant) { // the state may be older than the last outcome in the log
 		h.sim.fail("member %d: ticket %v: found %v in the state; the log has %v", proc.n, t.Seq, r, committed)
 	}

@@ -37,16 +37,16 @@ func TestRegistration_ExpiredBeforeOutcome(t *testing.T) {
 		sim.network.cut[other][lagging] = true // it can send, and receives nothing
 	}
 	p.register()
-	sim.await(longestElection, "registration in the log", func() bool { return sim.history.oracle.Incarnation(first) })
+	sim.await(longestElection, "registration in the log", func() bool { return registered(sim.history.oracle, first) })
 	sim.isolate(lagging)
-	sim.await(2*incarnationTTL, "expiry of the incarnation", func() bool { return !sim.history.oracle.Incarnation(first) })
+	sim.await(2*incarnationTTL, "expiry of the incarnation", func() bool { return !registered(sim.history.oracle, first) })
 	sim.advance(10 * time.Second)
 	sim.network.heal()
 	sim.await(2*longestElection+incarnationTTL, "second registration", func() bool { return p.registered })
 	if p.process.core.Status().Installed == 0 {
 		t.Error("no snapshot was installed: the log reached the member")
 	}
-	if p.incarnation == first || !sim.history.oracle.Incarnation(p.incarnation) {
+	if p.incarnation == first || !registered(sim.history.oracle, p.incarnation) {
 		t.Errorf("registered as %s, after %s", p.incarnation, first)
 	}
 }

@@ -208,7 +208,7 @@ func (a *audit) checkRemoved() {
 		}
 	}
 	for id, member := range a.memberOf { // order: each is checked
-		if slices.Contains(a.m.Removed(), member) && a.m.Incarnation(id) {
+		if slices.Contains(a.m.Removed(), member) && registered(a.m, id) {
 			a.sim.fail("member %d is removed, and its incarnation %s is alive", member, id)
 		}
 	}

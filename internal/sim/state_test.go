@@ -38,6 +38,11 @@ func liveSession(m *machine.Machine, id wire.ID) (v machine.SessionView, alive b
 	return *found, true
 }
 
+func registered(m *machine.Machine, id wire.ID) bool {
+	_, _, ok := m.Registration(id)
+	return ok
+}
+
 func sessionsOf(m *machine.Machine) (all []machine.SessionView) {
 	for after := (machine.SessionCursor{}); ; after = all[len(all)-1].Cursor() {
 		page := machine.Ask[[]machine.SessionView](m, machine.SessionsQuery{After: after})

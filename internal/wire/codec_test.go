@@ -53,7 +53,7 @@ func TestDecoder_AsProto(t *testing.T) {
 
 func checkReleased(t *testing.T, d *Decoder) {
 	t.Helper()
-	kept := d.lock.Lock.GetSession() != nil || d.lock.Lock.GetLabel() != nil || d.unlock.Unlock.GetSession() != nil
+	kept := d.lock.Lock.GetSession() != nil || d.lock.Lock.GetLabel() != nil || d.unlock.Unlock.GetSession() != nil || d.unlock.Unlock.GetTrace() != nil
 	for _, c := range d.calls {
 		kept = kept || c.Command != nil
 	}
@@ -150,6 +150,7 @@ func randomCommand(rng *rand.Rand) *Command {
 	case 1:
 		return &Command{Op: &Command_Unlock{Unlock: &Unlock{
 			Name: name, Session: session, Handle: randomNumber(rng), Fence: randomNumber(rng), Election: bit(),
+			Trace: make([]byte, []int{0, 55, 200}[rng.IntN(3)]),
 		}}}
 	}
 	l := &Lock{
@@ -168,7 +169,7 @@ func randomCommand(rng *rand.Rand) *Command {
 func randomSubmission(rng *rand.Rand) *Submission {
 	s := &Submission{
 		Incarnation: make([]byte, 16), Floor: randomNumber(rng), Member: randomNumber(rng),
-		Urgent: rng.IntN(2) == 0, Applied: randomNumber(rng),
+		Urgent: rng.IntN(2) == 0, Applied: randomNumber(rng), Client: rng.IntN(4) == 0,
 	}
 	for range rng.IntN(5) {
 		s.Calls = append(s.Calls, &Call{Seq: randomNumber(rng), Command: make([]byte, rng.IntN(200))})

@@ -48,7 +48,7 @@ func (d *Decoder) Release() {
 		l.Session, l.Label = nil, nil
 	}
 	if u := d.unlock.Unlock; u != nil {
-		u.Session = nil
+		u.Session, u.Trace = nil, nil
 	}
 	if len(d.calls)+len(d.submissions) > maxKeptCalls {
 		d.submissions, d.calls, d.batch.Submissions = nil, nil, nil
@@ -56,8 +56,8 @@ func (d *Decoder) Release() {
 	d.used.submissions, d.used.calls = 0, 0
 }
 
-// Command decodes a command. What it returns is valid until the next call, and its session
-// and label refer to data.
+// Command decodes a command. What it returns is valid until the next call, and its session,
+// label and trace refer to data.
 func (d *Decoder) Command(data []byte) (*Command, error) {
 	if d.plainCommand(data) {
 		return &d.command, nil
@@ -124,7 +124,7 @@ func (d *Decoder) plainBatch(data []byte) bool {
 }
 
 func (d *Decoder) plainSubmission(s *Submission, data []byte) bool {
-	s.Incarnation, s.Floor, s.Calls, s.Member, s.Urgent, s.Applied = nil, 0, nil, 0, false, 0
+	s.Incarnation, s.Floor, s.Calls, s.Member, s.Urgent, s.Applied, s.Client = nil, 0, nil, 0, false, 0, false
 	first := d.used.calls
 	for len(data) > 0 {
 		f, rest, ok := next(data)
@@ -146,6 +146,8 @@ func (d *Decoder) plainSubmission(s *Submission, data []byte) bool {
 			s.Urgent = f.number != 0
 		case 48:
 			s.Applied = f.number
+		case 56:
+			s.Client = f.number != 0
 		default:
 			return false
 		}
@@ -241,7 +243,7 @@ func plainLock(l *Lock, data []byte) bool {
 }
 
 func plainUnlock(u *Unlock, data []byte) bool {
-	u.Name, u.Session, u.Handle, u.Fence, u.Election = "", nil, 0, 0, false
+	u.Name, u.Session, u.Handle, u.Fence, u.Election, u.Trace = "", nil, 0, 0, false, nil
 	for len(data) > 0 {
 		f, rest, ok := next(data)
 		if data = rest; !ok {
@@ -261,6 +263,8 @@ func plainUnlock(u *Unlock, data []byte) bool {
 			u.Fence = f.number
 		case 40:
 			u.Election = f.number != 0
+		case 48 + 2:
+			u.Trace = f.bytes
 		default:
 			return false
 		}

@@ -99,6 +99,7 @@ func (u *Unlock) fields(w *Writer) {
 	w.Number(3, u.Handle)
 	w.Number(4, u.Fence)
 	w.Flag(5, u.Election)
+	w.Bytes(6, u.Trace)
 }
 
 func (s *Submission) fields(w *Writer) {
@@ -111,6 +112,7 @@ func (s *Submission) fields(w *Writer) {
 	w.Number(4, s.Member)
 	w.Flag(5, s.Urgent)
 	w.Number(6, s.Applied)
+	w.Flag(7, s.Client)
 }
 
 func (c *Call) fields(w *Writer) {

@@ -24,3 +24,18 @@ func TestFingerprintOf_IsStable(t *testing.T) {
 		}
 	}
 }
+
+// So is the incarnation of a client.
+func TestClientIncarnation_IsStable(t *testing.T) {
+	for _, test := range []struct {
+		key  []byte
+		want string
+	}{
+		{bytes.Repeat([]byte{1}, 32), "e9dd0438-7872-4a77-74f6-e24f7ca444d0"},
+		{nil, "8cf01b58-f1b2-4c98-d9fb-545edb889c41"},
+	} {
+		if got := ClientIncarnation(test.key); got.String() != test.want {
+			t.Errorf("ClientIncarnation(%x) = %v, want %v", test.key, got, test.want)
+		}
+	}
+}

@@ -33,6 +33,7 @@ const (
 	Kind_GOSSIP_STREAM    Kind = 3 // a memberlist stream, raw after the hello
 	Kind_SNAPSHOT         Kind = 4 // one snapshot from the dialer
 	Kind_FORM             Kind = 5 // one FormRequest, one FormReply
+	Kind_CLIENT           Kind = 6 // ClientFrames from the dialer, a process that is no member; MemberFrames to it
 )
 
 // Enum value maps for Kind.
@@ -44,6 +45,7 @@ var (
 		3: "GOSSIP_STREAM",
 		4: "SNAPSHOT",
 		5: "FORM",
+		6: "CLIENT",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -52,6 +54,7 @@ var (
 		"GOSSIP_STREAM":    3,
 		"SNAPSHOT":         4,
 		"FORM":             5,
+		"CLIENT":           6,
 	}
 )
 
@@ -1653,14 +1656,16 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x05pairs\x18\x01 \x03(\v2\x1a.conclave.internal.v1.PairR\x05pairs\"=\n" +
 	"\tBackupEnd\x12\x14\n" +
 	"\x05pairs\x18\x01 \x01(\x04R\x05pairs\x12\x1a\n" +
-	"\bchecksum\x18\x02 \x01(\fR\bchecksum*e\n" +
+	"\bchecksum\x18\x02 \x01(\fR\bchecksum*q\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04PEER\x10\x01\x12\x12\n" +
 	"\x0eGOSSIP_PACKETS\x10\x02\x12\x11\n" +
 	"\rGOSSIP_STREAM\x10\x03\x12\f\n" +
 	"\bSNAPSHOT\x10\x04\x12\b\n" +
-	"\x04FORM\x10\x05B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
+	"\x04FORM\x10\x05\x12\n" +
+	"\n" +
+	"\x06CLIENT\x10\x06B/Z-github.com/conclave-go/conclave/internal/wireb\x06proto3"
 
 var (
 	file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDescOnce sync.Once

@@ -2,7 +2,11 @@
 // wire.proto and net.proto, and plain values that pass between the machine and the cluster.
 package wire
 
-import "fmt"
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
 
 //go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/wire.proto
 //go:generate go -C ../../tools run ./protogen ../internal/wire github.com/conclave-go/conclave/internal/wire/net.proto
@@ -24,7 +28,9 @@ const (
 const (
 	LevelLinger  = 2 // Lock with lingering, and Refill
 	LevelLabel   = 3 // Lock with a label; the times since which locks are held and waited for
-	FeatureLevel = LevelLabel
+	LevelTrace   = 4 // Unlock and Release with a trace, and grants with that of their cause
+	LevelClient  = 4 // clients: processes that are no members
+	FeatureLevel = LevelClient
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.
@@ -48,6 +54,17 @@ func (id ID) String() string {
 
 // MarshalText returns what String prints.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText returns, and nothing else.
+func (id *ID) UnmarshalText(text []byte) error {
+	var read ID
+	digits := strings.ReplaceAll(string(text), "-", "")
+	if n, err := hex.Decode(read[:], []byte(digits[:min(len(digits), 2*len(read))])); err != nil || n != len(read) || read.String() != string(text) {
+		return fmt.Errorf("wire: invalid ID: want the form %s, got %d bytes of another", ID{}, len(text))
+	}
+	*id = read
+	return nil
+}
 
 // MemberID is a member's identity, as logs and errors print it.
 type MemberID uint64
@@ -86,15 +103,36 @@ type Ended struct {
 	Session     ID
 	Unbound     bool
 	Outcomes    int // of the entry that come before it
+
+	// For operators; zero with Unbound.
+	Member uint64 // of the session's last process
+	Name   string // of the session
+	Cause  Cause
+	Held   int // locks, elections, acquisitions of permits, and keys
 }
+
+// Cause is why a session has ended.
+type Cause uint8
+
+// The causes. All but Closed invalidate the session: its lock-delay follows.
+const (
+	Closed        Cause = iota // gracefully: by its process, or by any if it had none
+	Expired                    // neither it nor its process was renewed in time
+	CheckFailed                // one of its checks became critical, or was deregistered
+	Forced                     // closed by force
+	Superseded                 // its member registered another process
+	MemberRemoved              // from the group
+)
 
 // Recall asks the owner of a lingering lock, or the first in line to become it, to admit no
 // newcomers to its tenure: another owner waits behind it, or has been refused because of
-// it. It is addressed by session and handle.
+// it. It is addressed by session and handle, and by the incarnation that the session is bound
+// to; zero: it is unbound.
 type Recall struct {
-	Session ID
-	Lock    string
-	Handle  uint64
+	Session     ID
+	Incarnation ID
+	Lock        string
+	Handle      uint64
 }
 
 // MemberLiveness is what the group holds of the last registered process of a member.

@@ -25,6 +25,77 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Failure tells a client what it can do about a failed request.
+type Failure int32
+
+const (
+	Failure_FAILURE_NONE        Failure = 0
+	Failure_FAILURE_OTHER       Failure = 1
+	Failure_FAILURE_BUSY        Failure = 2 // retry later
+	Failure_FAILURE_UNAVAILABLE Failure = 3 // no quorum
+	Failure_FAILURE_INVALID     Failure = 4
+	Failure_FAILURE_COMPACTED   Failure = 5 // the changes asked for are not kept
+	Failure_FAILURE_TOO_LARGE   Failure = 6
+	Failure_FAILURE_CLOSED      Failure = 7 // the member stops: ask another one
+	Failure_FAILURE_LAST_VOTER  Failure = 8
+	Failure_FAILURE_UNKNOWN     Failure = 9 // it may have had an effect
+)
+
+// Enum value maps for Failure.
+var (
+	Failure_name = map[int32]string{
+		0: "FAILURE_NONE",
+		1: "FAILURE_OTHER",
+		2: "FAILURE_BUSY",
+		3: "FAILURE_UNAVAILABLE",
+		4: "FAILURE_INVALID",
+		5: "FAILURE_COMPACTED",
+		6: "FAILURE_TOO_LARGE",
+		7: "FAILURE_CLOSED",
+		8: "FAILURE_LAST_VOTER",
+		9: "FAILURE_UNKNOWN",
+	}
+	Failure_value = map[string]int32{
+		"FAILURE_NONE":        0,
+		"FAILURE_OTHER":       1,
+		"FAILURE_BUSY":        2,
+		"FAILURE_UNAVAILABLE": 3,
+		"FAILURE_INVALID":     4,
+		"FAILURE_COMPACTED":   5,
+		"FAILURE_TOO_LARGE":   6,
+		"FAILURE_CLOSED":      7,
+		"FAILURE_LAST_VOTER":  8,
+		"FAILURE_UNKNOWN":     9,
+	}
+)
+
+func (x Failure) Enum() *Failure {
+	p := new(Failure)
+	*p = x
+	return p
+}
+
+func (x Failure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Failure) Descriptor() protoreflect.EnumDescriptor {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0].Descriptor()
+}
+
+func (Failure) Type() protoreflect.EnumType {
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0]
+}
+
+func (x Failure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Failure.Descriptor instead.
+func (Failure) EnumDescriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{0}
+}
+
 // Behavior decides what happens to the keys that a session has locked when the
 // session ends.
 type Behavior int32
@@ -57,11 +128,11 @@ func (x Behavior) String() string {
 }
 
 func (Behavior) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1].Descriptor()
 }
 
 func (Behavior) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[0]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1]
 }
 
 func (x Behavior) Number() protoreflect.EnumNumber {
@@ -70,7 +141,7 @@ func (x Behavior) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Behavior.Descriptor instead.
 func (Behavior) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{1}
 }
 
 type CheckState int32
@@ -106,11 +177,11 @@ func (x CheckState) String() string {
 }
 
 func (CheckState) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2].Descriptor()
 }
 
 func (CheckState) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[1]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2]
 }
 
 func (x CheckState) Number() protoreflect.EnumNumber {
@@ -119,7 +190,7 @@ func (x CheckState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CheckState.Descriptor instead.
 func (CheckState) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{1}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{2}
 }
 
 // Space tells which kind of object a name belongs to.
@@ -156,11 +227,11 @@ func (x Space) String() string {
 }
 
 func (Space) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3].Descriptor()
 }
 
 func (Space) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[2]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3]
 }
 
 func (x Space) Number() protoreflect.EnumNumber {
@@ -169,7 +240,7 @@ func (x Space) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Space.Descriptor instead.
 func (Space) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{2}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
 }
 
 // Code is a fact that the machine states. The root turns it into a Go error.
@@ -269,11 +340,11 @@ func (x Code) String() string {
 }
 
 func (Code) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
 }
 
 func (Code) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[3]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
 }
 
 func (x Code) Number() protoreflect.EnumNumber {
@@ -282,7 +353,7 @@ func (x Code) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{3}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{4}
 }
 
 type KeyOp_Kind int32
@@ -342,11 +413,11 @@ func (x KeyOp_Kind) String() string {
 }
 
 func (KeyOp_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4].Descriptor()
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5].Descriptor()
 }
 
 func (KeyOp_Kind) Type() protoreflect.EnumType {
-	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[4]
+	return &file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes[5]
 }
 
 func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
@@ -355,7 +426,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -428,6 +499,9 @@ type Submission struct {
 	Floor       uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`            // every ticket up to here has received its first outcome
 	Calls       []*Call                `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
 	Member      uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"` // of the incarnation; the machine refuses another's
+	// Level 4: of a client, which is no member. Such a submission has the powers of a client
+	// only, whatever it contains.
+	Client bool `protobuf:"varint,7,opt,name=client,proto3" json:"client,omitempty"`
 	// For the leader only, and absent in a Batch.
 	Urgent        bool   `protobuf:"varint,5,opt,name=urgent,proto3" json:"urgent,omitempty"`   // before those that are not
 	Applied       uint64 `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"` // the index up to which the sender has applied without the outcomes of calls
@@ -491,6 +565,13 @@ func (x *Submission) GetMember() uint64 {
 		return x.Member
 	}
 	return 0
+}
+
+func (x *Submission) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
 }
 
 func (x *Submission) GetUrgent() bool {
@@ -928,6 +1009,1016 @@ func (x *LeadershipTransfer) GetRefused() bool {
 	return false
 }
 
+// ClientFrame is what a client sends to the member that it is connected to. The first one
+// is an Attach.
+type ClientFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*ClientFrame_Attach
+	//	*ClientFrame_Submission
+	//	*ClientFrame_Renew
+	//	*ClientFrame_Request
+	//	*ClientFrame_Cancel
+	Body          isClientFrame_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClientFrame) Reset() {
+	*x = ClientFrame{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClientFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClientFrame) ProtoMessage() {}
+
+func (x *ClientFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClientFrame.ProtoReflect.Descriptor instead.
+func (*ClientFrame) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ClientFrame) GetBody() isClientFrame_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *ClientFrame) GetAttach() *Attach {
+	if x != nil {
+		if x, ok := x.Body.(*ClientFrame_Attach); ok {
+			return x.Attach
+		}
+	}
+	return nil
+}
+
+func (x *ClientFrame) GetSubmission() *Submission {
+	if x != nil {
+		if x, ok := x.Body.(*ClientFrame_Submission); ok {
+			return x.Submission
+		}
+	}
+	return nil
+}
+
+func (x *ClientFrame) GetRenew() uint64 {
+	if x != nil {
+		if x, ok := x.Body.(*ClientFrame_Renew); ok {
+			return x.Renew
+		}
+	}
+	return 0
+}
+
+func (x *ClientFrame) GetRequest() *Request {
+	if x != nil {
+		if x, ok := x.Body.(*ClientFrame_Request); ok {
+			return x.Request
+		}
+	}
+	return nil
+}
+
+func (x *ClientFrame) GetCancel() uint64 {
+	if x != nil {
+		if x, ok := x.Body.(*ClientFrame_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return 0
+}
+
+type isClientFrame_Body interface {
+	isClientFrame_Body()
+}
+
+type ClientFrame_Attach struct {
+	Attach *Attach `protobuf:"bytes,1,opt,name=attach,proto3,oneof"`
+}
+
+type ClientFrame_Submission struct {
+	Submission *Submission `protobuf:"bytes,2,opt,name=submission,proto3,oneof"` // without member and incarnation, which the connection has proven
+}
+
+type ClientFrame_Renew struct {
+	Renew uint64 `protobuf:"varint,3,opt,name=renew,proto3,oneof"` // renews the client; the number comes back in Renewed
+}
+
+type ClientFrame_Request struct {
+	Request *Request `protobuf:"bytes,4,opt,name=request,proto3,oneof"`
+}
+
+type ClientFrame_Cancel struct {
+	Cancel uint64 `protobuf:"varint,5,opt,name=cancel,proto3,oneof"` // the request of that number
+}
+
+func (*ClientFrame_Attach) isClientFrame_Body() {}
+
+func (*ClientFrame_Submission) isClientFrame_Body() {}
+
+func (*ClientFrame_Renew) isClientFrame_Body() {}
+
+func (*ClientFrame_Request) isClientFrame_Body() {}
+
+func (*ClientFrame_Cancel) isClientFrame_Body() {}
+
+// Attach begins the delivery of outcomes. What the client has missed since its last
+// connection is in the answer, Attached.
+type Attach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // the member must have applied the log up to here
+	Awaiting      []*Awaiting            `protobuf:"bytes,2,rep,name=awaiting,proto3" json:"awaiting,omitempty"`
+	Sessions      [][]byte               `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"` // that the client believes to be bound to it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attach) Reset() {
+	*x = Attach{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attach) ProtoMessage() {}
+
+func (x *Attach) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attach.ProtoReflect.Descriptor instead.
+func (*Attach) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Attach) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *Attach) GetAwaiting() []*Awaiting {
+	if x != nil {
+		return x.Awaiting
+	}
+	return nil
+}
+
+func (x *Attach) GetSessions() [][]byte {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// Awaiting is a queued request, whose second outcome the client may have missed.
+type Awaiting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Semaphore     string                 `protobuf:"bytes,3,opt,name=semaphore,proto3" json:"semaphore,omitempty"` // "": of a lock or an election
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Awaiting) Reset() {
+	*x = Awaiting{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Awaiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Awaiting) ProtoMessage() {}
+
+func (x *Awaiting) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Awaiting.ProtoReflect.Descriptor instead.
+func (*Awaiting) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Awaiting) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Awaiting) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Awaiting) GetSemaphore() string {
+	if x != nil {
+		return x.Semaphore
+	}
+	return ""
+}
+
+// Request is a question to the member: a query of the state, or something that only a member
+// can do. Its meaning is opaque to the cluster.
+type Request struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // of a query: from the state at hand
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Request) Reset() {
+	*x = Request{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Request) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Request) ProtoMessage() {}
+
+func (x *Request) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Request.ProtoReflect.Descriptor instead.
+func (*Request) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Request) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Request) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Request) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Request) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+// MemberFrame is what a member sends to a client.
+type MemberFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*MemberFrame_Attached
+	//	*MemberFrame_Delivery
+	//	*MemberFrame_Renewed
+	//	*MemberFrame_Answer
+	//	*MemberFrame_Resend
+	Body          isMemberFrame_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberFrame) Reset() {
+	*x = MemberFrame{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberFrame) ProtoMessage() {}
+
+func (x *MemberFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberFrame.ProtoReflect.Descriptor instead.
+func (*MemberFrame) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MemberFrame) GetBody() isMemberFrame_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *MemberFrame) GetAttached() *Attached {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_Attached); ok {
+			return x.Attached
+		}
+	}
+	return nil
+}
+
+func (x *MemberFrame) GetDelivery() *Delivery {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_Delivery); ok {
+			return x.Delivery
+		}
+	}
+	return nil
+}
+
+func (x *MemberFrame) GetRenewed() *Renewed {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_Renewed); ok {
+			return x.Renewed
+		}
+	}
+	return nil
+}
+
+func (x *MemberFrame) GetAnswer() *Answer {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
+func (x *MemberFrame) GetResend() bool {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_Resend); ok {
+			return x.Resend
+		}
+	}
+	return false
+}
+
+type isMemberFrame_Body interface {
+	isMemberFrame_Body()
+}
+
+type MemberFrame_Attached struct {
+	Attached *Attached `protobuf:"bytes,1,opt,name=attached,proto3,oneof"`
+}
+
+type MemberFrame_Delivery struct {
+	Delivery *Delivery `protobuf:"bytes,2,opt,name=delivery,proto3,oneof"`
+}
+
+type MemberFrame_Renewed struct {
+	Renewed *Renewed `protobuf:"bytes,3,opt,name=renewed,proto3,oneof"`
+}
+
+type MemberFrame_Answer struct {
+	Answer *Answer `protobuf:"bytes,4,opt,name=answer,proto3,oneof"`
+}
+
+type MemberFrame_Resend struct {
+	Resend bool `protobuf:"varint,5,opt,name=resend,proto3,oneof"` // what has no outcome yet may have been lost on its way to the leader
+}
+
+func (*MemberFrame_Attached) isMemberFrame_Body() {}
+
+func (*MemberFrame_Delivery) isMemberFrame_Body() {}
+
+func (*MemberFrame_Renewed) isMemberFrame_Body() {}
+
+func (*MemberFrame_Answer) isMemberFrame_Body() {}
+
+func (*MemberFrame_Resend) isMemberFrame_Body() {}
+
+// Attached describes what an Attach asks about, in the state at an index. Everything later
+// follows as Delivery.
+type Attached struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`      // feature level
+	Outcomes      []*DeliveredOutcome    `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // of those awaiting that have been decided
+	Sessions      [][]byte               `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"` // of those asked about, the ones bound to the client
+	Members       []string               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`   // addresses of the group's members
+	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`          // group time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attached) Reset() {
+	*x = Attached{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attached) ProtoMessage() {}
+
+func (x *Attached) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attached.ProtoReflect.Descriptor instead.
+func (*Attached) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Attached) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *Attached) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Attached) GetOutcomes() []*DeliveredOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *Attached) GetSessions() [][]byte {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Attached) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Attached) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// Delivery is what entries of the log mean for a client, in the order of the log.
+type Delivery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // everything up to here has been delivered
+	Notices       []*Notice              `protobuf:"bytes,2,rep,name=notices,proto3" json:"notices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delivery) Reset() {
+	*x = Delivery{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delivery) ProtoMessage() {}
+
+func (x *Delivery) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
+func (*Delivery) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Delivery) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *Delivery) GetNotices() []*Notice {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+type Notice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Body:
+	//
+	//	*Notice_Outcome
+	//	*Notice_Ended
+	//	*Notice_Recall
+	Body          isNotice_Body `protobuf_oneof:"body"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Notice) Reset() {
+	*x = Notice{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Notice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Notice) ProtoMessage() {}
+
+func (x *Notice) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Notice.ProtoReflect.Descriptor instead.
+func (*Notice) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Notice) GetBody() isNotice_Body {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Notice) GetOutcome() *DeliveredOutcome {
+	if x != nil {
+		if x, ok := x.Body.(*Notice_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *Notice) GetEnded() *EndedSession {
+	if x != nil {
+		if x, ok := x.Body.(*Notice_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *Notice) GetRecall() *DeliveredRecall {
+	if x != nil {
+		if x, ok := x.Body.(*Notice_Recall); ok {
+			return x.Recall
+		}
+	}
+	return nil
+}
+
+type isNotice_Body interface {
+	isNotice_Body()
+}
+
+type Notice_Outcome struct {
+	Outcome *DeliveredOutcome `protobuf:"bytes,1,opt,name=outcome,proto3,oneof"`
+}
+
+type Notice_Ended struct {
+	Ended *EndedSession `protobuf:"bytes,2,opt,name=ended,proto3,oneof"`
+}
+
+type Notice_Recall struct {
+	Recall *DeliveredRecall `protobuf:"bytes,3,opt,name=recall,proto3,oneof"`
+}
+
+func (*Notice_Outcome) isNotice_Body() {}
+
+func (*Notice_Ended) isNotice_Body() {}
+
+func (*Notice_Recall) isNotice_Body() {}
+
+type DeliveredOutcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Reply         *Reply                 `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // another one follows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliveredOutcome) Reset() {
+	*x = DeliveredOutcome{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliveredOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliveredOutcome) ProtoMessage() {}
+
+func (x *DeliveredOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliveredOutcome.ProtoReflect.Descriptor instead.
+func (*DeliveredOutcome) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DeliveredOutcome) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *DeliveredOutcome) GetReply() *Reply {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+func (x *DeliveredOutcome) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type EndedSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Unbound       bool                   `protobuf:"varint,2,opt,name=unbound,proto3" json:"unbound,omitempty"` // it lives on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedSession) Reset() {
+	*x = EndedSession{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedSession) ProtoMessage() {}
+
+func (x *EndedSession) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedSession.ProtoReflect.Descriptor instead.
+func (*EndedSession) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *EndedSession) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *EndedSession) GetUnbound() bool {
+	if x != nil {
+		return x.Unbound
+	}
+	return false
+}
+
+type DeliveredRecall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Lock          string                 `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
+	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliveredRecall) Reset() {
+	*x = DeliveredRecall{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliveredRecall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliveredRecall) ProtoMessage() {}
+
+func (x *DeliveredRecall) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliveredRecall.ProtoReflect.Descriptor instead.
+func (*DeliveredRecall) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeliveredRecall) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *DeliveredRecall) GetLock() string {
+	if x != nil {
+		return x.Lock
+	}
+	return ""
+}
+
+func (x *DeliveredRecall) GetHandle() uint64 {
+	if x != nil {
+		return x.Handle
+	}
+	return 0
+}
+
+type Renewed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Unknown       bool                   `protobuf:"varint,2,opt,name=unknown,proto3" json:"unknown,omitempty"` // the registration has expired
+	Level         uint32                 `protobuf:"varint,3,opt,name=level,proto3" json:"level,omitempty"`     // feature level
+	Now           int64                  `protobuf:"varint,4,opt,name=now,proto3" json:"now,omitempty"`         // group time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewed) Reset() {
+	*x = Renewed{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewed) ProtoMessage() {}
+
+func (x *Renewed) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
+func (*Renewed) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Renewed) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Renewed) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *Renewed) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Renewed) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// Answer is a part of the answer to a Request; the last one may carry an error.
+type Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Part          []byte                 `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	Failure       Failure                `protobuf:"varint,4,opt,name=failure,proto3,enum=conclave.internal.v1.Failure" json:"failure,omitempty"` // with last; FAILURE_NONE: none
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                                        // with failure, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Answer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Answer) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *Answer) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *Answer) GetFailure() Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return Failure_FAILURE_NONE
+}
+
+func (x *Answer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Op:
@@ -954,6 +2045,8 @@ type Command struct {
 	//	*Command_AdmitMember
 	//	*Command_SetGroupConfig
 	//	*Command_Refill
+	//	*Command_RegisterClient
+	//	*Command_RenewClients
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -961,7 +2054,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +2066,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +2079,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{8}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -1194,6 +2287,24 @@ func (x *Command) GetRefill() *Refill {
 	return nil
 }
 
+func (x *Command) GetRegisterClient() *RegisterClient {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RegisterClient); ok {
+			return x.RegisterClient
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRenewClients() *RenewClients {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RenewClients); ok {
+			return x.RenewClients
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -1286,6 +2397,14 @@ type Command_Refill struct {
 	Refill *Refill `protobuf:"bytes,22,opt,name=refill,proto3,oneof"` // level 2
 }
 
+type Command_RegisterClient struct {
+	RegisterClient *RegisterClient `protobuf:"bytes,23,opt,name=register_client,json=registerClient,proto3,oneof"` // level 4
+}
+
+type Command_RenewClients struct {
+	RenewClients *RenewClients `protobuf:"bytes,24,opt,name=renew_clients,json=renewClients,proto3,oneof"` // level 4
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -1330,6 +2449,10 @@ func (*Command_SetGroupConfig) isCommand_Op() {}
 
 func (*Command_Refill) isCommand_Op() {}
 
+func (*Command_RegisterClient) isCommand_Op() {}
+
+func (*Command_RenewClients) isCommand_Op() {}
+
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
 // the succession token of the last one. Refused, it changes nothing.
@@ -1356,7 +2479,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +2491,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[9]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +2504,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -1468,6 +2591,119 @@ func (x *Register) GetVoters() uint32 {
 	return 0
 }
 
+// RegisterClient registers the submission's incarnation, which is derived from the key, as
+// that of a client: a process that is no member. The fingerprint of the key is the client's ID.
+//
+// A registration that has ended must not return: without its window, late duplicates of its
+// commands would be applied again. Nothing is kept of it for long, so its command ends to be
+// valid before it can expire. A client states one time for each key: if it comes too late, or
+// the outcome is unknown, it draws another key.
+type RegisterClient struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // public (Ed25519)
+	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"` // group time from which on it is refused: at most ttl, and a minute, from its entry on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterClient) Reset() {
+	*x = RegisterClient{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterClient) ProtoMessage() {}
+
+func (x *RegisterClient) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterClient.ProtoReflect.Descriptor instead.
+func (*RegisterClient) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RegisterClient) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *RegisterClient) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *RegisterClient) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+// RenewClients renews clients, as Renew by each of them does. A member submits it for the
+// clients that are connected to it. Incarnations that are not those of a client are ignored.
+type RenewClients struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnations  [][]byte               `protobuf:"bytes,1,rep,name=incarnations,proto3" json:"incarnations,omitempty"` // 16 bytes each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewClients) Reset() {
+	*x = RenewClients{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewClients) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewClients) ProtoMessage() {}
+
+func (x *RenewClients) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewClients.ProtoReflect.Descriptor instead.
+func (*RenewClients) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RenewClients) GetIncarnations() [][]byte {
+	if x != nil {
+		return x.Incarnations
+	}
+	return nil
+}
+
 // Renew renews the incarnation and every session bound to it.
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1477,7 +2713,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +2725,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[10]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +2738,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -1515,7 +2751,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +2763,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[11]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +2776,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 // RemoveMember removes a member from the group: all its sessions end, and the member
@@ -1556,7 +2792,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +2804,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +2817,7 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
@@ -1613,7 +2849,7 @@ type AdmitMember struct {
 
 func (x *AdmitMember) Reset() {
 	*x = AdmitMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +2861,7 @@ func (x *AdmitMember) String() string {
 func (*AdmitMember) ProtoMessage() {}
 
 func (x *AdmitMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[13]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +2874,7 @@ func (x *AdmitMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitMember.ProtoReflect.Descriptor instead.
 func (*AdmitMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AdmitMember) GetMember() uint64 {
@@ -1688,7 +2924,7 @@ type SetGroupConfig struct {
 
 func (x *SetGroupConfig) Reset() {
 	*x = SetGroupConfig{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2936,7 @@ func (x *SetGroupConfig) String() string {
 func (*SetGroupConfig) ProtoMessage() {}
 
 func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2949,7 @@ func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGroupConfig.ProtoReflect.Descriptor instead.
 func (*SetGroupConfig) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetGroupConfig) GetVoters() uint32 {
@@ -1749,7 +2985,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +2997,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +3010,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -1812,7 +3048,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +3060,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +3073,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -1892,7 +3128,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +3140,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +3153,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -1941,7 +3177,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +3189,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +3202,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetCheck) GetName() string {
@@ -2006,7 +3242,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +3254,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +3267,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DropCheck) GetName() string {
@@ -2055,7 +3291,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +3303,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +3316,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -2121,7 +3357,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +3369,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +3382,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -2184,7 +3420,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +3432,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +3445,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Lock) GetName() string {
@@ -2303,7 +3539,7 @@ type Refill struct {
 
 func (x *Refill) Reset() {
 	*x = Refill{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +3551,7 @@ func (x *Refill) String() string {
 func (*Refill) ProtoMessage() {}
 
 func (x *Refill) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +3564,7 @@ func (x *Refill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refill.ProtoReflect.Descriptor instead.
 func (*Refill) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Refill) GetName() string {
@@ -2373,13 +3609,14 @@ type Unlock struct {
 	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Fence         uint64                 `protobuf:"varint,4,opt,name=fence,proto3" json:"fence,omitempty"` // of the hold
 	Election      bool                   `protobuf:"varint,5,opt,name=election,proto3" json:"election,omitempty"`
+	Trace         []byte                 `protobuf:"bytes,6,opt,name=trace,proto3" json:"trace,omitempty"` // level 4: identifies the caller's span; without meaning to the machine
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +3628,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +3641,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Unlock) GetName() string {
@@ -2442,6 +3679,13 @@ func (x *Unlock) GetElection() bool {
 	return false
 }
 
+func (x *Unlock) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 // Proclaim changes the value of an election's leader.
 type Proclaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2456,7 +3700,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +3712,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +3725,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Proclaim) GetName() string {
@@ -2533,7 +3777,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +3789,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +3802,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Acquire) GetName() string {
@@ -2602,13 +3846,14 @@ type Release struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Session       []byte                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Fence         uint64                 `protobuf:"varint,3,opt,name=fence,proto3" json:"fence,omitempty"` // of the acquisition
+	Trace         []byte                 `protobuf:"bytes,4,opt,name=trace,proto3" json:"trace,omitempty"`  // as in Unlock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +3865,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +3878,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Release) GetName() string {
@@ -2657,6 +3902,13 @@ func (x *Release) GetFence() uint64 {
 	return 0
 }
 
+func (x *Release) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 type Resize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2667,7 +3919,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +3931,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +3944,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Resize) GetName() string {
@@ -2719,7 +3971,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +3983,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +3996,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -2769,7 +4021,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +4033,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +4046,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -2859,7 +4111,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +4123,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +4136,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -2917,13 +4169,14 @@ type Reply struct {
 	Checks        []*CheckTerms          `protobuf:"bytes,12,rep,name=checks,proto3" json:"checks,omitempty"`                         // of OpenSession, AttachSession: the session's; of SetCheck: the check
 	LockDelay     int64                  `protobuf:"varint,13,opt,name=lock_delay,json=lockDelay,proto3" json:"lock_delay,omitempty"` // of OpenSession and AttachSession: the session's
 	Block         uint32                 `protobuf:"varint,14,opt,name=block,proto3" json:"block,omitempty"`                          // of a lingering Lock and of Refill: how many fences are reserved, from fence on
+	Trace         []byte                 `protobuf:"bytes,15,opt,name=trace,proto3" json:"trace,omitempty"`                           // of a grant that was QUEUED: that of the Unlock or Release that caused it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +4188,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +4201,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Reply) GetCode() Code {
@@ -3049,6 +4302,13 @@ func (x *Reply) GetBlock() uint32 {
 	return 0
 }
 
+func (x *Reply) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
 // CheckTerms is how long a check can be relied upon when the command was applied.
 type CheckTerms struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3061,7 +4321,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +4333,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +4346,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -3124,7 +4384,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +4396,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +4409,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -3196,7 +4456,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +4468,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +4481,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -3288,7 +4548,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3300,7 +4560,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3313,7 +4573,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -3427,7 +4687,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +4699,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +4712,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -3550,7 +4810,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +4822,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +4835,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -3605,13 +4865,15 @@ type IncarnationState struct {
 	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Renewed       int64                  `protobuf:"varint,3,opt,name=renewed,proto3" json:"renewed,omitempty"` // group time of the last renewal
 	Floor         uint64                 `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
+	Client        bool                   `protobuf:"varint,5,opt,name=client,proto3" json:"client,omitempty"` // the member is a client
+	Until         int64                  `protobuf:"varint,6,opt,name=until,proto3" json:"until,omitempty"`   // of a client: see RegisterClient
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +4885,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +4898,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -3667,6 +4929,66 @@ func (x *IncarnationState) GetFloor() uint64 {
 	return 0
 }
 
+func (x *IncarnationState) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
+func (x *IncarnationState) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+// EndedClientState is kept of a client's registration that ended before its command ended to
+// be valid.
+type EndedClientState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"` // see RegisterClient
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedClientState) Reset() {
+	*x = EndedClientState{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedClientState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedClientState) ProtoMessage() {}
+
+func (x *EndedClientState) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
+func (*EndedClientState) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *EndedClientState) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 type SessionState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3680,6 +5002,7 @@ type SessionState struct {
 	Ended         uint64                 `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`                     // its number among all ended sessions; 0: it lives. What it had is being released
 	EndedAt       int64                  `protobuf:"varint,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"` // group time
 	Graceful      bool                   `protobuf:"varint,11,opt,name=graceful,proto3" json:"graceful,omitempty"`              // no lock-delay follows
+	Client        bool                   `protobuf:"varint,13,opt,name=client,proto3" json:"client,omitempty"`                  // the member is a client
 	Attached      uint64                 `protobuf:"varint,12,opt,name=attached,proto3" json:"attached,omitempty"`              // the largest fence granted when it was last attached: holds up to it are unclaimed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3687,7 +5010,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +5022,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +5035,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SessionState) GetName() string {
@@ -3792,6 +5115,13 @@ func (x *SessionState) GetGraceful() bool {
 	return false
 }
 
+func (x *SessionState) GetClient() bool {
+	if x != nil {
+		return x.Client
+	}
+	return false
+}
+
 func (x *SessionState) GetAttached() uint64 {
 	if x != nil {
 		return x.Attached
@@ -3818,7 +5148,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +5160,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +5173,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -3933,7 +5263,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +5275,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +5288,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -3988,7 +5318,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +5330,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +5343,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -4068,7 +5398,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +5410,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +5423,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -4174,7 +5504,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +5516,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +5529,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -4260,7 +5590,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +5602,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +5615,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -4303,13 +5633,14 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05Batch\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04time\x18\x02 \x01(\x03R\x04time\x12B\n" +
-	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\"\xc0\x01\n" +
+	"\vsubmissions\x18\x03 \x03(\v2 .conclave.internal.v1.SubmissionR\vsubmissions\"\xd8\x01\n" +
 	"\n" +
 	"Submission\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x14\n" +
 	"\x05floor\x18\x02 \x01(\x04R\x05floor\x120\n" +
 	"\x05calls\x18\x03 \x03(\v2\x1a.conclave.internal.v1.CallR\x05calls\x12\x16\n" +
 	"\x06member\x18\x04 \x01(\x04R\x06member\x12\x16\n" +
+	"\x06client\x18\a \x01(\bR\x06client\x12\x16\n" +
 	"\x06urgent\x18\x05 \x01(\bR\x06urgent\x12\x18\n" +
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\"2\n" +
 	"\x04Call\x12\x10\n" +
@@ -4341,7 +5672,73 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x12LeadershipTransfer\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\x06R\x02to\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\bR\arefused\"\x9e\v\n" +
+	"\arefused\x18\x03 \x01(\bR\arefused\"\xfe\x01\n" +
+	"\vClientFrame\x126\n" +
+	"\x06attach\x18\x01 \x01(\v2\x1c.conclave.internal.v1.AttachH\x00R\x06attach\x12B\n" +
+	"\n" +
+	"submission\x18\x02 \x01(\v2 .conclave.internal.v1.SubmissionH\x00R\n" +
+	"submission\x12\x16\n" +
+	"\x05renew\x18\x03 \x01(\x04H\x00R\x05renew\x129\n" +
+	"\arequest\x18\x04 \x01(\v2\x1d.conclave.internal.v1.RequestH\x00R\arequest\x12\x18\n" +
+	"\x06cancel\x18\x05 \x01(\x04H\x00R\x06cancelB\x06\n" +
+	"\x04body\"z\n" +
+	"\x06Attach\x12\x18\n" +
+	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12:\n" +
+	"\bawaiting\x18\x02 \x03(\v2\x1e.conclave.internal.v1.AwaitingR\bawaiting\x12\x1a\n" +
+	"\bsessions\x18\x03 \x03(\fR\bsessions\"T\n" +
+	"\bAwaiting\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
+	"\asession\x18\x02 \x01(\fR\asession\x12\x1c\n" +
+	"\tsemaphore\x18\x03 \x01(\tR\tsemaphore\"W\n" +
+	"\aRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"\x9e\x02\n" +
+	"\vMemberFrame\x12<\n" +
+	"\battached\x18\x01 \x01(\v2\x1e.conclave.internal.v1.AttachedH\x00R\battached\x12<\n" +
+	"\bdelivery\x18\x02 \x01(\v2\x1e.conclave.internal.v1.DeliveryH\x00R\bdelivery\x129\n" +
+	"\arenewed\x18\x03 \x01(\v2\x1d.conclave.internal.v1.RenewedH\x00R\arenewed\x126\n" +
+	"\x06answer\x18\x04 \x01(\v2\x1c.conclave.internal.v1.AnswerH\x00R\x06answer\x12\x18\n" +
+	"\x06resend\x18\x05 \x01(\bH\x00R\x06resendB\x06\n" +
+	"\x04body\"\xc6\x01\n" +
+	"\bAttached\x12\x18\n" +
+	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12B\n" +
+	"\boutcomes\x18\x03 \x03(\v2&.conclave.internal.v1.DeliveredOutcomeR\boutcomes\x12\x1a\n" +
+	"\bsessions\x18\x04 \x03(\fR\bsessions\x12\x18\n" +
+	"\amembers\x18\x05 \x03(\tR\amembers\x12\x10\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\"\\\n" +
+	"\bDelivery\x12\x18\n" +
+	"\aapplied\x18\x01 \x01(\x04R\aapplied\x126\n" +
+	"\anotices\x18\x02 \x03(\v2\x1c.conclave.internal.v1.NoticeR\anotices\"\xd1\x01\n" +
+	"\x06Notice\x12B\n" +
+	"\aoutcome\x18\x01 \x01(\v2&.conclave.internal.v1.DeliveredOutcomeH\x00R\aoutcome\x12:\n" +
+	"\x05ended\x18\x02 \x01(\v2\".conclave.internal.v1.EndedSessionH\x00R\x05ended\x12?\n" +
+	"\x06recall\x18\x03 \x01(\v2%.conclave.internal.v1.DeliveredRecallH\x00R\x06recallB\x06\n" +
+	"\x04body\"k\n" +
+	"\x10DeliveredOutcome\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x121\n" +
+	"\x05reply\x18\x02 \x01(\v2\x1b.conclave.internal.v1.ReplyR\x05reply\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"B\n" +
+	"\fEndedSession\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
+	"\aunbound\x18\x02 \x01(\bR\aunbound\"W\n" +
+	"\x0fDeliveredRecall\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x12\n" +
+	"\x04lock\x18\x02 \x01(\tR\x04lock\x12\x16\n" +
+	"\x06handle\x18\x03 \x01(\x04R\x06handle\"c\n" +
+	"\aRenewed\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\rR\x05level\x12\x10\n" +
+	"\x03now\x18\x04 \x01(\x03R\x03now\"\x8f\x01\n" +
+	"\x06Answer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
+	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\xba\f\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -4369,7 +5766,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"raiseLevel\x12F\n" +
 	"\fadmit_member\x18\x14 \x01(\v2!.conclave.internal.v1.AdmitMemberH\x00R\vadmitMember\x12P\n" +
 	"\x10set_group_config\x18\x15 \x01(\v2$.conclave.internal.v1.SetGroupConfigH\x00R\x0esetGroupConfig\x126\n" +
-	"\x06refill\x18\x16 \x01(\v2\x1c.conclave.internal.v1.RefillH\x00R\x06refillB\x04\n" +
+	"\x06refill\x18\x16 \x01(\v2\x1c.conclave.internal.v1.RefillH\x00R\x06refill\x12O\n" +
+	"\x0fregister_client\x18\x17 \x01(\v2$.conclave.internal.v1.RegisterClientH\x00R\x0eregisterClient\x12I\n" +
+	"\rrenew_clients\x18\x18 \x01(\v2\".conclave.internal.v1.RenewClientsH\x00R\frenewClientsB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -4385,7 +5784,13 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tadvertise\x18\n" +
 	" \x01(\tR\tadvertise\x12\x1c\n" +
 	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x16\n" +
-	"\x06voters\x18\f \x01(\rR\x06voters\"\a\n" +
+	"\x06voters\x18\f \x01(\rR\x06voters\"J\n" +
+	"\x0eRegisterClient\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
+	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"2\n" +
+	"\fRenewClients\x12\"\n" +
+	"\fincarnations\x18\x01 \x03(\fR\fincarnations\"\a\n" +
 	"\x05Renew\"\f\n" +
 	"\n" +
 	"Deregister\">\n" +
@@ -4450,13 +5855,14 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x16\n" +
-	"\x06fences\x18\x05 \x01(\rR\x06fences\"\x80\x01\n" +
+	"\x06fences\x18\x05 \x01(\rR\x06fences\"\x96\x01\n" +
 	"\x06Unlock\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\x04R\x06handle\x12\x14\n" +
 	"\x05fence\x18\x04 \x01(\x04R\x05fence\x12\x1a\n" +
-	"\belection\x18\x05 \x01(\bR\belection\"|\n" +
+	"\belection\x18\x05 \x01(\bR\belection\x12\x14\n" +
+	"\x05trace\x18\x06 \x01(\fR\x05trace\"|\n" +
 	"\bProclaim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x16\n" +
@@ -4468,11 +5874,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
 	"\apermits\x18\x04 \x01(\rR\apermits\x12\x12\n" +
-	"\x04wait\x18\x05 \x01(\bR\x04wait\"M\n" +
+	"\x04wait\x18\x05 \x01(\bR\x04wait\"c\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x14\n" +
-	"\x05fence\x18\x03 \x01(\x04R\x05fence\"2\n" +
+	"\x05fence\x18\x03 \x01(\x04R\x05fence\x12\x14\n" +
+	"\x05trace\x18\x04 \x01(\fR\x05trace\"2\n" +
 	"\x06Resize\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"6\n" +
@@ -4504,7 +5911,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\">\n" +
 	"\bWithdraw\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc1\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd7\x03\n" +
 	"\x05Reply\x12.\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x1a.conclave.internal.v1.CodeR\x04code\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x14\n" +
@@ -4521,7 +5928,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06checks\x18\f \x03(\v2 .conclave.internal.v1.CheckTermsR\x06checks\x12\x1d\n" +
 	"\n" +
 	"lock_delay\x18\r \x01(\x03R\tlockDelay\x12\x14\n" +
-	"\x05block\x18\x0e \x01(\rR\x05block\"P\n" +
+	"\x05block\x18\x0e \x01(\rR\x05block\x12\x14\n" +
+	"\x05trace\x18\x0f \x01(\fR\x05trace\"P\n" +
 	"\n" +
 	"CheckTerms\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -4573,12 +5981,16 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
-	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\"l\n" +
+	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\"\x9a\x01\n" +
 	"\x10IncarnationState\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
-	"\x05floor\x18\x04 \x01(\x04R\x05floor\"\xed\x02\n" +
+	"\x05floor\x18\x04 \x01(\x04R\x05floor\x12\x16\n" +
+	"\x06client\x18\x05 \x01(\bR\x06client\x12\x14\n" +
+	"\x05until\x18\x06 \x01(\x03R\x05until\"(\n" +
+	"\x10EndedClientState\x12\x14\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until\"\x85\x03\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
@@ -4592,7 +6004,8 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05ended\x18\t \x01(\x04R\x05ended\x12\x19\n" +
 	"\bended_at\x18\n" +
 	" \x01(\x03R\aendedAt\x12\x1a\n" +
-	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x1a\n" +
+	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x16\n" +
+	"\x06client\x18\r \x01(\bR\x06client\x12\x1a\n" +
 	"\battached\x18\f \x01(\x04R\battached\"\xa4\x02\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
@@ -4638,7 +6051,18 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\asession\x18\x06 \x01(\fR\asession\x12\x14\n" +
 	"\x05fence\x18\a \x01(\x04R\x05fence\"%\n" +
 	"\rKeyDelayState\x12\x14\n" +
-	"\x05until\x18\x01 \x01(\x03R\x05until*#\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until*\xdd\x01\n" +
+	"\aFailure\x12\x10\n" +
+	"\fFAILURE_NONE\x10\x00\x12\x11\n" +
+	"\rFAILURE_OTHER\x10\x01\x12\x10\n" +
+	"\fFAILURE_BUSY\x10\x02\x12\x17\n" +
+	"\x13FAILURE_UNAVAILABLE\x10\x03\x12\x13\n" +
+	"\x0fFAILURE_INVALID\x10\x04\x12\x15\n" +
+	"\x11FAILURE_COMPACTED\x10\x05\x12\x15\n" +
+	"\x11FAILURE_TOO_LARGE\x10\x06\x12\x12\n" +
+	"\x0eFAILURE_CLOSED\x10\a\x12\x16\n" +
+	"\x12FAILURE_LAST_VOTER\x10\b\x12\x13\n" +
+	"\x0fFAILURE_UNKNOWN\x10\t*#\n" +
 	"\bBehavior\x12\v\n" +
 	"\aRELEASE\x10\x00\x12\n" +
 	"\n" +
@@ -4695,107 +6119,141 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescData
 }
 
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
-	(Behavior)(0),              // 0: conclave.internal.v1.Behavior
-	(CheckState)(0),            // 1: conclave.internal.v1.CheckState
-	(Space)(0),                 // 2: conclave.internal.v1.Space
-	(Code)(0),                  // 3: conclave.internal.v1.Code
-	(KeyOp_Kind)(0),            // 4: conclave.internal.v1.KeyOp.Kind
-	(*Batch)(nil),              // 5: conclave.internal.v1.Batch
-	(*Submission)(nil),         // 6: conclave.internal.v1.Submission
-	(*Call)(nil),               // 7: conclave.internal.v1.Call
-	(*Frame)(nil),              // 8: conclave.internal.v1.Frame
-	(*Membership)(nil),         // 9: conclave.internal.v1.Membership
-	(*VouchedMember)(nil),      // 10: conclave.internal.v1.VouchedMember
-	(*Digest)(nil),             // 11: conclave.internal.v1.Digest
-	(*LeadershipTransfer)(nil), // 12: conclave.internal.v1.LeadershipTransfer
-	(*Command)(nil),            // 13: conclave.internal.v1.Command
-	(*Register)(nil),           // 14: conclave.internal.v1.Register
-	(*Renew)(nil),              // 15: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 16: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 17: conclave.internal.v1.RemoveMember
-	(*AdmitMember)(nil),        // 18: conclave.internal.v1.AdmitMember
-	(*SetGroupConfig)(nil),     // 19: conclave.internal.v1.SetGroupConfig
-	(*RaiseLevel)(nil),         // 20: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 21: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 22: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 23: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 24: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 25: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 26: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 27: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 28: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 29: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 30: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 31: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 32: conclave.internal.v1.Release
-	(*Resize)(nil),             // 33: conclave.internal.v1.Resize
-	(*Write)(nil),              // 34: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 35: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 36: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 37: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 38: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 39: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 40: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 41: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 42: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 43: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 44: conclave.internal.v1.IncarnationState
-	(*SessionState)(nil),       // 45: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 46: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 47: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 48: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 49: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 50: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 51: conclave.internal.v1.KeyDelayState
+	(Failure)(0),               // 0: conclave.internal.v1.Failure
+	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
+	(CheckState)(0),            // 2: conclave.internal.v1.CheckState
+	(Space)(0),                 // 3: conclave.internal.v1.Space
+	(Code)(0),                  // 4: conclave.internal.v1.Code
+	(KeyOp_Kind)(0),            // 5: conclave.internal.v1.KeyOp.Kind
+	(*Batch)(nil),              // 6: conclave.internal.v1.Batch
+	(*Submission)(nil),         // 7: conclave.internal.v1.Submission
+	(*Call)(nil),               // 8: conclave.internal.v1.Call
+	(*Frame)(nil),              // 9: conclave.internal.v1.Frame
+	(*Membership)(nil),         // 10: conclave.internal.v1.Membership
+	(*VouchedMember)(nil),      // 11: conclave.internal.v1.VouchedMember
+	(*Digest)(nil),             // 12: conclave.internal.v1.Digest
+	(*LeadershipTransfer)(nil), // 13: conclave.internal.v1.LeadershipTransfer
+	(*ClientFrame)(nil),        // 14: conclave.internal.v1.ClientFrame
+	(*Attach)(nil),             // 15: conclave.internal.v1.Attach
+	(*Awaiting)(nil),           // 16: conclave.internal.v1.Awaiting
+	(*Request)(nil),            // 17: conclave.internal.v1.Request
+	(*MemberFrame)(nil),        // 18: conclave.internal.v1.MemberFrame
+	(*Attached)(nil),           // 19: conclave.internal.v1.Attached
+	(*Delivery)(nil),           // 20: conclave.internal.v1.Delivery
+	(*Notice)(nil),             // 21: conclave.internal.v1.Notice
+	(*DeliveredOutcome)(nil),   // 22: conclave.internal.v1.DeliveredOutcome
+	(*EndedSession)(nil),       // 23: conclave.internal.v1.EndedSession
+	(*DeliveredRecall)(nil),    // 24: conclave.internal.v1.DeliveredRecall
+	(*Renewed)(nil),            // 25: conclave.internal.v1.Renewed
+	(*Answer)(nil),             // 26: conclave.internal.v1.Answer
+	(*Command)(nil),            // 27: conclave.internal.v1.Command
+	(*Register)(nil),           // 28: conclave.internal.v1.Register
+	(*RegisterClient)(nil),     // 29: conclave.internal.v1.RegisterClient
+	(*RenewClients)(nil),       // 30: conclave.internal.v1.RenewClients
+	(*Renew)(nil),              // 31: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 32: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 33: conclave.internal.v1.RemoveMember
+	(*AdmitMember)(nil),        // 34: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 35: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 36: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 37: conclave.internal.v1.OpenSession
+	(*AttachSession)(nil),      // 38: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 39: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 40: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 41: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 42: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 43: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 44: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 45: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 46: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 47: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 48: conclave.internal.v1.Release
+	(*Resize)(nil),             // 49: conclave.internal.v1.Resize
+	(*Write)(nil),              // 50: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 51: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 52: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 53: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 54: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 55: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 56: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 57: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 58: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 59: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 60: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 61: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 62: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 63: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 64: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 65: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 66: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 67: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 68: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
-	6,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
-	7,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
-	6,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
-	12, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
-	11, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
-	9,  // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
-	10, // 6: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
-	14, // 7: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	15, // 8: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	16, // 9: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	21, // 10: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	26, // 11: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	27, // 12: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	29, // 13: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	36, // 14: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	22, // 15: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	23, // 16: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	24, // 17: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	25, // 18: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	31, // 19: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	32, // 20: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	33, // 21: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	30, // 22: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	34, // 23: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	17, // 24: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	20, // 25: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	18, // 26: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
-	19, // 27: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	28, // 28: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
-	0,  // 29: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	1,  // 30: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	35, // 31: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	4,  // 32: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	3,  // 33: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	39, // 34: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	40, // 35: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	38, // 36: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	1,  // 37: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	0,  // 38: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
+	8,  // 1: conclave.internal.v1.Submission.calls:type_name -> conclave.internal.v1.Call
+	7,  // 2: conclave.internal.v1.Frame.submission:type_name -> conclave.internal.v1.Submission
+	13, // 3: conclave.internal.v1.Frame.leadership_transfer:type_name -> conclave.internal.v1.LeadershipTransfer
+	12, // 4: conclave.internal.v1.Frame.digest:type_name -> conclave.internal.v1.Digest
+	10, // 5: conclave.internal.v1.Frame.membership:type_name -> conclave.internal.v1.Membership
+	11, // 6: conclave.internal.v1.Membership.members:type_name -> conclave.internal.v1.VouchedMember
+	15, // 7: conclave.internal.v1.ClientFrame.attach:type_name -> conclave.internal.v1.Attach
+	7,  // 8: conclave.internal.v1.ClientFrame.submission:type_name -> conclave.internal.v1.Submission
+	17, // 9: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
+	16, // 10: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
+	19, // 11: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
+	20, // 12: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
+	25, // 13: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
+	26, // 14: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
+	22, // 15: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
+	21, // 16: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
+	22, // 17: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
+	23, // 18: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
+	24, // 19: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
+	53, // 20: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	0,  // 21: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
+	28, // 22: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	31, // 23: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	32, // 24: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	37, // 25: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	42, // 26: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	43, // 27: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	45, // 28: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	52, // 29: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	38, // 30: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	39, // 31: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	40, // 32: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	41, // 33: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	47, // 34: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	48, // 35: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	49, // 36: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	46, // 37: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	50, // 38: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	33, // 39: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	36, // 40: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	34, // 41: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	35, // 42: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	44, // 43: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	29, // 44: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
+	30, // 45: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
+	1,  // 46: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	2,  // 47: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	51, // 48: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 49: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 50: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	55, // 51: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	56, // 52: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	54, // 53: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	2,  // 54: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 55: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -4811,6 +6269,25 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Frame_Membership)(nil),
 	}
 	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[8].OneofWrappers = []any{
+		(*ClientFrame_Attach)(nil),
+		(*ClientFrame_Submission)(nil),
+		(*ClientFrame_Renew)(nil),
+		(*ClientFrame_Request)(nil),
+		(*ClientFrame_Cancel)(nil),
+	}
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[12].OneofWrappers = []any{
+		(*MemberFrame_Attached)(nil),
+		(*MemberFrame_Delivery)(nil),
+		(*MemberFrame_Renewed)(nil),
+		(*MemberFrame_Answer)(nil),
+		(*MemberFrame_Resend)(nil),
+	}
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15].OneofWrappers = []any{
+		(*Notice_Outcome)(nil),
+		(*Notice_Ended)(nil),
+		(*Notice_Recall)(nil),
+	}
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -4833,14 +6310,16 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_AdmitMember)(nil),
 		(*Command_SetGroupConfig)(nil),
 		(*Command_Refill)(nil),
+		(*Command_RegisterClient)(nil),
+		(*Command_RenewClients)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   47,
+			NumEnums:      6,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -45,8 +45,8 @@ func TestHostile_ProposalsWhileForming(t *testing.T) {
 	open(0)
 	open(1)
 	key := hostile.NewKey()
+	founders := []*wire.Founder{founder(hostile.Hello(key, 0)), founder(helloOf(t, g.members[0]).Theirs), founder(helloOf(t, g.members[1]).Theirs)}
 	for i := range 100 {
-		founders := []*wire.Founder{founder(hostile.Hello(key, 0)), founder(helloOf(t, g.members[0]).Theirs), founder(helloOf(t, g.members[1]).Theirs)}
 		reply := propose(t, g.members[i%2], key, founders)
 		if i == 0 {
 			hostile.Attempt(t, "16", "propose a group as a stranger to founders that wait for one more", "not accepted: %s", reply.GetRefusal())

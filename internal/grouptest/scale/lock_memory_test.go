@@ -10,14 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // slack is what the heap may grow by: the log in memory varies by half of it, see
 // keepBytes in cluster. Over the cycles of the test that is 26 bytes for each.

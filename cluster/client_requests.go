@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+const (
+	// maxRequests bounds the requests of one client that are being answered.
+	maxRequests = 256
+	// answerPart bounds the bytes of an answer that are sent together.
+	answerPart = 128 << 10
+)
+
+var (
+	errTooManyRequests = errors.New("limit exceeded: too many requests at once, or two with one number")
+	errRequestFailed   = errors.New("internal error")
+)
+
+// requests are the requests of a client that are being answered.
+type requests struct {
+	routines sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[uint64]context.CancelFunc // guarded by mu
+}
+
+// begin answers a request on a goroutine of its own. It returns false if the client makes too
+// many at once, or two with one number.
+func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Context)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.running) >= maxRequests || r.running[id] != nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r.running[id] = cancel
+	r.routines.Go(func() {
+		defer r.end(id)
+		answer(ctx)
+	})
+	return true
+}
+
+func (r *requests) end(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[id]()
+	delete(r.running, id)
+}
+
+func (r *requests) cancel(id uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cancel := r.running[id]; cancel != nil {
+		cancel()
+	}
+}
+
+func (r *requests) wait() { r.routines.Wait() }
+
+// answerClient answers a request of a client.
+func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Request) {
+	defer func() {
+		if r := recover(); r != nil {
+			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
+			c.conn.Close(errRequestFailed)
+		}
+	}()
+	err := m.cfg.Clients.Serve(ctx, r, answerWriter{ctx, c, r.GetId()})
+	if ctx.Err() != nil {
+		return // cancelled, or the connection ends: another member may answer
+	}
+	last := &wire.Answer{Id: r.GetId(), Last: true}
+	if err != nil {
+		last.Failure, last.Error = m.cfg.Clients.Failure(err)
+	}
+	// It fails only if the connection has ended, which the client knows.
+	_ = c.sendAnswer(ctx, last)
+}
+
+func (c *clientConn) sendAnswer(ctx context.Context, a *wire.Answer) error {
+	return c.conn.SendWait(ctx, &wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: a}}, len(a.GetPart())+len(a.GetError()))
+}
+
+// answerWriter sends an answer in parts. Write blocks while the client does not read.
+type answerWriter struct {
+	ctx  context.Context
+	conn *clientConn
+	id   uint64
+}
+
+// Write implements io.Writer.
+func (w answerWriter) Write(b []byte) (n int, err error) {
+	for rest := b; len(rest) > 0; {
+		part := rest[:min(len(rest), answerPart)]
+		if err := w.conn.sendAnswer(w.ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {
+			return n, err
+		}
+		n += len(part)
+		rest = rest[len(part):]
+	}
+	return n, nil
+}

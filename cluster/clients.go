@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// ClientsConfig is what a member needs to serve clients: processes that are no members.
+type ClientsConfig struct {
+	// Registered reports whether the group knows the incarnation of a client, and
+	// SessionOf returns the incarnation that a session is bound to; zero: none. They run on
+	// the loop's goroutine.
+	Registered func(m Machine, incarnation wire.ID) bool
+	SessionOf  func(m Machine, session wire.ID) wire.ID
+	// Serve answers a request, and writes the answer in parts. It must return once ctx is
+	// done.
+	Serve func(ctx context.Context, r *wire.Request, answer io.Writer) error
+	// Failure describes an error of Serve to the client.
+	Failure func(error) (wire.Failure, string)
+}
+
+// clients are the connections of clients. The loop's goroutine owns it.
+type clients struct {
+	attaching []*clientConn           // that wait until the log is applied as far as they have seen it
+	attached  map[wire.ID]*clientConn // by incarnation
+	touched   []*clientConn           // that have notices to be sent
+	renewing  []*clientConn           // that have asked for a renewal since the last tick
+}
+
+// clientConn is the connection of a client. The loop's goroutine owns it, except for conn
+// and requests.
+type clientConn struct {
+	clients     *clients
+	conn        *transport.ClientConn
+	client      uint64
+	incarnation wire.ID
+	attach      *wire.Attach
+	notices     []*wire.Notice // to be sent
+	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
+	requests    requests
+}
+
+var (
+	errClientProtocol = errors.New("unexpected frame")
+	errReattach       = errors.New("a snapshot has replaced the state: attach again")
+	errReplaced       = errors.New("replaced by a later connection of the same client")
+)
+
+// noticeBytes is about what a notice takes.
+const noticeBytes = 128
+
+// clientsRefused implements transport.Config.ClientsRefused.
+func (m *Member) clientsRefused() string {
+	switch s := m.status.Load(); {
+	case s == nil:
+		return "this member has not found its group yet: ask another one, or retry"
+	case s.level < wire.LevelClient:
+		return fmt.Sprintf("the group has feature level %d, and clients need %d: upgrade every member first", s.level, wire.LevelClient)
+	}
+	return ""
+}
+
+// serveClient serves the connection of a client, on the goroutine of the connection.
+func (m *Member) serveClient(conn *transport.ClientConn) {
+	peer := conn.Peer()
+	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation}
+	c.requests.running = make(map[uint64]context.CancelFunc)
+	ctx, cancel := context.WithCancel(m.lifetime)
+	defer c.requests.wait()
+	defer cancel()
+	err := m.readClient(ctx, c)
+	conn.Close(err)
+	m.mailbox.post(event{run: func(core *core.Core) { m.detachClient(core, c) }})
+}
+
+// readClient reads the frames of a client until the connection fails.
+func (m *Member) readClient(ctx context.Context, c *clientConn) error {
+	for {
+		f := new(wire.ClientFrame)
+		if err := c.conn.Read(f); err != nil {
+			return err
+		}
+		first := c.attach == nil
+		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != first {
+			return errClientProtocol
+		}
+		var run func(*core.Core)
+		switch body := f.GetBody().(type) {
+		case *wire.ClientFrame_Attach:
+			c.attach = body.Attach
+			run = func(core *core.Core) { m.attachClient(core, c) }
+		case *wire.ClientFrame_Submission:
+			s := c.submission(body.Submission)
+			run = func(core *core.Core) { core.SubmitForClient(s) }
+		case *wire.ClientFrame_Renew:
+			run = func(*core.Core) { c.renews(body.Renew) }
+		case *wire.ClientFrame_Request:
+			if !c.requests.begin(ctx, body.Request.GetId(), func(ctx context.Context) { m.answerClient(ctx, c, body.Request) }) {
+				return errTooManyRequests
+			}
+			continue
+		case *wire.ClientFrame_Cancel:
+			c.requests.cancel(body.Cancel)
+			continue
+		default:
+			return errClientProtocol
+		}
+		select { // the reader waits for the loop, so that a client cannot fill its queue
+		case m.inbound <- run:
+		case <-m.lifetime.Done():
+			return m.stopped()
+		}
+	}
+}
+
+// submission is what the client submits, in its own name.
+func (c *clientConn) submission(s *wire.Submission) *wire.Submission {
+	return &wire.Submission{
+		Member: c.client, Incarnation: c.incarnation[:], Client: true,
+		Floor: s.GetFloor(), Calls: s.GetCalls(), Urgent: s.GetUrgent(), Applied: s.GetApplied(),
+	}
+}
+
+// attachClient attaches a client now, or as soon as the log is applied far enough: its
+// sessions would seem to have ended in an earlier state.
+func (m *Member) attachClient(core *core.Core, c *clientConn) {
+	m.clients.attaching = append(m.clients.attaching, c)
+	m.attachClients(core)
+}
+
+func (m *Member) attachClients(core *core.Core) {
+	applied := core.Status().Applied
+	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(c *clientConn) bool {
+		if c.attach.GetApplied() > applied {
+			return false
+		}
+		if m.clients.attached == nil {
+			m.clients.attached = make(map[wire.ID]*clientConn)
+		}
+		if earlier := m.clients.attached[c.incarnation]; earlier != nil {
+			earlier.conn.Close(errReplaced)
+		}
+		m.clients.attached[c.incarnation] = c
+		attached := m.attachedState(core, c)
+		core.AttachClient(c.incarnation, c)
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
+			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetMembers())))
+		return true
+	})
+}
+
+// attachedState answers an Attach from the state that is applied now.
+func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
+	machine := core.Machine()
+	level, _ := machine.Level()
+	a := &wire.Attached{Applied: core.Status().Applied, Level: level, Now: machine.Now(), Members: m.memberAddresses()}
+	for _, w := range c.attach.GetAwaiting() {
+		session, _ := wire.IDFrom(w.GetSession())
+		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
+		if reply := machine.Recheck(ticket, session, w.GetSemaphore()); reply != nil {
+			a.Outcomes = append(a.Outcomes, &wire.DeliveredOutcome{Seq: w.GetSeq(), Reply: reply})
+		}
+	}
+	for _, s := range c.attach.GetSessions() {
+		if id, ok := wire.IDFrom(s); ok && m.cfg.Clients.SessionOf(machine, id) == c.incarnation {
+			a.Sessions = append(a.Sessions, s)
+		}
+	}
+	return a
+}
+
+// memberAddresses returns the addresses at which clients find members.
+func (m *Member) memberAddresses() (addresses []string) {
+	for _, p := range m.Status().Members {
+		addresses = append(addresses, p.Addr)
+	}
+	return addresses
+}
+
+func (m *Member) detachClient(core *core.Core, c *clientConn) {
+	core.DetachClient(c.incarnation, c)
+	if m.clients.attached[c.incarnation] == c {
+		delete(m.clients.attached, c.incarnation)
+	}
+	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
+	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })
+}
+
+// Notify implements core.Client. The notices of one step are sent together.
+func (c *clientConn) Notify(n *wire.Notice) {
+	if len(c.notices) == 0 {
+		c.clients.touched = append(c.clients.touched, c)
+	}
+	c.notices = append(c.notices, n)
+}
+
+// send sends a frame of about that size. A client that does not read loses its connection.
+func (c *clientConn) send(f *wire.MemberFrame, size int) { c.conn.Send(f, size) }
+
+// deliverToClients sends what the last step had for clients.
+func (m *Member) deliverToClients() {
+	for _, c := range m.clients.touched {
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
+			Applied: m.core.Status().Applied, Notices: c.notices,
+		}}}, noticeBytes*len(c.notices))
+		c.notices = nil
+	}
+	clear(m.clients.touched)
+	m.clients.touched = m.clients.touched[:0]
+	if len(m.clients.attaching) > 0 {
+		m.attachClients(m.core)
+	}
+}
+
+// resend asks the clients to send again what has no outcome yet.
+func (s *clients) resend() {
+	for _, c := range s.attached { // order: the connections are independent of each other
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Resend{Resend: true}}, 0)
+	}
+}
+
+// restored ends the connections after a snapshot has replaced the state: it stands for
+// entries whose outcomes the clients have missed.
+func (s *clients) restored() {
+	for _, c := range s.attached { // order: as in resend
+		c.conn.Close(errReattach)
+	}
+}

@@ -1,0 +1,186 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// itemBytes is what a queued message takes besides its content.
+const itemBytes = 256
+
+// ClientConn is an established connection between a client and a member, at either end.
+// Its methods may be called concurrently, except for Read.
+type ClientConn struct {
+	s        *stream
+	peer     Peer
+	queue    *queue[proto.Message]
+	maxWrite int // bytes of a frame that the other end accepts
+
+	mu    sync.Mutex // guards cause
+	cause error
+}
+
+// clientLimits are those of one end of a connection.
+type clientLimits struct {
+	read, write int // bytes of a frame
+	queue       int // bytes
+}
+
+func newClientConn(c *conn, p Peer, t Timing, l clientLimits) *ClientConn {
+	q := newQueue[proto.Message](math.MaxInt, l.queue)
+	q.reset(true)
+	c.afterClose(func() { q.reset(false) })
+	return &ClientConn{s: newSizedStream(c, t, l.read, clientBuffer, clientBuffer), peer: p, queue: q, maxWrite: l.write}
+}
+
+// Peer describes the other end, as the handshake has proven it. Member is the ID of the
+// client, or of the member.
+func (c *ClientConn) Peer() Peer { return c.peer }
+
+// Read blocks until the next frame and reads it into m, which keeps no reference to the
+// connection's memory. One reader at a time. An error closes the connection: a malformed
+// frame or one beyond the limit, a broken connection, and ErrSilent if nothing, not even a
+// keep-alive, has arrived for KeepAliveTimeout. The error is Err.
+//
+// What arrived before Close may still be read after it. A frame that is a valid message of
+// a later version may leave m without content.
+func (c *ClientConn) Read(m proto.Message) error {
+	body, err := c.s.read()
+	if err == nil {
+		if err = proto.Unmarshal(body, m); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("%w: %w", ErrBadFrame, err)
+	}
+	if isTimeout(err) {
+		err = fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	c.Close(c.lost(err))
+	return c.Err()
+}
+
+// Send queues m, which must not change afterwards: it is encoded on the writer's goroutine.
+// Messages are sent in the order in which Send and SendWait have queued them. Send never
+// blocks. It returns false if the connection is closed, or if the queue is full, which
+// closes it with ErrQueueFull. True promises nothing.
+//
+// size is about the memory that m takes, in bytes, without what a message costs anyway: the
+// length of its payload. It counts against Limits.ClientQueueBytes and nothing else, so it
+// need not be exact, and encoding m to measure it would be a waste. A message whose frame
+// is larger than the other end accepts (Limits.Frame of a member's, Limits.ClientFrame of a
+// client's) closes the connection with ErrTooLarge.
+func (c *ClientConn) Send(m proto.Message, size int) bool {
+	if c.queue.push(m, itemBytes+max(0, size)) {
+		return true
+	}
+	c.Close(c.lost(ErrQueueFull))
+	return false
+}
+
+// SendWait is Send, but blocks while a quarter of the queue has no room for m, so that
+// Send has the rest: it is for the parts of large answers. Messages that wait are queued in
+// their order. An error means that m will not be sent: the cause of ctx, Err if the
+// connection is closed, or ErrTooLarge if the whole queue has no room for m.
+func (c *ClientConn) SendWait(ctx context.Context, m proto.Message, size int) error {
+	size = itemBytes + max(0, size)
+	if size > c.queue.maxBytes {
+		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, size, c.queue.maxBytes)
+	}
+	switch queued := c.queue.pushWait(ctx, c.Done(), m, size); {
+	case c.isClosed():
+		return c.Err()
+	case !queued:
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Done is closed when the connection is.
+func (c *ClientConn) Done() <-chan struct{} { return c.s.done }
+
+func (c *ClientConn) isClosed() bool {
+	select {
+	case <-c.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close closes the connection without waiting. What is queued is lost. The first cause is
+// what Err returns; nil: ErrClosed.
+func (c *ClientConn) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	c.mu.Lock()
+	if c.cause == nil && !c.isClosed() {
+		c.cause = cause
+	}
+	c.mu.Unlock()
+	_ = c.s.Close() // cause is the error to report
+}
+
+// Err returns why the connection is closed: the cause of the first Close, or ErrClosed if
+// the Transport or Dialer was closed; nil: it is open.
+func (c *ClientConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil && c.isClosed() {
+		return ErrClosed
+	}
+	return c.cause
+}
+
+func (c *ClientConn) lost(err error) error {
+	other := "member"
+	if c.peer.Inbound {
+		other = "client"
+	}
+	return fmt.Errorf("transport: connection to %s %v at %s lost: %w", other, wire.MemberID(c.peer.Member), c.peer.Remote, err)
+}
+
+// write sends what is queued, and keep-alives, until the connection is closed.
+func (c *ClientConn) write() { c.Close(c.lost(c.writeAll())) }
+
+// writeAll has one timer for each connection, which every write resets: thousands of
+// connections are idle most of the time, and those that are not need no keep-alives.
+func (c *ClientConn) writeAll() error {
+	interval := c.s.timing.ClientKeepAlive
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		var err error
+		select {
+		case <-c.Done():
+			return ErrClosed
+		case <-c.queue.ready:
+			err = writeQueue(c.s, c.queue, c.encode)
+		case <-timer.C:
+			err = c.s.write(appendFrame(nil, nil))
+		}
+		if isTimeout(err) {
+			err = fmt.Errorf("%w: %w", ErrQueueFull, err)
+		}
+		if err != nil {
+			return err
+		}
+		timer.Reset(interval)
+	}
+}
+
+func (c *ClientConn) encode(buf []byte, m proto.Message) ([]byte, error) {
+	start := len(buf)
+	buf, err := appendMessage(buf, m)
+	if n := len(buf) - start - frameHeader; err == nil && n > c.maxWrite {
+		err = fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, n, c.maxWrite)
+	}
+	return buf, err
+}

@@ -1,0 +1,94 @@
+package transport
+
+import (
+	"crypto/ed25519"
+	"fmt"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// A client is a process that is no member. The rules for its hello are here: those for
+// members are in hello_check.go, and none of them applies. A client has no boot counter and
+// no endorsements, and several connections of one are the business of the layer above.
+
+// checkClient decides, at a member, about the proven hello of a client, most fundamental
+// first.
+func (t *Transport) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
+	refuse := func(r Reason, format string, args ...any) *RefusedError {
+		return &RefusedError{Reason: r, Detail: fmt.Sprintf(format, args...)}
+	}
+	if refused := sameGroup(id, &h.Identity); refused != nil {
+		return refused
+	}
+	switch {
+	case h.Member == id.Member || t.isMember(h.Member):
+		return refuse(ReasonNotClient, "the key is that of member %v, and a client needs one of its own", wire.MemberID(h.Member))
+	case h.Incarnation != wire.ClientIncarnation(h.key):
+		return refuse(ReasonNotClient, "the incarnation is not the one that belongs to the key of client %v", wire.MemberID(h.Member))
+	case t.cfg.Client == nil:
+		return refuse(ReasonNoClients, "this member is not configured for clients: connect to another member")
+	}
+	if t.cfg.ClientsRefused != nil {
+		if why := t.cfg.ClientsRefused(); why != "" {
+			return refuse(ReasonNoClients, "%s", why)
+		}
+	}
+	return t.askAdmission(c, h, wire.Kind_CLIENT)
+}
+
+// admitClient is checkClient, and reserves a place for the connection.
+func (t *Transport) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
+	refused := t.checkClient(c, id, h)
+	if refused == nil {
+		release, ok := t.limits.reserveClient()
+		if ok {
+			c.afterClose(release)
+			return nil
+		}
+		refused = &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
+			"limit exceeded: this member has connections of %d clients: connect to another member", t.cfg.Limits.Clients)}
+	}
+	refused.Client = true
+	return refused
+}
+
+// servesClients reports whether a client could be accepted.
+func (t *Transport) servesClients() bool {
+	return t.cfg.Client != nil && !t.identity().Cluster.IsZero()
+}
+
+// sameGroup makes the checks that the client and the member share. Either side may report
+// the result, so the texts do not depend on the side.
+func sameGroup(member, client *Identity) *RefusedError {
+	switch {
+	case client.Group != member.Group:
+		return &RefusedError{Reason: ReasonGroup, Detail: fmt.Sprintf(
+			"the client is configured for group %q, the member for %q: set the same group", client.Group, member.Group)}
+	case member.Cluster.IsZero():
+		return &RefusedError{Reason: ReasonNoCluster, Detail: "the member belongs to no cluster yet"}
+	case !client.Cluster.IsZero() && client.Cluster != member.Cluster:
+		return &RefusedError{Reason: ReasonCluster, Detail: fmt.Sprintf(
+			"the client is known in cluster %v, the member belongs to %v: correct the addresses that the client has; "+
+				"a group that was restored or recovered is another cluster, in which the client must begin again", client.Cluster, member.Cluster)}
+	}
+	return nil
+}
+
+// clientIdentity returns what the hello of a client contains.
+func clientIdentity(group, name string, key ed25519.PublicKey, cluster wire.ID) Identity {
+	return Identity{
+		Group: group, Name: name, Cluster: cluster, Member: wire.FingerprintOf(key), Incarnation: wire.ClientIncarnation(key),
+		FeatureLevel: wire.FeatureLevel,
+	}
+}
+
+// serveClient has Config.Client serve the connection of a client, whose handshake is done.
+func (t *Transport) serveClient(c *conn, h *hello) {
+	l := t.cfg.Limits
+	cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), t.cfg.Timing, clientLimits{read: l.ClientFrame, write: l.Frame, queue: l.ClientQueueBytes})
+	if !t.goroutines.start("client writer", cc.write) {
+		return // the transport is closed
+	}
+	t.cfg.Client(cc)
+	cc.Close(nil)
+}

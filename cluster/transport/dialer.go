@@ -1,0 +1,236 @@
+package transport
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Dialer connects clients, processes that are no members, to members. It owns its
+// connections and their goroutines.
+type Dialer struct {
+	cfg        DialerConfig // with defaults
+	tls        *tlsPair
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	goroutines *goroutines
+	failures   *failureLog
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	conns  map[*conn]struct{} // every open connection
+}
+
+// DialerConfig configures a Dialer. The fields mean what they mean in Config.
+type DialerConfig struct {
+	Group, Name string // of the group, and of this process
+	Dial        func(ctx context.Context, addr string) (net.Conn, error)
+	Lookup      func(ctx context.Context, host string) ([]netip.Addr, error)
+	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
+	Insecure    bool
+	// Admit is asked about each member that has proven its key; nil: no objection. The text
+	// of its error is the refusal; a *RefusedError keeps its Reason. It must not block.
+	Admit  func(Peer) error
+	Logger *slog.Logger
+	Timing Timing
+	Limits Limits
+}
+
+// NewDialer validates cfg. The error lists every fault.
+func NewDialer(cfg DialerConfig) (*Dialer, error) {
+	cfg.Limits.complete()
+	cfg.Timing.complete()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	var faults []error
+	if err := checkDialerTLS(cfg.TLS); err != nil {
+		faults = append(faults, fmt.Errorf("transport: %w", err))
+	}
+	if n := len(cfg.Group) + len(cfg.Name); n > maxHello/2 {
+		faults = append(faults, fmt.Errorf("transport: group and name exceed the limit: got %d bytes, want at most %d", n, maxHello/2))
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Dialer{
+		cfg: cfg, tls: newTLSPair(cfg.TLS), ctx: ctx, cancel: cancel,
+		goroutines: &goroutines{member: "none"}, failures: newFailureLog(cfg.Logger), conns: make(map[*conn]struct{}),
+	}, nil
+}
+
+// Connect connects to the member at an address, as the client that key belongs to. It
+// accepts the members of one cluster only; of any cluster with the group's name if that is
+// zero: the one found is in the Peer of the connection. If the address is a host name that
+// Lookup, or the name service, resolves, it tries the addresses in random order, until a
+// member accepts the client.
+//
+// It blocks until the connection is established, ctx is done, or Timing.Dial has passed. The
+// error is a *RefusedError or a *ConnectError: of several addresses, a refusal if there is
+// one. A refusal because of ReasonKind comes from a build that knows no clients.
+func (d *Dialer) Connect(ctx context.Context, addr string, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return nil, &ConnectError{Addr: addr, Client: true, Err: fmt.Errorf("invalid key: want %d bytes, got %d", ed25519.PrivateKeySize, len(key))}
+	}
+	stoppable, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(d.ctx, func() { stop(ErrClosed) })()
+	bounded, cancel := context.WithTimeout(stoppable, d.cfg.Timing.Dial)
+	defer cancel()
+	targets, err := d.network().resolve(bounded, addr)
+	if err != nil {
+		err = &ConnectError{Addr: addr, Client: true, Err: withCause(bounded, err)}
+		d.failures.outbound(ctx, Target{Addr: addr}, err)
+		return nil, err
+	}
+	// Thousands of clients must not all try the same member first.
+	rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+	for i, to := range targets {
+		c, failed := d.connect(bounded, to, key, cluster, len(targets)-i)
+		if failed == nil {
+			return c, nil
+		}
+		d.failures.outbound(bounded, to, failed)
+		if err == nil || isRefusal(failed) && !isRefusal(err) {
+			err = failed
+		}
+		if bounded.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+func isRefusal(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused)
+}
+
+// connect connects to one of the addresses that are left, in its share of the time.
+func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID, left int) (*ClientConn, error) {
+	deadline, _ := ctx.Deadline() // Connect has set one
+	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+	defer cancel()
+	failed := func(handshake bool, err error) error {
+		if d.ctx.Err() != nil && !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		return &ConnectError{Addr: to.Addr, Host: to.Host, Client: true, Handshake: handshake, Err: err}
+	}
+	c, err := d.network().dial(ctx, to, d.track)
+	if err != nil {
+		return nil, failed(false, withCause(ctx, err))
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // unblocks greet
+	h, err := d.greet(c, to, key, cluster)
+	if !stop() {
+		err = withCause(ctx, err)
+	}
+	if err == nil {
+		l := d.cfg.Limits
+		cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), d.cfg.Timing, clientLimits{read: l.Frame, write: l.ClientFrame, queue: l.ClientQueueBytes})
+		if d.goroutines.start("client writer", cc.write) {
+			return cc, nil
+		}
+		err = ErrClosed
+	}
+	_ = c.Close() // err is the error to report
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		return nil, refused
+	}
+	return nil, failed(true, err)
+}
+
+// greet is a client's half of the handshake (see handshake.go).
+func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.ID) (*hello, error) {
+	if err := handshakeTLS(c); err != nil {
+		return nil, err
+	}
+	public := key.Public().(ed25519.PublicKey) // always of that type
+	id := clientIdentity(d.cfg.Group, d.cfg.Name, public, cluster)
+	own, err := newHello(id, public, wire.Kind_CLIENT, 0, position{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	h, x, refused, err := exchangeHellos(c, own)
+	if err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		refused.Addr, refused.Here = to.Addr, true
+		return nil, refused
+	}
+	if err := writeProof(c, key, x, dialerProof, ""); err != nil {
+		return nil, err
+	}
+	verdict, err := readProof(c, h.key, x, listenerVerdict)
+	switch {
+	case err != nil:
+		return nil, err
+	case verdict != "":
+		return nil, refusedByMember(h, to.Addr, verdict)
+	}
+	if refused := d.checkMember(c, &id, h); refused != nil {
+		refused.Addr, refused.Here, refused.Member = to.Addr, true, h.Member
+		_ = writeProof(c, key, x, dialerVerdict, refused.text()) // best effort: refused is the error to report
+		return nil, refused
+	}
+	return h, writeProof(c, key, x, dialerVerdict, "")
+}
+
+// refusedByMember reads the refusal of a member. One that knows no clients does not name
+// the cause in words that help.
+func refusedByMember(h *hello, addr, verdict string) *RefusedError {
+	refused := parseRefusal(h.Member, addr, verdict)
+	if refused.Reason == ReasonKind {
+		refused.Detail = fmt.Sprintf("the member at %s runs a build without clients: upgrade it, or connect to another member", addr)
+	}
+	return refused
+}
+
+// checkMember decides, at a client, about the proven hello of a member.
+func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
+	if refused := sameGroup(&h.Identity, own); refused != nil {
+		return refused
+	}
+	if h.Member == own.Member {
+		return &RefusedError{Reason: ReasonSelf, Detail: "the process that answered has the key of this client"}
+	}
+	return askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
+}
+
+// Close closes every connection and blocks until their goroutines have ended. Connects in
+// progress fail with ErrClosed. It may be called more than once.
+func (d *Dialer) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	open := make([]*conn, 0, len(d.conns))
+	for c := range d.conns {
+		open = append(open, c)
+	}
+	d.mu.Unlock()
+
+	d.cancel()
+	for _, c := range open {
+		_ = c.Close() // the member is owed nothing
+	}
+	d.goroutines.wait()
+	return nil
+}
+
+func (d *Dialer) track(raw net.Conn) (*conn, bool) { return track(raw, &d.mu, &d.closed, d.conns) }
+
+func (d *Dialer) network() network {
+	return network{dialer: d.cfg.Dial, resolver: d.cfg.Lookup, tls: d.tls, insecure: d.cfg.Insecure}
+}

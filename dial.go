@@ -1,0 +1,249 @@
+package conclave
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// ClientConfig configures a Client. [Dial] works on a copy.
+type ClientConfig struct {
+	// Name is the name of the process, for people. Default: the host's name.
+	Name string
+	// Addresses are those of any members, host:port, at least one. A host may be a name
+	// that stands for several members. The client learns the addresses of the other members
+	// from the one that it is connected to.
+	Addresses []string
+	// Group is the group's name. Default: "conclave".
+	Group string
+	// TLS and Insecure are as in [Config], for connections to members. A member verifies the
+	// certificate of a client as that of a member.
+	TLS      *tls.Config
+	Insecure bool
+	// VerifyPeer decides on each connection to a member, as in [Config]. Default nil: each
+	// that TLS admits.
+	VerifyPeer func(Peer) error
+	// Dial opens connections to host:port. Default: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// SessionTTL is the TTL of the client's own session, as in [Config]: 1 s to 24 h.
+	// Default: 10 s. To keep its session a client has to find another member within that time
+	// when its member fails.
+	SessionTTL time.Duration
+	// Logger logs what operators need to know. Default: no log.
+	Logger *slog.Logger
+	// Events are called when something happens: SessionEnded and LockLost; a client calls no
+	// others. Default: none.
+	Events *Events
+	// Tracer makes spans of calls, as in [Config]. Default: none.
+	Tracer Tracer
+	// Limits bounds what the client takes on.
+	Limits Limits
+}
+
+// Client is the access of a process to a group that is no member of it: it has no log and no
+// state, and costs the group one connection to one of the members. It has the same nouns as a
+// [Node], with the same promises: each command takes effect exactly once, waiters are served
+// in FIFO order, and a holder that cannot renew its session learns of the loss by its own
+// clock before the group may grant the lock to another owner.
+//
+// When its member fails or stops, the client goes on with another one. Sessions, holds,
+// places in queues and watches survive that, as long as it takes less than the session's TTL.
+// Each call costs one more hop than at a node, and even a read with [Stale] asks a member.
+//
+// A client has no checks, so its sessions have none: they end by their TTL. All methods are
+// safe for concurrent use.
+type Client struct {
+	access
+	cfg    ClientConfig
+	log    *slog.Logger
+	group  *remote.Group
+	events *events
+
+	closeOnce sync.Once
+	routines  sync.WaitGroup
+	done      chan struct{}
+	err       error // set before done is closed
+}
+
+// Dial connects to a group as a client. It blocks until the group has registered the client,
+// for which a quorum has to be up, or ctx is done. The Client lives until Close; ctx bounds
+// Dial only.
+//
+// Errors: ErrInvalid with every fault of cfg at once; ErrUnavailable with ctx's error and the
+// reason why no member could be reached, or has answered, in time; ErrBusy with 32,768
+// clients in the group. After an error nothing is left open.
+func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
+	checked, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fault("dial", "", err)
+	}
+	c := &Client{
+		access: access{calls: newCalls()}, cfg: checked, log: checked.Logger,
+		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}),
+	}
+	c.access.status = c.Status
+	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
+	c.client = client.New(client.Config{
+		Name: checked.Name, TTL: checked.SessionTTL, IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
+		Logger:     checked.Logger,
+		LeaseEnded: func(id wire.ID, why error) { c.events.sessionEnded(SessionID(id), convert(why)) },
+		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
+	})
+	if err := c.connect(); err != nil {
+		return nil, fault("dial", "", err)
+	}
+	if err := c.register(ctx); err != nil {
+		c.stop(func() {})
+		return nil, fault("dial", "", err)
+	}
+	return c, nil
+}
+
+func (c *Client) connect() (err error) {
+	c.group, err = remote.New(remote.Config{
+		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
+		Dial: c.cfg.Dial, Admit: adaptVerifyPeer(c.cfg.VerifyPeer), Logger: c.log,
+		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
+		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
+		Sessions: c.client.Sessions, Patience: c.patience,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	c.client.Connect(c.group, c.group.Registration)
+	c.routines.Go(func() { c.events.run(c.done) })
+	c.group.Start()
+	return nil
+}
+
+// patience is how long a member may take to acknowledge a renewal, before the client goes on
+// with another one: long enough for an election, unless the sessions cannot wait for that.
+func (c *Client) patience() time.Duration {
+	return min(max(c.client.RenewalInterval(), 300*time.Millisecond), 2*time.Second)
+}
+
+func (c *Client) register(ctx context.Context) error {
+	err := c.group.AwaitMember(ctx)
+	if err == nil {
+		err = c.client.Register(ctx)
+	}
+	if err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
+		if last := c.group.Err(); last != nil {
+			err = fmt.Errorf("%w; last attempt to reach a member: %w", err, last)
+		}
+	}
+	return err
+}
+
+// Close shuts the client down gracefully: it closes its sessions, which releases what they
+// hold at once, and disconnects. Sessions with NoTTL live on in the group, for AttachSession
+// or CloseSession.
+//
+// ctx bounds the graceful part, which takes 3 seconds at most; if ctx is done already, Close
+// attempts it for a second. When Close returns, no goroutine and no connection of the client
+// is left. It may be called more than once. It returns nil, or, if ctx was done and the group
+// had not answered in time, an error that wraps ErrUnknown and ctx's error: the group then
+// finds out by the TTL of the sessions.
+func (c *Client) Close(ctx context.Context) error {
+	var err error
+	c.stop(func() { err = c.shutDown(ctx) })
+	return fault("close", "", err)
+}
+
+func (c *Client) shutDown(ctx context.Context) error {
+	limit, parent := 3*time.Second, ctx
+	if ctx.Err() != nil {
+		limit, parent = time.Second, context.WithoutCancel(ctx)
+	}
+	bounded, cancel := context.WithTimeout(parent, limit)
+	defer cancel()
+	c.client.StopRenewing()
+	c.client.EndLeases()
+	if c.group.Err() != nil {
+		return nil // no member can be asked
+	}
+	if err := c.client.Deregister(bounded); err != nil && bounded.Err() != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+	}
+	return nil
+}
+
+// stop ends the client, after the shutdown if no other call has begun one. It returns when
+// nothing of the client is left.
+func (c *Client) stop(shutdown func()) {
+	c.closeOnce.Do(func() {
+		c.client.BeginShutdown()
+		shutdown()
+		c.group.Close()
+		c.client.Stopped(nil, true)
+		c.client.Wait()
+		c.err = fault("run", "", ErrClosed)
+		close(c.done)
+	})
+	<-c.done
+	c.routines.Wait()
+}
+
+// Done returns a channel that is closed when the client has been closed.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns an error that wraps ErrClosed after Close, and nil before.
+func (c *Client) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// ID is the client's ID, as LockInfo.Node and others show it. It changes if the group has let
+// the client's registration expire.
+func (c *Client) ID() MemberID { return MemberID(c.group.Process()) }
+
+// withDefaults returns a copy in which every field is set, or every fault at once.
+func (c *ClientConfig) withDefaults() (ClientConfig, error) {
+	var d ClientConfig
+	if c != nil {
+		d = *c
+	}
+	if d.Name == "" {
+		d.Name, _ = os.Hostname() // the name is for people, so it may stay empty
+	}
+	if d.Group == "" {
+		d.Group = "conclave"
+	}
+	setDefault(&d.SessionTTL, 10*time.Second)
+	d.Limits.complete()
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	return d, d.validate()
+}
+
+func (c *ClientConfig) validate() error {
+	faults := validateShared(c.Name, c.Group, c.SessionTTL, c.Limits)
+	if len(c.Addresses) == 0 {
+		faults = append(faults, fmt.Errorf("%w Addresses: want at least one address of a member, got none", ErrInvalid))
+	}
+	for _, addr := range c.Addresses {
+		faults = append(faults, validateAddress("Addresses", addr, true, c.TLS != nil || c.Insecure)...)
+	}
+	if c.TLS != nil && !namesAuthorities(c.TLS) {
+		faults = append(faults, fmt.Errorf("%w TLS: want the authorities that issue the members' certificates, got none: set RootCAs", ErrInvalid))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,45 @@
+package conclave
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Each ring drops its oldest events, and merges none that are a second apart.
+func TestHistory_DropsOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h history
+		h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 7}) // before the history begins
+		h.begin(1, 1)
+		for i := range 2*maxHistory + 10 {
+			for range 3 {
+				h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 7, Held: 2})
+				h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 8})
+			}
+			if i%50 == 0 {
+				h.redundancyChanged(1)
+			}
+			time.Sleep(merging + 1)
+		}
+		h.sessionEnded(wire.Ended{Cause: wire.Closed})
+		h.sessionEnded(wire.Ended{Cause: wire.Expired, Unbound: true})
+		all := h.events()
+		if want := 1 + 11 + maxHistory; len(all) != want || all[0].Kind != HistoryLeader {
+			t.Fatalf("%d events, want %d; the first is %+v", len(all), want, all[0])
+		}
+		for i, e := range all {
+			if i > 0 && e.Seq <= all[i-1].Seq {
+				t.Errorf("%+v follows %+v", e, all[i-1])
+			}
+			if e.Member == 7 && (e.Count != 3 || e.Held != 6) || e.Member == 8 && (e.Count != 3 || e.Held != 0) {
+				t.Errorf("%+v", e)
+			}
+		}
+		if last := all[len(all)-1]; last.Seq != h.last {
+			t.Errorf("the last event is %+v of %d", last, h.last)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package conclave_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// happened returns the latest event of a kind, once the node has noticed one.
+func happened(t *testing.T, n *conclave.Node, kind conclave.HistoryKind) conclave.HistoryEvent {
+	t.Helper()
+	for end := grouptest.Within(t, 30*time.Second); ; {
+		all := n.History()
+		for _, e := range slices.Backward(all) {
+			if e.Kind == kind {
+				return e
+			}
+		}
+		if end.Err() != nil {
+			t.Fatalf("no event %v in %+v", kind, all)
+		}
+		grouptest.MustUnlock(t, mustLocked(t, n)) // an entry later
+	}
+}
+
+func mustLocked(t *testing.T, n *conclave.Node) *conclave.FencedLock {
+	l := n.FencedLock("progress")
+	grouptest.MustLock(t, l)
+	return l
+}
+
+// Every member sees each session that did not end gracefully, with what it held, and the
+// losses of its own.
+func TestHistory_Sessions(t *testing.T) {
+	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	a, b := g.Nodes[0], g.Nodes[1]
+	cfg := conclave.SessionConfig{Name: "worker", LockDelay: conclave.NoLockDelay}
+	graceful := grouptest.MustSession(t, a, &cfg)
+	grouptest.Must(t, graceful.Close(t.Context()))
+
+	forced := grouptest.MustSession(t, a, &cfg)
+	fence := grouptest.MustLock(t, forced.FencedLock("x"))
+	grouptest.MustAcquire(t, forced.Semaphore("s", 3), 2)
+	grouptest.MustCampaign(t, forced.Election("e"), "")
+	grouptest.MustAcquireKey(t, a.KV(), "k", "", forced)
+	grouptest.Must(t, b.CloseSession(t.Context(), forced.ID()))
+
+	check := grouptest.MustCheck(t, a, "disk", 0)
+	cfg.Checks = []string{"disk"}
+	checked := grouptest.MustSession(t, a, &cfg)
+	grouptest.Must(t, check.Fail(t.Context()))
+	for _, n := range []*conclave.Node{a, b} {
+		e := happened(t, n, conclave.HistorySessionForced)
+		if e.Session != forced.ID() || e.Member != a.Status().ID || e.Name != "worker" || e.Held != 4 || e.Count != 1 {
+			t.Errorf("forced: %+v", e)
+		}
+		if e := happened(t, n, conclave.HistorySessionCheck); e.Session != checked.ID() || e.Held != 0 {
+			t.Errorf("by a check: %+v", e)
+		}
+		if slices.ContainsFunc(n.History(), func(e conclave.HistoryEvent) bool { return e.Session == graceful.ID() }) {
+			t.Errorf("a graceful close is in %+v", n.History())
+		}
+	}
+	if e := happened(t, a, conclave.HistoryHoldLost); e.Count != 3 || e.Member != a.Status().ID {
+		t.Errorf("lost: %+v; the first fence is %v", e, fence)
+	}
+	if slices.ContainsFunc(b.History(), func(e conclave.HistoryEvent) bool { return e.Kind == conclave.HistoryHoldLost }) {
+		t.Error("another member has lost what it did not hold")
+	}
+}
+
+// A history begins with the leader, and has what happens to the members.
+func TestHistory_Members(t *testing.T) {
+	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	leader := g.Leader()
+	next, third := (leader+1)%3, (leader+2)%3
+	n := g.Nodes[next]
+	if first := n.History()[0]; first.Kind != conclave.HistoryLeader || first.Seq != 1 || first.Member != g.ID(leader) || first.Term == 0 {
+		t.Errorf("the history begins with %+v", first)
+	}
+	grouptest.MustSession(t, g.Nodes[third], grouptest.Lasting())
+	grouptest.Must(t, n.TransferLeadership(t.Context(), g.ID(next)))
+	for e := happened(t, n, conclave.HistoryLeader); e.Member != g.ID(next); e = happened(t, n, conclave.HistoryLeader) {
+		g.AwaitApplied(next)
+	}
+	removed := g.ID(third)
+	grouptest.Must(t, n.RemoveMember(t.Context(), removed))
+	if e := happened(t, n, conclave.HistoryMemberRemoved); e.Member != removed {
+		t.Errorf("removed: %+v", e)
+	}
+	if e := happened(t, n, conclave.HistorySessionRemoved); e.Member != removed {
+		t.Errorf("the session of a removed member: %+v", e)
+	}
+	if e := happened(t, n, conclave.HistoryRedundancy); e.Voters > 0 {
+		t.Errorf("redundancy of two: %+v", e)
+	}
+	grouptest.Must(t, n.Close(t.Context()))
+	if len(n.History()) == 0 {
+		t.Error("a node that has stopped has no history")
+	}
+}
+
+// A restart of a process, without a graceful shutdown, ends its sessions. The history of the
+// new one begins with its Open, not with the entries of its log.
+func TestHistory_Restart(t *testing.T) {
+	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	i := (g.Leader() + 1) % 3
+	s := grouptest.MustSession(t, g.Nodes[i], &conclave.SessionConfig{Name: "worker"})
+	grouptest.MustLock(t, s.FencedLock("x"))
+	forced := grouptest.MustSession(t, g.Nodes[i], nil)
+	grouptest.Must(t, g.Nodes[i].CloseSession(t.Context(), forced.ID()))
+	g.Kill(i)
+	g.Start(i)
+	if e := happened(t, g.Nodes[g.Leader()], conclave.HistorySessionSuperseded); e.Member != g.ID(i) || e.Held != 1 {
+		t.Errorf("superseded: %+v", e)
+	}
+	for _, e := range g.Nodes[i].History() {
+		if e.Kind == conclave.HistorySessionForced {
+			t.Errorf("the new process lists what came before it: %+v", e)
+		}
+	}
+}
+
+// A member that installs a snapshot has missed entries, and says so.
+func TestHistory_Snapshot(t *testing.T) {
+	g := grouptest.Start(t, 3, grouptest.ShortLog, grouptest.MemoryNetwork, grouptest.LongSessions)
+	lagging := (g.Leader() + 1) % 3
+	g.Disconnect(lagging)
+	grouptest.Busy(t, g.Nodes[g.LeaderWithout(lagging)], 100)
+	g.Net.Rejoin(lagging)
+	happened(t, g.Nodes[lagging], conclave.HistorySnapshot)
+}
+
+// A storm of sessions is one event, and evicts no leader from the history.
+func TestHistory_Bounded(t *testing.T) {
+	n := grouptest.Alone(t)
+	for i := range 300 {
+		s := grouptest.MustSession(t, n, grouptest.Lasting())
+		grouptest.MustLock(t, s.FencedLock(fmt.Sprint(i)))
+		grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
+	}
+	all := n.History()
+	sessions := 0
+	for _, e := range all {
+		if e.Kind == conclave.HistorySessionForced {
+			sessions += e.Count
+			if e.Held != e.Count {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if sessions != 300 || len(all) > 60 || all[0].Kind != conclave.HistoryLeader {
+		t.Errorf("%d sessions in %d events, the first of which is %+v", sessions, len(all), all[0])
+	}
+}

@@ -1,0 +1,134 @@
+package virtualtime
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// outsider is the place in the network of a client.
+const outsider = 3
+
+// dialOutsider opens a client in a bubble with the place of a newcomer that is never started.
+func dialOutsider(g *grouptest.Group, ttl time.Duration) *conclave.Client {
+	cfg := &conclave.ClientConfig{Name: "client", SessionTTL: ttl, Dial: g.Net.Dialer(outsider)}
+	return grouptest.Dial(g.T, cfg, g.Nodes[:outsider]...)
+}
+
+// A client that is partitioned from every member has noticed the loss by its own clock before
+// another owner is granted what it holds, and not much earlier than needed.
+func TestClient_EarlyLoss(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
+			t.Parallel()
+			grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+				c := dialOutsider(g, ttl)
+				lock := c.FencedLock("x")
+				grouptest.MustLock(g.T, lock)
+				waiter := grouptest.MustSession(g.T, g.Nodes[0], &conclave.SessionConfig{TTL: longTTL, NoChecks: true}).FencedLock("x")
+				granted := make(chan time.Time, 1)
+				go func() {
+					if _, err := waiter.Lock(g.T.Context()); err == nil {
+						granted <- time.Now()
+					}
+				}()
+				grouptest.AwaitWaiters(g.T, waiter, 1)
+				lost := make(chan time.Time, 1)
+				go func() {
+					<-lock.Lost()
+					lost <- time.Now()
+				}()
+				pass(3 * ttl)
+				g.Net.Isolate(outsider)
+				earlyLoss{ttl: ttl}.wantLostFirst(g, time.Now(), lost, granted)
+				g.Net.Rejoin(outsider)
+				_, err := lock.Lock(grouptest.Within(g.T, time.Minute))
+				grouptest.WantError(g.T, err, conclave.ErrLockOwnershipLost)
+			}, grouptest.Newcomers(1))
+		})
+	}
+}
+
+// A client whose member is partitioned from it, or from the others, goes on with another
+// member in time to keep its session.
+func TestClient_PartitionedFromItsMember(t *testing.T) {
+	for _, fault := range []string{"client from member", "member from group", "member from all"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+				c := dialOutsider(g, 10*time.Second)
+				lock := c.FencedLock("x")
+				fence := grouptest.MustLock(g.T, lock)
+				for range 3 {
+					i := memberOf(g, c)
+					if fault != "client from member" {
+						for _, other := range g.Others(i) {
+							if other != outsider || fault == "member from all" {
+								g.Net.Partition(i, other)
+							}
+						}
+						if fault == "member from all" {
+							g.Net.Partition(i, outsider)
+						}
+					} else {
+						g.Net.Partition(i, outsider)
+					}
+					pass(30 * time.Second)
+					if f, err := lock.Fence(); f != fence || err != nil {
+						g.T.Fatalf("fence %v, %v; want %v", f, err, fence)
+					}
+					_, err := c.KV().Put(grouptest.Within(g.T, time.Minute), "k", nil)
+					grouptest.Must(g.T, err)
+					g.Net.Rejoin(i)
+					pass(5 * time.Second)
+				}
+				grouptest.MustUnlock(g.T, lock)
+			}, grouptest.Newcomers(1))
+		})
+	}
+}
+
+// memberOf returns the member that a client is connected to.
+func memberOf(g *grouptest.Group, c *conclave.Client) int {
+	g.T.Helper()
+	s, err := c.Status(grouptest.Within(g.T, time.Minute))
+	grouptest.Must(g.T, err)
+	for i, n := range g.Nodes[:outsider] {
+		if n.Status().ID == s.ID {
+			return i
+		}
+	}
+	g.T.Fatalf("no member has ID %v", s.ID)
+	return 0
+}
+
+// The registration of a client that was suspended for longer than the group keeps it expires.
+// The client goes on under another one, with the loss of what it held.
+func TestClient_RegistrationExpires(t *testing.T) {
+	grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+		c := dialOutsider(g, 10*time.Second)
+		lock := c.FencedLock("x")
+		grouptest.MustLock(g.T, lock)
+		before := c.ID()
+		g.Net.Isolate(outsider)
+		pass(3 * time.Minute)
+		g.Net.Rejoin(outsider)
+		_, err := lock.Lock(grouptest.Within(g.T, time.Minute))
+		grouptest.WantError(g.T, err, conclave.ErrLockOwnershipLost)
+		grouptest.WantError(g.T, lock.Unlock(g.T.Context()), conclave.ErrLockOwnershipLost)
+		fence := grouptest.MustLock(g.T, lock)
+		if info, err := lock.Info(g.T.Context()); err != nil || info.Fence != fence || info.Node != c.ID() {
+			g.T.Errorf("%+v, %v; want fence %v of %v", info, err, fence, c.ID())
+		}
+		if c.ID() == before {
+			g.T.Errorf("the client still has ID %v", before)
+		}
+		if err := c.Close(context.Background()); err != nil {
+			g.T.Error(err)
+		}
+	}, grouptest.Newcomers(1))
+}

@@ -1,0 +1,183 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Queries and answers as bytes, for a connection: JSON, which needs no second set of types and
+// which people can read. A query that has a field which the other side does not know is
+// refused, since its answer would be another one. A field of an answer that is not known is
+// skipped.
+
+const (
+	// MaxQuery bounds an encoded query, in bytes: the longest has three names, of which JSON
+	// may make six bytes from one.
+	MaxQuery = 16 << 10
+	// MaxAnswer bounds an answer that has no pages, in bytes before it is encoded.
+	MaxAnswer = 64 << 20
+)
+
+var (
+	// ErrQuery: the query cannot be sent: it is of no known kind, malformed, too long, or not
+	// UTF-8.
+	ErrQuery = errors.New("machine: invalid query")
+	// ErrAnswer: the answer is not one to a query of that kind.
+	ErrAnswer = errors.New("machine: invalid answer")
+	// ErrAnswerTooLarge: the answer is larger than MaxAnswer.
+	ErrAnswerTooLarge = errors.New("machine: the answer is too large: ask for less")
+)
+
+// codec encodes the queries of one type, and decodes them and their answers.
+type codec struct {
+	kind   string
+	is     func(Query) bool
+	query  func(body []byte) (Query, error)
+	answer func(body []byte) (any, error)
+}
+
+// codecOf returns the codec of a query and its answer.
+func codecOf[Q Query, A any](kind string) codec {
+	return codec{
+		kind:   kind,
+		is:     func(q Query) bool { _, ok := q.(Q); return ok },
+		query:  func(body []byte) (Query, error) { return decodeStrictly[Q](body) },
+		answer: func(body []byte) (any, error) { var a A; err := json.Unmarshal(body, &a); return a, err },
+	}
+}
+
+// codecs returns those of all queries.
+func codecs() []codec {
+	return []codec{
+		codecOf[LockQuery, *LockView]("lock"),
+		codecOf[LocksQuery, []LockView]("locks"),
+		codecOf[LeaderQuery, *wire.Leader]("leader"),
+		codecOf[LeadersQuery, []LeaderView]("leaders"),
+		codecOf[SemaphoreQuery, *SemaphoreView]("semaphore"),
+		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
+		codecOf[SessionQuery, *SessionView]("session"),
+		codecOf[SessionsQuery, []SessionView]("sessions"),
+		codecOf[ChecksQuery, []CheckView]("checks"),
+		codecOf[KeyQuery, *wire.Entry]("key"),
+		codecOf[KeysQuery, []*wire.Entry]("keys"),
+		codecOf[KeyNamesQuery, []string]("key-names"),
+		codecOf[SequencerQuery, bool]("sequencer"),
+		codecOf[IndexQuery, uint64]("index"),
+		codecOf[GroupConfigQuery, wire.GroupConfig]("group-config"),
+		codecOf[RemovedQuery, []uint64]("removed"),
+		codecOf[WaitCyclesQuery, WaitCyclesView]("wait-cycles"),
+		codecOf[ExplainQuery, *ExplainView]("explain"),
+	}
+}
+
+func codecFor(fits func(codec) bool) (c codec, ok bool) {
+	for _, c := range codecs() {
+		if fits(c) {
+			return c, true
+		}
+	}
+	return codec{}, false
+}
+
+// EncodeQuery returns a query of this package as a kind and a body. The error is an ErrQuery.
+func EncodeQuery(q Query) (kind string, body []byte, err error) {
+	c, ok := codecFor(func(c codec) bool { return c.is(q) })
+	if !ok {
+		return "", nil, fmt.Errorf("%w: unknown type %T", ErrQuery, q)
+	}
+	if body, err = json.Marshal(q); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrQuery, err)
+	}
+	same, err := DecodeQuery(c.kind, body)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case same != q: // JSON has replaced what is not UTF-8
+		return "", nil, fmt.Errorf("%w: a name or prefix is not valid UTF-8", ErrQuery)
+	}
+	return c.kind, body, nil
+}
+
+// DecodeQuery is the inverse of EncodeQuery, for any bytes. The error is an ErrQuery.
+func DecodeQuery(kind string, body []byte) (Query, error) {
+	c, ok := codecFor(func(c codec) bool { return c.kind == kind })
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%w: unknown kind of %d bytes", ErrQuery, len(kind))
+	case len(body) > MaxQuery:
+		return nil, fmt.Errorf("%w: limit exceeded: want at most %d bytes, got %d", ErrQuery, MaxQuery, len(body))
+	}
+	q, err := c.query(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrQuery, kind, err)
+	}
+	return q, nil
+}
+
+func decodeStrictly[Q any](body []byte) (q Q, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return q, err
+	}
+	if len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
+		return q, errors.New("something follows the query")
+	}
+	return q, nil
+}
+
+// EncodeAnswer returns the answer to a query of this package as a body. It runs on any
+// goroutine. The error is an ErrAnswerTooLarge, or an ErrAnswer if no query has such an answer.
+func EncodeAnswer(answer any) ([]byte, error) {
+	if n := answerSize(answer); n > MaxAnswer {
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer)
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return body, nil
+}
+
+// answerSize returns the approximate size of an answer that does not come in bounded pages, and
+// 0 of the others.
+func answerSize(answer any) (n int) {
+	const entry, holder = 100, 100 // bytes, of their numbers
+	switch a := answer.(type) {
+	case []*wire.Entry:
+		for _, e := range a {
+			n += entry + size(e)
+		}
+	case []string:
+		for _, name := range a {
+			n += len(name)
+		}
+	case *SemaphoreView:
+		if a != nil {
+			n = holder * len(a.Holders)
+		}
+	case []SemaphoreView:
+		for _, s := range a {
+			n += holder * len(s.Holders)
+		}
+	}
+	return n
+}
+
+// DecodeAnswer returns the answer to a query of a kind, with the type that the query states.
+// The error is an ErrAnswer.
+func DecodeAnswer(kind string, body []byte) (any, error) {
+	c, ok := codecFor(func(c codec) bool { return c.kind == kind })
+	if !ok {
+		return nil, fmt.Errorf("%w: unknown kind of %d bytes", ErrAnswer, len(kind))
+	}
+	a, err := c.answer(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrAnswer, kind, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,362 @@
+package remote
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Config configures a Group.
+type Config struct {
+	Addresses []string // of members, host:port
+	Group     string   // its name
+	Name      string   // of this process, for people
+	TLS       *tls.Config
+	Insecure  bool
+	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	Admit     func(Peer) error                                         // refuses a member; nil: none
+	Logger    *slog.Logger
+	MaxCalls  int // under way; urgent ones are not refused for it
+
+	MaxCallBytes int // of their commands
+
+	// These run on the goroutine that delivers outcomes, in log order, and must not block.
+
+	Ended    func(wire.Ended)
+	Recalled func([]wire.Recall)
+	// Replaced reports that outcomes may have been skipped: what ask returns is of the state
+	// from which on they are delivered again. It answers a machine.IndexQuery by 0, and a
+	// machine.SessionQuery for those of Sessions.
+	Replaced func(ask func(machine.Query) any)
+	Woke     func()
+	// Sessions returns the sessions that are bound to this process.
+	Sessions func() []wire.ID
+	// Patience is how long a member may take to acknowledge a renewal.
+	Patience func() time.Duration
+}
+
+// Peer is the other end of a connection.
+type Peer = transport.Peer
+
+// Group is the group, as a process sees it that is no member. It implements client.Group.
+type Group struct {
+	cfg     Config
+	log     *slog.Logger
+	dialer  *transport.Dialer
+	mailbox mailbox
+	level   atomic.Uint32
+	process atomic.Uint64
+	asking  asking
+	place   place
+
+	// Owned by the loop.
+	identity identity
+	tickets  *tickets.Table[client.Call]
+	renewals []renewal
+	renewed  uint64 // the number of the last renewal
+	applied  uint64 // everything up to here has been delivered
+	now      int64  // group time, as a member has stated it last
+	link     *link  // attached; nil: none
+	ticks    uint64
+
+	lifetime context.Context
+	end      context.CancelCauseFunc
+	routines sync.WaitGroup
+	done     chan struct{}
+}
+
+// renewal is a renewal without an answer.
+type renewal struct {
+	number uint64
+	call   client.Call
+}
+
+// identity is that of one registration of this process.
+type identity struct {
+	key         ed25519.PrivateKey
+	id          uint64
+	incarnation wire.ID
+}
+
+var (
+	// ErrUnregistered: the registration of this process has expired.
+	ErrUnregistered = errors.New("the registration of this process has expired")
+	// ErrBusy: too many calls are under way; no effect.
+	ErrBusy = errors.New("too many pending calls")
+	// ErrClosed: the group was closed.
+	ErrClosed = errors.New("the client is closed")
+)
+
+// tick is the unit of retries.
+const tick = 100 * time.Millisecond
+
+// New returns a group to which nothing is connected yet; see Start. An error lists every fault
+// of the settings for connections.
+func New(cfg Config) (*Group, error) {
+	dialer, err := transport.NewDialer(transport.DialerConfig{
+		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	own, err := newIdentity()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{cfg: cfg, log: cfg.Logger, dialer: dialer, identity: own, tickets: tickets.New[client.Call](), done: make(chan struct{})}
+	g.process.Store(own.id)
+	g.mailbox.signal = make(chan struct{}, 1)
+	g.asking.pending = make(map[uint64]*question)
+	g.place.changed = make(chan struct{})
+	g.lifetime, g.end = context.WithCancelCause(context.Background())
+	g.tickets.Gate()
+	return g, nil
+}
+
+func newIdentity() (identity, error) {
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{key, wire.FingerprintOf(public), wire.ClientIncarnation(public)}, nil
+}
+
+// Start begins to connect.
+func (g *Group) Start() {
+	g.routines.Go(g.loop)
+	g.routines.Go(g.connect)
+	go func() {
+		g.routines.Wait()
+		close(g.done)
+	}()
+}
+
+// Close ends the connection, and waits until the goroutines have ended. Calls under way fail.
+func (g *Group) Close() {
+	g.end(ErrClosed)
+	<-g.done
+	_ = g.dialer.Close() // its connections have ended
+}
+
+// Registration makes the command that registers this process. It is called once for each
+// identity: before any other command, once a member is connected, and by Reregister. If the
+// group time that it is based on is too old, the group refuses the registration as expired,
+// and another one follows.
+func (g *Group) Registration(_ uint32, ttl time.Duration) *wire.Command {
+	public := g.identity.key.Public().(ed25519.PublicKey) // always of that type
+	return &wire.Command{Op: &wire.Command_RegisterClient{RegisterClient: &wire.RegisterClient{
+		Key: public, Ttl: int64(ttl), Until: g.now + min(int64(ttl), machine.MaxRegistering),
+	}}}
+}
+
+// AwaitMember blocks until a member is connected, or ctx is done.
+func (g *Group) AwaitMember(ctx context.Context) error {
+	for {
+		l, changed, _ := g.place.get()
+		if l != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.lifetime.Done():
+			return g.closed()
+		}
+	}
+}
+
+// loop owns the calls of this process.
+func (g *Group) loop() {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	defer g.failAll()
+	for {
+		select {
+		case <-ticker.C:
+			g.ticks++
+			g.send(g.tickets.Overdue)
+			g.checkLink()
+		case <-g.mailbox.signal:
+			for _, run := range g.mailbox.fetch() {
+				run()
+			}
+		case <-g.lifetime.Done():
+			return
+		}
+		g.cfg.Woke()
+		g.send(g.tickets.Issue)
+	}
+}
+
+// failAll fails what is under way when the group is closed.
+func (g *Group) failAll() {
+	for _, run := range g.mailbox.close() {
+		run() // what it submits fails below
+	}
+	if g.link != nil {
+		g.link.conn.Close(ErrClosed)
+	}
+	for _, call := range g.tickets.Drain() {
+		call.Fail(g.closed())
+	}
+	for _, r := range g.renewals {
+		r.call.Fail(g.closed())
+	}
+}
+
+func (g *Group) closed() error { return context.Cause(g.lifetime) }
+
+// Submit implements client.Group.
+func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) {
+	command := encode()
+	if !g.mailbox.post(func() {
+		if !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes) {
+			c.Fail(ErrBusy)
+			return
+		}
+		g.tickets.Add(command, c, urgent)
+	}) {
+		c.Fail(g.closed())
+	}
+}
+
+// Renew implements client.Group: the member renews many clients by one command.
+func (g *Group) Renew(_ int, _ func() []byte, c client.Call) {
+	if !g.mailbox.post(func() {
+		g.renewed++
+		g.renewals = append(g.renewals, renewal{g.renewed, c})
+		g.sendRenewal()
+	}) {
+		c.Fail(g.closed())
+	}
+}
+
+// Cancel implements client.Group.
+func (g *Group) Cancel(c client.Call) {
+	g.mailbox.post(func() { c.Cancelled(!g.tickets.Cancel(c)) })
+}
+
+// Reregister implements client.Group: this process goes on as another client, since a client
+// whose registration has expired never comes back.
+func (g *Group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
+	g.mailbox.post(func() {
+		if g.identity.incarnation != expired {
+			return // another caller has reregistered
+		}
+		own, err := newIdentity()
+		if err != nil {
+			g.end(err)
+			return
+		}
+		unregistered, renewals := g.tickets.Drain(), g.renewals
+		g.identity, g.renewals, g.applied = own, nil, 0
+		g.process.Store(own.id)
+		g.tickets.Gate()
+		command, call := register()
+		g.tickets.Add(command, call, true)
+		g.disconnect(ErrUnregistered)
+		for _, call := range unregistered {
+			call.Fail(ErrUnregistered)
+		}
+		for _, r := range renewals {
+			r.call.Fail(ErrUnregistered)
+		}
+	})
+}
+
+// Registered implements client.Group.
+func (g *Group) Registered(*wire.Reply) {}
+
+// Unregistered implements client.Group.
+func (g *Group) Unregistered(err error) bool { return errors.Is(err, ErrUnregistered) }
+
+// Process implements client.Group.
+func (g *Group) Process() uint64 { return g.process.Load() }
+
+// Level implements client.Group.
+func (g *Group) Level() uint32 { return min(g.level.Load(), wire.FeatureLevel) }
+
+// send sends the commands that next returns.
+func (g *Group) send(next func(tick uint64) tickets.Outgoing) {
+	if g.link == nil {
+		return
+	}
+	out := next(g.ticks)
+	g.sendLane(out.Urgent, true)
+	g.sendLane(out.Ordinary, false)
+}
+
+func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
+	for calls := range tickets.Split(calls) {
+		size := 0
+		for _, c := range calls {
+			size += len(c.GetCommand())
+		}
+		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{
+			Floor: g.tickets.Floor(), Calls: calls, Urgent: urgent, Applied: g.applied,
+		}}}, size)
+	}
+}
+
+// sendRenewal sends the latest renewal: it answers for those before.
+func (g *Group) sendRenewal() {
+	if g.link != nil && len(g.renewals) > 0 {
+		if g.link.askedAt == 0 {
+			g.link.askedAt = max(g.ticks, 1)
+		}
+		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: g.renewals[len(g.renewals)-1].number}}, 0)
+	}
+}
+
+// deliver delivers what a member sends, in the order of the log.
+func (g *Group) deliver(d *wire.Delivery) {
+	g.applied = d.GetApplied()
+	for _, n := range d.GetNotices() {
+		switch body := n.GetBody().(type) {
+		case *wire.Notice_Outcome:
+			g.outcome(body.Outcome)
+		case *wire.Notice_Ended:
+			session, _ := wire.IDFrom(body.Ended.GetSession())
+			g.cfg.Ended(wire.Ended{Incarnation: g.identity.incarnation, Session: session, Unbound: body.Ended.GetUnbound()})
+		case *wire.Notice_Recall:
+			session, _ := wire.IDFrom(body.Recall.GetSession())
+			g.cfg.Recalled([]wire.Recall{{
+				Session: session, Incarnation: g.identity.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
+			}})
+		}
+	}
+}
+
+func (g *Group) outcome(o *wire.DeliveredOutcome) {
+	if call, ok := g.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
+		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
+	}
+}
+
+// renewedBy delivers the answer to a renewal, which is that of all before it as well.
+func (g *Group) renewedBy(r *wire.Renewed) {
+	g.level.Store(r.GetLevel())
+	g.now = r.GetNow()
+	reply := &wire.Reply{Code: wire.Code_OK}
+	if r.GetUnknown() {
+		reply = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}
+	}
+	for len(g.renewals) > 0 && g.renewals[0].number <= r.GetNumber() {
+		call := g.renewals[0].call
+		g.renewals = g.renewals[1:]
+		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation}, reply, false)
+	}
+}

@@ -1,0 +1,41 @@
+package wire
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// CommandAt returns a command as a build decodes it that supports feature levels up to the
+// given one only: without the operations that it does not know. Otherwise builds would differ
+// about a command with several operations, of which the last counts, and about a malformed
+// operation. A malformed command is returned as it is. The result may share memory with data.
+//
+// Level 2 is no boundary here: builds that know Refill decode it at every level.
+func CommandAt(level uint32, data []byte) []byte {
+	if level >= LevelClient {
+		return data
+	}
+	known, changed := []byte(nil), false
+	for rest := data; len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return data
+		}
+		switch {
+		case number == registerClientField || number == renewClientsField:
+			if !changed {
+				known, changed = append(known, data[:len(data)-len(rest)]...), true
+			}
+		case changed:
+			known = append(known, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	if !changed {
+		return data
+	}
+	return known
+}
+
+// The fields of Command that level 4 has added.
+const (
+	registerClientField protowire.Number = 23
+	renewClientsField   protowire.Number = 24
+)
