@@ -1,0 +1,173 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/conclavehttp"
+	"github.com/conclave-go/conclave/conclavetest"
+)
+
+// scene is a group of three in which something happens, and a console of its leader.
+type scene struct {
+	t     *testing.T
+	group *conclavetest.Group
+	node  *conclave.Node // the leader
+	url   string
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stage forms the group and serves the console below a prefix.
+func stage(t *testing.T, opts *conclavehttp.ConsoleOptions) *scene {
+	t.Helper()
+	names := []string{"anna", "ben", "clara"}
+	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, c *conclave.Config) { c.Name, c.SessionTTL = names[i], 10*time.Second }))
+	s := &scene{t: t, group: group}
+	for _, n := range group.Nodes() {
+		if status := n.Status(); status.Leader == status.ID {
+			s.node = n
+		}
+	}
+	if s.node == nil {
+		t.Fatal("no member leads")
+	}
+	console := conclavehttp.Console(s.node, opts)
+	mux := http.NewServeMux()
+	mux.Handle("/console/", http.StripPrefix("/console", console))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(console.Close) // first
+	s.url = server.URL + "/console/"
+	return s
+}
+
+// other returns a member that does not lead.
+func (s *scene) other() *conclave.Node {
+	for _, n := range s.group.Nodes() {
+		if n != s.node {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *scene) lock(n *conclave.Node, name, label string) *conclave.FencedLock {
+	s.t.Helper()
+	l := n.FencedLock(name, conclave.WithLabel(label))
+	_, err := l.Lock(s.t.Context())
+	must(s.t, err)
+	return l
+}
+
+// wait queues for a lock until the test ends, and returns when the group has the request.
+func (s *scene) wait(n *conclave.Node, name, label string) {
+	s.t.Helper()
+	l := n.FencedLock(name, conclave.WithLabel(label))
+	info, err := l.Info(s.t.Context())
+	must(s.t, err)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = l.Lock(ctx) // until cancel
+	}()
+	s.t.Cleanup(func() { cancel(); <-ended })
+	for before := info.Waiters; info.Waiters == before; {
+		info, err = l.Info(s.t.Context())
+		must(s.t, err)
+	}
+}
+
+// awaitLabels blocks until the group records labels and times, for which it has to know that
+// each member can.
+func (s *scene) awaitLabels() {
+	s.t.Helper()
+	for recorded := false; !recorded; {
+		l := s.lock(s.node, "probe", "probe")
+		e, err := s.node.Explain(s.t.Context(), "probe")
+		must(s.t, err)
+		recorded = e.Holder.Since >= 0
+		must(s.t, l.Unlock(s.t.Context()))
+	}
+}
+
+// furnish has the group hold what the screenshots show.
+func (s *scene) furnish() {
+	s.t.Helper()
+	ctx, t := s.t.Context(), s.t
+	s.awaitLabels()
+	s.lock(s.node, "invoices/2026-11", "invoice run 2026-11")
+	for i, n := range []*conclave.Node{s.other(), s.other(), s.node} {
+		s.wait(n, "invoices/2026-11", fmt.Sprintf("reprint %d", i+1))
+	}
+	s.lock(s.other(), "backup/nightly", "nightly backup")
+	for i := range 120 {
+		n := s.group.Node(i % 3)
+		s.lock(n, fmt.Sprintf("orders/%04d", 1000+i), fmt.Sprintf("checkout %d", 7000+i*37%900))
+	}
+	for i := range 3 {
+		_, err := s.group.Node(i).Semaphore("render-slots", 8).Acquire(ctx, i+1)
+		must(t, err)
+	}
+	_, err := s.other().Election("scheduler").Campaign(ctx, []byte("10.0.4.7:8443"))
+	must(t, err)
+	_, err = s.node.RegisterCheck(ctx, "disk", time.Minute)
+	must(t, err)
+	check, err := s.other().RegisterCheck(ctx, "queue depth", time.Minute)
+	must(t, err)
+	must(t, check.Warn(ctx))
+	s.deadlock()
+	session, err := s.other().NewSession(ctx, &conclave.SessionConfig{Name: "importer", LockDelay: conclave.NoLockDelay})
+	must(t, err)
+	_, err = session.FencedLock("import/catalogue").Lock(ctx)
+	must(t, err)
+	must(t, s.node.CloseSession(ctx, session.ID()))
+	<-session.Done()
+}
+
+// deadlock has two sessions wait for each other.
+func (s *scene) deadlock() {
+	ctx, t := s.t.Context(), s.t
+	nodes := []*conclave.Node{s.node, s.other()}
+	names := []string{"stock/7", "stock/9"}
+	labels := []string{"move 7 to 9", "move 9 to 7"}
+	var sessions []*conclave.Session
+	for i, n := range nodes {
+		session, err := n.NewSession(ctx, &conclave.SessionConfig{Name: "warehouse"})
+		must(t, err)
+		_, err = session.FencedLock(names[i], conclave.WithLabel(labels[i])).Lock(ctx)
+		must(t, err)
+		sessions = append(sessions, session)
+	}
+	for i, session := range sessions {
+		l := session.FencedLock(names[1-i], conclave.WithLabel(labels[i]))
+		go func() { _, _ = l.Lock(ctx) }() // until the test ends
+	}
+}
+
+// work locks and unlocks until the test ends.
+func (s *scene) work() {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	l := s.node.FencedLock("counter")
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if _, err := l.Lock(ctx); err == nil {
+				_ = l.Unlock(ctx)
+			}
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); <-ended })
+}

@@ -1,0 +1,243 @@
+package conclavehttp
+
+import (
+	"cmp"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// ConsoleOptions configures [Console]. The zero value, like a nil *ConsoleOptions, is a
+// console that is read-only and for loopback only.
+type ConsoleOptions struct {
+	// Authorize decides on each request, of which it gets what the request asks for: each act,
+	// and ActView for the page and its streams. It returns the name of the person or program
+	// for the audit log, or an error, which refuses the request with the status 403; the
+	// client gets the error's text. It is called concurrently, before anything is done.
+	//
+	// Default nil: every act is refused, and only loopback clients are served that name a
+	// loopback host and came through no proxy.
+	Authorize func(r *http.Request, act Act) (actor string, err error)
+	// Audit gets a record of each act that is asked for, refused ones included, as log lines
+	// "console act" with the attributes act, target, actor, remote, result ("refused",
+	// "allowed" before it begins, then "done" or "failed") and error. Without it every act is
+	// refused. Views are not recorded.
+	Audit *slog.Logger
+	// MaxStreams is how many browsers may be connected at a time; further ones get the status
+	// 503. Default: 256.
+	MaxStreams int
+}
+
+// Act is what a request asks of a console.
+type Act struct {
+	Kind    ActKind
+	Session conclave.SessionID // with ActCloseSession
+	Member  conclave.MemberID  // with ActTransferLeadership and ActRemoveMember
+}
+
+// ActKind is a kind of Act.
+type ActKind int
+
+// The kinds of acts.
+const (
+	ActView               ActKind = iota + 1 // read the page and its updates
+	ActCloseSession                          // Node.CloseSession
+	ActTransferLeadership                    // Node.TransferLeadership
+	ActRemoveMember                          // Node.RemoveMember
+)
+
+// String returns the kind in lower case, as "close-session".
+func (k ActKind) String() string {
+	names := [ActRemoveMember]string{"view", "close-session", "transfer-leadership", "remove-member"}
+	if k >= 1 && k <= ActRemoveMember {
+		return names[k-1]
+	}
+	return "unknown"
+}
+
+const (
+	defaultStreams = 256
+	maxPages       = 64 // requests other than streams that are answered at a time
+)
+
+// ConsoleHandler serves the console of a node. It has goroutines only while a browser is
+// connected: they end with the last stream, with the node, and with Close.
+type ConsoleHandler struct {
+	node      *conclave.Node
+	opts      ConsoleOptions
+	templates *template.Template
+	broken    error // the templates are not valid
+	crossSite *http.CrossOriginProtection
+	board     *board
+	reads     *pacer        // of requests
+	pages     chan struct{} // holds a value for each request under way, but for streams
+	streams   chan struct{} // holds a value for each stream
+
+	closeOnce sync.Once
+	closed    chan struct{}
+
+	mu        sync.Mutex
+	connected int       // guarded by mu; streams
+	gathering *gatherer // guarded by mu; nil: no stream is connected
+}
+
+// Console returns a handler with a page that shows the node's group, live: members, locks
+// and what waits for them, semaphores, elections, sessions, checks, wait-for cycles, what
+// has happened, and the group's settings. It serves the page at its root and what the page
+// needs below it; [http.StripPrefix] mounts it elsewhere. It redirects to a path with a slash at its
+// end. It uses no asset from elsewhere, and no script but its own.
+//
+// All names in a group are escaped, and what is not printable is shown as a Go escape. Names
+// and addresses are shown to every client that may view the page. On a loopback address that
+// is every local user; see [ConsoleOptions.Authorize] for anything else. Acts are accepted
+// from pages of the same origin only ([http.CrossOriginProtection]).
+//
+// All browsers share one view of the group, which is taken once a second, and only while a
+// browser is connected; each gets what has changed once a second. What they list is read a page of 50 at a time, at most 8 pages a second for all
+// of them. If they look at more different pages, each is updated less often. A browser that
+// does not take an update within 5 seconds is disconnected, and each after 10 minutes; it
+// connects again by itself. The handler needs a server whose writers support
+// [http.ResponseController], as those of package net/http do. Without it the page is not live.
+//
+// A nil node is one that Open has not returned yet: the status is 503.
+func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
+	h := &ConsoleHandler{
+		node: node, crossSite: http.NewCrossOriginProtection(), closed: make(chan struct{}),
+		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages),
+	}
+	if opts != nil {
+		h.opts = *opts
+	}
+	h.streams = make(chan struct{}, cmp.Or(max(0, h.opts.MaxStreams), defaultStreams))
+	h.templates, h.broken = parseTemplates()
+	h.board = newBoard(node, h.canAct(), h.templates)
+	return h
+}
+
+// canAct reports whether the page offers acts.
+func (h *ConsoleHandler) canAct() bool { return h.opts.Authorize != nil && h.opts.Audit != nil }
+
+// Close ends all streams, and refuses further requests with the status 503. It does not
+// block. [http.Server.Shutdown] waits for streams, so register it:
+//
+//	server.RegisterOnShutdown(console.Close)
+//
+// A handler whose node has stopped needs no Close.
+func (h *ConsoleHandler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
+
+// ServeHTTP implements [http.Handler].
+func (h *ConsoleHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	switch {
+	case h.node == nil:
+		http.Error(w, "the node is not open yet: it waits for its group; its log has the reason", http.StatusServiceUnavailable)
+		return
+	case h.isClosed():
+		http.Error(w, "the console is closed", http.StatusServiceUnavailable)
+		return
+	case h.broken != nil:
+		http.Error(w, h.broken.Error(), http.StatusInternalServerError)
+		return
+	}
+	switch name := strings.TrimPrefix(r.URL.Path, "/"); {
+	case name == "" && !inFolder(r):
+		toFolder(w, r)
+	case name == "act":
+		if allowed(w, r, http.MethodPost) && take(w, h.pages) {
+			defer release(h.pages)
+			h.act(w, r)
+		}
+	case !allowed(w, r, http.MethodGet, http.MethodHead) || !h.mayView(w, r):
+	case name == "events":
+		if take(w, h.streams) {
+			defer release(h.streams)
+			h.stream(w, r)
+		}
+	case take(w, h.pages):
+		defer release(h.pages)
+		if name == "" {
+			h.page(w, r)
+		} else {
+			asset(w, r, name)
+		}
+	}
+}
+
+func (h *ConsoleHandler) isClosed() bool {
+	select {
+	case <-h.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// take takes a place, or refuses the request.
+func take(w http.ResponseWriter, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "too many browsers are connected to this console: close some", http.StatusServiceUnavailable)
+		return false
+	}
+}
+
+func release(places chan struct{}) { <-places }
+
+func allowed(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+	for _, m := range methods {
+		if r.Method == m {
+			return true
+		}
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	return false
+}
+
+// inFolder reports whether the page is asked for by a path against which its links resolve,
+// whatever prefix was stripped of it.
+func inFolder(r *http.Request) bool {
+	before, _, _ := strings.Cut(r.RequestURI, "?")
+	return r.URL.Path == "/" || strings.HasSuffix(before, "/")
+}
+
+// toFolder redirects to the same path with a slash, against which the page's links resolve.
+// The part of the path before the handler's prefix is not known, so it is relative.
+func toFolder(w http.ResponseWriter, r *http.Request) {
+	before, _, _ := strings.Cut(r.RequestURI, "?")
+	name, err := url.PathUnescape(path.Base(before))
+	if err != nil || strings.Trim(name, "/.") == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Location", "./"+url.PathEscape(name)+"/")
+	w.WriteHeader(http.StatusMovedPermanently)
+}
+
+// page serves the page, with what it shows at the moment.
+func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
+	v, err := viewOf(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p := pageData{view: v, CanAct: h.canAct(), Parts: h.board.local(time.Now())}
+	for _, q := range v.queries() {
+		part := h.board.cached(q)
+		if part == nil {
+			part = h.board.read(r.Context(), q, h.reads)
+		}
+		p.Parts = append(p.Parts, *part)
+	}
+	h.render(w, "page", http.StatusOK, p)
+}

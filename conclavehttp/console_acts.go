@@ -1,0 +1,129 @@
+package conclavehttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+const (
+	actTimeout = 30 * time.Second
+	maxForm    = 4 << 10 // bytes
+)
+
+var (
+	errCrossSite = errors.New("the request comes from a page of another site")
+	errReadOnly  = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set")
+)
+
+// actResult is what the page about an act shows.
+type actResult struct {
+	Act, Target, Result string
+	Err                 error
+}
+
+// act carries out what a form asks for, if that is allowed.
+func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
+	if why := h.refusal(r); why != "" {
+		http.Error(w, why, http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	act, target, err := parseAct(r)
+	record := h.recorder(r, act, target)
+	if err != nil {
+		record("", "refused", err)
+		h.answer(w, http.StatusBadRequest, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
+		return
+	}
+	actor, err := h.authorize(r, act)
+	if err != nil {
+		record(actor, "refused", err)
+		h.answer(w, http.StatusForbidden, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
+		return
+	}
+	record(actor, "allowed", nil)
+	// It goes on if the browser disconnects, so that the audit log has its end.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTimeout)
+	defer cancel()
+	result, status := "done", http.StatusOK
+	if err = h.carryOut(ctx, act); err != nil {
+		result, status = "failed", statusOf(err)
+	}
+	record(actor, result, err)
+	h.answer(w, status, actResult{Act: act.Kind.String(), Target: target, Result: result, Err: err})
+}
+
+func (h *ConsoleHandler) authorize(r *http.Request, act Act) (actor string, err error) {
+	if err := h.crossSite.Check(r); err != nil {
+		return "", fmt.Errorf("%w: %w", errCrossSite, err)
+	}
+	if !h.canAct() {
+		return "", errReadOnly
+	}
+	return h.opts.Authorize(r, act)
+}
+
+func parseAct(r *http.Request) (act Act, target string, err error) {
+	if err := r.ParseForm(); err != nil {
+		return act, "", fmt.Errorf("%w form: %w", conclave.ErrInvalid, err)
+	}
+	target = r.PostForm.Get("target")
+	switch kind := r.PostForm.Get("act"); kind {
+	case ActCloseSession.String():
+		act.Kind = ActCloseSession
+		act.Session, err = conclave.ParseSessionID(target)
+	case ActTransferLeadership.String():
+		act.Kind = ActTransferLeadership
+		err = act.Member.UnmarshalText([]byte(target))
+	case ActRemoveMember.String():
+		act.Kind = ActRemoveMember
+		err = act.Member.UnmarshalText([]byte(target))
+	default:
+		err = fmt.Errorf("%w act: want close-session, transfer-leadership or remove-member, got %q", conclave.ErrInvalid, kind)
+	}
+	return act, target, err
+}
+
+func (h *ConsoleHandler) carryOut(ctx context.Context, act Act) error {
+	switch act.Kind {
+	case ActCloseSession:
+		return h.node.CloseSession(ctx, act.Session)
+	case ActTransferLeadership:
+		return h.node.TransferLeadership(ctx, act.Member)
+	default:
+		return h.node.RemoveMember(ctx, act.Member)
+	}
+}
+
+func statusOf(err error) int {
+	for _, refusal := range []error{conclave.ErrInvalid, conclave.ErrSessionNotFound, conclave.ErrLastVoter} {
+		if errors.Is(err, refusal) {
+			return http.StatusConflict
+		}
+	}
+	return http.StatusServiceUnavailable
+}
+
+// recorder returns what writes to the audit log about a request.
+func (h *ConsoleHandler) recorder(r *http.Request, act Act, target string) func(actor, result string, err error) {
+	return func(actor, result string, err error) {
+		if h.opts.Audit == nil {
+			return
+		}
+		attributes := []any{"act", act.Kind.String(), "target", target, "actor", actor, "remote", r.RemoteAddr, "result", result}
+		if err != nil {
+			attributes = append(attributes, slog.Any("error", err))
+		}
+		h.opts.Audit.Info("console act", attributes...)
+	}
+}
+
+func (h *ConsoleHandler) answer(w http.ResponseWriter, status int, result actResult) {
+	h.render(w, "result", status, result)
+}

@@ -1,0 +1,175 @@
+package conclavehttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/conclavehttp"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// operator authorizes requests with its token.
+func operator(r *http.Request, act conclavehttp.Act) (string, error) {
+	if act.Kind == conclavehttp.ActView || r.Header.Get("Authorization") == "Bearer operator" {
+		return "olga", nil
+	}
+	return "", errors.New("not an operator")
+}
+
+func form(act, target string) string {
+	return url.Values{"act": {act}, "target": {target}}.Encode()
+}
+
+func asOperator(r *http.Request) { r.Header.Set("Authorization", "Bearer operator") }
+
+func TestConsole_ClosesSession(t *testing.T) {
+	n := grouptest.Alone(t)
+	var audit auditLog
+	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
+	s := grouptest.MustSession(t, n, &conclave.SessionConfig{Name: "importer"})
+	grouptest.MustLock(t, s.FencedLock("x"))
+	closing := form("close-session", s.ID().String())
+	want(t, site.page("show", "sessions"), `value="close-session"`, s.ID().String())
+
+	w, body := site.send("POST", "act", closing)
+	if w.StatusCode != http.StatusForbidden {
+		t.Errorf("without authorization: %s", w.Status)
+	}
+	want(t, body, "refused", "not an operator")
+	if s.Err() != nil {
+		t.Fatal("the session has ended")
+	}
+	w, body = site.send("POST", "act", closing, asOperator)
+	if w.StatusCode != http.StatusOK {
+		t.Errorf("with authorization: %s", w.Status)
+	}
+	want(t, body, "done")
+	<-s.Done()
+	if w, _ = site.send("POST", "act", closing, asOperator); w.StatusCode != http.StatusConflict {
+		t.Errorf("twice: %s", w.Status)
+	}
+	id := s.ID().String()
+	wantLines(t, audit.String(),
+		`act=close-session target=`+id+` actor="" result=refused error="not an operator"`,
+		`act=close-session target=`+id+` actor=olga result=allowed`,
+		`act=close-session target=`+id+` actor=olga result=done`,
+		`act=close-session target=`+id+` actor=olga result=allowed`,
+		`act=close-session target=`+id+` actor=olga result=failed error="`+conclave.ErrSessionNotFound.Error())
+	html := site.events("").await("timeline", "closed by force")
+	want(t, html, "importer", "held 1", "this node lost")
+}
+
+// wantLines checks the records of the audit log.
+func wantLines(t *testing.T, log string, parts ...string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if len(lines) != len(parts) {
+		t.Fatalf("%d records, want %d:\n%s", len(lines), len(parts), log)
+	}
+	for i, line := range lines {
+		line = strings.ReplaceAll(line, "conclave: close session "+"", "")
+		key, value, _ := strings.Cut(parts[i], ` error="`)
+		if !strings.HasPrefix(line, `level=INFO msg="console act" `+key) || !strings.Contains(line, value) {
+			t.Errorf("record %d is\n%s; want\n%s", i, line, parts[i])
+		}
+	}
+}
+
+func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	leader := g.Leader()
+	next := (leader + 1) % 3
+	n := g.Nodes[next] // any member can be asked
+	var audit auditLog
+	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
+	want(t, site.page(), `value="transfer-leadership"`, `value="remove-member"`)
+	if w, body := site.send("POST", "act", form("transfer-leadership", g.ID(next).String()), asOperator); w.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", w.Status, body)
+	}
+	if g.Leader() != next {
+		t.Error("leadership was not transferred")
+	}
+	if w, body := site.send("POST", "act", form("remove-member", g.ID(leader).String()), asOperator); w.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", w.Status, body)
+	}
+	<-g.Nodes[leader].Done()
+	grouptest.WantError(t, g.Nodes[leader].Err(), conclave.ErrRemoved)
+	if w, _ := site.send("POST", "act", form("remove-member", g.ID(next).String()), asOperator); w.StatusCode != http.StatusConflict {
+		t.Errorf("the node's own member: %s", w.Status)
+	}
+	if n := strings.Count(audit.String(), "result=done"); n != 2 {
+		t.Errorf("%d acts done:\n%s", n, audit.String())
+	}
+	site.events("").await("timeline", "was removed")
+}
+
+// No page of another site makes a browser act with its user's credentials.
+func TestConsole_RefusesCrossSiteActs(t *testing.T) {
+	n := grouptest.Alone(t)
+	var audit auditLog
+	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
+	s := grouptest.MustSession(t, n, nil)
+	closing := form("close-session", s.ID().String())
+	for name, edit := range map[string]func(*http.Request){
+		"cross-site":     header("Sec-Fetch-Site", "cross-site"),
+		"same-site":      header("Sec-Fetch-Site", "same-site"),
+		"another origin": header("Origin", "https://elsewhere.example"),
+		"no origin":      header("Origin", "null"),
+	} {
+		w, body := site.send("POST", "act", closing, asOperator, edit)
+		if w.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s: %s", name, w.Status, body)
+		}
+	}
+	if s.Err() != nil {
+		t.Error("the session has ended")
+	}
+	if n := strings.Count(audit.String(), "page of another site"); n != 4 {
+		t.Errorf("%d refusals are recorded:\n%s", n, audit.String())
+	}
+	if w, _ := site.send("POST", "act", closing, asOperator, header("Sec-Fetch-Site", "same-origin")); w.StatusCode != http.StatusOK {
+		t.Errorf("the same origin: %s", w.Status)
+	}
+}
+
+// Acts need an authorization and an audit log.
+func TestConsole_ReadOnly(t *testing.T) {
+	n := grouptest.Alone(t)
+	var audit auditLog
+	s := grouptest.MustSession(t, n, nil)
+	for name, opts := range map[string]*conclavehttp.ConsoleOptions{
+		"no options": nil, "no audit log": {Authorize: operator}, "no authorization": {Audit: audit.logger()},
+	} {
+		site := serve(t, n, opts)
+		wantNot(t, site.page("show", "sessions"), "<form method=\"post\"")
+		w, body := site.send("POST", "act", form("close-session", s.ID().String()), asOperator)
+		if w.StatusCode != http.StatusForbidden || !strings.Contains(body, "read-only") {
+			t.Errorf("%s: %s: %s", name, w.Status, body)
+		}
+	}
+	if s.Err() != nil {
+		t.Error("the session has ended")
+	}
+	want(t, audit.String(), "result=refused")
+}
+
+func TestConsole_MalformedActs(t *testing.T) {
+	var audit auditLog
+	site := serve(t, grouptest.Alone(t), &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
+	malformed := []string{
+		form("", ""), form("format-disk", "x"), form("close-session", "x"), form("transfer-leadership", "-1"), form("remove-member", ""),
+		form("close-session", strings.Repeat("x", 5000)), "%zz", "act=close-session;target=1",
+	}
+	for _, f := range malformed {
+		if w, body := site.send("POST", "act", f, asOperator); w.StatusCode != http.StatusBadRequest {
+			t.Errorf("%.40s: %s: %s", f, w.Status, body)
+		}
+	}
+	if n := strings.Count(audit.String(), "result=refused"); n != len(malformed) {
+		t.Errorf("%d of %d refusals are recorded:\n%s", n, len(malformed), audit.String())
+	}
+}

@@ -1,0 +1,219 @@
+package conclavehttp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html/template"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// part is a section of the page, rendered. All browsers that show it share it.
+type part struct {
+	ID      string
+	HTML    template.HTML
+	event   []byte    // that sends it
+	version uint64    // grows with each change
+	read    time.Time // when it was last brought up to date, if it is a pane's
+}
+
+// board has the parts that browsers show.
+type board struct {
+	node      *conclave.Node
+	canAct    bool
+	templates *template.Template
+
+	mu      sync.Mutex
+	version uint64          // guarded by mu; of the latest change
+	added   chan struct{}   // has a value after a stream shows another pane
+	own     []part          // guarded by mu; from what the node knows by itself
+	taken   time.Time       // guarded by mu; when own was
+	chart   chart           // guarded by mu
+	panes   map[query]*pane // guarded by mu
+}
+
+// pane is a part that is read through the group.
+type pane struct {
+	part
+	streams int           // that show it
+	pause   time.Duration // until it is read again
+}
+
+const (
+	refresh  = time.Second      // of what is shown
+	slowly   = 10 * time.Second // of what changes seldom, or costs more
+	keepPane = 10 * time.Second // that no stream shows
+)
+
+func newBoard(node *conclave.Node, canAct bool, templates *template.Template) *board {
+	return &board{node: node, canAct: canAct, templates: templates, added: make(chan struct{}, 1), panes: make(map[query]*pane)}
+}
+
+// local returns the parts from what the node knows without asking the group, not older than a
+// refresh.
+func (b *board) local(now time.Time) []part {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now.Sub(b.taken) >= refresh || b.own == nil {
+		b.gather(now)
+	}
+	return slices.Clone(b.own)
+}
+
+// gather takes what the node knows. b.mu is held.
+func (b *board) gather(now time.Time) {
+	b.taken = now
+	b.own = b.renderLocal(now)
+}
+
+// renderLocal renders what the node knows. b.mu is held, so one goroutine at a time renders.
+func (b *board) renderLocal(now time.Time) []part {
+	s := takeSnapshot(b.node, now)
+	s.CanAct = b.canAct
+	b.chart.add(now, b.node.Metrics())
+	s.Chart = b.chart.plot(now)
+	var all []part
+	for i, id := range []string{"summary", "members", "chart", "timeline"} {
+		next := part{ID: id}
+		if i < len(b.own) {
+			next = b.own[i]
+		}
+		b.update(&next, b.html(id, s))
+		all = append(all, next)
+	}
+	return all
+}
+
+// update changes a part, if it does. b.mu is held.
+func (b *board) update(p *part, html template.HTML) {
+	if p.HTML == html && p.version > 0 {
+		return
+	}
+	b.version++
+	p.HTML, p.event, p.version = html, event(p.ID, html), b.version
+}
+
+func (b *board) html(name string, data any) template.HTML {
+	var out bytes.Buffer
+	if err := b.templates.ExecuteTemplate(&out, name, data); err != nil {
+		return template.HTML(template.HTMLEscapeString(fmt.Sprintf("template %s: %v", name, err)))
+	}
+	return template.HTML(out.String()) // the template has escaped it
+}
+
+// show has the gatherer keep a part up to date for a stream, until hide.
+func (b *board) show(queries []query) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range queries {
+		p := b.panes[q]
+		if p == nil {
+			p = &pane{part: part{ID: q.kind.id()}}
+			b.panes[q] = p
+		}
+		p.streams++
+	}
+	select {
+	case b.added <- struct{}{}:
+	default:
+	}
+}
+
+func (b *board) hide(queries []query) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range queries {
+		b.panes[q].streams--
+	}
+}
+
+// cached returns a part that is up to date, or nil.
+func (b *board) cached(q query) *part {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.panes[q]
+	if p == nil || p.read.IsZero() || time.Since(p.read) > p.pause {
+		return nil
+	}
+	found := p.part
+	return &found
+}
+
+// read brings a part up to date. It returns one that has the reason if it is not its turn
+// soon enough, or ctx is done.
+func (b *board) read(ctx context.Context, q query, pace *pacer) *part {
+	if err := pace.wait(ctx); err != nil {
+		return &part{ID: q.kind.id(), HTML: b.html("unread", err)}
+	}
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	html := b.html(q.kind.id(), q.answer(bounded, b.node, b.canAct))
+	if ctx.Err() != nil {
+		return &part{ID: q.kind.id(), HTML: html}
+	}
+	return b.put(q, html, began)
+}
+
+// put stores a part that was read.
+func (b *board) put(q query, html template.HTML, began time.Time) *part {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sweep(now)
+	p := b.panes[q]
+	if p == nil {
+		p = &pane{part: part{ID: q.kind.id()}}
+		b.panes[q] = p
+	}
+	p.read, p.pause = now, q.pause(now.Sub(began))
+	b.update(&p.part, html)
+	found := p.part
+	return &found
+}
+
+// sweep drops the panes that only requests have shown. b.mu is held.
+func (b *board) sweep(now time.Time) {
+	for q, p := range b.panes {
+		if p.streams == 0 && now.Sub(p.read) > keepPane {
+			delete(b.panes, q)
+		}
+	}
+}
+
+// due returns the pane that is to be read next, and when; or nil.
+func (b *board) due() (q *query, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for candidate, p := range b.panes {
+		if when := p.read.Add(p.pause); p.streams > 0 && (q == nil || when.Before(at)) {
+			q, at = &candidate, when
+		}
+	}
+	return q, at
+}
+
+// news returns the parts that a stream shows and that are newer than a version, and the version
+// that the stream has then.
+func (b *board) news(queries []query, version uint64) (parts []part, latest uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	add := func(p part) {
+		if p.version > version {
+			parts = append(parts, p)
+		}
+	}
+	for _, p := range b.own {
+		add(p)
+	}
+	for _, q := range queries {
+		if p := b.panes[q]; p != nil {
+			add(p.part)
+		}
+	}
+	return parts, b.version
+}

@@ -1,0 +1,83 @@
+package conclavehttp
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// secure sets the headers of every answer.
+func secure(header http.Header) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		"X-Frame-Options":              "DENY",
+		"X-Content-Type-Options":       "nosniff",
+		"Referrer-Policy":              "same-origin", // no lock name leaves in a referrer, and forms keep their origin
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cache-Control":                "no-store",
+	} {
+		header.Set(name, value)
+	}
+}
+
+// mayView decides on a request that reads, and answers one that it refuses.
+func (h *ConsoleHandler) mayView(w http.ResponseWriter, r *http.Request) bool {
+	if why := h.refusal(r); why != "" {
+		http.Error(w, why, http.StatusForbidden)
+		return false
+	}
+	if h.opts.Authorize == nil {
+		return true
+	}
+	if _, err := h.opts.Authorize(r, Act{Kind: ActView}); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return false
+	}
+	return true
+}
+
+// refusal returns why a request is refused before any authorization; "": it is not.
+func (h *ConsoleHandler) refusal(r *http.Request) string {
+	switch {
+	case h.opts.Authorize == nil && !local(r):
+		return "this console serves loopback clients only, under a loopback name and without a proxy: set ConsoleOptions.Authorize"
+	case strings.TrimPrefix(r.URL.Path, "/") == "events" && fromElsewhere(r):
+		// Another site cannot read the stream, but it could use up all of them.
+		return "this stream is for the console's own page"
+	}
+	return ""
+}
+
+// fromElsewhere reports that a page of another origin makes the request, as far as the browser
+// says so.
+func fromElsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "" && site != "same-origin" && site != "none"
+}
+
+// local reports whether a request comes from this machine and asks for it by a name that is
+// certain to mean it. Any other host may be a name of a site that resolves to a loopback
+// address, so that the browser takes its script for the console's own (DNS rebinding). What
+// a proxy forwards comes from this machine as well.
+func local(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
+}
+
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,127 @@
+package conclavehttp
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+func TestPacer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, began := newPacer(100*time.Millisecond), time.Now()
+		for range 10 {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(began); d != 900*time.Millisecond {
+			t.Errorf("10 turns in %v", d)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		var err error
+		turns := 0
+		for ; !errors.Is(err, errBusyConsole); turns++ {
+			err = p.wait(cancelled)
+		}
+		if turns < 20 || turns > 23 {
+			t.Errorf("%d requests wait", turns)
+		}
+	})
+}
+
+// Browsers that look at the same share one pane, which ends with the last of them.
+func TestBoard_SharesPanes(t *testing.T) {
+	b := &board{added: make(chan struct{}, 1), panes: make(map[query]*pane)}
+	same, other := view{Show: kindLocks}.queries(), view{Show: kindLocks, Prefix: "x", Lock: "x"}.queries()
+	for range 100 {
+		b.show(same)
+	}
+	b.show(other)
+	if len(b.panes) != 5 {
+		t.Errorf("%d panes", len(b.panes))
+	}
+	// The one that has waited longest is the next.
+	for q := range b.panes {
+		b.put(q, "x", time.Now())
+	}
+	b.panes[same[0]].read = time.Now().Add(-time.Minute)
+	if q, at := b.due(); q == nil || *q != same[0] || at.After(time.Now()) {
+		t.Errorf("%v is due", q)
+	}
+	for range 100 {
+		b.hide(same)
+	}
+	b.hide(other)
+	if q, _ := b.due(); q != nil {
+		t.Errorf("%v is due for no browser", q)
+	}
+	b.sweep(time.Now().Add(keepPane + time.Minute))
+	if len(b.panes) != 0 {
+		t.Errorf("%d panes are left", len(b.panes))
+	}
+}
+
+func TestQuery_CyclesTakeLittleTime(t *testing.T) {
+	q := query{kind: kindCycles}
+	if d := q.pause(time.Second); d != 100*time.Second {
+		t.Errorf("after a search of a second: %v", d)
+	}
+	if d := q.pause(time.Millisecond); d != slowly {
+		t.Errorf("after a search of a millisecond: %v", d)
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, c := range [][2]string{
+		{number(0), "0"}, {number(999), "999"}, {number(1000), "1\u202f000"}, {number(1234567), "1\u202f234\u202f567"}, {number(-1000), "−1\u202f000"},
+		{count(1, "check"), "1 check"}, {count(2, "check"), "2 checks"},
+		{ago(-1), "?"}, {ago(1500 * time.Millisecond), "1 s"}, {ago(125 * time.Second), "2 min 5 s"}, {ago(50 * time.Hour), "2 days"},
+		{shortDuration(conclave.NoTTL), "none"}, {fullDuration(0), "never"}, {fullDuration(time.Minute), "1m0s"},
+		{visible("a\xffb"), `a\xffb`}, {visible("a\ufffdb"), "a\ufffdb"}, {visible(" "), `\x20`}, {visible("a b"), "a b"}, {visible(""), ""},
+		{visible("\U0001f512"), "\U0001f512"}, {visible("\ufe0f"), `\ufe0f`}, {visible("\u2066x\u2069"), `\u2066x\u2069`},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%q; want %q", c[0], c[1])
+		}
+	}
+}
+
+// The chart shows what was measured between two samples.
+func TestChart(t *testing.T) {
+	var c chart
+	at := time.Unix(1000, 0)
+	metrics := func(grants, slow uint64) conclave.Metrics {
+		h := conclave.Histogram{Bounds: []float64{0.001, 0.01, 0.1}, Counts: []uint64{grants - slow, 0, slow, 0}}
+		return conclave.Metrics{Calls: []conclave.CallMetrics{
+			{Kind: conclave.CallLock, Results: map[conclave.CallResult]uint64{conclave.ResultOK: grants, conclave.ResultCanceled: 5000}},
+			{Kind: conclave.CallUnlock, Seconds: h},
+		}}
+	}
+	c.add(at, metrics(0, 0))
+	if p := c.plot(at); !p.Empty {
+		t.Errorf("one sample is no measurement: %+v", p)
+	}
+	c.add(at.Add(time.Second), metrics(500, 0))
+	c.add(at.Add(2*time.Second), metrics(1500, 100))
+	p := c.plot(at.Add(2 * time.Second))
+	if p.Grants != "1\u202f000" || p.GrantsMax != "1\u202f000" || p.P50 != "0.56 ms" || p.P99 != "91 ms" {
+		t.Errorf("%+v", p)
+	}
+	if want := "M238.0 60V30.0L240.0 1.0V60Z"; p.Area != want {
+		t.Errorf("the area is %s; want %s", p.Area, want)
+	}
+	c.add(at.Add(time.Minute), metrics(1500, 100)) // no browser was connected meanwhile
+	c.add(at.Add(time.Minute+time.Second), metrics(1502, 100))
+	if p := c.plot(at.Add(time.Minute + time.Second)); p.Grants != "2.0" || len(c.points) != 3 {
+		t.Errorf("after a gap: %+v", p)
+	}
+	c.add(at.Add(time.Hour), metrics(1502, 100))
+	if len(c.points) != 0 {
+		t.Errorf("%d points are older than the chart", len(c.points))
+	}
+}
