@@ -287,6 +287,9 @@ func TestOperations_LostMajority(t *testing.T) {
 		}
 	}
 	d.await(all[0], "no quorum", func(s *groupStatus) bool { return s.Redundancy < 0 && s.Leader == strings.Repeat("0", 16) })
+	if status := probe(t, all[0].admin, "/console/"); status != http.StatusOK {
+		t.Errorf("/console/ %d", status)
+	}
 	if ready, live := probe(t, all[0].admin, "/readyz"), probe(t, all[0].admin, "/livez"); ready != http.StatusServiceUnavailable || live != http.StatusOK {
 		t.Errorf("without a quorum: /readyz %d, /livez %d; want 503, 200", ready, live)
 	}

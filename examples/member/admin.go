@@ -17,13 +17,17 @@ import (
 // admin answers operators and probes over HTTP. It asks for no proof of who they
 // are, so everything but the probes is for loopback only.
 type admin struct {
-	node    atomic.Pointer[conclave.Node] // nil until Open has returned
+	node    atomic.Pointer[conclave.Node]               // nil until Open has returned
+	console atomic.Pointer[conclavehttp.ConsoleHandler] // likewise
 	servers []*http.Server
 }
 
 func newAdmin() *admin { return &admin{} }
 
-func (a *admin) opened(node *conclave.Node) { a.node.Store(node) }
+func (a *admin) opened(node *conclave.Node) {
+	a.console.Store(conclavehttp.Console(node, nil))
+	a.node.Store(node)
+}
 
 // listen starts the listeners that the options name. They answer while Open
 // waits, so that a probe does not end a member that waits for the others.
@@ -53,8 +57,11 @@ func (a *admin) listen(o options, logf logFunc) error {
 	return nil
 }
 
-// close lets answers that are under way finish.
+// close lets answers that are under way finish, but for streams of the console.
 func (a *admin) close() {
+	if console := a.console.Load(); console != nil {
+		console.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, s := range a.servers {
@@ -116,7 +123,17 @@ func (a *admin) operators() *http.ServeMux {
 		return nil, node.Leave(ctx)
 	})
 	mux.HandleFunc("GET /backup", a.backup)
+	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(a.view)))
 	return mux
+}
+
+// view serves the console, read-only.
+func (a *admin) view(w http.ResponseWriter, r *http.Request) {
+	console := a.console.Load()
+	if console == nil {
+		console = conclavehttp.Console(nil, nil) // answers that the node is not open yet
+	}
+	console.ServeHTTP(w, r)
 }
 
 // callTimeout bounds an operator's call.
