@@ -43,8 +43,10 @@ type LockOwner struct {
 	Node     MemberID // of the handle; with an unbound session, of its last process
 	NodeName string   // "" if it has none, or has left the group
 	// Alive is the view of this node's failure detector; not authoritative. The group goes by
-	// the session's lease and checks.
+	// the session's lease and checks. The failure detector does not watch clients: with Client
+	// Alive is false, and Renewed shows the last sign of life.
 	Alive       bool
+	Client      bool   // Node is a client; see [Dial]
 	Label       string // of the handle; see [WithLabel]
 	Session     SessionID
 	SessionName string
@@ -118,7 +120,7 @@ func (a *access) membersByID(ctx context.Context) (membersByID, error) {
 func (m membersByID) owner(v machine.OwnerView) LockOwner {
 	member := m[MemberID(v.Member)]
 	o := LockOwner{
-		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive,
+		Node: MemberID(v.Member), NodeName: member.Name, Alive: member.Alive, Client: v.Client,
 		Label: v.Label, Session: SessionID(v.Session), SessionName: v.Name, Since: duration(v.Since),
 		TTL: duration(v.TTL), Remaining: duration(v.Remaining), Renewed: duration(v.Renewed),
 	}

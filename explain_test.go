@@ -60,6 +60,24 @@ func TestExplain_HolderAndQueueOnThreeMembers(t *testing.T) {
 	}
 }
 
+// The failure detector does not watch a client, which must not look dead.
+func TestExplain_ClientHoldsAndWaits(t *testing.T) {
+	n := grouptest.Alone(t)
+	holding, waiting := grouptest.Dial(t, &conclave.ClientConfig{}, n), grouptest.Dial(t, &conclave.ClientConfig{}, n)
+	grouptest.MustLock(t, holding.FencedLock("x"))
+	grouptest.StartLock(t, waiting.FencedLock("x"))
+	e := mustExplain(t, n, "x")
+	if h := e.Holder; !h.Client || h.Alive || h.Node != holding.ID() || h.Renewed < 0 {
+		t.Errorf("holder %+v", h)
+	}
+	if w := e.Queue[0]; !w.Client || w.Node != waiting.ID() {
+		t.Errorf("waiter %+v", w)
+	}
+	if h := mustExplain(t, n, "y").Holder; h.Client {
+		t.Errorf("a free lock has holder %+v", h)
+	}
+}
+
 func TestExplain_FreeLockAndErrors(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		if e := mustExplain(t, n, "x"); e.Lock != "x" || e.Held || e.Waiters != 0 || e.Queue != nil {

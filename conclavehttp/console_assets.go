@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/display"
 )
 
 //go:embed console
@@ -15,13 +16,13 @@ var assets embed.FS
 
 func parseTemplates() (*template.Template, error) {
 	return template.New("").Funcs(template.FuncMap{
-		"visible": visible, "ago": ago, "short": shortDuration, "number": number, "count": count, "link": link, "seconds": fullDuration,
+		"visible": display.Name, "ago": ago, "short": shortDuration, "number": number, "count": count, "link": link, "seconds": fullDuration,
 		"owner": func(o conclave.LockOwner) ownerData { return ownerData{o} },
 		"less":  func(n int) int { return n - 1 },
 		"place": func(i int) int { return i + 1 },
 		"first": func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
 		"rest":  func(all []conclave.PermitInfo) int { return max(0, len(all)-maxHolders) },
-		"value": func(v []byte) string { return visible(string(v[:min(len(v), maxValue)])) },
+		"value": func(v []byte) string { return display.Name(string(v[:min(len(v), maxValue)])) },
 	}).ParseFS(assets, "console/*.html")
 }
 

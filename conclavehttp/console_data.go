@@ -161,8 +161,8 @@ type answerData struct {
 
 // On returns a member, with a name and what this node's failure detector holds of it.
 func (a answerData) On(id conclave.MemberID) conclave.Member {
-	m := a.members[id]
-	m.Name = a.members.of(id)
+	m, known := a.members[id]
+	m.Name, m.Alive = a.members.of(id), m.Alive || !known
 	return m
 }
 

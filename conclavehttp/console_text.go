@@ -2,45 +2,11 @@ package conclavehttp
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/conclave-go/conclave"
 )
-
-// visible returns a name as it is shown: what is not printable, or would change how other
-// text is shown, such as a right-to-left override, is a Go escape. No escape looks like
-// another name: a backslash is escaped too, and so are spaces at the ends.
-func visible(name string) string {
-	var b strings.Builder
-	for rest := name; rest != ""; {
-		r, size := utf8.DecodeRuneInString(rest)
-		atEnd := len(rest) == len(name) || len(rest) == size
-		if r == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&b, `\x%02x`, rest[0])
-		}
-		rest = rest[size:]
-		switch {
-		case r == utf8.RuneError && size == 1:
-		case r == '\\', r == ' ' && atEnd, !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r):
-			b.WriteString(escaped(r))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func escaped(r rune) string {
-	if r == ' ' {
-		return `\x20`
-	}
-	quoted := strconv.QuoteRuneToASCII(r)
-	return quoted[1 : len(quoted)-1]
-}
 
 // number groups the digits of a number by three.
 func number(n any) string {

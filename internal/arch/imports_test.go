@@ -16,7 +16,7 @@ import (
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      conclaveprom
+//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp
 var floors = map[string][]string{
@@ -43,7 +43,8 @@ var floors = map[string][]string{
 	"conclaveprom":       {"."},
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
-	"conclavehttp":       {"."},
+	"internal/display":   {},
+	"conclavehttp":       {".", "internal/display"},
 	"examples":           {".", "conclavehttp"}, // and each folder below
 }
 
