@@ -230,7 +230,7 @@ func describeHolder(r *wire.Reply) string {
 	}
 	text := fmt.Sprintf("held by session %s", id)
 	if h.GetMember() != 0 {
-		text += fmt.Sprintf(" of member %s", wire.MemberID(h.GetMember()))
+		text += fmt.Sprintf(" of member or client %s", wire.MemberID(h.GetMember()))
 	}
 	if h.GetFence() != 0 {
 		text += fmt.Sprintf(" with fence %v", Fence(h.GetFence()))

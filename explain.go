@@ -163,12 +163,17 @@ func (c WaitCycle) String() string {
 	return s.String()
 }
 
-// String names the label, the session and the member.
+// String names the label, the session and the member or client.
 func (o LockOwner) String() string {
-	if o.Label != "" {
-		return fmt.Sprintf("%q under session %v of member %s", o.Label, o.Session, cmp.Or(o.NodeName, o.Node.String()))
+	process := "member"
+	if o.Client {
+		process = "client"
 	}
-	return fmt.Sprintf("session %v of member %s", o.Session, cmp.Or(o.NodeName, o.Node.String()))
+	session := fmt.Sprintf("session %v of %s %s", o.Session, process, cmp.Or(o.NodeName, o.Node.String()))
+	if o.Label != "" {
+		return fmt.Sprintf("%q under %s", o.Label, session)
+	}
+	return session
 }
 
 // maxCycles is how many cycles WaitCycles returns.

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+type agentOptions struct {
+	cfg     conclave.Config
+	memory  bool
+	leave   bool
+	http    string
+	console string // file with a password
+	log     string
+}
+
+func (p *program) agentCommand() *cobra.Command {
+	var o agentOptions
+	cmd := &cobra.Command{
+		Use: "agent", Args: exactly(), Short: "Run a member of a group, until SIGTERM",
+		Long: "Run a member of a group, until SIGTERM or Ctrl-C: then it shuts down gracefully and stays in the group. A second signal ends it at once.\n\n" +
+			"Without --join it forms a group of itself. To form one of three, start three with --join and the addresses of all and --expect 3. Later ones " +
+			"need --join only.\n\n" +
+			"The HTTP address serves /livez and /readyz for probes, /metrics for Prometheus and /console/ for people. The console is read-only and for " +
+			"browsers on the same machine, unless --console-password-file or CONCLAVE_CONSOLE_PASSWORD is set: then any browser with the password may use it and act.\n\n" +
+			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, and 1 otherwise.",
+		Annotations: map[string]string{fromEnvironment: "yes"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if err = o.complete(p); err != nil {
+				return err
+			}
+			return p.agent(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.cfg.Dir, "dir", "", "data `directory` of this member alone; created if missing (required, or --memory)")
+	f.BoolVar(&o.memory, "memory", false, "keep the state in memory: a restarted process is a new member")
+	f.StringVar(&o.cfg.Bind, "bind", defaultAddr, "`address` to listen on, for members and clients")
+	f.StringVar(&o.cfg.Advertise, "advertise", "", "`address` that others dial (default: that of --bind)")
+	f.StringSliceVar(&o.cfg.Join, "join", nil, "`addresses` of other members, separated by commas")
+	f.IntVar(&o.cfg.Expect, "expect", 0, "form a new group of this many members, if none exists (default: 1 without --join; with it, form none)")
+	f.IntVar(&o.cfg.Voters, "voters", 3, "how many members of a new group vote: 1, 3, 5 or 7")
+	f.StringVar(&o.cfg.Name, "name", "", "`name` of this member for people (default: the host's name)")
+	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
+	f.StringVar(&o.http, "http", "127.0.0.1:7101", "`address` for probes, metrics and the console; none: do not serve them")
+	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
+	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
+	return cmd
+}
+
+// complete checks the flags, and takes over those that all commands have.
+func (o *agentOptions) complete(p *program) (err error) {
+	switch {
+	case o.cfg.Dir == "" && !o.memory:
+		return usagef("missing --dir, the data directory of this member, or --memory")
+	case o.cfg.Dir != "" && o.memory:
+		return usagef("--dir and --memory exclude each other")
+	case o.log != "text" && o.log != "json":
+		return usagef("--log %q: want text or json", o.log)
+	}
+	o.cfg.Group, o.cfg.Insecure = p.connection.group, p.connection.tls.insecure
+	o.cfg.Logger = newLogger(p.stderr, o.log)
+	o.cfg.TLS, err = p.connection.tls.config()
+	return err // Open validates the rest and reports all faults at once
+}
+
+func newLogger(w io.Writer, format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+// agent runs a member until ctx is done, or it has stopped.
+func (p *program) agent(ctx context.Context, o agentOptions) error {
+	log := o.cfg.Logger
+	l, err := net.Listen("tcp", o.cfg.Bind)
+	if err != nil {
+		return err
+	}
+	o.cfg.Listener = l // to log the port before the group has formed
+	s, err := newAgentServer(o, log)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	defer s.close()
+	log.Info("listening", "addr", l.Addr().String(), "http", s.addr())
+	node, err := conclave.Open(ctx, &o.cfg)
+	if err != nil && ctx.Err() != nil {
+		return nil // interrupted before the member was open
+	}
+	if err != nil {
+		return err
+	}
+	s.opened(node)
+	log.Info("open", "member", node.Status().ID.String(), "group", o.cfg.Group, "members", len(node.Status().Members))
+	select {
+	case <-ctx.Done():
+	case <-node.Done():
+		if errors.Is(node.Err(), conclave.ErrClosed) {
+			return nil
+		}
+		return node.Err()
+	}
+	return shutDown(node, o.leave, log)
+}
+
+// The limits of a graceful end. A supervisor should wait longer before it kills the process.
+const (
+	leaveLimit = 20 * time.Second
+	closeLimit = 5 * time.Second
+)
+
+func shutDown(node *conclave.Node, leave bool, log *slog.Logger) error {
+	log.Info("shutting down gracefully: another signal ends the process at once")
+	var left error
+	if leave {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+		defer cancel()
+		if left = node.Leave(ctx); left != nil {
+			left = fmt.Errorf("the member has not left the group: %w", left)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	if err := node.Close(ctx); err != nil {
+		log.Warn("graceful shutdown incomplete", "error", err)
+	}
+	log.Info("closed")
+	return left
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/conclavehttp"
+	"github.com/conclave-go/conclave/conclaveprom"
+)
+
+// agentServer serves probes, metrics and the console, from before the member is open.
+type agentServer struct {
+	listener net.Listener // nil: nothing is served
+	server   *http.Server
+	options  *conclavehttp.ConsoleOptions
+	password []byte // nil: none
+	node     atomic.Pointer[conclave.Node]
+	console  atomic.Pointer[conclavehttp.ConsoleHandler]
+	metrics  *prometheus.Registry
+}
+
+func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
+	s := &agentServer{metrics: prometheus.NewRegistry()}
+	if o.http == "none" {
+		return s, nil
+	}
+	if err := s.protect(o.console, log); err != nil {
+		return nil, err
+	}
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	l, err := net.Listen("tcp", o.http)
+	if err != nil {
+		return nil, fmt.Errorf("--http: %w", err)
+	}
+	mux := http.NewServeMux()
+	for _, path := range []string{"/livez", "/readyz"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { conclavehttp.Health(s.node.Load()).ServeHTTP(w, r) })
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
+	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
+	s.listener, s.server = l, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	s.console.Store(conclavehttp.Console(nil, s.options)) // answers that the node is not open yet
+	go func() { _ = s.server.Serve(l) }()                 // until close
+	return s, nil
+}
+
+// passwordVariable has the password of the console, if there is no file with it. A flag would show it to
+// all users of the machine.
+const passwordVariable = "CONCLAVE_CONSOLE_PASSWORD"
+
+// protect opens the console to browsers elsewhere, behind a password.
+func (s *agentServer) protect(file string, log *slog.Logger) error {
+	password, source := []byte(os.Getenv(passwordVariable)), passwordVariable
+	if file != "" {
+		var err error
+		if password, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("--console-password-file: %w", err)
+		}
+		source = "--console-password-file " + file
+	}
+	if file == "" && len(password) == 0 {
+		return nil
+	}
+	if s.password = bytes.TrimSpace(password); len(s.password) < 8 {
+		return usagef("%s: want a password of at least 8 bytes", source)
+	}
+	s.options = &conclavehttp.ConsoleOptions{Audit: log, Authorize: func(r *http.Request, _ conclavehttp.Act) (string, error) {
+		user, ok := s.login(r)
+		if !ok {
+			return user, errors.New("log in first")
+		}
+		return user, nil
+	}}
+	return nil
+}
+
+// login checks a browser's password. Any name is accepted: it is for the audit log.
+func (s *agentServer) login(r *http.Request) (user string, ok bool) {
+	user, password, _ := r.BasicAuth()
+	return user, user != "" && subtle.ConstantTimeCompare([]byte(password), s.password) == 1
+}
+
+func (s *agentServer) view(w http.ResponseWriter, r *http.Request) {
+	if s.password != nil {
+		if _, ok := s.login(r); !ok {
+			w.Header().Set("WWW-Authenticate", `Basic realm="conclave console: any name, and the password", charset="UTF-8"`)
+			http.Error(w, "log in with any name and the password of the console", http.StatusUnauthorized)
+			return
+		}
+	}
+	s.console.Load().ServeHTTP(w, r)
+}
+
+func (s *agentServer) opened(node *conclave.Node) {
+	if s.listener == nil {
+		return
+	}
+	s.metrics.MustRegister(conclaveprom.New(node))
+	s.console.Store(conclavehttp.Console(node, s.options))
+	s.node.Store(node)
+}
+
+func (s *agentServer) addr() string {
+	if s.listener == nil {
+		return "none"
+	}
+	return s.listener.Addr().String()
+}
+
+// close lets answers that are under way finish, but for the streams of the console.
+func (s *agentServer) close() {
+	if s.listener == nil {
+		return
+	}
+	s.console.Load().Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.server.Shutdown(ctx)
+	_ = s.server.Close()
+}

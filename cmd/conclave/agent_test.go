@@ -1,0 +1,145 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// agentAddrs are those that an agent logs when it listens.
+func agentAddrs(t *testing.T, line string) (addr, web string) {
+	t.Helper()
+	found := regexp.MustCompile(` addr=(\S+) http=(\S+)`).FindStringSubmatch(line)
+	if found == nil {
+		t.Fatal(line)
+	}
+	return found[1], found[2]
+}
+
+func get(t *testing.T, url, user, password string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(within(t), http.MethodGet, url, nil)
+	must0(t, err)
+	if user != "" {
+		r.SetBasicAuth(user, password)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	must0(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must0(t, err)
+	return answer.StatusCode, string(text)
+}
+
+func TestAgent(t *testing.T) {
+	dir := t.TempDir()
+	password := filepath.Join(dir, "password")
+	must0(t, os.WriteFile(password, []byte("correct horse\n"), 0o600))
+	p := start(t, "agent", "--dir", dir+"/1", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--console-password-file", password)
+	addr, web := agentAddrs(t, p.line("msg=listening"))
+	p.line("msg=open")
+	if code := run([]string{"--addr", addr, "status"}, nil, io.Discard, os.Stderr); code != 0 {
+		t.Error("status:", code)
+	}
+	if code := run([]string{"health", "--http", web}, nil, io.Discard, os.Stderr); code != 0 {
+		t.Error("health:", code)
+	}
+	if status, body := get(t, "http://"+web+"/metrics", "", ""); status != 200 || !strings.Contains(body, "conclave_role") && !strings.Contains(body, "conclave_node") {
+		t.Error("metrics:", status, body)
+	}
+	for user, code := range map[string]int{"": 401, "operator": 200} {
+		if status, body := get(t, "http://"+web+"/console/", user, "correct horse"); status != code {
+			t.Errorf("console as %q: %d %s", user, status, body)
+		}
+	}
+	if status, _ := get(t, "http://"+web+"/console/", "operator", "wrong"); status != 401 {
+		t.Error("console with a wrong password:", status)
+	}
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.line("msg=closed")
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if code := run([]string{"health", "--http", web, "--timeout", "1s"}, nil, io.Discard, io.Discard); code != 5 {
+		t.Error("health of an agent that is down:", code)
+	}
+}
+
+// While the founders have not found each other, the agent answers probes and ends gracefully.
+func TestAgent_WaitingForFounders(t *testing.T) {
+	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", "127.0.0.1:9", "--expect", "2")
+	_, web := agentAddrs(t, p.line("msg=listening"))
+	if status, _ := get(t, "http://"+web+"/readyz", "", ""); status != 503 {
+		t.Error("readyz:", status)
+	}
+	if status, _ := get(t, "http://"+web+"/livez", "", ""); status != 200 {
+		t.Error("livez:", status)
+	}
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// The files for containers set variables that the agent knows, and no others.
+func TestAgent_ContainerFiles(t *testing.T) {
+	known := map[string]bool{passwordVariable: true}
+	agent, _, err := new(program).root().Find([]string{"agent"})
+	must0(t, err)
+	all := func(f *pflag.Flag) { known[variable(f.Name)] = true }
+	agent.LocalFlags().VisitAll(all)
+	agent.InheritedFlags().VisitAll(all)
+	for _, file := range []string{"../../Dockerfile", "../../compose.yaml"} {
+		text, err := os.ReadFile(file)
+		must0(t, err)
+		found := regexp.MustCompile(`CONCLAVE_[A-Z_]+`).FindAllString(string(text), -1)
+		if len(found) < 3 {
+			t.Errorf("%s sets %v", file, found)
+		}
+		for _, v := range found {
+			if !known[v] {
+				t.Errorf("%s sets %s, which is no flag of agent", file, v)
+			}
+		}
+	}
+	var services struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Ports       []string
+		}
+	}
+	text, err := os.ReadFile("../../compose.yaml")
+	must0(t, err)
+	must0(t, yaml.Unmarshal(text, &services))
+	for name, s := range services.Services {
+		if s.Environment["CONCLAVE_NAME"] != name || s.Environment["CONCLAVE_ADVERTISE"] != name+":7001" || !strings.Contains(s.Environment["CONCLAVE_JOIN"], name+":7001") {
+			t.Errorf("%s: %v", name, s.Environment)
+		}
+	}
+	if len(services.Services) != 3 {
+		t.Errorf("%d services", len(services.Services))
+	}
+}
+
+func TestAgent_Leaves(t *testing.T) {
+	first := start(t, "agent", "--memory", "--name", "anna", "--bind", "127.0.0.1:0", "--http", "none")
+	addr, _ := agentAddrs(t, first.line("msg=listening"))
+	second := start(t, "agent", "--memory", "--name", "ben", "--bind", "127.0.0.1:0", "--http", "none", "--join", addr, "--leave")
+	second.line("msg=open")
+	must0(t, second.cmd.Process.Signal(syscall.SIGTERM))
+	second.line("msg=closed")
+	if code := second.wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	first.line(`msg="member removed"`)
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+func (p *program) backupCommand() *cobra.Command {
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use: "backup FILE", Args: exactly("FILE"), Short: "Write a backup of the group to a file; - for standard output",
+		Long: "Write a backup of the group to a file, which exists only once it is complete and durable; - writes to standard output, and is complete " +
+			"only if the exit code is 0. A backup has the keys with their values in clear. Without a quorum the backup has what the member has, which " +
+			"may be old: the file is kept, and the exit code is 5.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+				if args[0] == "-" {
+					return c.Backup(cmd.Context(), p.stdout)
+				}
+				if _, err := os.Lstat(args[0]); err == nil && !overwrite {
+					return usagef("%s exists: choose another FILE, or add --overwrite", args[0])
+				}
+				var stale error
+				size, err := writeFile(args[0], func(w io.Writer) error {
+					err := c.Backup(cmd.Context(), w)
+					if errors.Is(err, conclave.ErrUnavailable) && cmd.Context().Err() == nil {
+						stale, err = err, nil
+					}
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				err = p.one(map[string]any{"file": args[0], "bytes": size}, func(w *tabwriter.Writer) { fmt.Fprintf(w, "%s: %d bytes\n", args[0], size) })
+				return errors.Join(stale, err)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace FILE if it exists")
+	return cmd
+}
+
+// writeFile makes a file that exists only once it is complete and durable.
+func writeFile(path string, write func(w io.Writer) error) (size int64, err error) {
+	unfinished := path + ".unfinished"
+	file, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(unfinished) // fails once it is renamed
+	defer file.Close()
+	if err := write(file); err != nil {
+		return 0, err
+	}
+	if err := file.Sync(); err != nil {
+		return 0, err
+	}
+	if size, err = file.Seek(0, io.SeekCurrent); err != nil {
+		return 0, err
+	}
+	return size, os.Rename(unfinished, path)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// runVariable makes this test binary the program. Signals need a process.
+const runVariable = "CONCLAVE_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runVariable) != "" {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+const patience = time.Minute
+
+// member is a group of one, and the address for --addr.
+func member(t *testing.T, dir string) *conclave.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	// The group learns of clients after 10 heartbeats.
+	n, err := conclave.Open(ctx, &conclave.Config{Name: "anna", Dir: dir, HeartbeatInterval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Log(err)
+		}
+	})
+	must(t, n, "status") // waits until the group records labels and times as well
+	return n
+}
+
+// result is what a command printed, and its exit code.
+type result struct {
+	out, err string
+	code     int
+}
+
+// conclaveAt runs a command for the group of a member.
+func conclaveAt(n *conclave.Node, args ...string) result {
+	var out, errs bytes.Buffer
+	code := run(append([]string{"--addr", n.Addr()}, args...), strings.NewReader("from standard input"), &out, &errs)
+	return result{out.String(), errs.String(), code}
+}
+
+// must is conclaveAt for a command that succeeds.
+func must(t *testing.T, n *conclave.Node, args ...string) string {
+	t.Helper()
+	r := conclaveAt(n, args...)
+	if r.code != 0 || r.err != "" {
+		t.Fatalf("conclave %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// want checks the exit code of a command, and what it reports.
+func want(t *testing.T, r result, code int, contains string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.err, contains) {
+		t.Errorf("exit code %d, want %d with %q:\n%s%s", r.code, code, contains, r.out, r.err)
+	}
+}
+
+// decoded is the JSON that a command printed.
+func decoded[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return v
+}
+
+// process is the program in a process of its own.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string // of standard output and standard error
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), lines: make(chan string, 1000)}
+	p.cmd.Env = append(os.Environ(), runVariable+"=1")
+	r, w := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.lines)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			p.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		_ = w.Close()
+	})
+	return p
+}
+
+// line blocks until the process prints a line that contains a text, and returns it.
+func (p *process) line(contains string) string {
+	p.t.Helper()
+	late := time.After(patience)
+	var before []string
+	for {
+		select {
+		case l, ok := <-p.lines:
+			if strings.Contains(l, contains) && ok {
+				return l
+			}
+			if before = append(before, l); ok {
+				continue
+			}
+		case <-late:
+		}
+		p.t.Fatalf("no line with %q in:\n%s", contains, strings.Join(before, "\n"))
+	}
+}
+
+// wait blocks until the process has ended, and returns its exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	_ = p.cmd.Wait()
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// within is a context that outlives what a test waits for.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must0(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/conclave-go/conclave"
+)
+
+const defaultAddr = "127.0.0.1:7001"
+
+// connection is what all commands need to reach the group.
+type connection struct {
+	addrs   []string
+	group   string
+	tls     tlsFiles
+	timeout time.Duration
+}
+
+func (c *connection) define(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&c.addrs, "addr", []string{defaultAddr}, "`addresses` of any members, separated by commas")
+	flags.StringVar(&c.group, "group", "conclave", "`name` of the group")
+	flags.DurationVar(&c.timeout, "timeout", 10*time.Second, "time limit for reaching the group, and then for each call")
+	c.tls.define(flags)
+}
+
+// dial connects to the group. A signal or the time limit end the attempt.
+func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
+	if p.connection.timeout <= 0 {
+		return nil, usagef("--timeout %v: want a time above 0", p.connection.timeout)
+	}
+	secure, err := p.connection.tls.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg := &conclave.ClientConfig{
+		Addresses: p.connection.addrs, Group: p.connection.group, TLS: secure, Insecure: p.connection.tls.insecure,
+	}
+	for _, e := range edit {
+		e(cfg)
+	}
+	limited, cancel := p.within(ctx)
+	defer cancel()
+	client, err := conclave.Dial(limited, cfg)
+	return client, cause(ctx, err)
+}
+
+// within bounds one call.
+func (p *program) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, p.connection.timeout)
+}
+
+// cause adds the signal that ended a call, where the library has not.
+func cause(ctx context.Context, err error) error {
+	var s interrupted
+	if err != nil && !errors.As(err, &s) && errors.As(context.Cause(ctx), &s) {
+		return fmt.Errorf("%w: %w", s, err)
+	}
+	return err
+}
+
+// connected runs f with a client, which it closes then: what f has acquired is released.
+func (p *program) connected(ctx context.Context, f func(c *conclave.Client) error) error {
+	c, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.closeClient(c)
+	return cause(ctx, f(c))
+}
+
+// call is connected, with the time limit of a call for f.
+func (p *program) call(ctx context.Context, f func(ctx context.Context, c *conclave.Client) error) error {
+	return p.connected(ctx, func(c *conclave.Client) error {
+		limited, cancel := p.within(ctx)
+		defer cancel()
+		return f(limited, c)
+	})
+}
+
+// closeClient closes a client whose sessions hold nothing that matters any more.
+func (p *program) closeClient(c *conclave.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), min(p.connection.timeout, 3*time.Second))
+	defer cancel()
+	_ = c.Close(ctx) // if it fails, the session expires
+}

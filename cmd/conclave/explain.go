@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+type ownerView struct {
+	Node        conclave.MemberID  `json:"node"`
+	NodeName    string             `json:"nodeName"`
+	Client      bool               `json:"client"`
+	Alive       bool               `json:"alive"` // of a member, by the failure detector
+	Label       string             `json:"label"`
+	Session     conclave.SessionID `json:"session"`
+	SessionName string             `json:"sessionName"`
+	Since       *float64           `json:"since"`     // seconds; null: not known
+	TTL         *float64           `json:"ttl"`       // seconds; null: none
+	Remaining   *float64           `json:"remaining"` // seconds; null: the session does not expire
+	Renewed     *float64           `json:"renewed"`   // seconds ago; null: no process renews it
+}
+
+func ownerOf(o conclave.LockOwner) ownerView {
+	v := ownerView{
+		Node: o.Node, NodeName: o.NodeName, Client: o.Client, Alive: o.Alive, Label: o.Label, Session: o.Session, SessionName: o.SessionName,
+		Since: seconds(o.Since), TTL: seconds(o.TTL), Remaining: seconds(o.Remaining), Renewed: seconds(o.Renewed),
+	}
+	if o.TTL == conclave.NoTTL {
+		v.Remaining = nil
+	}
+	return v
+}
+
+type explanationView struct {
+	Lock      string          `json:"lock"`
+	Held      bool            `json:"held"`
+	Holder    *ownerView      `json:"holder"` // null if not held
+	Holds     int             `json:"holds"`
+	Fence     *conclave.Fence `json:"fence"` // null if not held
+	Lingering bool            `json:"lingering"`
+	LockDelay float64         `json:"lockDelay"` // seconds left
+	Waiters   int             `json:"waiters"`
+	Queue     []ownerView     `json:"queue"` // the first 1,000
+	Cycle     []waitView      `json:"cycle"`
+}
+
+type waitView struct {
+	Waiter   ownerView `json:"waiter"`
+	Lock     string    `json:"lock"`
+	Election bool      `json:"election"`
+	Holder   ownerView `json:"holder"`
+}
+
+func cycleOf(c conclave.WaitCycle) []waitView {
+	steps := []waitView{}
+	for _, w := range c {
+		steps = append(steps, waitView{ownerOf(w.Waiter), w.Lock, w.Election, ownerOf(w.Holder)})
+	}
+	return steps
+}
+
+func explanationOf(e conclave.Explanation) explanationView {
+	v := explanationView{
+		Lock: e.Lock, Held: e.Held, Holds: e.Holds, Lingering: e.Lingering, LockDelay: e.Delay.Seconds(), Waiters: e.Waiters,
+		Queue: []ownerView{}, Cycle: cycleOf(e.Cycle),
+	}
+	if e.Held {
+		holder := ownerOf(e.Holder)
+		v.Holder, v.Fence = &holder, &e.Fence
+	}
+	for _, w := range e.Queue {
+		v.Queue = append(v.Queue, ownerOf(w))
+	}
+	return v
+}
+
+func (p *program) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain LOCK", Args: exactly("LOCK"), Short: "Show the holder of a lock, and the queue for it",
+		Long: "Show which handle holds a lock, since when and with which fence, how long its session lasts unless it is renewed, whether its member " +
+			"is alive, which handles wait, in order, and whether the holder itself waits, in a cycle, for a session that waits for it.",
+		ValidArgsFunction: p.completeLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				e, err := c.Explain(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return p.one(explanationOf(e), func(w *tabwriter.Writer) { printExplanation(w, e) })
+			})
+		},
+	}
+}
+
+// shownWaiters of a queue are printed in a table.
+const shownWaiters = 50
+
+func printExplanation(w *tabwriter.Writer, e conclave.Explanation) {
+	fmt.Fprintf(w, "lock:\t%s\n", name(e.Lock))
+	switch {
+	case e.Held:
+		printHolder(w, e)
+	case e.Delay > 0:
+		fmt.Fprintf(w, "state:\tin the lock-delay of its last holder, for %s more\n", span(e.Delay))
+	case e.Waiters > 0:
+		fmt.Fprint(w, "state:\tbeing granted to the first waiter\n")
+	default:
+		fmt.Fprint(w, "state:\tfree, and no handle waits for it\n")
+	}
+	if len(e.Cycle) > 0 {
+		fmt.Fprintf(w, "DEADLOCK?\tthe holder waits itself: %s\n", name(e.Cycle.String()))
+	}
+	if e.Waiters == 0 {
+		return
+	}
+	fmt.Fprintf(w, "waiters:\t%d\n", e.Waiters)
+	_ = w.Flush() // the columns of the queue are others
+	fmt.Fprint(w, "\n\tWAITER\tLABEL\tWAITING\tSESSION\n")
+	for i, o := range e.Queue[:min(len(e.Queue), shownWaiters)] {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, processOf(o), name(o.Label), span(o.Since), o.Session)
+	}
+	if more := e.Waiters - min(len(e.Queue), shownWaiters); more > 0 {
+		fmt.Fprintf(w, "\tand %d more\n", more)
+	}
+}
+
+func printHolder(w *tabwriter.Writer, e conclave.Explanation) {
+	o := e.Holder
+	fmt.Fprintf(w, "state:\theld by %s for %s, with fence %s\n", processOf(o), span(o.Since), e.Fence)
+	if o.Label != "" {
+		fmt.Fprintf(w, "label:\t%s\n", name(o.Label))
+	}
+	if e.Lingering {
+		fmt.Fprint(w, "lingering:\tits process keeps the lock between its handles' turns\n")
+	}
+	if e.Holds > 1 {
+		fmt.Fprintf(w, "holds:\t%d\n", e.Holds)
+	}
+	lease := fmt.Sprintf("%s left of %s unless renewed; renewed %s ago", span(o.Remaining), span(o.TTL), span(o.Renewed))
+	switch {
+	case o.TTL == conclave.NoTTL:
+		lease = "does not expire"
+	case o.Renewed < 0:
+		lease = fmt.Sprintf("%s left of %s; no process renews it", span(o.Remaining), span(o.TTL))
+	}
+	fmt.Fprintf(w, "session:\t%s %s: %s\n", o.Session, name(o.SessionName), lease)
+}
+
+// processOf is the process of an owner, with what the failure detector holds of it.
+func processOf(o conclave.LockOwner) string {
+	switch {
+	case o.Client && o.SessionName != "":
+		return "client " + name(o.SessionName)
+	case o.Client:
+		return "client " + o.Node.String()
+	case o.NodeName == "":
+		return "member " + o.Node.String() + alive(o)
+	}
+	return "member " + name(o.NodeName) + alive(o)
+}
+
+func alive(o conclave.LockOwner) string {
+	if o.Alive {
+		return ""
+	}
+	return " (NOT ALIVE)"
+}
+
+func (p *program) cyclesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cycles", Args: exactly(), Short: "Find sessions that wait for each other in a cycle, a possible deadlock",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				cycles, err := c.WaitCycles(ctx)
+				if err != nil {
+					return err
+				}
+				views := [][]waitView{}
+				for _, cycle := range cycles {
+					views = append(views, cycleOf(cycle))
+				}
+				return p.one(views, func(w *tabwriter.Writer) {
+					for _, cycle := range cycles {
+						fmt.Fprintln(w, name(cycle.String()))
+					}
+					if len(cycles) == 0 {
+						fmt.Fprintln(w, "none")
+					}
+				})
+			})
+		},
+	}
+}
+
+// completeLock completes the name of a lock for a shell.
+func (p *program) completeLock(cmd *cobra.Command, args []string, beginning string) ([]string, cobra.ShellCompDirective) {
+	const most = 50
+	if len(args) > 0 || p.prepare(cmd) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var names []string
+	_ = p.connected(ctx, func(c *conclave.Client) error { // a shell has no place for an error
+		for l, err := range c.Locks(ctx, beginning) {
+			if err != nil || len(names) == most {
+				return err
+			}
+			if name(l.Name) == l.Name { // a shell takes each line for a name
+				names = append(names, l.Name)
+			}
+		}
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-go/conclave"
+)
+
+type statusView struct {
+	ID          conclave.MemberID `json:"id"`
+	Name        string            `json:"name"`
+	Role        string            `json:"role"`
+	Leader      conclave.MemberID `json:"leader"` // zeros: none is known
+	Term        uint64            `json:"term"`
+	Commit      uint64            `json:"commit"`
+	Applied     uint64            `json:"applied"`
+	Redundancy  int               `json:"redundancy"` // voters that may fail; negative: no quorum
+	Reconciling string            `json:"reconciling"`
+	Members     []memberView      `json:"members"`
+}
+
+type memberView struct {
+	ID          conclave.MemberID `json:"id"`
+	Name        string            `json:"name"`
+	Addr        string            `json:"addr"`
+	Role        string            `json:"role"`
+	Leader      bool              `json:"leader"`
+	Alive       bool              `json:"alive"`
+	Lag         *uint64           `json:"lag"`         // only the leader knows
+	LastContact *float64          `json:"lastContact"` // seconds; null: never
+}
+
+func statusOf(s conclave.Status) statusView {
+	v := statusView{
+		ID: s.ID, Name: s.Name, Role: s.Role.String(), Leader: s.Leader, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
+		Redundancy: s.Redundancy, Reconciling: s.Reconciling,
+	}
+	for _, m := range s.Members {
+		v.Members = append(v.Members, memberOf(s, m))
+	}
+	return v
+}
+
+func memberOf(s conclave.Status, m conclave.Member) memberView {
+	v := memberView{
+		ID: m.ID, Name: m.Name, Addr: m.Addr, Role: m.Role.String(), Leader: m.ID == s.Leader, Alive: m.Alive, LastContact: seconds(m.LastContact),
+	}
+	if s.Leader == s.ID {
+		v.Lag = &m.Lag
+	}
+	return v
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Args: exactly(), Short: "Show the group as one of its members sees it",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+			})
+		},
+	}
+}
+
+func printStatus(w *tabwriter.Writer, s conclave.Status) {
+	leader := "none is known"
+	voters, standbys, alive := 0, 0, 0
+	for _, m := range s.Members {
+		if m.ID == s.Leader {
+			leader = called(m)
+		}
+		if m.Role == conclave.Voter {
+			voters++
+		} else {
+			standbys++
+		}
+		if m.Alive {
+			alive++
+		}
+	}
+	quorum := fmt.Sprintf("yes, and %d more voters may fail", s.Redundancy)
+	switch {
+	case s.Redundancy < 0:
+		quorum = "NO: nothing is granted, renewed or released until more voters are up"
+	case s.Redundancy == 0:
+		quorum = "yes, and no further voter may fail"
+	case s.Redundancy == 1:
+		quorum = "yes, and one more voter may fail"
+	}
+	fmt.Fprintf(w, "leader:\t%s\n", leader)
+	fmt.Fprintf(w, "quorum:\t%s\n", quorum)
+	fmt.Fprintf(w, "members:\t%s and %s, %d of these alive\n", count(voters, "voter"), count(standbys, "standby"), alive)
+	fmt.Fprintf(w, "log:\tterm %d, committed to index %d, applied to %d\n", s.Term, s.Commit, s.Applied)
+	if s.Reconciling != "" {
+		fmt.Fprintf(w, "changing:\t%s\n", s.Reconciling)
+	}
+	fmt.Fprintf(w, "as seen by:\t%s %s (%s)\n", s.Role, name(s.Name), s.ID)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// called is a member for people.
+func called(m conclave.Member) string {
+	return fmt.Sprintf("%s (%s at %s)", name(m.Name), m.ID, name(m.Addr))
+}
+
+func (p *program) membersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "members", Args: exactly(), Short: "List the members with their roles",
+		Long: "List the members with their roles. LAG is how many committed entries a member has not acknowledged; only the leader knows: " +
+			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				each := func(yield func(conclave.Member, error) bool) {
+					for _, m := range s.Members {
+						if !yield(m, nil) {
+							return
+						}
+					}
+				}
+				return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS", each, func(m conclave.Member) (any, []string) {
+					v := memberOf(s, m)
+					return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr)}
+				})
+			})
+		},
+	}
+}
+
+func roleText(v memberView) string {
+	if v.Leader {
+		return "leader"
+	}
+	return v.Role
+}
+
+func aliveText(alive bool) string {
+	if alive {
+		return "yes"
+	}
+	return "NO"
+}
+
+func lagText(v memberView) string {
+	if v.Lag == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v.Lag)
+}
+
+func contactText(s conclave.Status, m conclave.Member) string {
+	switch {
+	case m.ID == s.ID:
+		return "-"
+	case m.LastContact < 0:
+		return "never"
+	}
+	return span(m.LastContact)
+}
+
+// find returns the member with that ID, or with that name if it is the only one.
+func find(s conclave.Status, idOrName string) (conclave.MemberID, error) {
+	var named []conclave.Member
+	for _, m := range s.Members {
+		if m.ID.String() == idOrName {
+			return m.ID, nil
+		}
+		if m.Name == idOrName {
+			named = append(named, m)
+		}
+	}
+	switch len(named) {
+	case 1:
+		return named[0].ID, nil
+	case 0:
+		return 0, withCode(exitRefused, fmt.Errorf("no member of the group has the ID or name %q: see conclave members", idOrName))
+	}
+	return 0, usagef("%d members are named %q: use the ID of one, see conclave members", len(named), idOrName)
+}
+
+func (p *program) transferCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "transfer [MEMBER]", Args: between(0, "MEMBER"), Short: "Transfer leadership, to a voter by ID or name or to the most up-to-date one",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				var to conclave.MemberID
+				if len(args) == 1 {
+					s, err := c.Status(ctx)
+					if err == nil {
+						to, err = find(s, args[0])
+					}
+					if err != nil {
+						return err
+					}
+				}
+				if err := c.TransferLeadership(ctx, to); err != nil {
+					return err
+				}
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
+			})
+		},
+	}
+}
+
+func (p *program) removeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove MEMBER", Args: exactly("MEMBER"), Short: "Remove a member from the group permanently, by ID or name",
+		Long: "Remove a member from the group permanently. Its process stops when it hears of that, and its directory cannot be used again. " +
+			"A member cannot remove itself: give the address of another one with --addr.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				id, err := find(s, args[0])
+				if err != nil {
+					return err
+				}
+				if err := c.RemoveMember(ctx, id); err != nil {
+					return err
+				}
+				return p.one(map[string]any{"removed": id}, func(w *tabwriter.Writer) { fmt.Fprintf(w, "member %s is removed\n", id) })
+			})
+		},
+	}
+}
+
+type configView struct {
+	Voters       int     `json:"voters"`
+	ReplaceAfter float64 `json:"replaceAfter"` // seconds; 0: never
+	RemoveAfter  float64 `json:"removeAfter"`  // seconds; 0: never
+}
+
+func (p *program) configCommand() *cobra.Command {
+	var voters int
+	var replaceAfter, removeAfter time.Duration
+	cmd := &cobra.Command{
+		Use: "config", Args: exactly(), Short: "Show the group's settings, or change those that are given as flags",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
+				g, err := c.GroupConfig(ctx)
+				if err != nil {
+					return err
+				}
+				before := g
+				changed := cmd.Flags().Changed
+				if changed("voters") {
+					g.Voters = voters
+				}
+				if changed("replace-after") {
+					g.ReplaceAfter = replaceAfter
+				}
+				if changed("remove-after") {
+					g.RemoveAfter = removeAfter
+				}
+				if g != before {
+					err = c.SetGroupConfig(ctx, g)
+				}
+				return errors.Join(err, p.one(configView{g.Voters, g.ReplaceAfter.Seconds(), g.RemoveAfter.Seconds()}, func(w *tabwriter.Writer) {
+					fmt.Fprintf(w, "voters:\t%d\nreplace-after:\t%s\nremove-after:\t%s\n", g.Voters, period(g.ReplaceAfter), period(g.RemoveAfter))
+				}))
+			})
+		},
+	}
+	cmd.Flags().IntVar(&voters, "voters", 0, "how many members vote: 1, 3, 5 or 7")
+	cmd.Flags().DurationVar(&replaceAfter, "replace-after", 0, "when a standby replaces a silent voter; 0: never")
+	cmd.Flags().DurationVar(&removeAfter, "remove-after", 0, "when a silent member is removed; 0: never")
+	return cmd
+}
+
+func period(d time.Duration) string {
+	if d == 0 {
+		return "never"
+	}
+	return d.String()
+}

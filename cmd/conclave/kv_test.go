@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestKV(t *testing.T) {
+	n := member(t, "")
+	must(t, n, "kv", "put", "a/1", "one", "--flags", "7")
+	must(t, n, "kv", "put", "a/2", "-")
+	if out := must(t, n, "kv", "get", "a/1"); out != "one" {
+		t.Errorf("%q", out)
+	}
+	if out := must(t, n, "kv", "get", "a/2", "--stale"); out != "from standard input" {
+		t.Errorf("%q", out)
+	}
+	e := decoded[entryView](t, must(t, n, "kv", "get", "a/1", "-o", "json"))
+	if e.Value != "one" || e.Flags != 7 || e.ModifyIndex == 0 || e.Session != nil {
+		t.Errorf("%+v", e)
+	}
+	index := fmt.Sprint(e.ModifyIndex)
+	must(t, n, "kv", "cas", "a/1", "two", "--index", index)
+	want(t, conclaveAt(n, "kv", "cas", "a/1", "three", "--index", index), 4, "nothing is changed")
+	want(t, conclaveAt(n, "kv", "rm", "a/1", "--index", index), 4, "nothing is changed")
+	want(t, conclaveAt(n, "kv", "get", "b"), 4, "key not found")
+	if out := must(t, n, "kv", "ls", "a/"); !strings.Contains(out, "a/1") || !strings.Contains(out, "two") {
+		t.Error(out)
+	}
+	if out := must(t, n, "kv", "ls", "--separator", "/"); out != "KEY\na/\n" {
+		t.Errorf("%q", out)
+	}
+	must(t, n, "kv", "put", "fenced", "v", "--fence", "9")
+	want(t, conclaveAt(n, "kv", "put", "fenced", "v", "--fence", "8"), 1, "stale fence")
+	want(t, conclaveAt(n, "kv", "put", "k", strings.Repeat("x", 600<<10)), 1, "limit exceeded")
+	must(t, n, "kv", "rm", "a/1")
+	must(t, n, "kv", "rm", "a/", "--prefix")
+	if out := must(t, n, "kv", "ls", "a/", "--keys"); out != "KEY\n" {
+		t.Errorf("%q", out)
+	}
+	_, err := n.KV().Put(within(t), "bin", []byte{0xff, 0})
+	must0(t, err)
+	if e := decoded[entryView](t, must(t, n, "kv", "get", "bin", "-o", "json")); e.Base64 != "/wA=" || e.Value != "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestBackup(t *testing.T) {
+	n := member(t, t.TempDir())
+	dir := t.TempDir()
+	must(t, n, "kv", "put", "k", "v")
+	must(t, n, "backup", dir+"/b")
+	want(t, conclaveAt(n, "backup", dir+"/b"), 2, "exists")
+	must(t, n, "backup", dir+"/b", "--overwrite")
+	if r := conclaveAt(n, "backup", dir+"/none/b"); r.code != 1 {
+		t.Errorf("%+v", r)
+	}
+	if raw := must(t, n, "backup", "-"); len(raw) < 100 {
+		t.Errorf("%d bytes", len(raw))
+	}
+	v := decoded[dirView](t, must(t, n, "restore", dir+"/b", "--dir", dir+"/seed", "-o", "json"))
+	if !v.Seed || v.Keys != 1 {
+		t.Errorf("%+v", v)
+	}
+	if out := must(t, n, "verify", dir+"/seed"); !strings.Contains(out, "seed") {
+		t.Error(out)
+	}
+	want(t, conclaveAt(n, "restore", dir+"/b", "--dir", dir+"/seed"), 2, "")
+	restored := member(t, dir+"/seed")
+	if out := must(t, restored, "kv", "get", "k"); out != "v" {
+		t.Errorf("%q", out)
+	}
+	must0(t, restored.Close(within(t)))
+	v = decoded[dirView](t, must(t, n, "recover", "--dir", dir+"/seed", "-o", "json"))
+	if !v.Seed || v.Keys != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestBench(t *testing.T) {
+	n := member(t, "")
+	for _, workload := range []string{"lock", "put", "get"} {
+		r := decoded[benchResult](t, must(t, n, "bench", "--workload", workload, "--callers", "2", "--clients", "2", "--for", "200ms", "-o", "json"))
+		if r.Calls == 0 || r.Rate <= 0 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.Max {
+			t.Errorf("%+v", r)
+		}
+	}
+	must(t, n, "bench", "--shared", "--for", "100ms")
+	if out := must(t, n, "kv", "ls", "conclave-bench-", "--keys"); out != "KEY\n" {
+		t.Errorf("left behind: %q", out)
+	}
+}

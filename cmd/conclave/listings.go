@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conclave-go/conclave"
+)
+
+// The listings read pages, so a time limit would end those of large groups: --timeout is for reaching the
+// group.
+
+func limitFlag(flags *pflag.FlagSet, limit *int) {
+	flags.IntVar(limit, "limit", 1000, "how many to show at most; 0: all")
+}
+
+func prefixOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// listing is a command that lists what begins with a prefix.
+func (p *program) listing(use, short, long string, list func(ctx context.Context, c *conclave.Client, prefix string, limit int) error) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: use + " [PREFIX]", Args: between(0, "PREFIX"), Short: short, Long: long,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+				return list(cmd.Context(), c, prefixOf(args), limit)
+			})
+		},
+	}
+	limitFlag(cmd.Flags(), &limit)
+	return cmd
+}
+
+type lockView struct {
+	Name      string              `json:"name"`
+	Held      bool                `json:"held"`
+	Fence     *conclave.Fence     `json:"fence,omitempty"`
+	Node      *conclave.MemberID  `json:"node,omitempty"`
+	NodeName  string              `json:"nodeName,omitempty"`
+	Session   *conclave.SessionID `json:"session,omitempty"`
+	Label     string              `json:"label,omitempty"`
+	Holds     int                 `json:"holds,omitempty"`
+	Since     *float64            `json:"since,omitempty"` // seconds
+	Lingering bool                `json:"lingering,omitempty"`
+	Waiters   int                 `json:"waiters"`
+	LockDelay float64             `json:"lockDelay,omitempty"` // seconds left
+}
+
+func (p *program) locksCommand() *cobra.Command {
+	return p.listing("locks", "List the locks that are held, waited for, or under a lock-delay",
+		"List the locks that are held, waited for, or under a lock-delay. A free lock that no process waits for does not exist for the group. "+
+			"conclave explain shows the queue of one.",
+		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+			names, err := p.memberNames(ctx, c)
+			if err != nil {
+				return err
+			}
+			return many(p, limit, "LOCK HOLDER FENCE SINCE WAITERS LABEL SESSION", c.Locks(ctx, prefix), func(l conclave.LockInfo) (any, []string) {
+				v := lockView{
+					Name: l.Name, Held: l.Held, Label: l.Label, Holds: l.Holds, Lingering: l.Lingering, Waiters: l.Waiters, LockDelay: l.Delay.Seconds(),
+				}
+				row := []string{name(l.Name), "-", "-", "-", fmt.Sprint(l.Waiters), "-", "-"}
+				if l.Delay > 0 {
+					row[1] = fmt.Sprintf("lock-delay %s", span(l.Delay))
+				}
+				if l.Held {
+					v.Fence, v.Node, v.NodeName, v.Session, v.Since = &l.Fence, &l.Node, names[l.Node], &l.Session, seconds(l.Since)
+					row[1], row[2], row[3], row[5], row[6] = names.of(l.Node), l.Fence.String(), span(l.Since), name(l.Label), l.Session.String()
+				}
+				return v, row
+			})
+		})
+}
+
+// memberNames are the names of members. A client has none here: only sessions have one.
+type memberNames map[conclave.MemberID]string
+
+func (p *program) memberNames(ctx context.Context, c *conclave.Client) (memberNames, error) {
+	limited, cancel := p.within(ctx)
+	defer cancel()
+	s, err := c.Status(limited)
+	names := make(memberNames)
+	for _, m := range s.Members {
+		names[m.ID] = m.Name
+	}
+	return names, err
+}
+
+func (n memberNames) of(id conclave.MemberID) string {
+	if known := n[id]; known != "" {
+		return name(known)
+	}
+	return id.String()
+}
+
+type semaphoreView struct {
+	Name      string       `json:"name"`
+	Limit     int          `json:"limit"`
+	Available int          `json:"available"`
+	Waiters   int          `json:"waiters"`
+	LockDelay float64      `json:"lockDelay,omitempty"` // seconds left
+	Holders   []permitView `json:"holders"`
+}
+
+type permitView struct {
+	Permits int                `json:"permits"`
+	Fence   conclave.Fence     `json:"fence"`
+	Node    conclave.MemberID  `json:"node"`
+	Session conclave.SessionID `json:"session"`
+}
+
+func (p *program) semaphoresCommand() *cobra.Command {
+	return p.listing("semaphores", "List the semaphores that are in use",
+		"List the semaphores that are in use. --output json has the holders of each.",
+		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
+				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Holders: []permitView{}}
+				for _, h := range s.Holders {
+					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Session: h.Session})
+				}
+				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(len(s.Holders)), fmt.Sprint(s.Waiters)}
+			})
+		})
+}
+
+type electionView struct {
+	Name    string             `json:"name"`
+	Value   string             `json:"value"`
+	Base64  string             `json:"valueBase64,omitempty"` // in place of value, if that is not UTF-8
+	Fence   conclave.Fence     `json:"fence"`
+	Node    conclave.MemberID  `json:"node"`
+	Session conclave.SessionID `json:"session"`
+}
+
+func (p *program) electionsCommand() *cobra.Command {
+	return p.listing("elections", "List the elections that have a leader", "List the elections that have a leader, with the value that it proclaims.",
+		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
+			names, err := p.memberNames(ctx, c)
+			if err != nil {
+				return err
+			}
+			return many(p, limit, "ELECTION LEADER FENCE VALUE SESSION", c.Elections(ctx, prefix), func(l conclave.Leader) (any, []string) {
+				v := electionView{Name: l.Name, Fence: l.Fence, Node: l.Node, Session: l.Session}
+				v.Value, v.Base64 = text(l.Value)
+				return v, []string{name(l.Name), names.of(l.Node), l.Fence.String(), shortened(l.Value), l.Session.String()}
+			})
+		})
+}
+
+type sessionView struct {
+	ID          conclave.SessionID `json:"id"`
+	Name        string             `json:"name"`
+	Node        conclave.MemberID  `json:"node"`
+	NodeName    string             `json:"nodeName,omitempty"`
+	TTL         *float64           `json:"ttl"`       // seconds; null: none
+	Remaining   *float64           `json:"remaining"` // seconds; null: not limited
+	LockDelay   float64            `json:"lockDelay"` // seconds
+	Behavior    string             `json:"behavior"`
+	Checks      []string           `json:"checks"`
+	CreateIndex uint64             `json:"createIndex"`
+}
+
+func (p *program) sessionsCommand() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "sessions", Args: exactly(), Short: "List the sessions, the oldest first",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.connected(cmd.Context(), func(c *conclave.Client) error {
+				names, err := p.memberNames(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				return many(p, limit, "SESSION NAME NODE TTL REMAINING LOCK-DELAY CHECKS", c.Sessions(cmd.Context()), func(s conclave.SessionInfo) (any, []string) {
+					v := sessionView{
+						ID: s.ID, Name: s.Name, Node: s.Node, NodeName: names[s.Node], TTL: seconds(s.TTL), Remaining: seconds(s.Remaining),
+						LockDelay: s.LockDelay.Seconds(), Behavior: s.Behavior.String(), Checks: append([]string{}, s.Checks...), CreateIndex: s.CreateIndex,
+					}
+					if s.TTL == conclave.NoTTL {
+						v.Remaining = nil
+					}
+					remaining := span(s.Remaining)
+					if s.TTL == conclave.NoTTL {
+						remaining = "-"
+					}
+					return v, []string{s.ID.String(), name(s.Name), names.of(s.Node), ttlText(s.TTL), remaining, span(s.LockDelay), fmt.Sprint(len(s.Checks))}
+				})
+			})
+		},
+	}
+	limitFlag(cmd.Flags(), &limit)
+	return cmd
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+)
+
+func TestListings(t *testing.T) {
+	n := member(t, "")
+	ctx := within(t)
+	const hostile = "\x1b[2Jred\nline"
+	for _, name := range []string{"a", "b", "c", hostile} {
+		must0(t, lockNow(t, n, name))
+	}
+	_, err := n.Semaphore("pool", 3).Acquire(ctx, 2)
+	must0(t, err)
+	_, err = n.Election("boss").Campaign(ctx, []byte("10.0.0.1:80"))
+	must0(t, err)
+
+	r := conclaveAt(n, "locks", "--limit", "2")
+	if lines := strings.Count(r.out, "\n"); lines != 3 || r.code != 0 || !strings.Contains(r.err, "only the first 2") {
+		t.Errorf("%+v", r)
+	}
+	if out := must(t, n, "locks"); strings.Contains(out, hostile) || !strings.Contains(out, `\x1b[2Jred\nline`) || !strings.Contains(out, "anna") {
+		t.Errorf("%q", out)
+	}
+	if l := decoded[lockView](t, must(t, n, "locks", "b", "-o", "json")); l.Name != "b" || !l.Held || l.NodeName != "anna" || l.Fence == nil || l.Since == nil {
+		t.Errorf("%+v", l)
+	}
+	if out := must(t, n, "locks", "zzz"); strings.Count(out, "\n") != 1 {
+		t.Error(out)
+	}
+	if s := decoded[semaphoreView](t, must(t, n, "semaphores", "-o", "json")); s.Limit != 3 || s.Available != 1 || len(s.Holders) != 1 || s.Holders[0].Permits != 2 {
+		t.Errorf("%+v", s)
+	}
+	if out := must(t, n, "elections"); !strings.Contains(out, "boss") || !strings.Contains(out, "10.0.0.1:80") {
+		t.Error(out)
+	}
+	if out := must(t, n, "sessions"); !strings.Contains(out, "anna") || !strings.Contains(out, "10s") {
+		t.Error(out)
+	}
+	if out := must(t, n, "cycles"); out != "none\n" {
+		t.Error(out)
+	}
+	if r := conclaveAt(n, "__complete", "explain", ""); !strings.HasPrefix(r.out, "a\nb\nc\n:") {
+		t.Errorf("completion: %q", r.out)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	n := member(t, "")
+	l := n.FencedLock("x", conclave.WithLabel("invoice run"))
+	f, err := l.Lock(within(t))
+	must0(t, err)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := n.FencedLock("x", conclave.WithLabel("report run")).Lock(t.Context())
+		waiting <- err
+	}()
+	v := decoded[explanationView](t, must(t, n, "explain", "x", "-o", "json"))
+	for v.Waiters == 0 {
+		v = decoded[explanationView](t, must(t, n, "explain", "x", "-o", "json"))
+	}
+	if v.Holder == nil || v.Holder.Label != "invoice run" || v.Holder.NodeName != "anna" || !v.Holder.Alive || *v.Fence != f || v.Queue[0].Label != "report run" {
+		t.Errorf("%+v", v)
+	}
+	out := must(t, n, "explain", "x")
+	for _, part := range []string{"held by member anna", "invoice run", "report run", "waiters:", "left of 10s"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is missing in\n%s", part, out)
+		}
+	}
+	if out := must(t, n, "explain", "free"); !strings.Contains(out, "free") {
+		t.Error(out)
+	}
+	must0(t, l.Unlock(within(t)))
+	must0(t, <-waiting)
+}

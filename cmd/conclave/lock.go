@@ -1,0 +1,262 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conclave-go/conclave"
+)
+
+// runsChild marks the commands that pass the exit code of another command on.
+const runsChild = "child"
+
+// tenancy is how a command is run under a lock or as a leader.
+type tenancy struct {
+	ttl, grace, wait time.Duration
+	label, value     string
+	try, once        bool
+}
+
+func (o *tenancy) define(f *pflag.FlagSet) {
+	f.DurationVar(&o.ttl, "ttl", 10*time.Second, "for how long the lease outlives this process, if it dies; 1s to 24h")
+	f.DurationVar(&o.grace, "grace", 5*time.Second, "when the lease is lost: the time from SIGTERM to SIGKILL, 0 to 59s")
+}
+
+func (o *tenancy) validate() error {
+	switch {
+	case o.grace < 0 || o.grace > 59*time.Second:
+		return usagef("--grace: want 0 to 59s, got %v", o.grace)
+	case o.wait < 0:
+		return usagef("--wait: want 0 or more, got %v", o.wait)
+	case o.try && o.wait > 0:
+		return usagef("--try does not wait, so --wait has no effect")
+	}
+	return nil
+}
+
+const afterwards = `
+The command gets the fence in CONCLAVE_FENCE. The resource that the lock protects must check it: no lock can keep a command that was paused from
+acting late.
+
+When the lease is lost, because the group could not be reached for the TTL or an operator closed the session, the command gets SIGTERM and after
+--grace SIGKILL. The group grants nothing to another owner before that is over: the session has a lock-delay of the grace and a second. Signals
+are passed on to the command. On Unix the command and its children are a process group, which gets the signals, unless standard input is a
+terminal; then only the command itself does. On Linux it is killed if this process dies.
+
+The exit code is the command's, or
+  123  the lease was lost, and the command stopped
+  124  not acquired: held by another with --try, or --wait is over
+  125  this program failed: no member can be reached, …
+  126  the command cannot be run
+  127  the command was not found
+  128+N  the command was ended by the signal N, or this program by it while it waited`
+
+func (p *program) lockCommand() *cobra.Command {
+	var o tenancy
+	cmd := &cobra.Command{
+		Use: "lock NAME [-- COMMAND…]", Short: "Run a command while holding a lock",
+		Long: "Run a command while holding a lock: wait for the lock, run the command, release the lock. Without a command, hold the lock until interrupted.\n" +
+			afterwards,
+		Example:     "  conclave lock nightly -- ./job.sh\n  conclave lock nightly --try -- ./job.sh || echo busy",
+		Annotations: map[string]string{runsChild: "yes"}, ValidArgsFunction: p.completeLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, argv, err := split(cmd, args)
+			if err == nil {
+				err = o.validate()
+			}
+			if err != nil {
+				return err
+			}
+			return p.lock(cmd.Context(), o, name, argv)
+		},
+	}
+	o.define(cmd.Flags())
+	cmd.Flags().BoolVar(&o.try, "try", false, "do not wait if another owner holds the lock")
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to wait for the lock; 0: until it is granted")
+	cmd.Flags().StringVar(&o.label, "label", "", "a `text` that conclave explain shows (default: the command's name)")
+	return cmd
+}
+
+func (p *program) electCommand() *cobra.Command {
+	var o tenancy
+	host, _ := os.Hostname()
+	cmd := &cobra.Command{
+		Use: "elect NAME [-- COMMAND…]", Short: "Run a command while leading an election",
+		Long: "Run a command while leading an election: campaign, run the command, resign when it ends. After a loss campaign again, unless --once is " +
+			"given. Without a command, lead until interrupted. conclave elections shows the leaders.\n" + afterwards,
+		Annotations: map[string]string{runsChild: "yes"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, argv, err := split(cmd, args)
+			if err == nil {
+				err = o.validate()
+			}
+			if err != nil {
+				return err
+			}
+			return p.elect(cmd.Context(), o, name, argv)
+		},
+	}
+	o.define(cmd.Flags())
+	cmd.Flags().StringVar(&o.value, "value", host, "a `text` that observers see")
+	cmd.Flags().BoolVar(&o.once, "once", false, "end after a loss")
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "how long to campaign; 0: until elected")
+	return cmd
+}
+
+// split takes the name from the command that follows "--".
+func split(cmd *cobra.Command, args []string) (name string, argv []string, err error) {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0:
+		return "", nil, usagef("missing NAME")
+	case dash < 0 && len(args) > 1, dash > 1:
+		return "", nil, usagef("unexpected argument %q: put -- before the command that is to run", args[1])
+	case dash == 1 && len(args) == 1:
+		return "", nil, usagef("missing the command behind --")
+	}
+	return args[0], args[1:], nil
+}
+
+// lease is what a command runs under.
+type lease struct {
+	kind, name string
+	fence      conclave.Fence
+	lost       <-chan struct{}
+	release    func(ctx context.Context) error
+}
+
+// lock waits for a lock and runs argv under it.
+func (p *program) lock(ctx context.Context, o tenancy, name string, argv []string) error {
+	label := o.label
+	if label == "" && len(argv) > 0 {
+		label = strings.ToValidUTF8(filepath.Base(argv[0]), "?")
+		label = strings.ToValidUTF8(label[:min(len(label), 128)], "")
+	}
+	c, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.closeClient(c)
+	l, err := p.acquire(ctx, c, o, func(ctx context.Context, s *conclave.Session) (lease, error) {
+		lock := s.FencedLock(name, conclave.WithLabel(label))
+		acquire := lock.Lock
+		if o.try {
+			acquire = lock.TryLock
+		}
+		fence, err := acquire(ctx)
+		return lease{"lock", name, fence, lock.Lost(), lock.Unlock}, err
+	})
+	if err != nil {
+		return err
+	}
+	return p.under(ctx, o, l, argv)
+}
+
+// elect runs argv whenever this process leads.
+func (p *program) elect(ctx context.Context, o tenancy, name string, argv []string) error {
+	c, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.closeClient(c)
+	for {
+		l, err := p.acquire(ctx, c, o, func(ctx context.Context, s *conclave.Session) (lease, error) {
+			e := s.Election(name)
+			fence, err := e.Campaign(ctx, []byte(o.value))
+			return lease{"election", name, fence, e.Lost(), e.Resign}, err
+		})
+		if err != nil {
+			return err
+		}
+		err = p.under(ctx, o, l, argv)
+		if !errors.Is(err, errLost) || o.once || p.stopping.Load() {
+			return err
+		}
+		fmt.Fprintln(p.stderr, err, "- campaigning again")
+	}
+}
+
+// acquire opens a session and acquires under it, again if the session has ended while the request waited.
+func (p *program) acquire(ctx context.Context, c *conclave.Client, o tenancy, take func(context.Context, *conclave.Session) (lease, error)) (lease, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	if o.wait > 0 {
+		waiting, cancel = context.WithTimeout(ctx, o.wait)
+	}
+	defer cancel()
+	host, _ := os.Hostname() // for people, so it may be missing
+	session := fmt.Sprintf("%s, process %d", cmp.Or(host, "unknown host"), os.Getpid())
+	for {
+		opening, opened := p.within(waiting)
+		s, err := c.NewSession(opening, &conclave.SessionConfig{Name: session, TTL: o.ttl, LockDelay: o.grace + time.Second})
+		opened()
+		if err != nil {
+			return lease{}, notAcquired(ctx, waiting, err)
+		}
+		limited, done := waiting, context.CancelFunc(func() {})
+		if o.try {
+			limited, done = p.within(waiting)
+		}
+		l, err := take(limited, s)
+		done()
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, conclave.ErrSessionExpired) || waiting.Err() != nil {
+			return lease{}, notAcquired(ctx, waiting, err)
+		}
+	}
+}
+
+// notAcquired gives an error its exit code.
+func notAcquired(ctx, waiting context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return withCode(codeOf(cause(ctx, err)), cause(ctx, err))
+	case waiting.Err() != nil, errors.Is(err, conclave.ErrLocked), errors.Is(err, conclave.ErrLockDelay):
+		return withCode(exitNotAcquired, err)
+	}
+	return err
+}
+
+// releaseLimit bounds the release, which is pursued until then if the group does not answer. Afterwards the
+// session expires.
+const releaseLimit = 5 * time.Second
+
+// errLost: the lease was lost.
+var errLost = errors.New("lost")
+
+// under runs argv until it ends or the lease is lost, and releases the lease.
+func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) error {
+	var err error
+	lost := false
+	if len(argv) == 0 {
+		fmt.Fprintf(p.stdout, "%s %s is held with fence %s: interrupt to release it\n", l.kind, name(l.name), l.fence)
+		select {
+		case <-ctx.Done():
+		case <-l.lost:
+			lost = true
+		}
+	} else {
+		environment := append(os.Environ(), "CONCLAVE_FENCE="+l.fence.String(), "CONCLAVE_LOCK="+l.name)
+		p.code, lost, err = p.supervise(argv, environment, l.lost, o.grace)
+	}
+	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	released := l.release(releasing)
+	switch {
+	case lost, errors.Is(released, conclave.ErrLockOwnershipLost):
+		return withCode(exitLost, fmt.Errorf("conclave: %s %q with fence %s: %w: another owner may hold it now", l.kind, l.name, l.fence, errLost))
+	case released != nil:
+		fmt.Fprintln(p.stderr, released, "- it is released when its session ends, by its TTL at the latest")
+	}
+	return err
+}

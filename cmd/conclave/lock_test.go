@@ -1,0 +1,203 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+func TestLock_PassesFenceAndExitCode(t *testing.T) {
+	n := member(t, "")
+	r := conclaveAt(n, "lock", "x", "--", "sh", "-c", `echo "$CONCLAVE_LOCK $CONCLAVE_FENCE"; cat; exit 7`)
+	if fields := strings.Fields(r.out); r.code != 7 || r.err != "" || len(fields) < 2 || fields[0] != "x" || !strings.Contains(r.out, "from standard input") {
+		t.Fatalf("%+v", r)
+	}
+	first, err := conclave.ParseFence(strings.Fields(r.out)[1])
+	must0(t, err)
+	second, err := n.FencedLock("x").TryLock(within(t)) // it is released
+	must0(t, err)
+	if second <= first {
+		t.Errorf("fence %v after %v", second, first)
+	}
+}
+
+func TestLock_ExitCodes(t *testing.T) {
+	n := member(t, "")
+	must0(t, lockNow(t, n, "held"))
+	file := filepath.Join(t.TempDir(), "not-executable")
+	must0(t, os.WriteFile(file, nil, 0o600))
+	want(t, conclaveAt(n, "lock", "held", "--try", "--", "true"), 124, "locked")
+	want(t, conclaveAt(n, "lock", "held", "--wait", "50ms", "--", "true"), 124, "queued at position 1")
+	want(t, conclaveAt(n, "lock", "free", "--", "conclave-no-such-command"), 127, "not found")
+	want(t, conclaveAt(n, "lock", "free", "--", file), 126, "permission denied")
+	want(t, conclaveAt(n, "lock", "free", "--", "sh", "-c", "kill -9 $$"), 137, "")
+	want(t, conclaveAt(n, "lock", "free", "--", "true"), 0, "")
+	for l, err := range n.Locks(within(t), "") {
+		must0(t, err)
+		if l.Name != "held" || l.Waiters != 0 {
+			t.Errorf("left behind: %+v", l)
+		}
+	}
+}
+
+// The next owner is granted the lock when the command of a lost lease is dead, also one that ignores SIGTERM.
+func TestLock_LostCommandDiesBeforeNextGrant(t *testing.T) {
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "lock", "x", "--grace", "1s", "--label", "stubborn", "--", "sh", "-c", `trap "" TERM; echo "pid $$"; while :; do sleep 0.05; done`)
+	pid, err := strconv.Atoi(strings.Fields(p.line("pid"))[1])
+	must0(t, err)
+	want(t, conclaveAt(n, "release", "x"), 2, "--force does it")
+	granted := make(chan error, 1)
+	go func() {
+		_, err := n.FencedLock("x").Lock(within(t))
+		if err == nil {
+			if err = syscall.Kill(pid, 0); err == nil {
+				err = fmt.Errorf("granted while process %d of the last holder runs", pid)
+			} else {
+				err = nil
+			}
+		}
+		granted <- err
+	}()
+	if out := must(t, n, "release", "x", "--force"); !strings.Contains(out, "client") {
+		t.Error(out)
+	}
+	p.line("SIGTERM now, and SIGKILL in 1s")
+	p.line("another owner may hold it now")
+	if code := p.wait(); code != 123 {
+		t.Errorf("exit code %d, want 123", code)
+	}
+	must0(t, <-granted)
+	want(t, conclaveAt(n, "release", "y", "--force"), 4, "not held")
+}
+
+func TestLock_SignalReachesCommand(t *testing.T) {
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "lock", "x", "--", "sh", "-c", `trap "echo ending; exit 9" TERM; echo running; while :; do sleep 0.05; done`)
+	p.line("running")
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.line("ending")
+	if code := p.wait(); code != 9 {
+		t.Errorf("exit code %d, want 9", code)
+	}
+	_, err := n.FencedLock("x").TryLock(within(t)) // it is released
+	must0(t, err)
+}
+
+func TestLock_SignalWhileWaiting(t *testing.T) {
+	n := member(t, "")
+	l := n.FencedLock("x")
+	_, err := l.Lock(within(t))
+	must0(t, err)
+	p := start(t, "--addr", n.Addr(), "lock", "x", "--", "true")
+	awaitWaiters(t, l, 1)
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	if code := p.wait(); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+	awaitWaiters(t, l, 0)
+}
+
+func awaitWaiters(t *testing.T, l *conclave.FencedLock, n int) {
+	t.Helper()
+	ctx := within(t)
+	for {
+		info, err := l.Info(ctx)
+		must0(t, err)
+		if info.Waiters == n {
+			return
+		}
+	}
+}
+
+// Without a command the lock is held until a signal comes.
+func TestLock_WithoutCommand(t *testing.T) {
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "lock", "x")
+	p.line("is held with fence")
+	must0(t, p.cmd.Process.Signal(syscall.SIGINT))
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	_, err := n.FencedLock("x").TryLock(within(t))
+	must0(t, err)
+}
+
+// A supervisor that is killed takes the command with it, or that would go on without the lock.
+func TestLock_Killed(t *testing.T) {
+	if dies := new(syscall.SysProcAttr); !setsDeathSignal(dies) {
+		t.Skip("only Linux sends a signal when a parent dies")
+	}
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "lock", "x", "--ttl", "1s", "--grace", "0s", "--", "sh", "-c", `echo "pid $$"; exec sleep 600`)
+	pid, err := strconv.Atoi(strings.Fields(p.line("pid"))[1])
+	must0(t, err)
+	must0(t, p.cmd.Process.Kill())
+	must0(t, lockNow(t, n, "x")) // when the session has expired
+	for ended := time.Now().Add(patience); syscall.Kill(pid, 0) == nil && !zombie(pid); {
+		if time.Now().After(ended) {
+			t.Fatal("the command runs on")
+		}
+	}
+}
+
+// zombie reports whether a process has ended, and has a parent that does not ask.
+func zombie(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(stat), ") Z ")
+}
+
+func setsDeathSignal(a *syscall.SysProcAttr) bool {
+	before := fmt.Sprint(*a)
+	dieWithParent(a)
+	return fmt.Sprint(*a) != before
+}
+
+func TestElect_CampaignsAgain(t *testing.T) {
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "elect", "boss", "--value", "here", "--grace", "0s", "--", "sh", "-c", `echo "leading $CONCLAVE_FENCE"; exec sleep 600`)
+	first := p.line("leading")
+	leader, err := n.Election("boss").Leader(within(t))
+	must0(t, err)
+	if string(leader.Value) != "here" {
+		t.Errorf("%+v", leader)
+	}
+	must(t, n, "release", "--session", leader.Session.String(), "--force")
+	p.line("campaigning again")
+	if second := p.line("leading"); second == first {
+		t.Errorf("%s again", second)
+	}
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	if code := p.wait(); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+	want(t, conclaveAt(n, "elect", "boss", "--once", "--", "sh", "-c", "exit 5"), 5, "")
+}
+
+func TestWatch(t *testing.T) {
+	n := member(t, "")
+	must(t, n, "kv", "put", "a/old", "v")
+	index, err := n.KV().Index(within(t))
+	must0(t, err)
+	p := start(t, "--addr", n.Addr(), "watch", "a/", "--after", fmt.Sprint(index))
+	must(t, n, "kv", "put", "b", "other")
+	must(t, n, "kv", "put", "a/1", "one")
+	must(t, n, "kv", "rm", "a/1")
+	if l := p.line("put"); !strings.Contains(l, "put a/1 one") {
+		t.Error(l)
+	}
+	p.line("deleted a/1")
+	must0(t, p.cmd.Process.Signal(syscall.SIGINT))
+	if code := p.wait(); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+}

@@ -1,0 +1,83 @@
+// Conclave operates a group from a terminal, runs programs under its locks, and runs members for
+// programs that are not written in Go.
+//
+//	conclave agent --dir /var/lib/conclave …    run a member
+//	conclave lock nightly -- ./job.sh           run a command while holding a lock
+//	conclave explain nightly                    which process holds it, and which ones wait
+//
+// "conclave help" lists the commands; docs/CLI.md describes them. Except for agent and the commands
+// that work on directories, it is a client of the group (conclave.Dial), not a member.
+//
+// To read: root.go has the tree of commands, connect.go and tls.go the connection, output.go what is
+// printed and exit.go the exit codes. lock.go and supervise.go run a command under a lock; agent.go and
+// agent_http.go run a member.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run carries out one command line and returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded...)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, signals: make(chan os.Signal, 16)}
+	done := make(chan struct{})
+	defer close(done)
+	go p.relay(signals, cancel, done)
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	return p.exit(command, err)
+}
+
+// interrupted is the cause of a context that a signal has ended.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
+
+// relay cancels the command's context at the first signal that asks it to end. While a child runs, it gets
+// the signals instead.
+func (p *program) relay(signals <-chan os.Signal, cancel context.CancelCauseFunc, done <-chan struct{}) {
+	for {
+		select {
+		case s := <-signals:
+			p.deliver(s, cancel)
+		case <-done:
+			return
+		}
+	}
+}
+
+func (p *program) deliver(s os.Signal, cancel context.CancelCauseFunc) {
+	number, ok := s.(syscall.Signal)
+	ending := ok && ends(number)
+	if p.supervising.Load() {
+		if ending {
+			p.stopping.Store(true)
+		}
+		select {
+		case p.signals <- s:
+		default: // 16 signals are waiting for the child already
+		}
+		return
+	}
+	if ending {
+		signal.Reset(s) // the second one ends the process at once
+		cancel(interrupted{number})
+	}
+}

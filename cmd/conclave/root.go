@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// program is one run of a command line.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	// While a child runs, signals has those for it. stopping: one of them asked it to end.
+	supervising, stopping atomic.Bool
+	signals               chan os.Signal
+
+	connection connection
+	format     string
+	code       int // of the command that lock or elect ran, unless 0
+}
+
+// The groups of commands in the help.
+const (
+	groupUse    = "use"
+	groupSee    = "see"
+	groupChange = "change"
+	groupMember = "member"
+)
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "conclave",
+		Short: "Locks, elections and keys of a conclave group, from a terminal",
+		Long: "Conclave operates a group from a terminal, runs programs under its locks, and runs members.\n\n" +
+			"The flags that all commands have, and those of agent, can be set by environment variables: CONCLAVE_ADDR stands for --addr.",
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return p.prepare(cmd) },
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupUse, Title: "Use the group:"},
+		&cobra.Group{ID: groupSee, Title: "See what it does:"},
+		&cobra.Group{ID: groupChange, Title: "Operate it:"},
+		&cobra.Group{ID: groupMember, Title: "Members and their directories:"},
+	)
+	flags := root.PersistentFlags()
+	p.connection.define(flags)
+	flags.StringVarP(&p.format, "output", "o", "table", "`format` of the output: table or json")
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupUse, p.lockCommand(), p.electCommand(), p.kvCommand(), p.watchCommand())
+	add(groupSee, p.statusCommand(), p.membersCommand(), p.locksCommand(), p.semaphoresCommand(), p.electionsCommand(),
+		p.sessionsCommand(), p.explainCommand(), p.cyclesCommand(), p.benchCommand())
+	add(groupChange, p.releaseCommand(), p.transferCommand(), p.removeCommand(), p.configCommand(), p.backupCommand())
+	add(groupMember, p.agentCommand(), p.healthCommand(), p.verifyCommand(), p.restoreCommand(), p.recoverCommand())
+	return root
+}
+
+// usageError is about the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// fromEnvironment marks a command of which the environment can set all flags. Those that change
+// something must be asked for: the directory of an agent is not one to recover.
+const fromEnvironment = "environment"
+
+// prepare completes the flags from the environment and checks those of all commands.
+func (p *program) prepare(cmd *cobra.Command) error {
+	var faults []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		value := os.Getenv(variable(f.Name))
+		shared := cmd.Root().PersistentFlags().Lookup(f.Name) == f || cmd.Annotations[fromEnvironment] != ""
+		if f.Changed || value == "" || !shared {
+			return
+		}
+		if err := cmd.Flags().Set(f.Name, value); err != nil {
+			faults = append(faults, fmt.Sprintf("%s: %v", variable(f.Name), err))
+		}
+	})
+	if len(faults) > 0 {
+		return usagef("%s", strings.Join(faults, "; "))
+	}
+	if p.format != "table" && p.format != "json" {
+		return usagef("--output %q: want table or json", p.format)
+	}
+	return nil
+}
+
+// variable is the environment variable that stands for a flag.
+func variable(flag string) string {
+	return "CONCLAVE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// exactly is cobra.ExactArgs with a message that names the arguments.
+func exactly(names ...string) cobra.PositionalArgs { return between(len(names), names...) }
+
+// between takes the first least of the named arguments, or more.
+func between(least int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("missing %s", names[len(args)])
+		case len(args) > len(names):
+			return usagef("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// supervise runs a command until it ends. It gets the signals that this process gets. When lost is closed, it is
+// asked to end, and killed after the grace. code is its exit code.
+func (p *program) supervise(argv, environment []string, lost <-chan struct{}, grace time.Duration) (code int, wasLost bool, err error) {
+	// Linux sends the signal of a parent's death when the thread that started the child has ended.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	child := exec.Command(argv[0], argv[1:]...)
+	child.Env, child.Stdin, child.Stdout, child.Stderr = environment, p.stdin, p.stdout, p.stderr
+	// A grandchild that keeps a pipe of this process open must not keep the lock.
+	child.WaitDelay = time.Second
+	group := isolate(child)
+	p.supervising.Store(true)
+	defer p.supervising.Store(false)
+	if err := child.Start(); err != nil {
+		return 0, false, withCode(cannotRun(err), fmt.Errorf("conclave: %w", err))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	var kill <-chan time.Time
+	for {
+		select {
+		case err := <-ended:
+			if wasLost && group {
+				_ = signalTo(child, group, syscall.SIGKILL) // what it has left behind
+			}
+			code, err := exitCode(child, err)
+			return code, wasLost, err
+		case s := <-p.signals:
+			// A terminal sends the signals of its keys to all processes of its group.
+			if number, ok := s.(syscall.Signal); ok && (group || number != syscall.SIGINT && number != syscall.SIGQUIT) {
+				_ = signalTo(child, group, number) // fails if it has ended
+			}
+		case <-lost:
+			lost, wasLost = nil, true
+			fmt.Fprintf(p.stderr, "conclave: the lease is lost: the command gets SIGTERM now, and SIGKILL in %v\n", grace)
+			_ = signalTo(child, group, syscall.SIGTERM)
+			timer := time.NewTimer(grace)
+			defer timer.Stop()
+			kill = timer.C
+		case <-kill:
+			_ = signalTo(child, group, syscall.SIGKILL)
+		}
+	}
+}
+
+func cannotRun(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNoCommand
+	}
+	return exitCannotRun
+}
+
+// exitCode is the exit code of a command that has ended, as a shell reports it.
+func exitCode(child *exec.Cmd, err error) (int, error) {
+	state := child.ProcessState
+	if state == nil {
+		return 0, err
+	}
+	if code := state.ExitCode(); code >= 0 {
+		return code, nil
+	}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return exitFailed, nil
+}

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package main
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func isolate(*exec.Cmd) (group bool) { return false }
+
+// signalTo ends the child: there are no signals that it could handle.
+func signalTo(child *exec.Cmd, _ bool, _ syscall.Signal) error { return child.Process.Kill() }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conclave-go/conclave"
+)
+
+func TestUsage(t *testing.T) {
+	n := member(t, "")
+	for _, c := range []struct {
+		args     string
+		code     int
+		contains string
+	}{
+		{"nonsense", 2, `unknown command "nonsense"`},
+		{"status extra", 2, `unexpected argument "extra"`},
+		{"explain", 2, "missing LOCK"},
+		{"kv get", 2, "missing KEY"},
+		{"kv cas k v", 2, "index"},
+		{"kv rm k --prefix --index 1", 2, "prefix"},
+		{"status --output xml", 2, "want table or json"},
+		{"status --timeout 0s", 2, "want a time above 0"},
+		{"locks --limit -1", 2, "want 0, for all, or more"},
+		{"status --cert c.pem", 2, "belong together"},
+		{"release", 2, "want either"},
+		{"release x --session y", 2, "want either"},
+		{"release --session y --force", 2, "session"},
+		{"config --voters 2", 2, "Voters"},
+		{"bench --workload none", 2, "want lock, put or get"},
+		{"bench --callers 0", 2, "--callers"},
+		{"lock", 125, "missing NAME"},
+		{"lock x y", 125, "put -- before"},
+		{"lock x --", 125, "missing the command"},
+		{"lock -- x", 125, "missing NAME"},
+		{"lock x --grace 2m -- true", 125, "want 0 to 59s"},
+		{"lock x --ttl 1ms -- true", 125, "TTL"},
+		{"lock x --try --wait 1s -- true", 125, "no effect"},
+		{"agent", 2, "missing --dir"},
+		{"agent --memory --dir x", 2, "exclude each other"},
+		{"agent --memory --log xml", 2, "want text or json"},
+		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
+		{"restore x", 2, "dir"},
+		{"verify missing", 1, "missing"},
+	} {
+		want(t, conclaveAt(n, strings.Fields(c.args)...), c.code, c.contains)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "200ms"}, nil, &out, &errs)
+	want(t, result{out.String(), errs.String(), code}, 5, "check that the member runs")
+	code = run([]string{"lock", "x", "--addr", "127.0.0.1:9", "--timeout", "200ms", "--", "true"}, nil, &out, &errs)
+	want(t, result{out.String(), errs.String(), code}, 125, "check that the member runs")
+	code = run([]string{"status", "--addr", "192.0.2.1:7001"}, nil, &out, &errs)
+	want(t, result{out.String(), errs.String(), code}, 2, "TLS is not set")
+}
+
+// The environment sets the flags that all commands have, and the command line wins.
+func TestEnvironment(t *testing.T) {
+	n := member(t, "")
+	var out, errs bytes.Buffer
+	t.Setenv("CONCLAVE_ADDR", n.Addr())
+	t.Setenv("CONCLAVE_OUTPUT", "json")
+	t.Setenv("CONCLAVE_FORCE", "true") // of release, which must be asked for
+	t.Setenv("CONCLAVE_SESSION", "x")
+	if code := run([]string{"status"}, nil, &out, &errs); code != 0 || decoded[statusView](t, out.String()).Name != "anna" {
+		t.Error(code, out.String(), errs.String())
+	}
+	out.Reset()
+	if code := run([]string{"status", "-o", "table"}, nil, &out, &errs); code != 0 || !strings.HasPrefix(out.String(), "leader:") {
+		t.Error(code, out.String(), errs.String())
+	}
+	must0(t, lockNow(t, n, "x"))
+	want(t, conclaveAt(n, "release", "x"), 2, "--force does it")
+	t.Setenv("CONCLAVE_TIMEOUT", "soon")
+	want(t, conclaveAt(n, "status"), 2, "CONCLAVE_TIMEOUT")
+}
+
+func lockNow(t *testing.T, n *conclave.Node, name string) error {
+	_, err := n.FencedLock(name).Lock(within(t))
+	return err
+}
+
+// docs/CLI.md has each command and each of its flags.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/CLI.md")
+	must0(t, err)
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		if path := strings.TrimPrefix(c.CommandPath(), "conclave "); c.Runnable() && !strings.Contains(string(text), "`"+path) {
+			t.Errorf("docs/CLI.md does not have %q", path)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(string(text), "`--"+f.Name) {
+				t.Errorf("docs/CLI.md does not have --%s of %q", f.Name, c.CommandPath())
+			}
+		})
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(new(program).root())
+}
+
+func TestStatus(t *testing.T) {
+	n := member(t, "")
+	id := n.Status().ID
+	s := decoded[statusView](t, must(t, n, "status", "-o", "json"))
+	if s.ID != id || s.Leader != id || s.Name != "anna" || s.Role != "voter" || len(s.Members) != 1 || !s.Members[0].Alive || !s.Members[0].Leader || s.Members[0].Lag == nil {
+		t.Errorf("%+v", s)
+	}
+	if out := must(t, n, "status"); !strings.Contains(out, "anna") || !strings.Contains(out, "no further voter may fail") {
+		t.Error(out)
+	}
+	if out := must(t, n, "members"); !strings.Contains(out, id.String()) || !strings.Contains(out, "leader") {
+		t.Error(out)
+	}
+	if out := must(t, n, "config", "--replace-after", "2m"); !strings.Contains(out, "2m0s") || !strings.Contains(out, "never") {
+		t.Error(out)
+	}
+	if c := decoded[configView](t, must(t, n, "config", "-o", "json")); c.ReplaceAfter != 120 || c.Voters != 3 {
+		t.Errorf("%+v", c)
+	}
+	want(t, conclaveAt(n, "transfer", "bert"), 4, `"bert"`)
+	want(t, conclaveAt(n, "remove", "bert"), 4, `"bert"`)
+	if r := conclaveAt(n, "remove", "anna"); r.code == 0 {
+		t.Error("the only member is removed")
+	}
+}
