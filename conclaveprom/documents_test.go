@@ -118,6 +118,7 @@ func TestDocuments_Promtool(t *testing.T) {
 		{"check", "rules", "../docs/prometheus/conclave.rules.yml"},
 		{"test", "rules", "../docs/prometheus/conclave.test.yml"},
 		{"check", "rules", file},
+		{"check", "config", "../docs/prometheus/prometheus.yml"},
 	} {
 		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)

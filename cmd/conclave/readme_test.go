@@ -1,0 +1,74 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+)
+
+// freePorts are different ports that were free a moment ago.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must0(t, err)
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+// The commands of README's "In five minutes" do what it says, with other ports and another directory.
+func TestReadme_InFiveMinutes(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	must0(t, err)
+	_, section, _ := strings.Cut(string(text), "\n## In five minutes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var script strings.Builder
+	for _, block := range strings.Split(section, "```sh\n")[1:] {
+		commands, _, _ := strings.Cut(block, "```")
+		script.WriteString(commands)
+	}
+	dir := t.TempDir()
+	must0(t, os.WriteFile(filepath.Join(dir, "conclave"), fmt.Appendf(nil, "#!/bin/sh\n%s=1 exec %q \"$@\"\n", runVariable, os.Args[0]), 0o700))
+	commands := strings.ReplaceAll(script.String(), "/tmp/conclave", dir)
+	commands = regexp.MustCompile(`(?m)^CGO_ENABLED=0 go .*$`).ReplaceAllString(commands, "set -eu")
+	all := freePorts(t, 6)
+	for i := range 3 {
+		commands = strings.ReplaceAll(commands, fmt.Sprint("127.0.0.1:700", i+1), fmt.Sprint("127.0.0.1:", all[i]))
+	}
+	ports := fmt.Sprintf("m=(0 %d %d %d) h=(0 %d %d %d)\n", all[0], all[1], all[2], all[3], all[4], all[5])
+	commands = strings.NewReplacer("127.0.0.1:700$i", "127.0.0.1:${m[$i]}", "127.0.0.1:710$i", "127.0.0.1:${h[$i]}").Replace(commands)
+	script.Reset()
+	script.WriteString("set -m\n" + ports + commands + "\nkill %1 %2 %3; wait\n")
+	bash := exec.CommandContext(within(t), "bash", "-c", script.String())
+	out, err := bash.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, script.String(), out)
+	}
+	for _, part := range []string{"one more voter may fail", "held by client", "waiters:"} {
+		if !strings.Contains(string(out), part) {
+			t.Errorf("%q is missing in\n%s", part, out)
+		}
+	}
+	fences := regexp.MustCompile(`(?s)first, with fence (\d+).*second, with fence (\d+)`).FindStringSubmatch(string(out))
+	if fences == nil {
+		t.Fatalf("%s", out)
+	}
+	first, err := conclave.ParseFence(fences[1])
+	must0(t, err)
+	second, err := conclave.ParseFence(fences[2])
+	must0(t, err)
+	if second <= first {
+		t.Errorf("fence %v after %v", second, first)
+	}
+}
