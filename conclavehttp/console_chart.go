@@ -58,7 +58,10 @@ func sample(now time.Time, m conclave.Metrics) totals {
 func (c *chart) add(now time.Time, m conclave.Metrics) {
 	s := sample(now, m)
 	since := now.Sub(c.last.at)
-	if !c.last.at.IsZero() && since > 0 && since < 10*refresh {
+	if !c.last.at.IsZero() && since < refresh/2 {
+		return // few calls in a short time are no rate
+	}
+	if !c.last.at.IsZero() && since < 10*refresh {
 		p := point{at: now, grants: float64(s.grants-c.last.grants) / since.Seconds()}
 		delta := conclave.Histogram{Bounds: s.latency.Bounds, Counts: make([]uint64, len(s.latency.Counts))}
 		for i := range delta.Counts {
@@ -115,8 +118,12 @@ func (c *chart) plot(now time.Time) plot {
 	p.Area = c.path(now, true, func(q point) (float64, bool) { return q.grants / mostGrants, true })
 	p.Line50 = c.path(now, false, func(q point) (float64, bool) { return q.p50 / mostSeconds, q.calls > 0 })
 	p.Line99 = c.path(now, false, func(q point) (float64, bool) { return q.p99 / mostSeconds, q.calls > 0 })
+	p.GrantsMax, p.LatencyMax = rate(mostGrants), milliseconds(mostSeconds)
 	last := c.points[len(c.points)-1]
-	p.Grants, p.GrantsMax, p.LatencyMax = rate(last.grants), rate(mostGrants), milliseconds(mostSeconds)
+	if !last.at.Equal(c.last.at) {
+		return p // what was measured before a gap is not the present
+	}
+	p.Grants = rate(last.grants)
 	if last.calls > 0 {
 		p.P50, p.P99 = milliseconds(last.p50), milliseconds(last.p99)
 	}

@@ -123,3 +123,38 @@ func TestChart(t *testing.T) {
 		t.Errorf("%d points are older than the chart", len(c.points))
 	}
 }
+
+// Two samples that are close together say nothing about a second.
+func TestChart_SamplesCloseTogether(t *testing.T) {
+	var c chart
+	at := time.Unix(1000, 0)
+	metrics := func(grants uint64) conclave.Metrics {
+		return conclave.Metrics{Calls: []conclave.CallMetrics{
+			{Kind: conclave.CallLock, Results: map[conclave.CallResult]uint64{conclave.ResultOK: grants}},
+		}}
+	}
+	c.add(at, metrics(0))
+	c.add(at.Add(50*time.Microsecond), metrics(1))
+	c.add(at.Add(time.Second), metrics(10))
+	if p := c.plot(at.Add(time.Second)); p.Grants != "10" || p.GrantsMax != "10" {
+		t.Errorf("10 grants in a second: %+v", p)
+	}
+}
+
+// What was measured before a gap is not the present.
+func TestChart_NoPresentAfterGap(t *testing.T) {
+	var c chart
+	at := time.Unix(1000, 0)
+	m := conclave.Metrics{Calls: []conclave.CallMetrics{
+		{Kind: conclave.CallLock, Results: map[conclave.CallResult]uint64{conclave.ResultOK: 500}},
+	}}
+	c.add(at, conclave.Metrics{})
+	c.add(at.Add(time.Second), m)
+	if p := c.plot(at.Add(time.Second)); p.Grants != "500" {
+		t.Errorf("%+v", p)
+	}
+	c.add(at.Add(time.Minute), m)
+	if p := c.plot(at.Add(time.Minute)); p.Grants != "–" {
+		t.Errorf("after a minute without a browser: %+v", p)
+	}
+}
