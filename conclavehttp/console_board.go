@@ -109,6 +109,7 @@ func (b *board) html(name string, data any) template.HTML {
 func (b *board) show(queries []query) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.sweep(time.Now()) // else the stream would begin with what another one has left
 	for _, q := range queries {
 		p := b.panes[q]
 		if p == nil {

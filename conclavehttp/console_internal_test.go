@@ -158,3 +158,17 @@ func TestChart_NoPresentAfterGap(t *testing.T) {
 		t.Errorf("after a minute without a browser: %+v", p)
 	}
 }
+
+// A browser that comes back gets nothing that was read long before.
+func TestBoard_ForgetsOldPanes(t *testing.T) {
+	b := &board{added: make(chan struct{}, 1), panes: make(map[query]*pane)}
+	queries := view{Show: kindLocks}.queries()
+	b.show(queries)
+	b.put(queries[0], "held by a", time.Now())
+	b.hide(queries)
+	b.panes[queries[0]].read = time.Now().Add(-time.Hour)
+	b.show(queries)
+	if parts, _ := b.news(queries, 0); len(parts) > 0 {
+		t.Errorf("%v is an hour old", parts)
+	}
+}
