@@ -22,7 +22,7 @@ func parseTemplates() (*template.Template, error) {
 		"place": func(i int) int { return i + 1 },
 		"first": func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
 		"rest":  func(all []conclave.PermitInfo) int { return max(0, len(all)-maxHolders) },
-		"value": func(v []byte) string { return display.Name(string(v[:min(len(v), maxValue)])) },
+		"value": func(v []byte) string { return display.Value(v, maxValue) },
 	}).ParseFS(assets, "console/*.html")
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/display"
 )
 
 type entryView struct {
@@ -48,14 +48,7 @@ func text(value []byte) (plain, encoded string) {
 }
 
 // shortened is a value in a table.
-func shortened(value []byte) string {
-	const most = 60
-	if len(value) <= most {
-		return name(string(value))
-	}
-	beginning := strings.ToValidUTF8(string(value[:most]), "")
-	return fmt.Sprintf("%s… (%d bytes)", name(beginning), len(value))
-}
+func shortened(value []byte) string { return display.Value(value, 60) }
 
 func (p *program) kvCommand() *cobra.Command {
 	kv := &cobra.Command{Use: "kv", Short: "Read and write keys", Args: exactly(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}

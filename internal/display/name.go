@@ -40,3 +40,16 @@ func escaped(r rune) string {
 	quoted := strconv.QuoteRuneToASCII(r)
 	return quoted[1 : len(quoted)-1]
 }
+
+// Value returns a value as it is shown: like Name, and with at most that many bytes. One that is
+// cut, between characters, has its size behind it.
+func Value(v []byte, most int) string {
+	if len(v) <= most {
+		return Name(string(v))
+	}
+	end := most
+	for end > most-utf8.UTFMax && !utf8.RuneStart(v[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", Name(string(v[:end])), len(v))
+}

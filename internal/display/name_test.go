@@ -1,6 +1,9 @@
 package display
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestName(t *testing.T) {
 	for name, want := range map[string]string{
@@ -9,6 +12,19 @@ func TestName(t *testing.T) {
 	} {
 		if got := Name(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A value that is cut says so, and where.
+func TestValue(t *testing.T) {
+	long := strings.Repeat("é", 300)
+	for v, want := range map[string]string{
+		"": "", "10.0.0.7:80": "10.0.0.7:80", long: strings.Repeat("é", 100) + "… (600 bytes)",
+		"x" + long: "x" + strings.Repeat("é", 99) + "… (601 bytes)", strings.Repeat("\x80", 300): strings.Repeat(`\x80`, 196) + "… (300 bytes)",
+	} {
+		if got := Value([]byte(v), 200); got != want {
+			t.Errorf("%q is shown as %q, want %q", v, got, want)
 		}
 	}
 }
