@@ -159,15 +159,31 @@ type answerData struct {
 	Group       conclave.GroupConfig
 }
 
-// On returns a member, with a name and what this node's failure detector holds of it.
-func (a answerData) On(id conclave.MemberID) conclave.Member {
-	m, known := a.members[id]
-	m.Name, m.Alive = a.members.of(id), m.Alive || !known
-	return m
+// process is a member or a client. Of a client no failure detector knows whether it is alive.
+type process struct {
+	Name           string
+	IsMember, Dead bool
+	IsClient       bool // as far as the listing tells
+}
+
+// On returns the process with an ID, and what this node's failure detector holds of it.
+func (a answerData) On(id conclave.MemberID) process {
+	m, isMember := a.members[id]
+	return process{Name: a.members.of(id), IsMember: isMember, Dead: isMember && !m.Alive}
 }
 
 // ownerData is a holder or waiter for its template.
-type ownerData struct{ O conclave.LockOwner }
+type ownerData struct {
+	Label string
+	On    process
+}
+
+// Owner returns a holder or waiter.
+func (a answerData) Owner(o conclave.LockOwner) ownerData {
+	on := a.On(o.Node)
+	on.IsClient = o.Client
+	return ownerData{o.Label, on}
+}
 
 // Empty reports whether the page of a listing is empty.
 func (a answerData) Empty() bool {

@@ -1,0 +1,31 @@
+package conclavehttp_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// A client is no member, so no failure detector knows whether it is alive.
+func TestConsole_ClientIsNotDead(t *testing.T) {
+	n, err := conclave.Open(t.Context(), &conclave.Config{HeartbeatInterval: 10 * time.Millisecond})
+	grouptest.Must(t, err)
+	t.Cleanup(func() { grouptest.Kill(n) })
+	c := grouptest.Dial(t, &conclave.ClientConfig{}, n)
+	grouptest.MustLock(t, c.FencedLock("x"))
+	waiting := grouptest.StartLock(t, c.FencedLock("x"))
+	defer waiting.Cancel()
+	_, err = c.Semaphore("s", 2).Acquire(t.Context(), 1)
+	grouptest.Must(t, err)
+	_, err = c.Election("e").Campaign(t.Context(), nil)
+	grouptest.Must(t, err)
+	site := serve(t, n, nil)
+	for _, show := range []string{"locks", "semaphores", "elections", "sessions"} {
+		body := site.page("show", show, "lock", "x")
+		want(t, body, c.ID().String())
+		want(t, body, "no member", "<em>client</em>")
+		wantNot(t, body, "dead<", "dead member")
+	}
+}
