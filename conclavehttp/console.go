@@ -23,7 +23,9 @@ type ConsoleOptions struct {
 	// client gets the error's text. It is called concurrently, before anything is done.
 	//
 	// Default nil: every act is refused, and only loopback clients are served that name a
-	// loopback host and came through no proxy.
+	// loopback host, and whose request has no header of a proxy. A proxy on the same machine
+	// that adds none, speaks HTTP/1.1 and names a loopback host, as nginx may without
+	// proxy_set_header, is taken for such a client.
 	Authorize func(r *http.Request, act Act) (actor string, err error)
 	// Audit gets a record of each act that is asked for, refused ones included, as log lines
 	// "console act" with the attributes act, target, actor, remote, result ("refused",

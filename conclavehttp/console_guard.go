@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -61,15 +62,22 @@ func fromElsewhere(r *http.Request) bool {
 // local reports whether a request comes from this machine and asks for it by a name that is
 // certain to mean it. Any other host may be a name of a site that resolves to a loopback
 // address, so that the browser takes its script for the console's own (DNS rebinding). What
-// a proxy forwards comes from this machine as well.
+// a proxy forwards comes from this machine as well; one that adds no header of its own is
+// not noticed.
 func local(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
-		if r.Header.Get(name) != "" {
+	for name := range r.Header { // whatever the values: a proxy may add its line behind an empty one
+		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies(), name) {
 			return false
 		}
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
+	// No browser speaks HTTP/1.0, as nginx does by default to what is behind it.
+	return err == nil && r.ProtoAtLeast(1, 1) && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
+}
+
+// ofProxies returns headers that proxies add, besides X-Forwarded-For and its like.
+func ofProxies() []string {
+	return []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
 }
 
 func loopback(host string) bool {

@@ -112,3 +112,30 @@ func TestConsole_Methods(t *testing.T) {
 		}
 	}
 }
+
+// A proxy may add a line of its own behind what the client has sent.
+func TestConsole_ProxyBehindEmptyHeader(t *testing.T) {
+	console := conclavehttp.Console(grouptest.Alone(t), nil)
+	for _, lines := range []http.Header{
+		{"X-Forwarded-For": {"", "203.0.113.9"}}, {"Via": {"", "1.1 proxy"}}, {"X-Forwarded-For": {""}},
+		{"X-Forwarded-Proto": {"https"}}, {"X-Forwarded-Server": {"www"}}, {"X-Client-Ip": {"203.0.113.9"}},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost"
+		for name, values := range lines {
+			r.Header[name] = values
+		}
+		w := httptest.NewRecorder()
+		console.ServeHTTP(w, r)
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%v: %d", lines, w.Code)
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost"
+	r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+	w := httptest.NewRecorder()
+	if console.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("HTTP/1.0: %d", w.Code)
+	}
+}
