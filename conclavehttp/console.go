@@ -2,6 +2,7 @@ package conclavehttp
 
 import (
 	"cmp"
+	"context"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -30,7 +31,7 @@ type ConsoleOptions struct {
 	// Audit gets a record of each act that is asked for, refused ones included, as log lines
 	// "console act" with the attributes act, target, actor, remote, result ("refused",
 	// "allowed" before it begins, then "done" or "failed") and error. Without it every act is
-	// refused. Views are not recorded.
+	// refused, and so it is with a logger that drops the level Info. Views are not recorded.
 	Audit *slog.Logger
 	// MaxStreams is how many browsers may be connected at a time; further ones get the status
 	// 503. Default: 256.
@@ -124,7 +125,9 @@ func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
 }
 
 // canAct reports whether the page offers acts.
-func (h *ConsoleHandler) canAct() bool { return h.opts.Authorize != nil && h.opts.Audit != nil }
+func (h *ConsoleHandler) canAct() bool {
+	return h.opts.Authorize != nil && h.opts.Audit != nil && h.opts.Audit.Enabled(context.Background(), slog.LevelInfo)
+}
 
 // Close ends all streams, and refuses further requests with the status 503. It does not
 // block. [http.Server.Shutdown] waits for streams, so register it:

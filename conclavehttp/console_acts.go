@@ -18,7 +18,7 @@ const (
 
 var (
 	errCrossSite = errors.New("the request comes from a page of another site")
-	errReadOnly  = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set")
+	errReadOnly  = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set, or Audit drops the level Info")
 )
 
 // actResult is what the page about an act shows.

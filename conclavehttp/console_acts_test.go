@@ -2,6 +2,8 @@ package conclavehttp_test
 
 import (
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -171,5 +173,18 @@ func TestConsole_MalformedActs(t *testing.T) {
 	}
 	if n := strings.Count(audit.String(), "result=refused"); n != len(malformed) {
 		t.Errorf("%d of %d refusals are recorded:\n%s", n, len(malformed), audit.String())
+	}
+}
+
+// An audit log that drops the records is none.
+func TestConsole_AuditLogBelowLevel(t *testing.T) {
+	n := grouptest.Alone(t)
+	s := grouptest.MustSession(t, n, nil)
+	quiet := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: quiet})
+	wantNot(t, site.page("show", "sessions"), "<form method=\"post\"")
+	w, _ := site.send("POST", "act", form("close-session", s.ID().String()), asOperator)
+	if w.StatusCode != http.StatusForbidden || s.Err() != nil {
+		t.Errorf("%s, the session: %v", w.Status, s.Err())
 	}
 }

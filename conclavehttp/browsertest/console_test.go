@@ -3,6 +3,7 @@ package browsertest
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -68,7 +69,7 @@ func TestConsole_Search(t *testing.T) {
 // On a phone nothing is wider than the screen, whatever names there are. In the dark the page
 // is dark.
 func TestConsole_PhoneInTheDark(t *testing.T) {
-	s, b := stage(t, &conclavehttp.ConsoleOptions{Authorize: allow, Audit: slog.New(slog.DiscardHandler)}), start(t)
+	s, b := stage(t, &conclavehttp.ConsoleOptions{Authorize: allow, Audit: slog.New(slog.NewTextHandler(io.Discard, nil))}), start(t)
 	s.furnish()
 	long := strings.Repeat("w", 512)
 	s.lock(s.node, long, strings.Repeat("l", 60))
