@@ -67,7 +67,8 @@ func (k ActKind) String() string {
 
 const (
 	defaultStreams = 256
-	maxPages       = 64 // requests other than streams that are answered at a time
+	maxPages       = 64 // requests other than acts and streams that are answered at a time
+	maxActs        = 16 // acts that are carried out at a time
 )
 
 // ConsoleHandler serves the console of a node. It has goroutines only while a browser is
@@ -80,7 +81,8 @@ type ConsoleHandler struct {
 	crossSite *http.CrossOriginProtection
 	board     *board
 	reads     *pacer        // of requests
-	pages     chan struct{} // holds a value for each request under way, but for streams
+	pages     chan struct{} // holds a value for each request under way, but for acts and streams
+	acts      chan struct{} // holds a value for each act under way, which is authorized
 	streams   chan struct{} // holds a value for each stream
 
 	closeOnce sync.Once
@@ -113,7 +115,7 @@ type ConsoleHandler struct {
 func Console(node *conclave.Node, opts *ConsoleOptions) *ConsoleHandler {
 	h := &ConsoleHandler{
 		node: node, crossSite: http.NewCrossOriginProtection(), closed: make(chan struct{}),
-		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages),
+		reads: newPacer(pageReads), pages: make(chan struct{}, maxPages), acts: make(chan struct{}, maxActs),
 	}
 	if opts != nil {
 		h.opts = *opts
@@ -155,8 +157,7 @@ func (h *ConsoleHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "" && !inFolder(r):
 		toFolder(w, r)
 	case name == "act":
-		if allowed(w, r, http.MethodPost) && take(w, h.pages) {
-			defer release(h.pages)
+		if allowed(w, r, http.MethodPost) {
 			h.act(w, r)
 		}
 	case !allowed(w, r, http.MethodGet, http.MethodHead) || !h.mayView(w, r):
@@ -191,12 +192,18 @@ func take(w http.ResponseWriter, places chan struct{}) bool {
 		return true
 	default:
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "too many browsers are connected to this console: close some", http.StatusServiceUnavailable)
+		http.Error(w, "too many requests to this console, or browsers connected to it: try again later, or close some", http.StatusServiceUnavailable)
 		return false
 	}
 }
 
 func release(places chan struct{}) { <-places }
+
+// hurry bounds how long a client that does not read keeps the place of its request. Where the
+// server cannot, its own timeouts count.
+func hurry(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+}
 
 func allowed(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	for _, m := range methods {

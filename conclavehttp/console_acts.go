@@ -12,11 +12,13 @@ import (
 )
 
 const (
-	actTimeout = 30 * time.Second
-	maxForm    = 4 << 10 // bytes
+	actTimeout  = 30 * time.Second
+	formTimeout = 5 * time.Second
+	maxForm     = 4 << 10 // bytes
 )
 
 var (
+	errManyActs  = errors.New("too many acts are under way")
 	errCrossSite = errors.New("the request comes from a page of another site")
 	errReadOnly  = errors.New("this console is read-only: ConsoleOptions.Authorize and Audit are not both set, or Audit drops the level Info")
 )
@@ -33,8 +35,7 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, http.StatusForbidden)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	act, target, err := parseAct(r)
+	act, target, err := readAct(w, r)
 	record := h.recorder(r, act, target)
 	if err != nil {
 		record("", "refused", err)
@@ -47,6 +48,11 @@ func (h *ConsoleHandler) act(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, http.StatusForbidden, actResult{Act: act.Kind.String(), Target: target, Result: "refused", Err: err})
 		return
 	}
+	if !take(w, h.acts) {
+		record(actor, "refused", errManyActs)
+		return
+	}
+	defer release(h.acts)
 	record(actor, "allowed", nil)
 	// It goes on if the browser disconnects, so that the audit log has its end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTimeout)
@@ -67,6 +73,18 @@ func (h *ConsoleHandler) authorize(r *http.Request, act Act) (actor string, err 
 		return "", errReadOnly
 	}
 	return h.opts.Authorize(r, act)
+}
+
+// readAct reads the form. Its sender is not authorized yet, and has little time.
+func readAct(w http.ResponseWriter, r *http.Request) (act Act, target string, err error) {
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(formTimeout)) // else Server.ReadTimeout counts
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	act, target, err = parseAct(r)
+	if err == nil { // else the server, which skips the rest of the form, would wait for it
+		_ = in.SetReadDeadline(time.Time{})
+	}
+	return act, target, err
 }
 
 func parseAct(r *http.Request) (act Act, target string, err error) {

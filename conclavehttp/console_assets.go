@@ -36,6 +36,7 @@ func asset(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	w.Header().Set("Content-Type", types[name])
+	hurry(w)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
@@ -47,6 +48,7 @@ func (h *ConsoleHandler) render(w http.ResponseWriter, name string, status int, 
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	hurry(w)
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // fails only if the client has gone
 }
