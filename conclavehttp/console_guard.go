@@ -45,9 +45,9 @@ func (h *ConsoleHandler) refusal(r *http.Request) string {
 	switch {
 	case h.opts.Authorize == nil && !local(r):
 		return "this console serves loopback clients only, under a loopback name and without a proxy: set ConsoleOptions.Authorize"
-	case strings.TrimPrefix(r.URL.Path, "/") == "events" && fromElsewhere(r):
-		// Another site cannot read the stream, but it could use up all of them.
-		return "this stream is for the console's own page"
+	case r.Method != http.MethodPost && fromElsewhere(r) && !(strings.Trim(r.URL.Path, "/") == "" && followsLink(r)):
+		// Another site cannot read the answer, but it could use up streams and reads.
+		return "this is for the console's own page"
 	}
 	return ""
 }
@@ -57,6 +57,11 @@ func (h *ConsoleHandler) refusal(r *http.Request) string {
 func fromElsewhere(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "" && site != "same-origin" && site != "none"
+}
+
+// followsLink reports that the browser shows the answer in a tab.
+func followsLink(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // local reports whether a request comes from this machine and asks for it by a name that is

@@ -139,3 +139,24 @@ func TestConsole_ProxyBehindEmptyHeader(t *testing.T) {
 		t.Errorf("HTTP/1.0: %d", w.Code)
 	}
 }
+
+// A page of another site cannot use up what the console reads, but a link to it works.
+func TestConsole_PageOfAnotherSite(t *testing.T) {
+	site := serve(t, grouptest.Alone(t), nil)
+	for _, c := range []struct {
+		site, mode, dest string
+		status           int
+	}{
+		{"cross-site", "no-cors", "image", 403},
+		{"same-site", "cors", "empty", 403},
+		{"cross-site", "navigate", "iframe", 403},
+		{"cross-site", "navigate", "document", 200},
+		{"same-origin", "no-cors", "style", 200},
+		{"none", "navigate", "document", 200},
+	} {
+		w, _ := site.get("", header("Sec-Fetch-Site", c.site), header("Sec-Fetch-Mode", c.mode), header("Sec-Fetch-Dest", c.dest))
+		if w.StatusCode != c.status {
+			t.Errorf("%+v: %s", c, w.Status)
+		}
+	}
+}
