@@ -37,6 +37,7 @@ func (p pageData) Named() bool { return p.Show != kindSessions && p.Show != kind
 // snapshot is what a node knows without asking the group.
 type snapshot struct {
 	At      time.Time
+	Stopped bool // what the node knew last would hide what the group has now
 	Status  conclave.Status
 	Health  conclave.Health
 	Metrics conclave.Metrics
@@ -61,7 +62,7 @@ const (
 )
 
 func takeSnapshot(node *conclave.Node, now time.Time) *snapshot {
-	s := &snapshot{At: now, Status: node.Status(), Health: node.Health(), Metrics: node.Metrics()}
+	s := &snapshot{At: now, Stopped: node.Err() != nil, Status: node.Status(), Health: node.Health(), Metrics: node.Metrics()}
 	s.members = namesOf(node)
 	slices.SortStableFunc(s.Status.Members, func(a, b conclave.Member) int { return cmp.Compare(a.Name, b.Name) })
 	s.Leader = s.members.of(s.Status.Leader)
@@ -94,8 +95,11 @@ func classOf(e conclave.HistoryEvent) string {
 	return "good"
 }
 
-// Failing returns the checks of the node's health that fail.
+// Failing returns the checks of the node's health that fail; of a node that has stopped, why.
 func (s *snapshot) Failing() []conclave.HealthCheck {
+	if s.Stopped {
+		return s.Health.Reasons[:1]
+	}
 	return slices.DeleteFunc(slices.Clone(s.Health.Reasons), func(c conclave.HealthCheck) bool { return c.OK })
 }
 

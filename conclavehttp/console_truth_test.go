@@ -1,6 +1,7 @@
 package conclavehttp_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -28,4 +29,15 @@ func TestConsole_ClientIsNotDead(t *testing.T) {
 		want(t, body, "no member", "<em>client</em>")
 		wantNot(t, body, "dead<", "dead member")
 	}
+}
+
+// What a node that has stopped knew last is not what the group has.
+func TestConsole_StoppedNodeShowsNoGroup(t *testing.T) {
+	n := grouptest.Alone(t)
+	site := serve(t, n, nil)
+	want(t, site.page(), "held", "alive")
+	grouptest.Must(t, n.Close(context.Background()))
+	body := serve(t, n, nil).page() // not up to a second old
+	want(t, body, "node is closed", "stopped")
+	wantNot(t, body, "more may fail", ">held<", "alive<", "★", `class="state lead"`)
 }
