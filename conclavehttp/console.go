@@ -243,13 +243,19 @@ func (h *ConsoleHandler) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	p := pageData{view: v, CanAct: h.canAct(), Parts: h.board.local(time.Now())}
-	for _, q := range v.queries() {
-		part := h.board.cached(q)
-		if part == nil {
-			part = h.board.read(r.Context(), q, h.reads)
-		}
-		p.Parts = append(p.Parts, *part)
+	queries := v.queries()
+	parts := make([]part, len(queries))
+	var reads sync.WaitGroup // together, since a group without a quorum answers none of them
+	for i, q := range queries {
+		reads.Go(func() {
+			p := h.board.cached(q)
+			if p == nil {
+				p = h.board.read(r.Context(), q, h.reads)
+			}
+			parts[i] = *p
+		})
 	}
-	h.render(w, "page", http.StatusOK, p)
+	reads.Wait()
+	local := h.board.local(time.Now()) // the latest
+	h.render(w, "page", http.StatusOK, pageData{view: v, CanAct: h.canAct(), Parts: append(local, parts...)})
 }

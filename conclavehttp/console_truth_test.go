@@ -41,3 +41,18 @@ func TestConsole_StoppedNodeShowsNoGroup(t *testing.T) {
 	want(t, body, "node is closed", "stopped")
 	wantNot(t, body, "more may fail", ">held<", "alive<", "★", `class="state lead"`)
 }
+
+// A group without a quorum answers no read, which the page shows soon.
+func TestConsole_PageWithoutQuorum(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	n := g.Nodes[g.Leader()]
+	site := serve(t, n, nil)
+	for _, i := range g.Others(g.Leader()) {
+		grouptest.Kill(g.Nodes[i])
+	}
+	began := time.Now()
+	site.page("lock", "x")
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("the page takes %v", d)
+	}
+}
