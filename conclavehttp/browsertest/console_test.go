@@ -161,3 +161,34 @@ func TestConsole_Acts(t *testing.T) {
 		}
 	}
 }
+
+// A part that is not updated, as its form is open, is marked.
+func TestConsole_MarksPartInUse(t *testing.T) {
+	s, b := stage(t, &conclavehttp.ConsoleOptions{Authorize: allow, Audit: slog.New(slog.NewTextHandler(io.Discard, nil))}), start(t)
+	s.work()
+	b.do(chromedp.Navigate(s.url + "?show=sessions"))
+	b.awaitText("#live", "live")
+	b.do(chromedp.Click(chromedp.CSS(`#listing summary`)))
+	_, err := s.node.NewSession(t.Context(), &conclave.SessionConfig{Name: "later"})
+	must(t, err)
+	b.awaitText("#live", "live, but for the part in use")
+	b.await(`document.querySelector("#listing").classList.contains("held")`)
+	b.do(chromedp.Click(chromedp.CSS(`#listing summary`)))
+	b.do(chromedp.Click(chromedp.CSS(`h2`)))
+	b.awaitText("#listing", "later")
+	b.await(`document.querySelector("#live").textContent === "live" && document.querySelector(".held") === null`)
+	b.wantNoFaults()
+}
+
+// A connection over which nothing comes any more, as of a node that is paused, is not live.
+func TestConsole_SilentConnection(t *testing.T) {
+	s, b := stage(t, nil), start(t)
+	b.do(chromedp.Navigate(s.url))
+	b.awaitText("#live", "live")
+	b.await(`document.querySelector("#live").className === "on"`)
+	s.silent.Store(true)
+	b.awaitText("#live", "not live")
+	s.silent.Store(false)
+	b.await(`document.querySelector("#live").className === "on"`)
+	b.wantNoFaults()
+}

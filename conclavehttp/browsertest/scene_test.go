@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,23 @@ type scene struct {
 	group *conclavetest.Group
 	node  *conclave.Node // the leader
 	url   string
+
+	silent atomic.Bool // what the console sends does not arrive
+}
+
+// mute is an answer that does not arrive while the scene is silent.
+type mute struct {
+	http.ResponseWriter
+	scene *scene
+}
+
+func (m mute) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+
+func (m mute) Write(p []byte) (int, error) {
+	if m.scene.silent.Load() {
+		return len(p), nil
+	}
+	return m.ResponseWriter.Write(p)
 }
 
 func must(t *testing.T, err error) {
@@ -44,7 +62,9 @@ func stage(t *testing.T, opts *conclavehttp.ConsoleOptions) *scene {
 	}
 	console := conclavehttp.Console(s.node, opts)
 	mux := http.NewServeMux()
-	mux.Handle("/console/", http.StripPrefix("/console", console))
+	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		console.ServeHTTP(mute{w, s}, r)
+	})))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	t.Cleanup(console.Close) // first
