@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -95,6 +96,25 @@ func TestClassify(t *testing.T) {
 	} {
 		if got, refused := classify(err); got != want || refused {
 			t.Errorf("%v: %s, %t; want %s", err, got, refused, want)
+		}
+	}
+}
+
+// Exporters refuse a whole batch of spans, also those of others, for one text that is not UTF-8.
+// And a name that the group will refuse may have any length.
+func TestSpan_InvalidNames(t *testing.T) {
+	for _, name := range []string{"a\xffb", strings.Repeat("x", 1<<20), strings.Repeat("é", 1<<10) + "\xff"} {
+		s, recorder := begin(t, sdk.AlwaysSample(), conclave.Operation{Kind: conclave.CallLock, Op: "lock", Name: name})
+		s.End(fmt.Errorf("conclave: lock: %w: %s", conclave.ErrInvalid, name))
+		ended := recorder.Ended()[0]
+		texts := []string{ended.Status().Description}
+		for _, a := range ended.Attributes() {
+			texts = append(texts, a.Value.AsString())
+		}
+		for _, text := range texts {
+			if !utf8.ValidString(text) || len(text) > 4<<10 {
+				t.Errorf("%.40q of %d bytes", text, len(text))
+			}
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (t tracer) Begin(ctx context.Context, op conclave.Operation) conclave.Span 
 func attributes(op conclave.Operation) []attribute.KeyValue {
 	all := []attribute.KeyValue{attribute.String("conclave.node.id", op.Node.String())}
 	if op.Name != "" {
-		all = append(all, attribute.String(nameKey(op.Kind), op.Name))
+		all = append(all, attribute.String(nameKey(op.Kind), text(op.Name)))
 	}
 	switch op.Kind {
 	case conclave.CallUnlock, conclave.CallResign, conclave.CallRelease:
@@ -75,6 +75,13 @@ func attributes(op conclave.Operation) []attribute.KeyValue {
 	}
 	return all
 }
+
+// maxText is more than any name has that the group admits, in bytes.
+const maxText = 2 << 10
+
+// text returns a text as OTLP admits it: one that is not UTF-8 would cost the whole batch of
+// spans in which it is exported. Names come here before they are checked.
+func text(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "\ufffd") }
 
 func nameKey(kind conclave.CallKind) string {
 	switch kind {
@@ -152,5 +159,5 @@ func (s span) End(err error) {
 		return
 	}
 	s.SetAttributes(attribute.String("error.type", class))
-	s.SetStatus(codes.Error, err.Error())
+	s.SetStatus(codes.Error, text(err.Error()))
 }
