@@ -86,6 +86,11 @@ func (k sink) calls(m conclave.Metrics) {
 func (k sink) traffic(m conclave.Metrics) {
 	k.counter("commands_resent_total", float64(m.CommandsResent))
 	k.counter("lingering_grants_total", float64(m.LingeringGrants))
+	k.counter("holds_lost_total", float64(m.HoldsLost))
+	k.counter("leader_changes_total", float64(m.LeaderChanges))
+	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
+	k.counter("snapshot_sent_bytes_total", float64(m.SnapshotBytesSent))
+	k.counter("snapshots_installed_total", float64(m.SnapshotsInstalled))
 	k.histogram("entry_commands", m.EntryCommands)
 	k.histogram("commit_duration_seconds", m.CommitSeconds)
 	k.histogram("write_duration_seconds", m.WriteSeconds)
@@ -100,10 +105,6 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 	k.gauge("leads", truth(s.Leader != 0 && s.Leader == s.ID))
 	k.gauge("voter", truth(s.Role == conclave.Voter))
 	k.gauge("redundancy", float64(s.Redundancy))
-	k.counter("leader_changes_total", float64(m.LeaderChanges))
-	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
-	k.counter("snapshot_sent_bytes_total", float64(m.SnapshotBytesSent))
-	k.counter("snapshots_installed_total", float64(m.SnapshotsInstalled))
 	k.gauge("stalled_seconds", m.Stalled.Seconds())
 	k.gauge("voters", float64(m.Voters))
 	k.gauge("group_time_seconds", m.GroupTime.Seconds())
@@ -112,7 +113,6 @@ func (k sink) raft(m conclave.Metrics, s conclave.Status) {
 
 func (k sink) state(m conclave.Metrics) {
 	k.gauge("node_holds", float64(m.Held))
-	k.counter("holds_lost_total", float64(m.HoldsLost))
 	k.gauge("node_sessions", float64(m.Own))
 	k.gauge("sessions", float64(m.Sessions))
 	k.gauge("locks", float64(m.Locks))

@@ -295,3 +295,34 @@ func TestCollector_Lint(t *testing.T) {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
 }
+
+// A node that stops goes on to report what it has counted, so that the losses which its end
+// brings are seen.
+func TestCollector_StoppedNodeKeepsCounters(t *testing.T) {
+	g := grouptest.Start(t, 3)
+	leader := g.Leader()
+	removed := g.Others(leader)[0]
+	n := g.Nodes[removed]
+	grouptest.MustLock(t, n.FencedLock("x"))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(New(n))
+	counters := func() (names []string) {
+		families, err := registry.Gather()
+		grouptest.Must(t, err)
+		for _, f := range families {
+			if f.GetType() != dto.MetricType_GAUGE {
+				names = append(names, f.GetName())
+			}
+		}
+		return names
+	}
+	before := counters()
+	grouptest.Must(t, g.Nodes[leader].RemoveMember(t.Context(), g.ID(removed)))
+	<-n.Done()
+	if after := counters(); !slices.Equal(before, after) {
+		t.Errorf("%q; before its end %q", after, before)
+	}
+	if lost := n.Metrics().HoldsLost; lost != 1 {
+		t.Errorf("%d holds lost", lost)
+	}
+}
