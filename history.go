@@ -101,6 +101,7 @@ type history struct {
 	mu       sync.Mutex
 	begun    bool        // guarded by mu
 	last     uint64      // guarded by mu; the Seq of the latest event
+	leader   [2]uint64   // guarded by mu; the latest one in members, and its term
 	members  historyRing // guarded by mu
 	sessions historyRing // guarded by mu
 }
@@ -120,7 +121,16 @@ func (h *history) begin(leader, term uint64) {
 }
 
 func (h *history) leaderChanged(leader, term uint64) {
-	h.note(&h.members, HistoryEvent{Kind: HistoryLeader, Member: MemberID(leader), Term: term})
+	now := [2]uint64{leader, term}
+	h.mu.Lock()
+	known := h.begun && h.leader == now // a member that campaigns in vain changes its Raft state only
+	if h.begun {
+		h.leader = now
+	}
+	h.mu.Unlock()
+	if !known {
+		h.note(&h.members, HistoryEvent{Kind: HistoryLeader, Member: MemberID(leader), Term: term})
+	}
 }
 
 func (h *history) redundancyChanged(voters int) {

@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,4 +43,24 @@ func TestHistory_DropsOldest(t *testing.T) {
 			t.Errorf("the last event is %+v of %d", last, h.last)
 		}
 	})
+}
+
+// A member without a leader that campaigns in vain changes its Raft state again and again. That
+// is no other leader, and must not evict what has happened before.
+func TestHistory_SameLeader(t *testing.T) {
+	var h history
+	h.begin(1, 2)
+	h.leaderChanged(1, 2) // while it began
+	for range maxHistory + 1 {
+		h.leaderChanged(0, 2)
+	}
+	h.leaderChanged(0, 3)
+	h.leaderChanged(1, 3)
+	var got []uint64
+	for _, e := range h.events() {
+		got = append(got, uint64(e.Member), e.Term)
+	}
+	if want := []uint64{1, 2, 0, 2, 0, 3, 1, 3}; !slices.Equal(got, want) {
+		t.Errorf("%v; want %v", got[:min(len(got), 20)], want)
+	}
 }
