@@ -56,7 +56,7 @@ type happening struct {
 }
 
 const (
-	maxTimeline = 40
+	maxTimeline = 40  // events about members, and as many about sessions
 	maxHolders  = 8   // of a semaphore that are listed
 	maxValue    = 200 // bytes of an election's value that are shown
 )
@@ -66,13 +66,26 @@ func takeSnapshot(node *conclave.Node, now time.Time) *snapshot {
 	s.members = namesOf(node)
 	slices.SortStableFunc(s.Status.Members, func(a, b conclave.Member) int { return cmp.Compare(a.Name, b.Name) })
 	s.Leader = s.members.of(s.Status.Leader)
-	events := node.History()
-	for _, e := range slices.Backward(events[max(0, len(events)-maxTimeline):]) {
+	for _, e := range slices.Backward(latest(node.History())) {
 		s.Events = append(s.Events, happening{
 			HistoryEvent: e, Member: s.members.of(e.Member), By: s.members.of(e.By), Class: classOf(e),
 		})
 	}
 	return s
+}
+
+// latest returns the latest events about members, and the latest about sessions and holds.
+func latest(events []conclave.HistoryEvent) []conclave.HistoryEvent {
+	var kept []conclave.HistoryEvent
+	shown := make(map[bool]int)
+	for _, e := range slices.Backward(events) {
+		ofSessions := e.Kind >= conclave.HistorySessionExpired
+		if shown[ofSessions]++; shown[ofSessions] <= maxTimeline {
+			kept = append(kept, e)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
 }
 
 // classOf returns how serious an event is.
@@ -88,8 +101,11 @@ func classOf(e conclave.HistoryEvent) string {
 			return "bad"
 		}
 	case conclave.HistoryRedundancy:
-		if e.Voters < 0 {
+		switch {
+		case e.Voters < 0:
 			return "bad"
+		case e.Voters == 0:
+			return "warn"
 		}
 	}
 	return "good"

@@ -172,3 +172,25 @@ func TestBoard_ForgetsOldPanes(t *testing.T) {
 		t.Errorf("%v is an hour old", parts)
 	}
 }
+
+// That the next failure stops the group is no good news.
+func TestClassOf_Redundancy(t *testing.T) {
+	for voters, class := range map[int]string{-1: "bad", 0: "warn", 1: "good"} {
+		if got := classOf(conclave.HistoryEvent{Kind: conclave.HistoryRedundancy, Voters: voters}); got != class {
+			t.Errorf("%d more may fail: %s, want %s", voters, got, class)
+		}
+	}
+}
+
+// Many ends of sessions do not evict what has happened to the members from the timeline, as
+// they do not from the history.
+func TestTimeline_KeepsMembers(t *testing.T) {
+	events := []conclave.HistoryEvent{{Seq: 1, Kind: conclave.HistoryLeader, Member: 1}}
+	for i := range uint64(2 * maxTimeline) {
+		events = append(events, conclave.HistoryEvent{Seq: 2 + i, Kind: conclave.HistorySessionExpired})
+	}
+	shown := latest(events)
+	if len(shown) != maxTimeline+1 || shown[0].Seq != 1 || shown[1].Seq != maxTimeline+2 {
+		t.Errorf("%d events: %+v", len(shown), shown[:2])
+	}
+}
