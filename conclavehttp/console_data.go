@@ -3,6 +3,7 @@ package conclavehttp
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -143,8 +144,21 @@ func (s *snapshot) IsVoter(m conclave.Member) bool { return m.Role == conclave.V
 type memberNames map[conclave.MemberID]conclave.Member
 
 func namesOf(node *conclave.Node) memberNames {
+	return namesIn(node.Status().Members)
+}
+
+// namesIn has members of the same name, such as those on one host by default, named with their
+// IDs.
+func namesIn(members []conclave.Member) memberNames {
+	bearers := make(map[string]int)
+	for _, m := range members {
+		bearers[m.Name]++
+	}
 	names := make(memberNames)
-	for _, m := range node.Status().Members {
+	for _, m := range members {
+		if m.Name != "" && bearers[m.Name] > 1 {
+			m.Name = fmt.Sprintf("%s (%.8s…)", m.Name, m.ID)
+		}
 		names[m.ID] = m
 	}
 	return names

@@ -194,3 +194,15 @@ func TestTimeline_KeepsMembers(t *testing.T) {
 		t.Errorf("%d events: %+v", len(shown), shown[:2])
 	}
 }
+
+// Processes on one host have the same name by default.
+func TestMemberNames_Same(t *testing.T) {
+	names := namesIn([]conclave.Member{{ID: 0xa1, Name: "host"}, {ID: 0xb2 << 56, Name: "host"}, {ID: 3, Name: "other"}, {ID: 4}, {ID: 5}})
+	for id, want := range map[conclave.MemberID]string{
+		0xa1: "host (00000000…)", 0xb2 << 56: "host (b2000000…)", 3: "other", 4: "0000000000000004", 6: "0000000000000006", 0: "",
+	} {
+		if got := names.of(id); got != want {
+			t.Errorf("%v: %q, want %q", id, got, want)
+		}
+	}
+}
