@@ -21,7 +21,9 @@ type ConsoleOptions struct {
 	// Authorize decides on each request, of which it gets what the request asks for: each act,
 	// and ActView for the page and its streams. It returns the name of the person or program
 	// for the audit log, or an error, which refuses the request with the status 403; the
-	// client gets the error's text. It is called concurrently, before anything is done.
+	// client gets the error's text. It is called concurrently, before anything is done. One that
+	// goes by the client's address has to check r.Host as well: any site can have its name
+	// resolve to this machine (DNS rebinding).
 	//
 	// Default nil: every act is refused, and only loopback clients are served that name a
 	// loopback host, and whose request has no header of a proxy. A proxy on the same machine
