@@ -77,7 +77,18 @@ func (m *Member) serveClient(conn *transport.ClientConn) {
 	defer cancel()
 	err := m.readClient(ctx, c)
 	conn.Close(err)
-	m.mailbox.post(event{run: func(core *core.Core) { m.detachClient(core, c) }})
+	_ = m.fromClient(func(core *core.Core) { m.detachClient(core, c) }) // it fails only if nothing is attached any more
+}
+
+// fromClient has the loop run what follows from a frame, or from the end of the connection, in
+// the order of these. The reader waits for the loop, so that a client cannot fill its queue.
+func (m *Member) fromClient(run func(*core.Core)) error {
+	select {
+	case m.inbound <- run:
+		return nil
+	case <-m.lifetime.Done():
+		return m.stopped()
+	}
 }
 
 // readClient reads the frames of a client until the connection fails.
@@ -112,10 +123,8 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		default:
 			return errClientProtocol
 		}
-		select { // the reader waits for the loop, so that a client cannot fill its queue
-		case m.inbound <- run:
-		case <-m.lifetime.Done():
-			return m.stopped()
+		if err := m.fromClient(run); err != nil {
+			return err
 		}
 	}
 }

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ed25519"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// serving returns a member, alone in its group, that accepts clients.
+func serving(t *testing.T, ticked func(Machine)) *Member {
+	t.Helper()
+	cfg := alone(t)
+	cfg.Ticked = ticked
+	cfg.Clients = ClientsConfig{
+		Registered: func(Machine, wire.ID) bool { return true },
+		SessionOf:  func(Machine, wire.ID) wire.ID { return wire.ID{} },
+		Serve:      func(ctx context.Context, _ *wire.Request, _ io.Writer) error { <-ctx.Done(); return ctx.Err() },
+		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
+	}
+	m := start(t, cfg)
+	t.Cleanup(m.Stop)
+	r := m.Registration()
+	r.Ttl = int64(time.Hour)
+	command, err := wire.EncodeCommand(&wire.Command{Op: &wire.Command_Register{Register: r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := m.execute(t.Context(), command); err != nil || reply.GetCode() != wire.Code_OK {
+		t.Fatal(reply, err)
+	}
+	if err := m.RaiseLevel(t.Context(), wire.LevelClient, true); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// connectClient connects a client with a key of its own, which attaches.
+func connectClient(t *testing.T, m *Member) *transport.ClientConn {
+	t.Helper()
+	d, err := transport.NewDialer(transport.DialerConfig{Group: m.cfg.Group, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	_, key, _ := ed25519.GenerateKey(nil) // never fails
+	c, err := d.Connect(t.Context(), m.cfg.Advertise, key, wire.ID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, 0)
+	return c
+}
+
+// pass lets other goroutines run while the loop is busy.
+func pass(d time.Duration) { <-time.After(d) } // the subject is a loop that is busy for some time
+
+// onLoop runs f on the loop's goroutine.
+func onLoop(m *Member, f func()) {
+	done := make(chan struct{})
+	m.mailbox.post(event{run: func(*core.Core) { f(); close(done) }})
+	<-done
+}
+
+// Nothing is kept of a client that disconnects while the loop is busy, before it is attached.
+func TestClients_DisconnectedBeforeAttached(t *testing.T) {
+	var busy atomic.Pointer[chan struct{}]
+	m := serving(t, func(Machine) {
+		if until := busy.Load(); until != nil {
+			<-*until
+		}
+	})
+	for range 10 {
+		until := make(chan struct{})
+		busy.Store(&until)
+		pass(2 * m.cfg.Heartbeat)
+		for range 5 {
+			c := connectClient(t, m)
+			pass(time.Millisecond) // until the frame is sent
+			c.Close(nil)
+		}
+		pass(m.cfg.Heartbeat)
+		busy.Store(nil)
+		close(until)
+	}
+	var kept int
+	for range 200 {
+		onLoop(m, func() { kept = len(m.clients.attached) + len(m.clients.attaching) })
+		if kept == 0 {
+			return
+		}
+		pass(10 * time.Millisecond)
+	}
+	t.Errorf("%d clients that have disconnected are attached", kept)
+}
