@@ -128,8 +128,9 @@ func (c *Client) connect() (err error) {
 	return nil
 }
 
-// patience is how long a member may take to acknowledge a renewal, before the client goes on
-// with another one: long enough for an election, unless the sessions cannot wait for that.
+// patience is how long a member may take to acknowledge the registration or a renewal, before
+// the client goes on with another one: long enough for an election, unless the sessions cannot
+// wait for that.
 func (c *Client) patience() time.Duration {
 	return min(max(c.client.RenewalInterval(), 300*time.Millisecond), 2*time.Second)
 }

@@ -20,7 +20,14 @@ type link struct {
 	conn        *transport.ClientConn
 	addr        string
 	incarnation wire.ID // that the connection has proven
-	askedAt     uint64  // owned by the loop: the tick at which the oldest renewal without an answer was sent; 0: none
+	askedAt     uint64  // owned by the loop: the tick at which the registration, or the oldest renewal, without an answer was sent; 0: none
+}
+
+// asked notes that the member owes an answer from now on.
+func (l *link) asked(tick uint64) {
+	if l.askedAt == 0 {
+		l.askedAt = max(tick, 1)
+	}
 }
 
 const (
@@ -31,7 +38,7 @@ const (
 var (
 	errUnexpected  = errors.New("unexpected frame")
 	errAttachTime  = errors.New("the member did not attach this process in time: it lags, or has no leader")
-	errNoAnswer    = errors.New("the member has not acknowledged a renewal in time")
+	errNoAnswer    = errors.New("the member has not acknowledged the registration, or a renewal, in time: it lags, or no quorum is reachable from it")
 	errReconnected = errors.New("another connection has replaced this one")
 )
 
@@ -314,7 +321,8 @@ func (g *Group) receive(l *link, f *wire.MemberFrame) error {
 	return nil
 }
 
-// checkLink gives up a member that does not acknowledge renewals: others may be able to.
+// checkLink gives up a member that does not acknowledge what the group has to: others may be
+// able to.
 func (g *Group) checkLink() {
 	if l := g.link; l != nil && l.askedAt != 0 && time.Duration(g.ticks-l.askedAt)*tick > g.cfg.Patience() {
 		g.disconnect(errNoAnswer)

@@ -43,7 +43,7 @@ type Config struct {
 	Woke     func()
 	// Sessions returns the sessions that are bound to this process.
 	Sessions func() []wire.ID
-	// Patience is how long a member may take to acknowledge a renewal.
+	// Patience is how long a member may take to acknowledge the registration or a renewal.
 	Patience func() time.Duration
 }
 
@@ -301,6 +301,9 @@ func (g *Group) send(next func(tick uint64) tickets.Outgoing) {
 
 func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
 	for calls := range tickets.Split(calls) {
+		if !g.tickets.Registered() {
+			g.link.asked(g.ticks)
+		}
 		size := 0
 		for _, c := range calls {
 			size += len(c.GetCommand())
@@ -311,12 +314,11 @@ func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
 	}
 }
 
-// sendRenewal sends the latest renewal: it answers for those before.
+// sendRenewal sends the latest renewal: it answers for those before. It waits for the
+// registration: what overtook that would find nothing to renew.
 func (g *Group) sendRenewal() {
-	if g.link != nil && len(g.renewals) > 0 {
-		if g.link.askedAt == 0 {
-			g.link.askedAt = max(g.ticks, 1)
-		}
+	if g.link != nil && len(g.renewals) > 0 && g.tickets.Registered() {
+		g.link.asked(g.ticks)
 		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: g.renewals[len(g.renewals)-1].number}}, 0)
 	}
 }
@@ -341,8 +343,13 @@ func (g *Group) deliver(d *wire.Delivery) {
 }
 
 func (g *Group) outcome(o *wire.DeliveredOutcome) {
+	registering := !g.tickets.Registered()
 	if call, ok := g.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
 		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
+	}
+	if registering && g.tickets.Registered() {
+		g.link.askedAt = 0
+		g.sendRenewal()
 	}
 }
 

@@ -132,3 +132,21 @@ func TestClient_RegistrationExpires(t *testing.T) {
 		}
 	}, grouptest.Newcomers(1))
 }
+
+// Dial goes on with another member if the one that it has reached is partitioned from the group.
+func TestDial_MemberPartitionedFromGroup(t *testing.T) {
+	grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+		pass(10 * time.Second) // to the feature level of clients
+		g.Net.Partition(0, 1)
+		g.Net.Partition(0, 2)
+		pass(10 * time.Second)
+		for range 6 { // begins with any of the addresses
+			began := time.Now()
+			c := dialOutsider(g, 10*time.Second)
+			if took := time.Since(began); took > 10*time.Second {
+				g.T.Errorf("took %v", took)
+			}
+			grouptest.Must(g.T, c.Close(context.Background()))
+		}
+	}, grouptest.Newcomers(1))
+}
