@@ -61,6 +61,8 @@ type ClientConfig struct {
 // When its member fails or stops, the client goes on with another one. Sessions, holds,
 // places in queues and watches survive that, as long as it takes less than the session's TTL.
 // Each call costs one more hop than at a node, and even a read with [Stale] asks a member.
+// Reads beyond 96 at once wait for each other, and a watch or observer beyond 128 ends with
+// ErrBusy.
 //
 // A client has no checks, so its sessions have none: they end by their TTL. All methods are
 // safe for concurrent use.

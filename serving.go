@@ -164,7 +164,7 @@ func convertRemote(err error) error {
 				return failed{err, f.err}
 			}
 		}
-	case errors.Is(err, remote.ErrBusy):
+	case errors.Is(err, remote.ErrBusy), errors.Is(err, remote.ErrTooManyStreams):
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case errors.Is(err, remote.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)

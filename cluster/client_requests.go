@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -11,14 +12,16 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests of one client that are being answered.
+	// maxRequests bounds the requests of one client that are being answered: more than an
+	// honest one makes, with those that it has just cancelled.
 	maxRequests = 256
 	// answerPart bounds the bytes of an answer that are sent together.
 	answerPart = 128 << 10
 )
 
 var (
-	errTooManyRequests = errors.New("limit exceeded: too many requests at once, or two with one number")
+	errTooManyRequests = fmt.Errorf("%w: limit exceeded: the member answers %d requests of this client already", ErrBusy, maxRequests)
+	errSameRequest     = errors.New("two requests with one number")
 	errRequestFailed   = errors.New("internal error")
 )
 
@@ -30,13 +33,16 @@ type requests struct {
 	running map[uint64]context.CancelFunc // guarded by mu
 }
 
-// begin answers a request on a goroutine of its own. It returns false if the client makes too
-// many at once, or two with one number.
-func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Context)) bool {
+// begin answers a request on a goroutine of its own. errTooManyRequests: the client makes too
+// many at once, which it may do by mistake.
+func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Context)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.running) >= maxRequests || r.running[id] != nil {
-		return false
+	switch {
+	case r.running[id] != nil:
+		return errSameRequest
+	case len(r.running) >= maxRequests:
+		return errTooManyRequests
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.running[id] = cancel
@@ -44,7 +50,7 @@ func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Con
 		defer r.end(id)
 		answer(ctx)
 	})
-	return true
+	return nil
 }
 
 func (r *requests) end(id uint64) {
@@ -76,12 +82,28 @@ func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Reques
 	if ctx.Err() != nil {
 		return // cancelled, or the connection ends: another member may answer
 	}
-	last := &wire.Answer{Id: r.GetId(), Last: true}
+	// It fails only if the connection has ended, which the client knows.
+	_ = c.sendAnswer(ctx, m.lastPart(r.GetId(), err))
+}
+
+// lastPart ends the answer of a request.
+func (m *Member) lastPart(id uint64, err error) *wire.Answer {
+	last := &wire.Answer{Id: id, Last: true}
 	if err != nil {
 		last.Failure, last.Error = m.cfg.Clients.Failure(err)
 	}
-	// It fails only if the connection has ended, which the client knows.
-	_ = c.sendAnswer(ctx, last)
+	return last
+}
+
+// beginRequest has a request answered. An error ends the connection.
+func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Request) error {
+	err := c.requests.begin(ctx, r.GetId(), func(ctx context.Context) { m.answerClient(ctx, c, r) })
+	if errors.Is(err, errTooManyRequests) {
+		refused := m.lastPart(r.GetId(), err)
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
+		return nil
+	}
+	return err
 }
 
 func (c *clientConn) sendAnswer(ctx context.Context, a *wire.Answer) error {

@@ -113,8 +113,8 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		case *wire.ClientFrame_Renew:
 			run = func(*core.Core) { c.renews(body.Renew) }
 		case *wire.ClientFrame_Request:
-			if !c.requests.begin(ctx, body.Request.GetId(), func(ctx context.Context) { m.answerClient(ctx, c, body.Request) }) {
-				return errTooManyRequests
+			if err := m.beginRequest(ctx, c, body.Request); err != nil {
+				return err
 			}
 			continue
 		case *wire.ClientFrame_Cancel:

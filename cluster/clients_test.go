@@ -99,3 +99,46 @@ func TestClients_DisconnectedBeforeAttached(t *testing.T) {
 	}
 	t.Errorf("%d clients that have disconnected are attached", kept)
 }
+
+// A request beyond the limit is refused. The connection stays, and the place of a request that
+// has been cancelled is free again.
+func TestClients_TooManyRequests(t *testing.T) {
+	m := serving(t, nil)
+	c := connectClient(t, m)
+	request := func(id uint64) {
+		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: &wire.Request{Id: id}}}, 0)
+	}
+	// next returns the next answer's request.
+	next := func() uint64 {
+		for {
+			f := new(wire.MemberFrame)
+			if err := c.Read(f); err != nil {
+				t.Fatal(err)
+			}
+			if a := f.GetAnswer(); a != nil {
+				if a.GetFailure() != wire.Failure_FAILURE_OTHER || !a.GetLast() {
+					t.Errorf("got %v", a)
+				}
+				return a.GetId()
+			}
+		}
+	}
+	for id := range uint64(maxRequests + 2) {
+		request(id)
+	}
+	for id := range uint64(2) {
+		if got := next(); got != maxRequests+id {
+			t.Errorf("request %d was refused", got)
+		}
+	}
+	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Cancel{Cancel: 7}}, 0)
+	for id := uint64(1000); ; id += 2 { // until the cancelled one has ended
+		request(id)
+		request(id + 1)
+		if refused := next(); refused == id+1 {
+			break
+		} else if refused != id || next() != id+1 {
+			t.Fatalf("request %d was refused", refused)
+		}
+	}
+}

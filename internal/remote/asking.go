@@ -48,6 +48,16 @@ var (
 	// ErrTooLarge: the answer exceeds the limit.
 	ErrTooLarge = fmt.Errorf("the answer exceeds %d MiB: ask for less at once, or open a node", maxAnswer>>20)
 	errSlow     = errors.New("this process reads the answer more slowly than it comes")
+	// ErrTooManyStreams: this process has as many watches and observers as a member serves.
+	ErrTooManyStreams = fmt.Errorf("limit exceeded: this process has %d watches and observers already", maxStreams)
+)
+
+// What a member answers at once for one client, at most, less what may have been cancelled
+// and is not ended there yet. Requests with one answer wait for a place; those whose answer is
+// a stream have others, since a stream may never end.
+const (
+	maxAnswers = 96
+	maxStreams = 128
 )
 
 // asking is the questions that have no answer yet.
@@ -55,6 +65,16 @@ type asking struct {
 	mu      sync.Mutex
 	last    uint64               // guarded by mu; number of a question
 	pending map[uint64]*question // guarded by mu
+
+	// A token for each that is under way.
+	answers, streams chan struct{}
+}
+
+func newAsking() asking {
+	return asking{
+		pending: make(map[uint64]*question),
+		answers: make(chan struct{}, maxAnswers), streams: make(chan struct{}, maxStreams),
+	}
 }
 
 // question is a request under way. One goroutine reads its answer.
@@ -205,10 +225,28 @@ func (q *question) again(err error) bool {
 	return errors.Is(err, errLinkLost)
 }
 
+// awaitPlace blocks while as many requests are under way as a member answers at once.
+func (g *Group) awaitPlace(ctx context.Context) error {
+	select {
+	case g.asking.answers <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.lifetime.Done():
+		return g.closed()
+	}
+}
+
+func (g *Group) leavePlace() { <-g.asking.answers }
+
 // Ask has a member answer a request. It blocks until it has, or ctx is done. With repeat the
 // request goes to another member if the connection is lost; without, the result is unknown
 // then (wire.Failure_FAILURE_UNKNOWN).
 func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, error) {
+	if err := g.awaitPlace(ctx); err != nil {
+		return nil, err
+	}
+	defer g.leavePlace()
 	for {
 		q, err := g.begin(ctx, r)
 		if err != nil {
@@ -231,6 +269,10 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 // Copy has a member write the answer of a request to w. It blocks as Ask, and does not ask
 // another member.
 func (g *Group) Copy(ctx context.Context, r *wire.Request, w io.Writer) error {
+	if err := g.awaitPlace(ctx); err != nil {
+		return err
+	}
+	defer g.leavePlace()
 	q, err := g.begin(ctx, r)
 	if err != nil {
 		return err
@@ -255,9 +297,15 @@ func (g *Group) Query(ctx context.Context, q machine.Query, opts client.QueryOpt
 }
 
 // stream asks a member for a stream of values, again and again until ctx is done or the
-// answer ends otherwise. next makes the request, and receive gets each value; false ends the
+// answer ends otherwise; or returns ErrTooManyStreams. next makes the request, and receive gets each value; false ends the
 // stream without an error.
 func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, receive func(V) bool) error {
+	select {
+	case g.asking.streams <- struct{}{}:
+		defer func() { <-g.asking.streams }()
+	default:
+		return ErrTooManyStreams
+	}
 	var first *link
 	for moves := 0; ; {
 		q, err := g.begin(ctx, next())

@@ -118,7 +118,7 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{cfg: cfg, log: cfg.Logger, dialer: dialer, identity: own, tickets: tickets.New[client.Call](), done: make(chan struct{})}
 	g.process.Store(own.id)
 	g.mailbox.signal = make(chan struct{}, 1)
-	g.asking.pending = make(map[uint64]*question)
+	g.asking = newAsking()
 	g.place.changed = make(chan struct{})
 	g.lifetime, g.end = context.WithCancelCause(context.Background())
 	g.tickets.Gate()

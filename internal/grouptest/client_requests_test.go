@@ -1,0 +1,73 @@
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// A watch of a client that is one too many ends with ErrBusy. The client keeps its connection,
+// its hold and its other watches.
+func TestClient_TooManyWatches(t *testing.T) {
+	g := Start(t, 1)
+	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
+	lock := c.FencedLock("x")
+	fence := MustLock(t, lock)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const watches = 400
+	ended, changes := make(chan error, watches), make(chan string, watches)
+	var wg sync.WaitGroup
+	for range watches {
+		wg.Go(func() {
+			for e, err := range c.KV().Watch(ctx, "k", 0) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				changes <- e.Entry.Key
+			}
+		})
+	}
+	const most = 128
+	for range watches - most {
+		WantError(t, <-ended, conclave.ErrBusy)
+	}
+	_, err := c.KV().Put(Within(t, patience), "k", nil)
+	Must(t, err)
+	for range most {
+		<-changes
+	}
+	if f, err := lock.Fence(); f != fence || err != nil {
+		t.Errorf("fence %v, %v; want %v", f, err, fence)
+	}
+	cancel()
+	wg.Wait()
+	close(ended)
+	for err := range ended {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// Any number of reads at once of one client is answered.
+func TestClient_ManyReads(t *testing.T) {
+	g := Start(t, 1)
+	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
+	_, err := c.KV().Put(Within(t, patience), "k", nil)
+	Must(t, err)
+	var wg sync.WaitGroup
+	for range 2000 {
+		wg.Go(func() {
+			if _, err := c.KV().Get(Within(t, patience), "k"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
