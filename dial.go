@@ -175,9 +175,6 @@ func (c *Client) shutDown(ctx context.Context) error {
 	defer cancel()
 	c.client.StopRenewing()
 	c.client.EndLeases()
-	if c.group.Err() != nil {
-		return nil // no member can be asked
-	}
 	if err := c.client.Deregister(bounded); err != nil && bounded.Err() != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
 	}

@@ -150,3 +150,17 @@ func TestDial_MemberPartitionedFromGroup(t *testing.T) {
 		}
 	}, grouptest.Newcomers(1))
 }
+
+// Close releases what a client holds also while it looks for another member.
+func TestClient_CloseBetweenMembers(t *testing.T) {
+	grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+		c := dialOutsider(g, time.Minute)
+		grouptest.MustLock(g.T, c.FencedLock("x"))
+		i := memberOf(g, c)
+		g.Kill(i)
+		pass(10 * time.Millisecond)
+		grouptest.Must(g.T, c.Close(grouptest.Within(g.T, time.Minute)))
+		_, err := g.Nodes[(i+1)%outsider].FencedLock("x").Lock(grouptest.Within(g.T, 10*time.Second))
+		grouptest.Must(g.T, err)
+	}, grouptest.Newcomers(1))
+}
