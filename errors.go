@@ -261,8 +261,10 @@ func convertMember(err error) error {
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
-	case errors.Is(err, machine.ErrLastEpoch):
+	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge):
 		return mark(ErrTooLarge)
+	case errors.Is(err, machine.ErrQuery):
+		return mark(ErrInvalid)
 	case errors.Is(err, cluster.ErrNoGroup), errors.Is(err, cluster.ErrNotEmpty), errors.Is(err, cluster.ErrUnfinished):
 		return mark(ErrInvalid)
 	case errors.Is(err, cluster.ErrNoQuorumWithout), errors.Is(err, cluster.ErrUnconfirmed):

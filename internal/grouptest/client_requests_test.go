@@ -3,6 +3,7 @@ package grouptest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -70,4 +71,25 @@ func TestClient_ManyReads(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A listing that is too large for a client is refused, with the error that is documented.
+func TestClient_ListTooLarge(t *testing.T) {
+	g := Start(t, 1)
+	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, g.Nodes...)
+	value := make([]byte, 512<<10)
+	for i := range 129 {
+		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), value)
+		Must(t, err)
+	}
+	_, err := c.KV().List(Within(t, patience), "k/")
+	WantError(t, err, conclave.ErrTooLarge)
+	if keys, err := c.KV().Keys(Within(t, patience), "k/", ""); err != nil || len(keys) != 129 {
+		t.Errorf("%d keys, %v", len(keys), err)
+	}
+	if entries, err := c.KV().List(Within(t, patience), "k/1"); err != nil || len(entries) != 40 || len(entries[0].Value) != len(value) {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	_, err = c.KV().List(Within(t, patience), "\xff")
+	WantError(t, err, conclave.ErrInvalid)
 }
