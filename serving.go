@@ -71,12 +71,15 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 	if err != nil {
 		return err
 	}
-	body, err := machine.EncodeAnswer(a)
-	if err != nil {
-		return err
+	for part, err := range machine.EncodeAnswer(a) {
+		if err == nil {
+			_, err = answer.Write(part)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = answer.Write(body)
-	return err
+	return nil
 }
 
 func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {

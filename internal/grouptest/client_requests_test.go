@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/hostile"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // A watch of a client that is one too many ends with ErrBusy. The client keeps its connection,
@@ -92,4 +95,39 @@ func TestClient_ListTooLarge(t *testing.T) {
 	}
 	_, err = c.KV().List(Within(t, patience), "\xff")
 	WantError(t, err, conclave.ErrInvalid)
+}
+
+// A client that asks for large answers and reads none makes its member hold little more than the
+// state that it asks for.
+func TestClient_AnswersNotRead(t *testing.T) {
+	g := Start(t, 1)
+	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
+	for i := range 128 {
+		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), make([]byte, 32<<10))
+		Must(t, err)
+	}
+	key := hostile.NewKey()
+	conn, refusal, err := hostile.Connect(g.Nodes[0].Addr(), key, hostile.ClientHello(key, "conclave"))
+	if err != nil || refusal != "" {
+		t.Fatal(refusal, err)
+	}
+	defer conn.Close()
+	Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}))
+	before := heapInUse()
+	const requests = 100
+	for id := range uint64(requests) {
+		r := &wire.Request{Id: id, Kind: "keys", Body: []byte(`{"Prefix":"k/"}`)}
+		Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}))
+	}
+	Pass(time.Second)
+	if grown := heapInUse() - before; grown > 64<<20 {
+		t.Errorf("%d answers of 4 MiB that wait take %d MiB", requests, grown>>20)
+	}
+}
+
+func heapInUse() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }

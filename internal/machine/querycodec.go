@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -130,13 +131,60 @@ func decodeStrictly[Q any](body []byte) (q Q, err error) {
 	return q, nil
 }
 
-// EncodeAnswer returns the answer to a query of this package as a body. It runs on any
-// goroutine. The error is an ErrAnswerTooLarge, or an ErrAnswer if no query has such an answer.
-func EncodeAnswer(answer any) ([]byte, error) {
-	if n := answerSize(answer); n > MaxAnswer {
-		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer)
+// EncodeAnswer returns the answer to a query of this package as the parts of a body. It runs on
+// any goroutine. What may be large is encoded part by part, so that no second copy of it waits
+// for a slow reader. The error is an ErrAnswerTooLarge, or an ErrAnswer if no query has such an
+// answer; it is the last part.
+func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if n := answerSize(answer); n > MaxAnswer {
+			yield(nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer))
+			return
+		}
+		switch a := answer.(type) {
+		case []*wire.Entry:
+			encodeEach(a, yield)
+		case []string:
+			encodeEach(a, yield)
+		default:
+			yield(encodePart(answer))
+		}
 	}
-	body, err := json.Marshal(answer)
+}
+
+// answerPart is the size from which on a part of an answer is yielded.
+const answerPart = 32 << 10
+
+// encodeEach encodes a list as JSON.
+func encodeEach[V any](values []V, yield func([]byte, error) bool) {
+	if len(values) == 0 {
+		yield(encodePart(values))
+		return
+	}
+	var part []byte
+	for i, v := range values {
+		body, err := encodePart(v)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if i == 0 {
+			part = append(part, '[')
+		} else {
+			part = append(part, ',')
+		}
+		if part = append(part, body...); len(part) >= answerPart {
+			if !yield(part, nil) {
+				return
+			}
+			part = nil
+		}
+	}
+	yield(append(part, ']'), nil)
+}
+
+func encodePart(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}

@@ -65,7 +65,7 @@ func TestCodec_AnswersAsAsked(t *testing.T) {
 			continue
 		}
 		want := q.Begin(m)()
-		body, err = EncodeAnswer(sent.Begin(m)())
+		body, err = encodedAnswer(sent.Begin(m)())
 		if err != nil {
 			t.Errorf("%#v: %v", q, err)
 		}
@@ -165,7 +165,7 @@ func FuzzDecodeQuery(f *testing.F) {
 		if v := reflect.ValueOf(answer); v.Kind() == reflect.Slice && v.Len() > MaxPage {
 			t.Errorf("%#v: %d items", q, v.Len())
 		}
-		encoded, err := EncodeAnswer(answer)
+		encoded, err := encodedAnswer(answer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,21 +175,34 @@ func FuzzDecodeQuery(f *testing.F) {
 	})
 }
 
+func encodedAnswer(answer any) (body []byte, err error) {
+	for part, err := range EncodeAnswer(answer) {
+		if err != nil {
+			return nil, err
+		}
+		body = append(body, part...)
+	}
+	return body, nil
+}
+
 func TestEncodeAnswer_TooLarge(t *testing.T) {
 	big := strings.Repeat("x", MaxAnswer)
 	e := &wire.Entry{Key: "k", Value: []byte(big)}
 	many := SemaphoreView{Holders: make([]PermitView, MaxAnswer/100+1)}
 	for _, answer := range []any{[]*wire.Entry{e}, []string{big, "x"}, &many, []SemaphoreView{many}} {
-		if _, err := EncodeAnswer(answer); !errors.Is(err, ErrAnswerTooLarge) {
+		if _, err := encodedAnswer(answer); !errors.Is(err, ErrAnswerTooLarge) {
 			t.Errorf("%T: %v", answer, err)
 		}
 	}
+	if body, err := encodedAnswer([]string{}); err != nil || string(body) != "[]" {
+		t.Errorf("%s, %v", body, err)
+	}
 	for _, answer := range []any{(*SemaphoreView)(nil), []*wire.Entry(nil)} {
-		if body, err := EncodeAnswer(answer); err != nil || string(body) != "null" {
+		if body, err := encodedAnswer(answer); err != nil || string(body) != "null" {
 			t.Errorf("%T: %s, %v", answer, body, err)
 		}
 	}
-	if _, err := EncodeAnswer(func() {}); !errors.Is(err, ErrAnswer) {
+	if _, err := encodedAnswer(func() {}); !errors.Is(err, ErrAnswer) {
 		t.Error(err)
 	}
 	if _, err := DecodeAnswer("unknown", nil); !errors.Is(err, ErrAnswer) {
