@@ -34,8 +34,8 @@ type clients struct {
 	renewing  []*clientConn           // that have asked for a renewal since the last tick
 }
 
-// clientConn is the connection of a client. The loop's goroutine owns it, except for conn
-// and requests.
+// clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
+// requests and handled.
 type clientConn struct {
 	clients     *clients
 	conn        *transport.ClientConn
@@ -45,13 +45,19 @@ type clientConn struct {
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
+	handled     chan struct{} // has a token when the loop has handled a frame
 }
 
 var (
 	errClientProtocol = errors.New("unexpected frame")
+	errTooManyItems   = errors.New("limit exceeded: more calls, or more to be looked up, than a client has")
 	errReattach       = errors.New("a snapshot has replaced the state: attach again")
 	errReplaced       = errors.New("replaced by a later connection of the same client")
 )
+
+// maxAttached bounds what a client may ask about in an Attach, as the machine bounds its queue
+// places and its sessions.
+const maxAttached = 16_384
 
 // noticeBytes is about what a notice takes.
 const noticeBytes = 128
@@ -70,21 +76,27 @@ func (m *Member) clientsRefused() string {
 // serveClient serves the connection of a client, on the goroutine of the connection.
 func (m *Member) serveClient(conn *transport.ClientConn) {
 	peer := conn.Peer()
-	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation}
+	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: make(chan struct{}, 1)}
 	c.requests.running = make(map[uint64]context.CancelFunc)
 	ctx, cancel := context.WithCancel(m.lifetime)
 	defer c.requests.wait()
 	defer cancel()
 	err := m.readClient(ctx, c)
 	conn.Close(err)
-	_ = m.fromClient(func(core *core.Core) { m.detachClient(core, c) }) // it fails only if nothing is attached any more
+	_ = m.fromClient(c, func(core *core.Core) { m.detachClient(core, c) }) // it fails only if nothing is attached any more
 }
 
 // fromClient has the loop run what follows from a frame, or from the end of the connection, in
-// the order of these. The reader waits for the loop, so that a client cannot fill its queue.
-func (m *Member) fromClient(run func(*core.Core)) error {
+// the order of these. It blocks until the loop has, so that the frames of one client do not fill
+// the queue that it shares with the members.
+func (m *Member) fromClient(c *clientConn, run func(*core.Core)) error {
 	select {
-	case m.inbound <- run:
+	case m.inbound <- func(core *core.Core) { run(core); c.handled <- struct{}{} }:
+	case <-m.lifetime.Done():
+		return m.stopped()
+	}
+	select {
+	case <-c.handled:
 		return nil
 	case <-m.lifetime.Done():
 		return m.stopped()
@@ -105,9 +117,15 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		var run func(*core.Core)
 		switch body := f.GetBody().(type) {
 		case *wire.ClientFrame_Attach:
+			if max(len(body.Attach.GetAwaiting()), len(body.Attach.GetSessions())) > maxAttached {
+				return errTooManyItems
+			}
 			c.attach = body.Attach
 			run = func(core *core.Core) { m.attachClient(core, c) }
 		case *wire.ClientFrame_Submission:
+			if len(body.Submission.GetCalls()) > core.MaxClientCalls {
+				return errTooManyItems
+			}
 			s := c.submission(body.Submission)
 			run = func(core *core.Core) { core.SubmitForClient(s) }
 		case *wire.ClientFrame_Renew:
@@ -123,7 +141,7 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		default:
 			return errClientProtocol
 		}
-		if err := m.fromClient(run); err != nil {
+		if err := m.fromClient(c, run); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -41,8 +42,16 @@ func serving(t *testing.T, ticked func(Machine)) *Member {
 	return m
 }
 
-// connectClient connects a client with a key of its own, which attaches.
+// connectClient is dialMember with an Attach.
 func connectClient(t *testing.T, m *Member) *transport.ClientConn {
+	t.Helper()
+	c := dialMember(t, m)
+	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, 0)
+	return c
+}
+
+// dialMember connects a client with a key of its own.
+func dialMember(t *testing.T, m *Member) *transport.ClientConn {
 	t.Helper()
 	d, err := transport.NewDialer(transport.DialerConfig{Group: m.cfg.Group, Logger: quiet})
 	if err != nil {
@@ -54,7 +63,6 @@ func connectClient(t *testing.T, m *Member) *transport.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, 0)
 	return c
 }
 
@@ -140,5 +148,70 @@ func TestClients_TooManyRequests(t *testing.T) {
 		} else if refused != id || next() != id+1 {
 			t.Fatalf("request %d was refused", refused)
 		}
+	}
+}
+
+// A client that sends faster than the loop works has one frame there at a time.
+func TestClients_OneFrameAtTheLoop(t *testing.T) {
+	var busy atomic.Pointer[chan struct{}]
+	m := serving(t, func(Machine) {
+		if until := busy.Load(); until != nil {
+			<-*until
+		}
+	})
+	c := connectClient(t, m)
+	if err := c.Read(new(wire.MemberFrame)); err != nil {
+		t.Fatal(err)
+	}
+	until := make(chan struct{})
+	busy.Store(&until)
+	pass(2 * m.cfg.Heartbeat)
+	before := len(m.inbound)
+	for range 100 {
+		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{}}}, 0)
+	}
+	pass(5 * m.cfg.Heartbeat)
+	if n := len(m.inbound) - before; n != 1 {
+		t.Errorf("%d frames of one client wait for the loop", n)
+	}
+	busy.Store(nil)
+	close(until)
+}
+
+// A frame with more calls, or more to be looked up, than a correct client has ends the
+// connection: each costs the loop time.
+func TestClients_FrameOfTooManyItems(t *testing.T) {
+	m := serving(t, nil)
+	attach := &wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Awaiting: make([]*wire.Awaiting, 250_000)}}}
+	for i := range attach.GetAttach().GetAwaiting() {
+		attach.GetAttach().Awaiting[i] = &wire.Awaiting{Seq: 1}
+	}
+	sessions := &wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Sessions: make([][]byte, 500_000)}}}
+	submit := &wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{Calls: make([]*wire.Call, 250_000)}}}
+	for i := range submit.GetSubmission().GetCalls() {
+		submit.GetSubmission().Calls[i] = &wire.Call{Seq: 1}
+	}
+	for name, frames := range map[string][]*wire.ClientFrame{
+		"attach": {attach}, "sessions": {sessions},
+		"submission": {{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, submit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialMember(t, m)
+			for _, f := range frames {
+				c.Send(f, 0)
+			}
+			stays := errors.New("the connection stays open")
+			defer time.AfterFunc(10*time.Second, func() { c.Close(stays) }).Stop()
+			for c.Read(new(wire.MemberFrame)) == nil {
+			}
+			if err := c.Err(); errors.Is(err, stays) {
+				t.Error(err)
+			}
+			onLoop(m, func() {
+				if len(m.clients.attached)+len(m.clients.attaching) > len(frames)-1 {
+					t.Error("the client is attached")
+				}
+			})
+		})
 	}
 }

@@ -3,8 +3,12 @@ package core
 import (
 	"go.etcd.io/raft/v3"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
+
+// MaxClientCalls is how many calls a client has in one submission at most.
+const MaxClientCalls = tickets.Window
 
 // Client is a client that is attached to this member: a process that is no member, and gets
 // from this one what the log means for it. Its methods run on the driver's goroutine, and

@@ -10,12 +10,12 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// window bounds how far a ticket may be ahead of the floor. The machine has a larger
+// Window bounds how far a ticket may be ahead of the floor. The machine has a larger
 // bound of its own. The last places are reserved for urgent commands, so that a burst of
 // others cannot delay renewals.
 const (
-	window         = 4096
-	ordinaryWindow = window - 256
+	Window         = 4096
+	ordinaryWindow = Window - 256
 )
 
 const (
@@ -129,7 +129,7 @@ func (t *Table[C]) count(o *pendingCall[C], sign int) {
 // Issue issues tickets to queued calls, within the window, and returns their
 // commands.
 func (t *Table[C]) Issue(tick uint64) (out Outgoing) {
-	for len(t.urgent) > 0 && t.hasPlace(window) {
+	for len(t.urgent) > 0 && t.hasPlace(Window) {
 		t.issue(&t.urgent, &out, tick)
 	}
 	for len(t.ordinary) > 0 && t.hasPlace(ordinaryWindow) {

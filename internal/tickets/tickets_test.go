@@ -87,7 +87,7 @@ func TestTickets_Window(t *testing.T) {
 	if n := len(seqs(k.Issue(0))); n != ordinaryWindow {
 		t.Fatalf("%d were sent, want %d", n, ordinaryWindow)
 	}
-	wantSeqs(t, "a full window", k.Issue(0))
+	wantSeqs(t, "a full Window", k.Issue(0))
 	k.Outcome(2, false)
 	wantSeqs(t, "a hole", k.Issue(0))
 	k.Outcome(1, false)
@@ -117,14 +117,14 @@ func TestTickets_Cancel(t *testing.T) {
 	}
 }
 
-// Urgent commands are sent before queued ones, and have reserved places in the window.
+// Urgent commands are sent before queued ones, and have reserved places in the Window.
 func TestTickets_UrgentFirst(t *testing.T) {
 	k := New[*quietCall]()
 	newCalls(k, ordinaryWindow+1)
 	k.Issue(0)
 	renewal := new(quietCall)
 	k.Add([]byte("renewal"), renewal, true)
-	wantSeqs(t, "a full window", k.Issue(0), ordinaryWindow+1)
+	wantSeqs(t, "a full Window", k.Issue(0), ordinaryWindow+1)
 	if got, _ := k.Outcome(ordinaryWindow+1, false); got != renewal {
 		t.Error("the ticket is not the renewal's")
 	}
