@@ -164,3 +164,55 @@ func TestClient_CloseBetweenMembers(t *testing.T) {
 		grouptest.Must(g.T, err)
 	}, grouptest.Newcomers(1))
 }
+
+// The member of a client installs a snapshot that stands for the grant that the client waits
+// for. The client attaches again, and learns of it.
+func TestClient_SnapshotSkipsGrant(t *testing.T) {
+	grouptest.InBubble(t, outsider+1, func(g *grouptest.Group) {
+		c := dialOutsider(g, time.Minute)
+		i := memberOf(g, c)
+		if i == g.Leader() {
+			next := g.Others(i)[0]
+			grouptest.Must(g.T, g.Nodes[i].TransferLeadership(grouptest.Within(g.T, time.Minute), g.ID(next)))
+			pass(2 * time.Second)
+		}
+		other := g.Nodes[g.Leader()]
+		held := grouptest.MustLock(g.T, c.FencedLock("held"))
+		blocking := other.FencedLock("x")
+		grouptest.MustLock(g.T, blocking)
+		queued := c.FencedLock("x")
+		granted := make(chan error, 1)
+		go func() {
+			_, err := queued.Lock(g.T.Context())
+			granted <- err
+		}()
+		grouptest.AwaitWaiters(g.T, blocking, 1)
+		before := g.Installed(i)
+		for _, j := range g.Others(i) {
+			if j != outsider {
+				g.Net.Partition(i, j)
+			}
+		}
+		grouptest.MustUnlock(g.T, blocking)
+		grouptest.Busy(g.T, other, 200)
+		for _, j := range g.Others(i) {
+			g.Net.Heal(i, j)
+		}
+		select {
+		case err := <-granted:
+			grouptest.Must(g.T, err)
+		case <-time.After(time.Minute):
+			g.T.Fatal("the grant does not arrive")
+		}
+		pass(5 * time.Second)
+		if got := g.Installed(i); got == before {
+			g.T.Errorf("member %d has installed no snapshot", i)
+		}
+		if f, err := c.FencedLock("held").Fence(); err == nil || f != 0 {
+			g.T.Errorf("another handle holds %v, %v", f, err)
+		}
+		if info, err := c.FencedLock("held").Info(g.T.Context()); err != nil || info.Fence != held {
+			g.T.Errorf("%+v, %v; want fence %v", info, err, held)
+		}
+	}, grouptest.Newcomers(1), grouptest.ShortLog)
+}
