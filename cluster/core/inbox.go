@@ -25,8 +25,9 @@ const (
 // duplicates a command that waits, is in flight, or was applied so recently that its
 // member cannot have the outcome yet.
 //
-// Each member has a share. An entry is filled from all shares alike, so that a member
-// with much to write delays no other, and within each lane in order of arrival.
+// Each member has a share, and the clients of each one. An entry is filled from all shares
+// alike, so that a member with much to write delays no other, and from the clients of one in turn;
+// what one process has sent goes in order of arrival.
 type inbox struct {
 	shares    []*share // of members of which something waits, in turn
 	bytes     int      // of all of them
@@ -43,19 +44,6 @@ type share struct {
 	ordinary lane
 	taken    int // bytes in the entry that is being filled
 }
-
-// lane is a queue of submissions.
-type lane struct {
-	queue []queued
-	bytes int // encoded, and callOverhead for each call
-}
-
-type queued struct {
-	*wire.Submission
-	size int // encoded
-}
-
-func (q queued) bytes() int { return q.size + len(q.GetCalls())*callOverhead }
 
 func (b *inbox) empty() bool { return len(b.shares) == 0 }
 
@@ -82,21 +70,17 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 	}
 	q := queued{s, wire.SubmissionSize(s)}
 	h := b.share(from, s.GetClient())
-	if urgent && h.urgent.bytes+q.bytes() > maxUrgentShare {
-		b.tickets.forget(s)
-		b.prune()
-		return
-	}
-	to := &h.ordinary
-	if urgent {
-		to = &h.urgent
-	}
-	to.queue = append(to.queue, q)
-	to.bytes += q.bytes()
 	b.bytes += q.bytes()
 	if !urgent {
-		b.limit()
+		h.ordinary.push(s.GetMember(), q)
+		b.limit(s.GetMember())
+		return
 	}
+	h.urgent.push(s.GetMember(), q)
+	for h.urgent.bytes > maxUrgentShare {
+		b.drop(&h.urgent, s.GetMember())
+	}
+	b.prune()
 }
 
 // share returns the share of a member or of its clients.
@@ -111,8 +95,9 @@ func (b *inbox) share(member uint64, clients bool) *share {
 	return h
 }
 
-// limit drops the latest ordinary submissions of the members that have most.
-func (b *inbox) limit() {
+// limit drops the latest ordinary submissions of the members that have most, and of the clients
+// of a member that have most there. added is the process that has added one.
+func (b *inbox) limit(added uint64) {
 	total := 0
 	for _, h := range b.shares {
 		total += h.ordinary.bytes
@@ -124,21 +109,22 @@ func (b *inbox) limit() {
 				most = h
 			}
 		}
-		last := len(most.ordinary.queue) - 1
-		q := most.ordinary.queue[last]
-		most.ordinary.queue[last] = queued{}
-		most.ordinary.queue = most.ordinary.queue[:last]
-		most.ordinary.bytes -= q.bytes()
-		b.bytes -= q.bytes()
-		total -= q.bytes()
-		b.tickets.forget(q.Submission)
+		total -= b.drop(&most.ordinary, added)
 	}
 	b.prune()
 }
 
+// drop drops a submission of a lane, and returns its bytes.
+func (b *inbox) drop(from *lane, added uint64) int {
+	q := from.drop(added)
+	b.bytes -= q.bytes()
+	b.tickets.forget(q.Submission)
+	return q.bytes()
+}
+
 // prune removes the shares of which nothing waits.
 func (b *inbox) prune() {
-	b.shares = slices.DeleteFunc(b.shares, func(h *share) bool { return len(h.urgent.queue)+len(h.ordinary.queue) == 0 })
+	b.shares = slices.DeleteFunc(b.shares, func(h *share) bool { return h.urgent.empty() && h.ordinary.empty() })
 }
 
 func (b *inbox) clear() { *b = inbox{} }
@@ -157,11 +143,12 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 	start := len(data)
 	b.curtailed = b.waits(urgentLane) && !b.curtailed
 	limit := start + maxBatchBytes
-	data = b.fill(data, limit-b.besideUrgent(), urgentLane)
+	// Of two that do not fit into one entry each second entry has the ordinary one.
+	data = b.fill(data, limit-b.besideUrgent(), urgentLane, b.curtailed || !b.waits(ordinaryLane))
 	if b.curtailed {
 		limit = min(limit, len(data)+maxCurtailed)
 	}
-	data = b.fill(data, limit, ordinaryLane)
+	data = b.fill(data, limit, ordinaryLane, true)
 	b.curtailed = b.curtailed && b.waits(ordinaryLane)
 	b.prune()
 	if len(b.shares) > 1 { // another share is first next time
@@ -175,11 +162,11 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 // is curtailed. So a stream of urgent commands starves no other.
 func (b *inbox) besideUrgent() (room int) {
 	for _, h := range b.shares {
-		if len(h.ordinary.queue) == 0 {
+		if h.ordinary.empty() {
 			continue
 		}
 		if room = max(room, maxBatchBytes/4); !b.curtailed {
-			room = max(room, h.ordinary.queue[0].size)
+			room = max(room, h.ordinary.front().size)
 		}
 	}
 	return room
@@ -189,17 +176,17 @@ func urgentLane(h *share) *lane   { return &h.urgent }
 func ordinaryLane(h *share) *lane { return &h.ordinary }
 
 func (b *inbox) waits(of func(*share) *lane) bool {
-	return slices.ContainsFunc(b.shares, func(h *share) bool { return len(of(h).queue) > 0 })
+	return slices.ContainsFunc(b.shares, func(h *share) bool { return !of(h).empty() })
 }
 
 // fill appends submissions of one lane, each time from the share of which least is in
-// the entry, until the next one would exceed the limit. What alone exceeds it is
+// the entry, until the next one would exceed the limit. With alone, what exceeds it by itself is
 // appended if the entry is empty.
-func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) []byte {
+func (b *inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) []byte {
 	for {
 		var next *share
 		for _, h := range b.shares {
-			if len(of(h).queue) > 0 && (next == nil || h.taken < next.taken) {
+			if !of(h).empty() && (next == nil || h.taken < next.taken) {
 				next = h
 			}
 		}
@@ -207,15 +194,10 @@ func (b *inbox) fill(data []byte, limit int, of func(*share) *lane) []byte {
 			return data
 		}
 		from := of(next)
-		q := from.queue[0]
-		if len(data)+q.size > limit && b.taken() > 0 {
+		if len(data)+from.front().size > limit && (!alone || b.taken() > 0) {
 			return data
 		}
-		from.queue[0] = queued{}
-		if from.queue = from.queue[1:]; len(from.queue) == 0 {
-			from.queue = nil // frees the array
-		}
-		from.bytes -= q.bytes()
+		q := from.pop()
 		b.bytes -= q.bytes()
 		next.taken += q.size
 		b.tickets.proposed(q.Submission)

@@ -129,17 +129,17 @@ func TestInbox_DropsOfMemberWithMost(t *testing.T) {
 	for seq := range uint64(2 * maxInbox / size) {
 		b.add(2, from(2, seq+1, size))
 	}
-	kept := uint64(len(b.shares[0].ordinary.queue))
+	kept := uint64(len(b.shares[0].ordinary.all()))
 	if b.bytes > maxInbox || b.bytes < maxInbox-2*size {
 		t.Fatalf("%d bytes wait, the limit is %d", b.bytes, maxInbox)
 	}
 	for seq := range uint64(5) {
 		b.add(3, from(3, seq+1, size))
 	}
-	if n := len(b.shares[1].ordinary.queue); n != 5 {
+	if n := len(b.shares[1].ordinary.all()); n != 5 {
 		t.Errorf("%d of 5 submissions of the other member are kept", n)
 	}
-	if n := uint64(len(b.shares[0].ordinary.queue)); n != kept-5 || b.bytes > maxInbox {
+	if n := uint64(len(b.shares[0].ordinary.all())); n != kept-5 || b.bytes > maxInbox {
 		t.Errorf("%d of %d submissions are left of the member with most; %d bytes", n, kept, b.bytes)
 	}
 	for !b.empty() {

@@ -85,7 +85,7 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 		got = append(got, floors)
 		left := 0
 		for _, h := range b.shares {
-			for _, q := range slices.Concat(h.urgent.queue, h.ordinary.queue) {
+			for _, q := range slices.Concat(h.urgent.all(), h.ordinary.all()) {
 				left += q.bytes()
 			}
 		}
@@ -131,7 +131,7 @@ func TestInbox_DropsUnknownFields(t *testing.T) {
 		c.ProtoReflect().SetUnknown(unknown)
 	}
 	b.add(1, s)
-	if got := b.shares[0].ordinary.queue[0].Submission; !proto.Equal(got, want) {
+	if got := b.shares[0].ordinary.front().Submission; !proto.Equal(got, want) {
 		t.Errorf("%d bytes are kept, want %d", proto.Size(got), proto.Size(want))
 	}
 }

@@ -1,0 +1,140 @@
+package core
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// all is what waits in a lane, one process after the other.
+func (l *lane) all() (all []queued) {
+	for _, at := range l.turns {
+		all = append(all, at.waiting...)
+	}
+	return all
+}
+
+// fromClient makes a submission of a client with one command of a size.
+func fromClient(client byte, seq uint64, size int) *wire.Submission {
+	s := from(client, seq, size)
+	s.Client = true
+	return s
+}
+
+// Clients of one member that flood it keep no other client from the next entries, neither with
+// ordinary commands nor with urgent ones.
+func TestInbox_ClientsTakeTurns(t *testing.T) {
+	for _, urgent := range []bool{false, true} {
+		var b inbox
+		add := func(s *wire.Submission) {
+			s.Urgent = urgent
+			b.add(9, s)
+		}
+		for seq := range uint64(100) {
+			for _, flooding := range []byte{2, 3} {
+				add(fromClient(flooding, seq+1, 400<<10))
+			}
+		}
+		add(fromClient(4, 1, 100))
+		add(fromClient(4, 2, 100))
+		seen := map[uint64]int{}
+		for range 4 { // entries, each of which has two of the floods'
+			for _, ticket := range b.entry(t) {
+				seen[ticket[0]]++
+			}
+		}
+		if seen[4] != 2 || seen[2] < 3 || seen[3] < 3 {
+			t.Errorf("urgent %t: of each client in four entries: %v", urgent, seen)
+		}
+	}
+}
+
+// An ordinary command and an urgent one that do not fit into one entry take turns, whatever their
+// sizes are.
+func TestInbox_LargeOnesTakeTurns(t *testing.T) {
+	var b inbox
+	for seq := range uint64(6) {
+		b.add(2, urgently(from(2, seq+1, maxBatchBytes-1000)))
+		b.add(3, from(3, seq+1, maxBatchBytes-1000))
+	}
+	var order []uint64
+	for !b.empty() {
+		entry := b.entry(t)
+		if len(entry) != 1 {
+			t.Fatalf("an entry has %v", entry)
+		}
+		order = append(order, entry[0][0])
+	}
+	if want := []uint64{2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3}; !slices.Equal(order, want) {
+		t.Errorf("entries of %v", order)
+	}
+}
+
+// The limit drops what the process with most has sent last, also if another one has added.
+func TestLane_DropsFromLargest(t *testing.T) {
+	var l lane
+	push := func(process uint64, seq uint64, size int) {
+		l.push(process, queued{&wire.Submission{Calls: []*wire.Call{{Seq: seq}}}, size})
+	}
+	for seq := range uint64(10) {
+		push(1, seq, 1000)
+	}
+	push(2, 100, 100)
+	push(3, 200, 8000)
+	if q := l.drop(2); q.GetCalls()[0].GetSeq() != 9 {
+		t.Errorf("dropped %v, want the last one of 1", q)
+	}
+	if q := l.drop(3); q.GetCalls()[0].GetSeq() != 200 {
+		t.Errorf("dropped %v, want that of 3, which has its part", q)
+	}
+	if len(l.turns) != 2 || len(l.of) != 2 {
+		t.Errorf("%d processes take turns, %d are known", len(l.turns), len(l.of))
+	}
+}
+
+// Whatever is added, taken and dropped: each process's come out in order, the sums are right, and
+// an empty lane keeps nothing.
+func TestLane_Random(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var l lane
+		next, last := map[uint64]uint64{}, map[uint64]uint64{}
+		for range 200 {
+			process := random.Uint64N(5)
+			switch random.IntN(3) {
+			case 0, 1:
+				next[process]++
+				l.push(process, queued{&wire.Submission{Member: process, Calls: []*wire.Call{{Seq: next[process]}}}, random.IntN(1000)})
+			case 2:
+				if l.empty() {
+					continue
+				}
+				if random.IntN(2) == 0 {
+					l.drop(process)
+					continue
+				}
+				front := l.front()
+				q := l.pop()
+				if seq := q.GetCalls()[0].GetSeq(); q.Submission != front.Submission || seq <= last[q.GetMember()] {
+					t.Fatalf("%d of %d after %d", seq, q.GetMember(), last[q.GetMember()])
+				}
+				last[q.GetMember()] = q.GetCalls()[0].GetSeq()
+			}
+			sum := 0
+			for _, q := range l.all() {
+				sum += q.bytes()
+			}
+			if sum != l.bytes || len(l.of) != len(l.turns) || slices.ContainsFunc(l.turns, func(at *queue) bool { return len(at.waiting) == 0 || l.of[at.process] != at }) {
+				t.Fatalf("%d bytes counted of %d; %d turns, %d processes", l.bytes, sum, len(l.turns), len(l.of))
+			}
+		}
+		for !l.empty() {
+			l.pop()
+		}
+		if l.bytes != 0 || len(l.of) != 0 {
+			t.Fatalf("%d bytes of %d processes are left", l.bytes, len(l.of))
+		}
+	}
+}
