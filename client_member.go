@@ -41,7 +41,8 @@ func (c *Client) RemoveMember(ctx context.Context, id MemberID) error {
 }
 
 // Backup is [Node.Backup], by the member that the client is connected to. If the connection
-// is lost meanwhile, w has a part of a backup, which Restore refuses.
+// is lost meanwhile, w has a part of a backup, which Restore refuses. ErrBusy while 4 clients
+// read one from that member.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(c.client.Usable(), client.ContextError(ctx))
 	if err == nil {

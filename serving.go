@@ -52,7 +52,7 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 	case kindStatus:
 		return json.NewEncoder(answer).Encode(n.Status())
 	case kindBackup:
-		return n.Backup(ctx, answer)
+		return n.serveBackup(ctx, answer)
 	case kindTransfer, kindRemove:
 		var id MemberID
 		if err := id.UnmarshalText(r.GetBody()); err != nil {
@@ -80,6 +80,20 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 		}
 	}
 	return nil
+}
+
+// maxBackups bounds the backups that clients read at a time: while one does, the database keeps what
+// it would otherwise discard.
+const maxBackups = 4
+
+func (n *Node) serveBackup(ctx context.Context, answer io.Writer) error {
+	select {
+	case n.backups <- struct{}{}:
+		defer func() { <-n.backups }()
+		return n.Backup(ctx, answer)
+	default:
+		return fmt.Errorf("%w: %d clients read a backup from this member already", ErrBusy, maxBackups)
+	}
 }
 
 func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {

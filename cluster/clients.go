@@ -41,7 +41,7 @@ type clientConn struct {
 	conn        *transport.ClientConn
 	client      uint64
 	incarnation wire.ID
-	attach      *wire.Attach
+	attach      *wire.Attach   // nil until its first part has come
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
@@ -110,17 +110,19 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		if err := c.conn.Read(f); err != nil {
 			return err
 		}
-		first := c.attach == nil
-		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != first {
+		before := c.attach == nil || c.attach.GetMore()
+		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != before {
 			return errClientProtocol
 		}
 		var run func(*core.Core)
 		switch body := f.GetBody().(type) {
 		case *wire.ClientFrame_Attach:
-			if max(len(body.Attach.GetAwaiting()), len(body.Attach.GetSessions())) > maxAttached {
-				return errTooManyItems
+			if err := c.gather(body.Attach); err != nil {
+				return err
 			}
-			c.attach = body.Attach
+			if c.attach.GetMore() {
+				continue
+			}
 			run = func(core *core.Core) { m.attachClient(core, c) }
 		case *wire.ClientFrame_Submission:
 			if len(body.Submission.GetCalls()) > core.MaxClientCalls {
@@ -145,6 +147,21 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 			return err
 		}
 	}
+}
+
+// gather adds a part of the Attach.
+func (c *clientConn) gather(part *wire.Attach) error {
+	if c.attach == nil {
+		c.attach = new(wire.Attach)
+	}
+	a := c.attach
+	a.Applied, a.More = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
+	a.Sessions = append(a.GetSessions(), part.GetSessions()...)
+	if max(len(a.GetAwaiting()), len(a.GetSessions())) > maxAttached {
+		return errTooManyItems
+	}
+	return nil
 }
 
 // submission is what the client submits, in its own name.
@@ -231,12 +248,20 @@ func (c *clientConn) Notify(n *wire.Notice) {
 // send sends a frame of about that size. A client that does not read loses its connection.
 func (c *clientConn) send(f *wire.MemberFrame, size int) { c.conn.Send(f, size) }
 
-// deliverToClients sends what the last step had for clients.
+// maxNotices are sent in one frame. The largest outcome, of a transaction, has some KiB, and a
+// frame of a member 4 MiB at most.
+const maxNotices = 500
+
+// deliverToClients sends what the last step had for clients. Each part of it has the index of the
+// whole: a client that gets the first one only must not attach to an earlier state, and asks for
+// the outcomes that it lacks.
 func (m *Member) deliverToClients() {
 	for _, c := range m.clients.touched {
-		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
-			Applied: m.core.Status().Applied, Notices: c.notices,
-		}}}, noticeBytes*len(c.notices))
+		for notices := range slices.Chunk(c.notices, maxNotices) {
+			c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
+				Applied: m.core.Status().Applied, Notices: notices,
+			}}}, noticeBytes*len(notices))
+		}
 		c.notices = nil
 	}
 	clear(m.clients.touched)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"go.etcd.io/raft/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -38,7 +39,7 @@ func (c *Core) DetachClient(incarnation wire.ID, client Client) {
 // SubmitForClient forwards what a client submits. Without a leader it is lost: the client
 // retries, at the latest after Resend.
 func (c *Core) SubmitForClient(s *wire.Submission) {
-	if c.role.Lead != raft.None && c.servesClients() {
+	if c.role.Lead != raft.None && c.servesClients() && proto.Size(s) <= maxBatchBytes { // as leaders require
 		c.submitToLeader(s)
 	}
 }

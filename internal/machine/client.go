@@ -100,6 +100,9 @@ func (m *Machine) checkClient(id wire.ID, from submitter, c *wire.RegisterClient
 	case from.member != wire.FingerprintOf(c.Key) || id != wire.ClientIncarnation(c.Key):
 		return m.refuse(wire.Code_INVALID, "invalid registration: it is of another key")
 	}
+	if c.Ttl > MaxClientTTL {
+		return m.refuse(wire.Code_INVALID, "invalid registration: its TTL is longer than 10 minutes")
+	}
 	return m.checkTTL(c.Ttl)
 }
 

@@ -62,7 +62,7 @@ func TestLimit_Clients(t *testing.T) {
 
 func TestLimit_ClientSessions(t *testing.T) {
 	d := atClientLevel(t)
-	d.registerClients(1, 2, MaxTTL, second)
+	d.registerClients(1, 2, MaxClientTTL, second)
 	var s *wire.Submission
 	open := func(from, to uint64) wire.Code {
 		s = ofClient(1, 0, deregisterCommand())

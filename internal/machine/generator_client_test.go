@@ -27,6 +27,9 @@ func (g *generator) clientRegistration(r *reference.Model) *wire.Submission {
 	switch g.rand.IntN(40) {
 	case 0:
 		c.Ttl = g.rand.Int64() - math.MaxInt64/2
+		if g.chance(50) {
+			c.Ttl = MaxClientTTL + g.rand.Int64N(2)
+		}
 	case 1:
 		c.Until = g.rand.Int64() - math.MaxInt64/2
 	case 2:

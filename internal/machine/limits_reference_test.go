@@ -30,6 +30,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MaxClients":        {MaxClients, reference.MaxClients},
 		"MaxClientSessions": {MaxClientSessions, reference.MaxClientSessions},
 		"MaxRenewed":        {MaxRenewed, reference.MaxRenewed},
+		"MaxClientTTL":      {MaxClientTTL, reference.MaxClientTTL},
 		"MaxRegistering":    {MaxRegistering, reference.MaxRegistering},
 		"MaxChecks":         {MaxChecks, reference.MaxChecks},
 		"MaxSessionChecks":  {MaxSessionChecks, reference.MaxSessionChecks},

@@ -28,7 +28,7 @@ func populated(t *testing.T) *Machine {
 	}
 	d.line(wire.Code_QUEUED, "lock x t/2 wait label=<&>")
 	d.line(wire.Code_QUEUED, "lock y s/2 wait")
-	d.registerClients(1, 2, MaxTTL, second)
+	d.registerClients(1, 2, MaxClientTTL, second)
 	d.submit(ofClient(1, 2, openCommand(wire.ID{77}, 0, 0)), ofClient(1, 3, lockCommand("c", wire.ID{77}, 4)), ofClient(1, 4, growthAcquire(wire.ID{77}, 1, false)))
 	return d.m
 }

@@ -85,7 +85,7 @@ func (r *Model) registerClient(id wire.ID, as as, floor uint64, c *wire.Register
 	if !as.client || len(c.Key) != ed25519.PublicKeySize || as.id != wire.FingerprintOf(c.Key) || id != wire.ClientIncarnation(c.Key) {
 		return answer(wire.Code_INVALID)
 	}
-	if c.Ttl < MinTTL || c.Ttl > MaxTTL {
+	if c.Ttl < MinTTL || c.Ttl > MaxClientTTL {
 		return answer(wire.Code_INVALID)
 	}
 	if r.Incarnation(id) != nil {

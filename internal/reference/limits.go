@@ -28,6 +28,7 @@ const (
 	MaxClients        = 32_768
 	MaxClientSessions = 1_024
 	MaxRenewed        = 4_096
+	MaxClientTTL      = 600 * second
 	MaxRegistering    = 60 * second
 
 	MaxChecks        = 256

@@ -318,7 +318,10 @@ func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, rec
 		values := json.NewDecoder(q)
 		for err == nil {
 			var v V
-			if err = values.Decode(&v); err == nil && !receive(v) {
+			if err = values.Decode(&v); err != nil {
+				break
+			}
+			if moves = 0; !receive(v) {
 				g.finish(q)
 				return nil
 			}

@@ -178,7 +178,11 @@ func (g *Group) connectTo(addr string, cluster *wire.ID) (attached *wire.Attache
 func (g *Group) attach(l *link) (*wire.Attached, error) {
 	timer := time.AfterFunc(attachTimeout, func() { l.conn.Close(errAttachTime) })
 	defer timer.Stop()
-	g.mailbox.post(func() { l.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: g.attachment()}}, 0) })
+	g.mailbox.post(func() {
+		for _, part := range parts(g.attachment()) {
+			l.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: part}}, 0)
+		}
+	})
 	f := new(wire.MemberFrame)
 	if err := l.conn.Read(f); err != nil {
 		return nil, err
@@ -218,6 +222,23 @@ func (g *Group) attachment() *wire.Attach {
 		a.Sessions = append(a.Sessions, id[:])
 	}
 	return a
+}
+
+// maxPart are in one frame: a name of a semaphore has up to 512 bytes, and a frame of a client
+// some more than 1 MiB.
+const maxPart = 1000
+
+// parts cuts an Attach into frames.
+func parts(a *wire.Attach) (all []*wire.Attach) {
+	for {
+		awaiting, sessions := min(len(a.GetAwaiting()), maxPart), min(len(a.GetSessions()), maxPart)
+		part := &wire.Attach{Applied: a.GetApplied(), Awaiting: a.GetAwaiting()[:awaiting], Sessions: a.GetSessions()[:sessions]}
+		a.Awaiting, a.Sessions = a.GetAwaiting()[awaiting:], a.GetSessions()[sessions:]
+		part.More = len(a.GetAwaiting())+len(a.GetSessions()) > 0
+		if all = append(all, part); !part.More {
+			return all
+		}
+	}
 }
 
 // noter is a wire.Rechecker that notes what a call asks for.

@@ -1010,7 +1010,7 @@ func (x *LeadershipTransfer) GetRefused() bool {
 }
 
 // ClientFrame is what a client sends to the member that it is connected to. The first one
-// is an Attach.
+// is an Attach, or the first ones are if one frame is too small for what it asks about.
 type ClientFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -1148,6 +1148,7 @@ type Attach struct {
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"` // the member must have applied the log up to here
 	Awaiting      []*Awaiting            `protobuf:"bytes,2,rep,name=awaiting,proto3" json:"awaiting,omitempty"`
 	Sessions      [][]byte               `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"` // that the client believes to be bound to it
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`        // the next frame has another part
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,6 +1202,13 @@ func (x *Attach) GetSessions() [][]byte {
 		return x.Sessions
 	}
 	return nil
+}
+
+func (x *Attach) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Awaiting is a queued request, whose second outcome the client may have missed.
@@ -5681,11 +5689,12 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05renew\x18\x03 \x01(\x04H\x00R\x05renew\x129\n" +
 	"\arequest\x18\x04 \x01(\v2\x1d.conclave.internal.v1.RequestH\x00R\arequest\x12\x18\n" +
 	"\x06cancel\x18\x05 \x01(\x04H\x00R\x06cancelB\x06\n" +
-	"\x04body\"z\n" +
+	"\x04body\"\x8e\x01\n" +
 	"\x06Attach\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12:\n" +
 	"\bawaiting\x18\x02 \x03(\v2\x1e.conclave.internal.v1.AwaitingR\bawaiting\x12\x1a\n" +
-	"\bsessions\x18\x03 \x03(\fR\bsessions\"T\n" +
+	"\bsessions\x18\x03 \x03(\fR\bsessions\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"T\n" +
 	"\bAwaiting\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x1c\n" +

@@ -1,0 +1,49 @@
+package grouptest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/conclave-go/conclave"
+)
+
+// held blocks at its first write until it is released.
+type held struct{ reached, released chan struct{} }
+
+func (h held) Write(p []byte) (int, error) {
+	select {
+	case h.reached <- struct{}{}:
+	default: // it has been reached before
+	}
+	<-h.released
+	return len(p), nil
+}
+
+// Clients that read backups slowly keep the member from discarding what they read, so their number
+// has a limit.
+func TestClient_BackupsAtOnce(t *testing.T) {
+	g := Start(t, 1, LongSessions)
+	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	for i := range 40 { // more than the connection's queues
+		_, err := c.KV().Put(Within(t, patience), fmt.Sprint(i), make([]byte, 512<<10))
+		Must(t, err)
+	}
+	h := held{make(chan struct{}, 1), make(chan struct{})}
+	results := make(chan error, 4)
+	for range 4 {
+		go func() { results <- c.Backup(Within(t, patience), h) }()
+		<-h.reached
+	}
+	WantError(t, c.Backup(Within(t, patience), io.Discard), conclave.ErrBusy)
+	close(h.released)
+	for range 4 {
+		Must(t, <-results)
+	}
+	err := c.Backup(Within(t, patience), io.Discard)
+	for errors.Is(err, conclave.ErrBusy) { // the member ends the last one after its answer
+		err = c.Backup(Within(t, patience), io.Discard)
+	}
+	Must(t, err)
+}
