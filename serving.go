@@ -30,12 +30,12 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 			_, isClient, ok := m.(*machine.Machine).Registration(incarnation)
 			return ok && isClient
 		},
-		SessionOf: func(m cluster.Machine, session wire.ID) wire.ID {
+		SessionOf: func(m cluster.Machine, session wire.ID) (incarnation wire.ID, alive bool) {
 			v := machine.Ask[*machine.SessionView](m.(*machine.Machine), machine.SessionQuery{ID: session})
 			if v == nil {
-				return wire.ID{}
+				return wire.ID{}, false
 			}
-			return v.Incarnation
+			return v.Incarnation, true
 		},
 		Serve:   n.serve,
 		Failure: failureOf,

@@ -15,10 +15,10 @@ import (
 // ClientsConfig is what a member needs to serve clients: processes that are no members.
 type ClientsConfig struct {
 	// Registered reports whether the group knows the incarnation of a client, and
-	// SessionOf returns the incarnation that a session is bound to; zero: none. They run on
-	// the loop's goroutine.
+	// SessionOf returns the incarnation that a session is bound to, zero if it is unbound;
+	// alive is false if there is no such session. They run on the loop's goroutine.
 	Registered func(m Machine, incarnation wire.ID) bool
-	SessionOf  func(m Machine, session wire.ID) wire.ID
+	SessionOf  func(m Machine, session wire.ID) (incarnation wire.ID, alive bool)
 	// Serve answers a request, and writes the answer in parts. It must return once ctx is
 	// done.
 	Serve func(ctx context.Context, r *wire.Request, answer io.Writer) error
@@ -195,7 +195,7 @@ func (m *Member) attachClients(core *core.Core) {
 		attached := m.attachedState(core, c)
 		core.AttachClient(c.incarnation, c)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
-			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetMembers())))
+			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetElsewhere())+len(attached.GetMembers())))
 		return true
 	})
 }
@@ -213,8 +213,16 @@ func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 		}
 	}
 	for _, s := range c.attach.GetSessions() {
-		if id, ok := wire.IDFrom(s); ok && m.cfg.Clients.SessionOf(machine, id) == c.incarnation {
+		id, ok := wire.IDFrom(s)
+		if !ok {
+			continue
+		}
+		switch bound, alive := m.cfg.Clients.SessionOf(machine, id); {
+		case !alive:
+		case bound == c.incarnation:
 			a.Sessions = append(a.Sessions, s)
+		default:
+			a.Elsewhere = append(a.Elsewhere, s)
 		}
 	}
 	return a

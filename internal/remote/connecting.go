@@ -258,10 +258,15 @@ func (g *Group) attached(l *link, a *wire.Attached) error {
 	g.disconnect(errReconnected)
 	g.link, g.applied, g.now = l, a.GetApplied(), a.GetNow()
 	g.level.Store(a.GetLevel())
-	bound := make(map[wire.ID]bool)
+	boundTo := make(map[wire.ID]wire.ID) // of the sessions that live
+	for _, s := range a.GetElsewhere() {
+		if id, ok := wire.IDFrom(s); ok {
+			boundTo[id] = wire.ID{}
+		}
+	}
 	for _, s := range a.GetSessions() {
 		if id, ok := wire.IDFrom(s); ok {
-			bound[id] = true
+			boundTo[id] = l.incarnation
 		}
 	}
 	g.cfg.Replaced(func(q machine.Query) any {
@@ -269,8 +274,8 @@ func (g *Group) attached(l *link, a *wire.Attached) error {
 		case machine.IndexQuery:
 			return uint64(0)
 		case machine.SessionQuery:
-			if bound[q.ID] {
-				return &machine.SessionView{ID: q.ID, Incarnation: l.incarnation}
+			if incarnation, alive := boundTo[q.ID]; alive {
+				return &machine.SessionView{ID: q.ID, Incarnation: incarnation}
 			}
 		}
 		return (*machine.SessionView)(nil)

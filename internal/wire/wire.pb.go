@@ -1478,11 +1478,12 @@ func (*MemberFrame_Resend) isMemberFrame_Body() {}
 type Attached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
-	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`      // feature level
-	Outcomes      []*DeliveredOutcome    `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // of those awaiting that have been decided
-	Sessions      [][]byte               `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"` // of those asked about, the ones bound to the client
-	Members       []string               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`   // addresses of the group's members
-	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`          // group time
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`        // feature level
+	Outcomes      []*DeliveredOutcome    `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`   // of those awaiting that have been decided
+	Sessions      [][]byte               `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"`   // of those asked about, the ones bound to the client
+	Members       []string               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`     // addresses of the group's members
+	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`            // group time
+	Elsewhere     [][]byte               `protobuf:"bytes,7,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"` // of those asked about, the ones that live on and are not bound to the client
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1557,6 +1558,13 @@ func (x *Attached) GetNow() int64 {
 		return x.Now
 	}
 	return 0
+}
+
+func (x *Attached) GetElsewhere() [][]byte {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return nil
 }
 
 // Delivery is what entries of the log mean for a client, in the order of the log.
@@ -5710,14 +5718,15 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\arenewed\x18\x03 \x01(\v2\x1d.conclave.internal.v1.RenewedH\x00R\arenewed\x126\n" +
 	"\x06answer\x18\x04 \x01(\v2\x1c.conclave.internal.v1.AnswerH\x00R\x06answer\x12\x18\n" +
 	"\x06resend\x18\x05 \x01(\bH\x00R\x06resendB\x06\n" +
-	"\x04body\"\xc6\x01\n" +
+	"\x04body\"\xe4\x01\n" +
 	"\bAttached\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12B\n" +
 	"\boutcomes\x18\x03 \x03(\v2&.conclave.internal.v1.DeliveredOutcomeR\boutcomes\x12\x1a\n" +
 	"\bsessions\x18\x04 \x03(\fR\bsessions\x12\x18\n" +
 	"\amembers\x18\x05 \x03(\tR\amembers\x12\x10\n" +
-	"\x03now\x18\x06 \x01(\x03R\x03now\"\\\n" +
+	"\x03now\x18\x06 \x01(\x03R\x03now\x12\x1c\n" +
+	"\telsewhere\x18\a \x03(\fR\telsewhere\"\\\n" +
 	"\bDelivery\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x126\n" +
 	"\anotices\x18\x02 \x03(\v2\x1c.conclave.internal.v1.NoticeR\anotices\"\xd1\x01\n" +
