@@ -131,7 +131,7 @@ func (a *audit) split(data []byte) []part {
 	parts := []part{{data: encode()}}
 	for _, s := range batch.Submissions {
 		for _, c := range s.Calls {
-			p := part{data: encode(&wire.Submission{Member: s.Member, Incarnation: s.Incarnation, Floor: s.Floor, Calls: []*wire.Call{c}}), command: new(wire.Command)}
+			p := part{data: encode(&wire.Submission{Member: s.Member, Client: s.Client, Incarnation: s.Incarnation, Floor: s.Floor, Calls: []*wire.Call{c}}), command: new(wire.Command)}
 			p.ticket.Incarnation, _ = wire.IDFrom(s.Incarnation)
 			p.ticket.Seq = c.Seq
 			if err := proto.Unmarshal(c.Command, p.command); err != nil {

@@ -14,8 +14,8 @@ type simCall struct {
 	onOutcome func(wire.Ticket, *wire.Reply, bool)
 	queued    bool
 	finished  bool
-	rechecked *wire.Reply                              // the reply that Recheck returned
-	recheck   func(*observed, wire.Ticket) *wire.Reply // nil: the call has one outcome only
+	rechecked *wire.Reply                                   // the reply that Recheck returned
+	recheck   func(wire.Rechecker, wire.Ticket) *wire.Reply // nil: the call has one outcome only
 	onUnsent  func()
 	op        *operation // nil: not part of the client history
 }
@@ -82,7 +82,7 @@ func (c *simCall) Recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	if c.recheck == nil {
 		c.program.sim.fail("member %d: Recheck of a call that cannot wait", c.program.n)
 	}
-	c.rechecked = c.recheck(m.(*observed), t)
+	c.rechecked = c.recheck(m, t)
 	return c.rechecked
 }
 
@@ -90,35 +90,40 @@ func (c *simCall) Recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 // any program received before.
 func (p *program) maybeRead() {
 	if p.sim.chance(0.1) {
-		p.linearizableRead(func(*machine.Machine) {})
+		p.query(machine.IndexQuery{}, func(any) {})
 	}
 }
 
-func (p *program) linearizableRead(read func(*machine.Machine)) {
+// query issues a linearizable read, whose answer on gets.
+func (p *program) query(q machine.Query, on func(answer any)) {
 	p.inFlight++
-	r := &simRead{p, p.sim.history.acknowledged, read}
-	p.after(0, func() {
-		p.post(func(c *core.Core) {
-			if err := c.Read(r); err != nil {
-				p.sim.fail("member %d: read: %v", p.n, err)
-			}
-		})
-	})
+	r := &simRead{program: p, atLeast: p.sim.history.acknowledged, query: q, on: on}
+	p.after(0, func() { p.gateway.read(r) })
 }
 
 // simRead is a linearizable read. The state that it sees must include entry atLeast.
 type simRead struct {
 	program *program
 	atLeast uint64
-	read    func(*machine.Machine)
+	query   machine.Query
+	on      func(answer any)
 }
 
 func (r *simRead) Ended() bool { return r.program.terminated }
 
 func (r *simRead) Run(m core.Machine) {
-	r.program.inFlight--
-	if at := r.program.core.Status().Applied; at < r.atLeast {
-		r.program.sim.fail("member %d reads the state of entry %d, but entry %d was acknowledged before", r.program.n, at, r.atLeast)
+	r.answered(r.evaluate(r.program.process, m))
+}
+
+// evaluate answers the read from the state of a member.
+func (r *simRead) evaluate(by *process, m core.Machine) any {
+	if at := by.core.Status().Applied; at < r.atLeast {
+		by.sim.fail("member %d reads the state of entry %d, but entry %d was acknowledged before", by.n, at, r.atLeast)
 	}
-	r.read(m.(*observed).Machine)
+	return machine.Ask[any](m.(*observed).Machine, r.query)
+}
+
+func (r *simRead) answered(a any) {
+	r.program.inFlight--
+	r.on(a)
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // rate is the deviation of a member's monotonic clock from simulated time, in
 // millionths.
@@ -28,7 +31,7 @@ func (sim *simulation) setClocks() {
 	default:
 		return
 	}
-	for _, m := range sim.members {
+	for _, m := range slices.Concat(sim.members, sim.remotes) {
 		m.rate = low + rate(sim.rng.Int64N(int64(high)+1))
 		sim.trace("clock of member %d: %+d millionths", m.n, m.rate)
 	}

@@ -12,9 +12,13 @@
 //   - Simulator: simulation_test.go and schedule_test.go, the queue of events.
 //   - Members: member_test.go and driver_test.go run a core as the loop and the
 //     writer do in production; snapshot_test.go streams a state to a peer.
+//   - Clients, processes that are no members: gateway_test.go, how a program reaches its
+//     group; remote_test.go and remote_send_test.go, a client; serving_test.go, the member
+//     that serves it; connection_test.go, what is between them.
 //   - Environment: network_test.go, clock_test.go, and the disk of member_test.go.
 //   - Nemesis: fault_test.go chooses and schedules the faults; network_fault_test.go,
-//     disk_fault_test.go and removal_test.go carry them out.
+//     disk_fault_test.go and removal_test.go carry them out; remote_fault_test.go has those
+//     of clients.
 //   - Workload: program_test.go, with sessions (session_test.go, and
 //     session_nottl_test.go for those that outlive processes), handles of locks,
 //     elections and semaphores (handle_test.go), transactions on keys
@@ -24,7 +28,8 @@
 //
 //   - The log: history_test.go and reference_test.go compare every result and every
 //     outcome with the committed log, replayed by a machine and by the reference
-//     model. durable_test.go checks that no message promises what is not durable.
+//     model. durable_test.go checks that no message promises what is not durable, and
+//     delivery_test.go that a client is delivered all of the log that is meant for it.
 //   - The promises: audit_test.go, audit_keys_test.go and audit_queue_test.go check
 //     each command of the log against the documented promises.
 //   - The clients: client_history_test.go records calls and replies, without the log;

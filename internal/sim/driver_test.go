@@ -93,7 +93,11 @@ func (d driver) Forward(to uint64, s *wire.Submission) {
 			d.sim.fail("decode a submission: %v", err)
 		}
 		to.post(func(c *core.Core) {
-			if err := c.ReceiveSubmission(from, submission); err != nil {
+			err := c.ReceiveSubmission(from, submission)
+			if level, _ := c.Machine().Level(); submission.Client && level < wire.LevelClient {
+				return // it has not applied the entry yet that raised the level; the client retries
+			}
+			if err != nil {
 				to.sim.fail("member %d: %v", to.n, err)
 			}
 		})
@@ -124,6 +128,7 @@ func (d driver) Restored(m core.Machine) {
 	d.sim.trace("member %d restored a snapshot at %d", d.n, d.core.Status().Applied)
 	d.feed.reset(m)
 	d.program.restored(m)
+	d.serving.restored()
 }
 
 func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
@@ -150,4 +155,4 @@ func (d driver) Ended(e wire.Ended) {
 func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.conf = conf }
 
 func (d driver) LeaderChanged() {}
-func (d driver) Resend()        {}
+func (d driver) Resend()        { d.serving.resend() }

@@ -18,6 +18,7 @@ type faults struct {
 	coarseClocks, slowApply, keepsUnsynced, flips, liar             bool
 	lingers                                                         bool // some handles have locks linger
 	joins                                                           bool // members are admitted, lost permanently and removed by others
+	clients                                                         int  // processes that are no members
 	keepEntries                                                     uint64
 	checkpointEntries                                               int
 }
@@ -25,10 +26,10 @@ type faults struct {
 func (f faults) String() string {
 	return fmt.Sprintf("partitions=%t crashes=%t pauses=%t transfers=%t missedRenewals=%t loss=%t duplicates=%t reorders=%t "+
 		"slowDisk=%t disconnects=%t lostOutcomes=%t clockSkew=%t forcedCloses=%t checks=%t topologies=%t stalls=%t "+
-		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t keepEntries=%d checkpointEntries=%d",
+		"diskFaults=%t removals=%t coarseClocks=%t slowApply=%t keepsUnsynced=%t flips=%t liar=%t joins=%t lingers=%t clients=%d keepEntries=%d checkpointEntries=%d",
 		f.partitions, f.crashes, f.pauses, f.transfers, f.missedRenewals, f.loss, f.duplicates, f.reorders,
 		f.slowDisk, f.disconnects, f.lostOutcomes, f.clockSkew, f.forcedCloses, f.checks, f.topologies, f.stalls,
-		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.keepEntries, f.checkpointEntries)
+		f.diskFaults, f.removals, f.coarseClocks, f.slowApply, f.keepsUnsynced, f.flips, f.liar, f.joins, f.lingers, f.clients, f.keepEntries, f.checkpointEntries)
 }
 
 // chooseFaults draws the classes of faults for a seed.
@@ -56,6 +57,9 @@ func chooseFaults(sim *simulation) faults {
 	if f.joins = sim.seed%7 == 5; f.joins {
 		f.flips, f.liar, f.checks = false, false, true
 		f.removals = sim.extraRNG.IntN(2) == 0
+	}
+	if sim.seed%5 == 0 || sim.seed%25 == 17 { // the latter with disks that fail
+		f.clients = 1 + int(sim.seed/5%3)
 	}
 	return f
 }
@@ -194,7 +198,7 @@ func (f *faults) restartLater(m *simMember) {
 // heal ends all faults.
 func (sim *simulation) heal() {
 	sim.trace("all faults end")
-	sim.network = healthyNetwork(len(sim.members))
+	sim.network = healthyNetwork(len(sim.members) + len(sim.remotes))
 	sim.disks.slow = false
 	sim.draining = true
 	if sim.faults.joins {
@@ -210,6 +214,7 @@ func (sim *simulation) heal() {
 		}
 		m.process.program.mutedUntil = 0
 	}
+	sim.healRemotes()
 }
 
 // applyDelay is how long a process blocks while it applies n entries.

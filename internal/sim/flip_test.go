@@ -35,6 +35,7 @@ func (sim *simulation) flipBit(m *simMember) bool {
 	sim.flips++
 	m.tainted = true
 	proc.program.terminate()
+	proc.serving.ended() // what it delivers would not be the group's
 	proc.core.Machine().(*observed).Machine = flipped
 	return true
 }

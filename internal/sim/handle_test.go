@@ -1,9 +1,9 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
-	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/linger"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -104,7 +104,7 @@ func (h *handle) acquire(name string, wait bool) {
 }
 
 // recheck looks the call up in the state of a snapshot, as the client engine does.
-func (h *handle) recheck(m *observed, t wire.Ticket) *wire.Reply {
+func (h *handle) recheck(m wire.Rechecker, t wire.Ticket) *wire.Reply {
 	semaphore := ""
 	if h.space == wire.Space_SEMAPHORE {
 		semaphore = h.lock
@@ -171,7 +171,7 @@ func (sim *simulation) checkExclusive(h *handle) {
 	sim.fences[h.fence] = true
 	sim.trace("%d.%d holds %s, fence %d", h.session.program.n, h.n, h.lock, h.fence)
 	permits := uint32(0)
-	for _, m := range sim.members {
+	for _, m := range slices.Concat(sim.members, sim.remotes) {
 		for _, other := range m.handles() {
 			if other.lock != h.lock || !other.trustsHold() {
 				continue
@@ -279,5 +279,5 @@ func (h *handle) withdraw() {
 func (h *handle) cancel() {
 	call := h.call
 	h.state = abandoned
-	h.session.program.after(0, func() { h.session.program.post(func(c *core.Core) { c.Cancel(call) }) })
+	h.session.program.after(0, func() { h.session.program.gateway.cancel(call) })
 }

@@ -15,7 +15,7 @@ const checkTTL = 3 * time.Second
 
 // updateCheck reports the state of the program's own check about once a second.
 func (p *program) updateCheck() {
-	if !p.sim.faults.checks || p.checkInFlight || p.sim.now < p.mutedUntil {
+	if !p.sim.faults.checks || p.remote != nil || p.checkInFlight || p.sim.now < p.mutedUntil {
 		return
 	}
 	state := wire.CheckState_PASSING

@@ -27,7 +27,9 @@ type history struct {
 	leaderOf     map[uint64]int
 	ledSince     time.Duration // when the last of them was first seen to lead
 	holds        []string
-	onEntry      func() // runs after each new entry
+	clients      map[wire.ID]bool        // their incarnations
+	delivered    map[wire.ID][]delivered // what each client must be delivered, by incarnation
+	onEntry      func()                  // runs after each new entry
 	audit        *audit
 	reference    *referenceChecker
 }
@@ -49,6 +51,8 @@ func newHistory(sim *simulation) *history {
 		durableState: make(map[string][]byte),
 		sessions:     make(map[wire.ID]*simSession),
 		leaderOf:     make(map[uint64]int),
+		clients:      make(map[wire.ID]bool),
+		delivered:    make(map[wire.ID][]delivered),
 	}
 }
 
@@ -143,6 +147,7 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 			h.sessionEnded(e, index)
 		}
 	}
+	h.noteDelivered(index, r)
 	h.checkGrants()
 	h.audit.entry(index, term, data, r)
 	if h.onEntry != nil {

@@ -92,11 +92,11 @@ func (p *program) wroteKey(op *wire.KeyOp, now *wire.KeyMeta) {
 // readKey reads the metadata of a key.
 func (p *program) readKey(key string) {
 	read := p.sim.clients.readInvoked(key)
-	p.linearizableRead(func(m *machine.Machine) {
-		read.entry = keyOf(m, key)
+	p.query(machine.KeyQuery{Key: key}, func(answer any) {
+		read.entry, _ = answer.(*wire.Entry)
 		p.sim.clients.returned(read)
 		p.knownKeys[key] = new(wire.KeyMeta)
-		if e := keyOf(m, key); e != nil {
+		if e := read.entry; e != nil {
 			p.knownKeys[key] = &wire.KeyMeta{ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex}
 		}
 	})

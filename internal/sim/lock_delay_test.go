@@ -89,7 +89,7 @@ func newDelayScenario(t *testing.T, seed uint64, s resourceKind) *delayScenario 
 func (sc *delayScenario) enqueueWaiter() {
 	queued := false
 	call := sc.program(contender).call(sc.acquire(sc.waiter, true), false, func(_ wire.Ticket, _ *wire.Reply, more bool) { queued = queued || more })
-	call.recheck = func(*observed, wire.Ticket) *wire.Reply { return nil }
+	call.recheck = func(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 	sc.await(longestElection, "place in the queue", func() bool { return queued })
 }
 

@@ -63,6 +63,8 @@ type process struct {
 	delivered      map[wire.Ticket]bool // first outcomes that were delivered to this process
 	crashPoint     crashPoint
 	program        *program
+	remote         *remote // of a client's process, which has neither a core nor a disk; nil: a member's
+	serving        serving
 	durable        durable
 	progress       progress
 	feed           feed
@@ -119,6 +121,7 @@ func (m *simMember) start() {
 	token := m.sim.newID()
 	m.tokens = append(m.tokens, token[:])
 	proc := &process{simMember: m, startedAt: m.sim.now, clockSetAt: m.sim.now, vouched: make(map[int]uint64), delivered: make(map[wire.Ticket]bool)}
+	proc.serving.process = proc
 	proc.store, proc.log = m.openDisk()
 	proc.durable = proc.readDurable()
 	incarnation := m.sim.newID()
@@ -180,6 +183,7 @@ func (m *simMember) crash(why string) {
 	m.diskFault = &diskFault{} // the next process has a disk without faults
 	_ = proc.store.Close()     // the old disk, which is not used any more
 	proc.program.terminate()
+	proc.serving.ended()
 }
 
 // stop shuts the process down in order.
@@ -187,6 +191,7 @@ func (m *simMember) stop() {
 	proc := m.process
 	m.process = nil
 	proc.program.terminate()
+	proc.serving.ended()
 	// A member waits for the write under way first. Here that is lost.
 	if op, ok := proc.core.LastCheckpoint(); ok && !proc.diskBusy {
 		if err := proc.log.Execute(op); err != nil {
@@ -235,6 +240,7 @@ func (proc *process) post(run func(*core.Core)) {
 
 func (proc *process) tick() {
 	proc.core.Tick()
+	proc.serving.renewClients()
 	proc.step()
 	if proc.sim.faults.joins {
 		proc.learnMembership()
@@ -285,6 +291,7 @@ func (proc *process) step() {
 	before := proc.progress.applied
 	proc.learnCommit()
 	out.Deliver(driver{proc})
+	proc.serving.deliver()
 	if n := proc.core.Status().Applied - before; n > 0 && proc.sim.faults.slowApply && !proc.sim.draining {
 		proc.pausedUntil = max(proc.pausedUntil, proc.sim.now+proc.sim.applyDelay(n))
 	}

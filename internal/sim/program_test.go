@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -15,6 +14,7 @@ import (
 // registers again.
 type program struct {
 	*process
+	gateway       gateway
 	incarnation   wire.ID
 	attempt       uint32
 	registered    bool
@@ -35,7 +35,10 @@ type program struct {
 }
 
 func newProgram(proc *process) *program {
-	p := &program{process: proc, incarnation: proc.core.Incarnation(), knownKeys: make(map[string]*wire.KeyMeta), terminated: proc.tainted}
+	p := &program{
+		process: proc, gateway: ownMember{proc}, incarnation: proc.core.Incarnation(),
+		knownKeys: make(map[string]*wire.KeyMeta), terminated: proc.tainted,
+	}
 	if p.terminated {
 		return p
 	}
@@ -69,7 +72,7 @@ func (p *program) submit(command *wire.Command, urgent bool, on func(*wire.Reply
 func (p *program) call(command *wire.Command, urgent bool, on func(wire.Ticket, *wire.Reply, bool)) *simCall {
 	body, c := p.encode(command), p.newCall(on)
 	c.op = p.sim.clients.invoked(p, command)
-	p.after(0, func() { p.post(func(to *core.Core) { to.Submit(body, c, urgent) }) })
+	p.after(0, func() { p.gateway.submit(body, c, urgent) })
 	return c
 }
 
@@ -88,10 +91,14 @@ func (p *program) encode(command *wire.Command) []byte {
 
 func (p *program) register() {
 	body, call := p.registration()
-	p.post(func(c *core.Core) { c.Submit(body, call, true) })
+	p.gateway.submit(body, call, true)
 }
 
-func (p *program) registration() ([]byte, core.Call) {
+// registration makes the command that registers the member's process.
+func (p *program) registration() ([]byte, *simCall) {
+	if p.remote != nil {
+		return p.remote.registration()
+	}
 	p.sim.clients.processReplaced(p)
 	p.attempt++
 	attempt, tokens := p.attempt, p.tokens
@@ -120,18 +127,7 @@ func (p *program) registration() ([]byte, core.Call) {
 
 // registrationExpired registers a new incarnation, as the client engine does.
 func (p *program) registrationExpired(incarnation wire.ID) {
-	p.after(0, func() {
-		p.post(func(c *core.Core) {
-			if c.Incarnation() != incarnation {
-				return
-			}
-			p.sim.trace("the registration of member %d has expired", p.n)
-			p.incarnation, p.registered = p.sim.newID(), false
-			p.loseSessions()
-			registration, call := p.registration()
-			c.Reregister(p.incarnation, registration, call)
-		})
-	})
+	p.after(0, func() { p.gateway.reregister(incarnation) })
 }
 
 // act is one step of the program.
@@ -169,7 +165,7 @@ func (p *program) act() {
 // atRest reports whether a draining program has finished some more cycles of
 // acquire and release and has nothing in flight but a renewal.
 func (p *program) atRest() bool {
-	if p.leaving || p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.inFlight > 1 || !p.renewing && p.inFlight > 0 {
+	if p.leaving || !p.gateway.connected() || p.session == nil || !p.session.open || p.cycles < 2 || p.renewing && p.inFlight > 1 || !p.renewing && p.inFlight > 0 {
 		return false
 	}
 	for _, h := range p.handles() {

@@ -59,6 +59,15 @@ func (p *program) attach() {
 		switch r.GetCode() {
 		case wire.Code_OK:
 			s.open = true
+		case wire.Code_SESSION_BOUND: // to the registration of an earlier process, which has to expire
+			if p.remote == nil {
+				p.sim.fail("member %d: its session is bound to another process", p.n)
+			}
+			p.after(p.simulatedTime(500*time.Millisecond), func() {
+				if p.noTTL == s {
+					p.noTTL = nil
+				}
+			})
 		case wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION, wire.Code_CODE_UNSPECIFIED:
 			s.lost = true
 		default:
@@ -92,7 +101,7 @@ func (p *program) closeOrphans() {
 		return
 	}
 	for _, s := range sessionsOf(p.sim.history.oracle) {
-		if s.TTL == 0 && p.sim.members[s.Member-1].destroyed {
+		if i := s.Member - 1; s.TTL == 0 && i < uint64(len(p.sim.members)) && p.sim.members[i].destroyed {
 			p.closingOrphan = true
 			p.forceClose(s.ID, false, func() { p.closingOrphan = false })
 			return

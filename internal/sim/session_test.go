@@ -59,7 +59,7 @@ func (p *program) openSession() {
 		s.addKeeper()
 	}
 	s.behavior = wire.Behavior(p.sim.rng.IntN(2))
-	if p.sim.faults.checks {
+	if p.sim.faults.checks && p.remote == nil { // a client has no checks
 		s.checks = checkSets()[p.sim.rng.IntN(4)]
 	}
 	if p.sim.chance(0.3) {
@@ -125,7 +125,7 @@ func (p *program) renew() {
 	if s != nil {
 		acknowledged = s.startRenewal()
 	}
-	p.submit(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}}, true, func(r *wire.Reply) {
+	p.gateway.renew(func(r *wire.Reply) {
 		p.after(p.simulatedTime(500*time.Millisecond), func() { p.renewing = false })
 		if r.GetCode() == wire.Code_OK && s == p.session && s != nil && s.open && !s.lost && p.clock() < s.deadline {
 			acknowledged()
@@ -151,12 +151,18 @@ func (p *program) sessionEnded(e wire.Ended) {
 
 // restored compares the sessions with the state of a snapshot.
 func (p *program) restored(m core.Machine) {
+	p.replaced(func(id wire.ID) bool {
+		_, alive := liveSession(m.(*observed).Machine, id)
+		return alive
+	})
+}
+
+// replaced handles that outcomes may have been skipped: alive reports which sessions
+// exist from where on they are delivered again.
+func (p *program) replaced(alive func(wire.ID) bool) {
 	p.replacements++
 	for _, s := range []*simSession{p.session, p.noTTL} {
-		if s == nil || !s.open {
-			continue
-		}
-		if _, alive := liveSession(m.(*observed).Machine, s.id); !alive {
+		if s != nil && s.open && !alive(s.id) {
 			s.lost = true
 		}
 	}

@@ -34,7 +34,8 @@ type simulation struct {
 	sequence                         uint64
 	executed                         int
 	members                          []*simMember
-	standbys                         int // how many of the members, the last ones, are standbys
+	standbys                         int          // how many of the members, the last ones, are standbys
+	remotes                          []*simMember // hosts of clients
 	network                          network
 	disks                            struct{ slow bool }
 	faults                           faults
@@ -54,6 +55,7 @@ type simulation struct {
 	deaths                           int // of registered processes, as recorded in the log
 	earlyDeaths                      int // reports of deaths that came too soon after a renewal
 	tenures, recalls, local, refills int // see summary
+	remote                           remoteCounts
 	traffic                          traffic
 	script                           func(*program)      // replaces what programs do
 	onAdvance                        func(time.Duration) // observes each advance of time
@@ -86,6 +88,7 @@ func (sim *simulation) formGroup(voters, standbys int, f faults) {
 	if f.joins {
 		sim.addNewcomers(4)
 	}
+	sim.addRemotes(f.clients)
 	sim.faults, sim.standbys = f, standbys
 	sim.setClocks()
 	sim.bootGroup(f)
@@ -94,7 +97,7 @@ func (sim *simulation) formGroup(voters, standbys int, f faults) {
 // bootGroup formats the disks of all members and starts them.
 func (sim *simulation) bootGroup(f faults) {
 	n := len(sim.members)
-	sim.faults, sim.network = f, f.network(n)
+	sim.faults, sim.network = f, f.network(n+len(sim.remotes))
 	n = len(sim.remaining())
 	sim.trace("%d members, %d standbys, faults %+v", n, sim.standbys, f)
 	for _, m := range sim.members {
@@ -103,6 +106,9 @@ func (sim *simulation) bootGroup(f faults) {
 		}
 		m.bootstrap(n-sim.standbys, sim.standbys)
 		m.start()
+	}
+	for _, m := range sim.remotes {
+		m.startRemote()
 	}
 }
 
@@ -145,6 +151,11 @@ func (sim *simulation) await(limit time.Duration, what string, until func() bool
 				if m.process != nil {
 					sim.t.Log(m.process.program.unfinished())
 					sim.t.Logf("member %d: %v", m.n, m.process.core)
+				}
+			}
+			for _, m := range sim.remotes {
+				if m.process != nil {
+					sim.t.Logf("client, connected %t: %v", m.process.remote.connected(), m.process.program.unfinished())
 				}
 			}
 			sim.fail("no %s by %v", what, limit)
@@ -193,7 +204,7 @@ func (sim *simulation) converged() bool {
 			return false
 		}
 	}
-	return !sim.faults.joins || sim.reconciled()
+	return sim.remotesAtRest() && (!sim.faults.joins || sim.reconciled())
 }
 
 // remaining returns the members that are neither removed nor permanently lost, nor yet to join.

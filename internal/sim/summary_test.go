@@ -14,6 +14,7 @@ type summary struct {
 	deaths, earlyDeaths int // of registered processes: recorded; reported too soon after a renewal
 	tenures, recalls    int // begun; recalls that a process has got
 	local, refills      int // grants in tenures; blocks of fences besides the first
+	remote              remoteCounts
 	entries, outcomes   int // compared with the reference model
 	operations, pending int // searched in client histories; of these: without an outcome
 	partitions, unknown int
@@ -35,6 +36,7 @@ func (s *summary) add(sim *simulation) *summary {
 	s.recalls += sim.recalls
 	s.local += sim.local
 	s.refills += sim.refills
+	s.remote.add(sim.remote)
 	s.entries += len(reference.results)
 	s.outcomes += reference.compared
 	s.operations += h.checked
@@ -45,7 +47,7 @@ func (s *summary) add(sim *simulation) *summary {
 }
 
 func (s summary) String() string {
-	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d grants in %d tenures, with %d recalls and %d more blocks; %d entries and %d outcomes equal to the reference model; "+
+	return fmt.Sprintf("%.1f min, %d messages, %d crashes, %d flipped bits, %d stops for these, %d disputes ended by an operator, %d recorded deaths, %d reported too soon; %d grants in %d tenures, with %d recalls and %d more blocks; clients %+v; %d entries and %d outcomes equal to the reference model; "+
 		"%d operations searched, %d of them without an outcome; %d of %d searches given up (unknown)",
-		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.local, s.tenures, s.recalls, s.refills, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
+		s.time.Minutes(), s.messages, s.crashes, s.flips, s.diverged, s.decided, s.deaths, s.earlyDeaths, s.local, s.tenures, s.recalls, s.refills, s.remote, s.entries, s.outcomes, s.operations, s.pending, s.unknown, s.partitions)
 }

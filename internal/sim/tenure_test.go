@@ -53,10 +53,11 @@ func (k *keeper) act() {
 	}
 }
 
-// raiseLevel raises the group to a level with lingering locks, if all members have
-// registered.
+// raiseLevel raises the group to a level with lingering locks and clients, if all members
+// have registered.
 func (p *program) raiseLevel() {
-	if level, _ := p.core.Machine().Level(); !p.sim.faults.lingers || level >= wire.LevelLinger || !p.sim.chance(0.1) {
+	needed := p.sim.faults.lingers || len(p.sim.remotes) > 0
+	if !needed || p.remote != nil || p.gateway.level() >= wire.FeatureLevel || !p.sim.chance(0.1) {
 		return
 	}
 	members := make([]uint64, 0, len(p.sim.members))
@@ -72,7 +73,7 @@ func (h *handle) actInTenure() {
 	rng := p.sim.rng
 	switch h.state {
 	case idle:
-		if level, _ := p.core.Machine().Level(); level >= wire.LevelLinger && (!p.sim.draining || p.cycles < 2) {
+		if p.gateway.level() >= wire.LevelLinger && (!p.sim.draining || p.cycles < 2) {
 			h.keeper.join(h)
 		}
 	case acquiring:
@@ -107,7 +108,7 @@ func (t *tenure) request() {
 	call := s.program.call(&wire.Command{Op: &wire.Command_Lock{Lock: &wire.Lock{
 		Name: t.name, Session: s.id[:], Handle: t.number, Wait: true, Lingering: true,
 	}}}, false, t.outcome)
-	call.recheck = func(m *observed, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "") }
+	call.recheck = func(m wire.Rechecker, ticket wire.Ticket) *wire.Reply { return m.Recheck(ticket, s.id, "") }
 	call.onUnsent = t.abort
 }
 
