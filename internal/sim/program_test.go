@@ -137,6 +137,9 @@ func (p *program) act() {
 	}
 	pause := p.sim.between(time.Millisecond, 50*time.Millisecond)
 	p.after(pause, p.act)
+	if p.remote != nil && p.remote.renews && !p.registered && !p.sim.programsStopped {
+		p.renew() // as in production, where renewals go on while a client registers again
+	}
 	if !p.registered || p.leaving || p.sim.programsStopped {
 		return
 	}

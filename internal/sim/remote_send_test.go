@@ -27,9 +27,10 @@ func (r *remote) sendLane(calls []*wire.Call, urgent bool) {
 	}
 }
 
-// sendRenewal sends the latest renewal: it answers for those before.
+// sendRenewal sends the latest renewal: it answers for those before. There is none before the
+// registration.
 func (r *remote) sendRenewal() {
-	if r.link == nil || len(r.renewals) == 0 {
+	if r.link == nil || len(r.renewals) == 0 || !r.tickets.Registered() {
 		return
 	}
 	if r.link.askedAt == 0 {
@@ -66,6 +67,9 @@ func (r *remote) reregister(expired wire.ID) {
 	p := r.program
 	if p.incarnation != expired {
 		return
+	}
+	if registered(r.sim.history.oracle, expired) {
+		r.sim.fail("client %d gives up a registration that has not expired", r.n)
 	}
 	r.sim.trace("the registration of client %d has expired", r.n)
 	p.registered = false

@@ -30,6 +30,7 @@ type remote struct {
 	link     *link // attached; nil: none
 	next     int   // the member to try next
 	begun    bool  // the first registration was submitted
+	renews   bool  // and has succeeded
 	seen     int   // of what the log has for the incarnation: see delivered
 	lastRead uint64
 	reads    map[uint64]*simRead // without an answer
@@ -46,6 +47,7 @@ type link struct {
 	conn        *connection
 	incarnation wire.ID
 	attached    bool
+	attachedAt  uint64 // a tick
 	askedAt     uint64 // the tick at which the oldest renewal without an answer was sent; 0: none
 }
 
@@ -114,7 +116,7 @@ func (r *remote) registration() ([]byte, *simCall) {
 		if reply.GetCode() != wire.Code_OK {
 			p.sim.fail("client %d: register: %v", p.n, reply)
 		}
-		p.registered = true
+		p.registered, r.renews = true, true
 		r.sim.remote.registrations++
 	})
 }
@@ -122,12 +124,27 @@ func (r *remote) registration() ([]byte, *simCall) {
 func (r *remote) tick() {
 	r.ticks++
 	r.send(r.tickets.Overdue)
-	if l := r.link; l != nil && l.askedAt != 0 && time.Duration(r.ticks-l.askedAt)*tick > r.patience() {
+	r.checkLink()
+	r.send(r.tickets.Issue)
+	r.after(r.simulatedTime(tick), r.tick)
+}
+
+// checkLink gives up a member that does not acknowledge renewals, or the registration.
+func (r *remote) checkLink() {
+	l := r.link
+	if l == nil {
+		return
+	}
+	asked := l.askedAt
+	if !r.tickets.Registered() {
+		asked = l.attachedAt
+	} else if asked == 0 {
+		return
+	}
+	if time.Duration(r.ticks-asked)*tick > r.patience() {
 		r.sim.trace("client %d gives its member up", r.n)
 		r.drop(l)
 	}
-	r.send(r.tickets.Issue)
-	r.after(r.simulatedTime(tick), r.tick)
 }
 
 // patience is how long a member may take to acknowledge a renewal, as Client.patience says.
@@ -249,6 +266,7 @@ func (r *remote) attached(l *link, a *wire.Attached) {
 	}
 	r.sim.trace("client %d attaches to member %d at %d", r.n, l.conn.ends[memberEnd].process.n, a.GetApplied())
 	r.sim.remote.attached++
+	l.attachedAt = r.ticks
 	r.link, r.applied, r.now, r.agreed = l, a.GetApplied(), a.GetNow(), a.GetLevel()
 	r.skipDelivered(a.GetApplied())
 	p, ticket := r.program, wire.Ticket{Incarnation: l.incarnation}
@@ -289,9 +307,12 @@ func (r *remote) deliver(d *wire.Delivery) {
 	for _, n := range d.GetNotices() {
 		switch body := n.GetBody().(type) {
 		case *wire.Notice_Outcome:
-			o := body.Outcome
+			o, registered := body.Outcome, r.tickets.Registered()
 			if call, ok := r.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
 				call.Deliver(wire.Ticket{Incarnation: p.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
+			}
+			if !registered {
+				r.sendRenewal()
 			}
 		case *wire.Notice_Ended:
 			p.sessionEnded(wire.Ended{Incarnation: p.incarnation, Session: wire.ID(body.Ended.GetSession()), Unbound: body.Ended.GetUnbound()})
