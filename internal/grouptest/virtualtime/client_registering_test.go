@@ -44,3 +44,30 @@ func TestClient_QuorumLostWhileRegistering(t *testing.T) {
 		})
 	}
 }
+
+func loseQuorumWhileRegistering(g *grouptest.Group) {
+	c := dialOutsider(g, 10*time.Second)
+	before := c.ID()
+	g.Net.Isolate(outsider)
+	pass(3 * time.Minute)
+	g.Net.Rejoin(outsider)
+	for c.ID() == before {
+		pass(time.Millisecond)
+	}
+	registering := c.ID()
+	for i := range outsider {
+		g.Net.Delay(outsider, i, 200*time.Millisecond) // the member's renewal comes first
+	}
+	g.Net.Partition(0, 1)
+	g.Net.Partition(1, 2)
+	g.Net.Partition(2, 0)
+	pass(2 * time.Minute)
+	for i := range outsider {
+		g.Net.Rejoin(i)
+	}
+	_, err := c.KV().Put(grouptest.Within(g.T, time.Minute), "k", nil)
+	grouptest.Must(g.T, err)
+	if id := c.ID(); id != registering {
+		g.T.Errorf("the client has ID %v, and had %v while it registered", id, registering)
+	}
+}
