@@ -186,6 +186,50 @@ func TestDocs_LogLinesExist(t *testing.T) {
 	}
 }
 
+// Each sentinel error of the library is in the table of errors, and each error in the table
+// exists.
+func TestDocs_ErrorsExist(t *testing.T) {
+	sentinels := make(map[string]bool)
+	for _, s := range load(t) {
+		if s.path != "errors.go" {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range g.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					sentinels[name.Name] = name.IsExported()
+				}
+			}
+		}
+	}
+	if len(sentinels) == 0 {
+		t.Fatal("errors.go: no sentinel errors found")
+	}
+	_, section, _ := strings.Cut(documents(t)["docs/OPERATIONS.md"], "\n## Errors\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	listed := make(map[string]bool)
+	for line := range strings.Lines(section) {
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| `Err") {
+			continue
+		}
+		for _, m := range quoted.FindAllStringSubmatch(first, -1) {
+			if listed[m[1]] = true; !sentinels[m[1]] {
+				t.Errorf("docs/OPERATIONS.md: there is no error %s", m[1])
+			}
+		}
+	}
+	for name, exported := range sentinels {
+		if exported && !listed[name] {
+			t.Errorf("docs/OPERATIONS.md: the table of errors lacks %s", name)
+		}
+	}
+}
+
 func literal(n ast.Node) (text string, ok bool) {
 	lit, ok := n.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
