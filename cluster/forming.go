@@ -216,19 +216,20 @@ func (m *Member) isFormed(p *wire.Proposal) bool {
 
 // noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
 func (m *Member) noteRefusal(f *wire.Founder, reason string) {
-	m.noteReason("founder refuses the group", "founder", f, reason)
+	m.noteReason("founder refuses the group", "founder %s refuses", f, reason)
 }
 
 // noteNotAdmitted keeps the reason for which this member is not admitted yet, and logs a new
 // one.
 func (m *Member) noteNotAdmitted(f *wire.Founder, reason string) {
-	m.noteReason("not admitted to the group yet", "member", f, reason)
+	m.noteReason("not admitted to the group yet", "not admitted yet by member %s", f, reason)
 }
 
-func (m *Member) noteReason(message, role string, f *wire.Founder, reason string) {
+func (m *Member) noteReason(message, format string, f *wire.Founder, reason string) {
 	text := ""
 	if reason != "" {
-		text = fmt.Sprintf("%s %s (%v at %s) refuses: %s", role, f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise(), reason)
+		name := fmt.Sprintf("%s (%v at %s)", f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise())
+		text = fmt.Sprintf(format, name) + ": " + reason
 	}
 	if text != "" && text != m.forming.refusal {
 		m.log.Info(message, "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reason)

@@ -144,7 +144,7 @@ func (c *ClientConn) lost(err error) error {
 	if c.peer.Inbound {
 		other = "client"
 	}
-	return fmt.Errorf("transport: connection to %s %v at %s lost: %w", other, wire.MemberID(c.peer.Member), c.peer.Remote, err)
+	return fmt.Errorf("connection to %s %v at %s lost: %w", other, wire.MemberID(c.peer.Member), c.peer.Remote, closedByPeer(err))
 }
 
 // write sends what is queued, and keep-alives, until the connection is closed.

@@ -157,7 +157,7 @@ func TestConnectError_TLSAgainstPlaintext(t *testing.T) {
 			b := start(t, identity(2), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.listener, listener.logger() })
 			a := start(t, identity(1), listenTCP(t), func(cfg *Config) { cfg.TLS, cfg.Logger = c.dialer, dialer.logger() })
 			err := dialPeer(t, a, b.addr)
-			wantParts(t, err, "member "+text(2)+" at "+b.addr, c.cause, "set Config.TLS on every member or on none")
+			wantParts(t, err, "member "+text(2)+" at "+b.addr, c.cause, "set TLS on every member and client, or on none")
 			if got := reasonOf(err); got != string(ReasonTLS) {
 				t.Errorf("reason %q", got)
 			}

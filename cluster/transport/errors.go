@@ -18,7 +18,7 @@ var (
 	ErrClosed = errors.New("transport: closed")
 	// ErrPlaintext: the address is not a loopback address, and neither TLS nor
 	// Insecure is set.
-	ErrPlaintext = errors.New("plaintext is allowed on loopback addresses only: set Config.TLS, or Config.Insecure if the network itself is trusted")
+	ErrPlaintext = errors.New("plaintext is allowed on loopback addresses only: set TLS, or Insecure if the network itself is trusted")
 	// ErrUnknownPeer: the member is not a peer (see SetPeer).
 	ErrUnknownPeer = errors.New("transport: the member is not a peer")
 	// ErrNotConnected: no connection to the member has been attempted yet.
@@ -27,8 +27,8 @@ var (
 	ErrNotJoined = errors.New("transport: this member belongs to no cluster yet")
 	// ErrNotConclave: the program at the other end is not a conclave member.
 	ErrNotConclave = errors.New("the other end does not use conclave's protocol")
-	// ErrTLSMismatch: one of two members uses TLS and the other plaintext.
-	ErrTLSMismatch = errors.New("one member uses TLS and the other plaintext")
+	// ErrTLSMismatch: one end uses TLS and the other plaintext.
+	ErrTLSMismatch = errors.New("one end uses TLS and the other plaintext")
 	// ErrTooLarge: a frame, packet or pair exceeds its limit.
 	ErrTooLarge = errors.New("transport: size limit exceeded")
 	// ErrBadFrame: a frame is damaged or out of order.
@@ -62,11 +62,23 @@ func (e *ConnectError) Error() string {
 	if e.Host != "" {
 		addr = fmt.Sprintf("%s, an address of %s", addr, e.Host)
 	}
-	return "transport: " + step + peerAt(e.Member, addr) + ": " + e.Err.Error() + e.advice()
+	return step + peerAt(e.Member, addr) + ": " + e.cause() + e.advice()
 }
 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
+
+// cause is the text of Err, without the address that Error states already.
+func (e *ConnectError) cause() string {
+	op, ok := e.Err.(*net.OpError)
+	if !ok || op.Op != "dial" || op.Addr != nil && op.Addr.String() != e.Addr {
+		return e.Err.Error()
+	}
+	if call, ok := op.Err.(*os.SyscallError); ok {
+		return call.Err.Error()
+	}
+	return op.Err.Error()
+}
 
 // advice returns what to do about the error, with a leading colon, or "".
 func (e *ConnectError) advice() string {
@@ -75,10 +87,10 @@ func (e *ConnectError) advice() string {
 		source = "Config.Join here, or Config.Advertise there"
 	}
 	if e.Client {
-		source = "the addresses of members that this client has"
+		source = "the addresses of members that this client has, or Config.Advertise of that member"
 	}
 	var unresolved *net.DNSError
-	switch text := handshakeAdvice(e.Err); {
+	switch text := e.handshakeAdvice(); {
 	case text != "":
 		return ": " + text
 	case e.Inbound, errors.Is(e.Err, ErrPlaintext), errors.Is(e.Err, ErrClosed), errors.Is(e.Err, context.Canceled):
@@ -95,8 +107,16 @@ func (e *ConnectError) advice() string {
 	return ": see the log of the member there"
 }
 
-// handshakeAdvice is the part of advice that applies to either direction.
-func handshakeAdvice(err error) string {
+// handshakeAdvice is the part of advice that applies to either direction. A member does not
+// know whether a process whose handshake failed is a member or a client.
+func (e *ConnectError) handshakeAdvice() string {
+	err, own, other := e.Err, "Config.TLS", "member"
+	if e.Client {
+		own = "the client's TLS"
+	}
+	if e.Inbound {
+		other = "process"
+	}
 	var (
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
@@ -104,15 +124,21 @@ func handshakeAdvice(err error) string {
 	)
 	switch {
 	case errors.Is(err, ErrTLSMismatch):
-		return "set Config.TLS on every member or on none"
+		return "set TLS on every member and client, or on none"
 	case errors.As(err, &authority):
-		return "set RootCAs in Config.TLS to the authority that issues the members' certificates"
+		if e.Inbound {
+			return "set RootCAs, or ClientCAs, in Config.TLS to the authority that issues the certificates of members and clients"
+		}
+		return "set RootCAs in " + own + " to the authority that issues the members' certificates"
 	case errors.As(err, &host):
-		return "issue that member a certificate for the host in its Config.Advertise, or set ServerName in Config.TLS"
+		return "issue that member a certificate for the host in its Config.Advertise, or set ServerName in " + own
 	case errors.As(err, &invalid):
-		return "replace that member's certificate"
+		if invalid.Reason == x509.Expired {
+			return "replace that " + other + "'s certificate, if the clock of this machine is right"
+		}
+		return "replace that " + other + "'s certificate"
 	case isAlert(err):
-		return "the other member rejected the TLS handshake, see its log for the reason"
+		return "the other " + other + " rejected the TLS handshake, see its log for the reason"
 	}
 	return ""
 }
@@ -140,6 +166,15 @@ func isTimeout(err error) bool {
 // between two frames.
 func isClosed(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// closedByPeer explains io.EOF, in which no reader recognizes a connection that the other end
+// has closed.
+func closedByPeer(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("closed by the other end (%w)", err)
+	}
+	return err
 }
 
 // isBroken reports whether the connection, rather than what arrived on it, is

@@ -49,11 +49,14 @@ func (l *failureLog) inbound(remote net.Addr, err error) {
 	if splitErr != nil {
 		host = remote.String()
 	}
-	message, member := "inbound handshake failed", uint64(0)
+	message, attrs, member := "inbound handshake failed", []any{"addr", remote.String()}, uint64(0)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		message, member = "inbound connection refused", refused.Member
+		if refused.Client {
+			attrs, member = append(attrs, "client", wire.MemberID(member)), 0
+		}
 	}
-	l.write(message, host, member, err, "addr", remote.String())
+	l.write(message, host, member, err, attrs...)
 }
 
 // outbound logs why a connection was not established, unless its dialer abandoned it.

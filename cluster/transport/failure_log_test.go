@@ -58,7 +58,7 @@ func TestFailureLog_OneLineAMinute(t *testing.T) {
 				t.Fatalf("after %d minutes and %d dials:\n%v\n%v", minutes+1, n.dials("b"), &dialer, &listener)
 			}
 		}
-		for _, want := range []string{` addr=b `, ` reason="not a member" `, ` error="transport: refused by member ` + text(2) + ` at b: `, ` member=` + text(2)} {
+		for _, want := range []string{` addr=b `, ` reason="not a member" `, ` error="refused by member ` + text(2) + ` at b: `, ` member=` + text(2)} {
 			if dialer.count(want) != 3 {
 				t.Errorf("the log does not contain %q three times:\n%v", want, &dialer)
 			}

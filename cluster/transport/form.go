@@ -33,7 +33,7 @@ func (t *Transport) Form(ctx context.Context, to Target, req *wire.FormRequest) 
 		err = proven(reply.GetCandidate(), c.from)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("transport: proposal to %s: %w", to.Addr, withCause(ctx, err))
+		return nil, fmt.Errorf("request to %s: %w", to.Addr, withCause(ctx, err))
 	}
 	reply.Member = c.from.Member
 	return reply, nil

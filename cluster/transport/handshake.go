@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -60,7 +61,7 @@ func withCause(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 		return err
-	case err == nil:
+	case err == nil, errors.Is(err, net.ErrClosed): // since ctx is done
 		return cause
 	default:
 		return fmt.Errorf("%w: %w", cause, err)

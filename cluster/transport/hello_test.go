@@ -184,7 +184,7 @@ func TestRefusal_ErrorAtDialer(t *testing.T) {
 	})
 	err := b.PeerError(m(1))
 	checkRefusal(t, err, ReasonGroup, `group "other"`)
-	if want := "transport: refused by member " + text(1) + " at " + a.addr + ": another group: "; !strings.Contains(err.Error(), want) {
+	if want := "refused by member " + text(1) + " at " + a.addr + ": another group: "; !strings.Contains(err.Error(), want) {
 		t.Errorf("%q does not contain %q", err, want)
 	}
 }

@@ -44,7 +44,7 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 	}
 	_ = c.Close()
 	if t.dropInbound(h.Member, in) && in.reported {
-		t.log().Info("inbound connection lost", "member", wire.MemberID(h.Member), "error", err)
+		t.log().Info("inbound connection lost", "member", wire.MemberID(h.Member), "error", closedByPeer(err))
 		t.cfg.Handler.PeerLost(h.Member)
 	}
 }

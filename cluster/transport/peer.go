@@ -128,7 +128,7 @@ func (p *peer) serve(s *stream) error {
 	if read := <-readErr; isClosed(err) { // the reader knows the cause
 		err = read
 	}
-	return fmt.Errorf("transport: connection to member %v lost: %w", wire.MemberID(p.member), err)
+	return fmt.Errorf("connection to member %v lost: %w", wire.MemberID(p.member), closedByPeer(err))
 }
 
 // setState records the state of the connection, and logs it if its reason has

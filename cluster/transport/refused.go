@@ -54,7 +54,7 @@ func (e *RefusedError) Error() string {
 	if e.Client {
 		other = fmt.Sprintf("client %v at %s", wire.MemberID(e.Member), e.Addr)
 	}
-	return fmt.Sprintf("transport: %s%s: %s: %s", verb, other, e.Reason, e.Detail)
+	return fmt.Sprintf("%s%s: %s: %s", verb, other, e.Reason, e.Detail)
 }
 
 // text is the refusal in a proof; parseRefusal reads it.

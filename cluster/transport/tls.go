@@ -42,10 +42,10 @@ func checkDialerTLS(cfg *tls.Config) error {
 	case cfg == nil:
 		return nil
 	case cfg.RootCAs == nil && !verifiesItself(cfg):
-		return errors.New("the client's Config.TLS names no authorities, so that the system's would be trusted: " +
+		return errors.New("the client's TLS names no authorities, so that the system's would be trusted: " +
 			"set RootCAs to the authority that issues the members' certificates")
 	case len(cfg.Certificates) == 0 && cfg.GetClientCertificate == nil:
-		return errors.New("the client's Config.TLS lacks a certificate, which a client presents to members: set Certificates or GetClientCertificate")
+		return errors.New("the client's TLS lacks a certificate, which a client presents to members: set Certificates or GetClientCertificate")
 	}
 	return checkRenegotiation(cfg)
 }
@@ -54,7 +54,7 @@ func checkRenegotiation(cfg *tls.Config) error {
 	if cfg.Renegotiation == tls.RenegotiateNever {
 		return nil
 	}
-	return errors.New("Config.TLS permits renegotiation, which the handshake cannot be bound to: set Renegotiation to RenegotiateNever")
+	return errors.New("TLS permits renegotiation, which the handshake cannot be bound to: set Renegotiation to RenegotiateNever")
 }
 
 // verifiesItself reports whether the configuration verifies the certificates of the members
