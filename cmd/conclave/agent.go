@@ -86,7 +86,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 	log := o.cfg.Logger
 	l, err := net.Listen("tcp", o.cfg.Bind)
 	if err != nil {
-		return err
+		return fmt.Errorf("--bind: %w", err)
 	}
 	o.cfg.Listener = l // to log the port before the group has formed
 	s, err := newAgentServer(o, log)

@@ -38,7 +38,7 @@ func (f *tlsFiles) config() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(f.ca)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--ca: %w", err)
 	}
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(pem) {
@@ -55,5 +55,8 @@ func (f *tlsFiles) config() (*tls.Config, error) {
 
 func (f *tlsFiles) load() (*tls.Certificate, error) {
 	c, err := tls.LoadX509KeyPair(f.cert, f.key)
-	return &c, err
+	if err != nil {
+		return nil, fmt.Errorf("--cert %s, --key %s: %w", f.cert, f.key, err)
+	}
+	return &c, nil
 }
