@@ -29,7 +29,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // to. ErrUnknown if the connection is lost meanwhile.
 func (c *Client) TransferLeadership(ctx context.Context, to MemberID) error {
 	_, err := c.ask(ctx, kindTransfer, to.String(), false)
-	return fault("transfer leadership", "", err)
+	return fault("transfer leadership", successor(to), err)
 }
 
 // RemoveMember is [Node.RemoveMember], by the member that the client is connected to. It can
@@ -65,7 +65,7 @@ func (c *Client) interrupted(ctx context.Context, err error, harmless bool) erro
 		return err
 	}
 	if why := c.group.Unreachable(); why != "" {
-		return fmt.Errorf("%w: %s: %w", ErrUnavailable, why, client.ContextError(ctx))
+		return fmt.Errorf("%w: %w: %s", ErrUnavailable, client.ContextError(ctx), why)
 	}
 	if harmless {
 		return fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))

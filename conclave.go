@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
@@ -100,7 +101,11 @@ func listen(ctx context.Context, cfg *Config) error {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", cfg.Bind)
 		if err != nil {
-			return fmt.Errorf("%w: choose another Bind, or stop the process that uses it", err)
+			advice := "choose another Bind, or stop the process that uses it"
+			if errors.Is(err, syscall.EADDRNOTAVAIL) {
+				advice = "set Bind to an address of this machine, and Advertise to the one that others dial"
+			}
+			return fmt.Errorf("%w: %s", err, advice)
 		}
 		cfg.Listener = l
 	}
@@ -321,6 +326,14 @@ func (n *Node) leave(ctx context.Context) error {
 	return err
 }
 
+// successor names the member that is to lead; "": any.
+func successor(to MemberID) string {
+	if to == 0 {
+		return ""
+	}
+	return to.String()
+}
+
 // TransferLeadership transfers the leadership of the group to a voter, or to the most
 // up-to-date one if to is 0. Any member can be asked; one that does not lead asks the
 // leader, once it knows one. TransferLeadership blocks until another member leads, even
@@ -339,11 +352,13 @@ func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, client.ContextError(ctx))
 		case err != nil && ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		case errors.Is(err, cluster.ErrNoSuccessor) && to != 0:
+			err = fmt.Errorf("%w: the member is no voter, or it did not catch up: nothing has changed", ErrInvalid)
 		case errors.Is(err, cluster.ErrNoSuccessor):
 			err = fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
-	return fault("transfer leadership", "", err)
+	return fault("transfer leadership", successor(to), err)
 }
 
 // Done returns a channel that is closed when the node has stopped for any reason. Err

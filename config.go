@@ -181,7 +181,7 @@ func (c *Config) validate() error {
 	within("HeartbeatInterval", c.HeartbeatInterval, time.Millisecond, 10*time.Second)
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
-	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialled and when it dials, got none: "+
+	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialed and when it dials, got none: "+
 		"set Certificates, or both GetCertificate and GetClientCertificate")
 	check(c.TLS == nil || namesAuthorities(c.TLS), "TLS: want the authorities that issue the members' certificates, got none, so that the system's would be trusted: "+
 		"set RootCAs, and ClientCAs if they differ for members that dial")
@@ -196,8 +196,8 @@ func validateShared(name, group string, ttl time.Duration, l Limits) (faults []e
 			faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 		}
 	}
-	check(len(name) <= maxNodeName && utf8.ValidString(name), "Name: want at most %d bytes of UTF-8, got %q", maxNodeName, name)
-	check(len(group) <= maxNodeName && utf8.ValidString(group), "Group: want at most %d bytes of UTF-8, got %q", maxNodeName, group)
+	check(len(name) <= maxNodeName && utf8.ValidString(name), "Name: want at most %d bytes of UTF-8, got %s", maxNodeName, quote(name))
+	check(len(group) <= maxNodeName && utf8.ValidString(group), "Group: want at most %d bytes of UTF-8, got %s", maxNodeName, quote(group))
 	low, high := duration(machine.MinTTL), duration(machine.MaxTTL)
 	check(ttl >= low && ttl <= high, "SessionTTL: want %v to %v, got %v", low, high, ttl)
 	check(l.Calls > 0 && l.Calls <= maxCalls, "Limits.Calls: want 1 to %d, got %d", maxCalls, l.Calls)
@@ -225,8 +225,8 @@ func (c *Config) validateAddresses() []error {
 	report := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 	}
-	check := func(field, addr string, dialled bool) {
-		faults = append(faults, validateAddress(field, addr, dialled, c.TLS != nil || c.Insecure)...)
+	check := func(field, addr string, dialed bool) {
+		faults = append(faults, validateAddress(field, addr, dialed, c.TLS != nil || c.Insecure)...)
 	}
 	bind := c.Bind
 	if c.Listener != nil {
@@ -249,7 +249,7 @@ func (c *Config) validateAddresses() []error {
 }
 
 // validateAddress checks an address. beyond says that it need not be a loopback address.
-func validateAddress(field, addr string, dialled, beyond bool) (faults []error) {
+func validateAddress(field, addr string, dialed, beyond bool) (faults []error) {
 	report := func(format string, args ...any) {
 		faults = append(faults, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 	}
@@ -258,11 +258,11 @@ func validateAddress(field, addr string, dialled, beyond bool) (faults []error) 
 		report("%s: want host:port, got %q", field, addr)
 		return faults
 	}
-	if number, err := strconv.ParseUint(port, 10, 16); err != nil || dialled && number == 0 {
-		report("%s: want a port that can be dialled, got %q", field, addr)
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || dialed && number == 0 {
+		report("%s: want a port that can be dialed, got %q", field, addr)
 	}
-	if dialled && wildcard(host) {
-		report("%s: want an address that can be dialled, got the wildcard %q", field, addr)
+	if dialed && wildcard(host) {
+		report("%s: want an address that can be dialed, got the wildcard %q", field, addr)
 	}
 	if !beyond && !loopback(host) {
 		report("%s: %q is not a loopback address, and TLS is not set: set TLS, or Insecure if the network is trusted", field, addr)
@@ -294,7 +294,7 @@ func loopback(host string) bool {
 func validName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w name: it is empty", ErrInvalid)
+		return fmt.Errorf("%w name: it is empty: want 1 to %d bytes", ErrInvalid, machine.MaxName)
 	case len(name) > machine.MaxName:
 		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooLarge, len(name), machine.MaxName)
 	case !utf8.ValidString(name):

@@ -24,7 +24,7 @@ func TestConfig_AllFaultsAtOnce(t *testing.T) {
 		Limits: conclave.Limits{Calls: -1, CallBytes: 1}, Dir: filepath.Join(t.TempDir(), "data"),
 	}
 	grouptest.WantOpenError(t, c, conclave.ErrInvalid, "invalid Name: ", "invalid Group: ", `Bind: want host:port, got "0.0.0.0"`, `Join: want host:port, got "nowhere"`,
-		`Join: want a port that can be dialled, got "127.0.0.1:0"`, `got the wildcard "0.0.0.0:1"`, "Join must be empty", "1, 3, 5 or 7",
+		`Join: want a port that can be dialed, got "127.0.0.1:0"`, `got the wildcard "0.0.0.0:1"`, "Join must be empty", "1, 3, 5 or 7",
 		"SessionTTL: want 1s to 24h0m0s, got 1ms", "HeartbeatInterval: want ", "at least 3 heartbeat intervals", "Limits.Calls: want ", "Limits.CallBytes: want ")
 	if _, err := os.Stat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory was touched: %v", err)

@@ -100,6 +100,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	c.client = client.New(client.Config{
 		Name: checked.Name, TTL: checked.SessionTTL, IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
 		Logger:     checked.Logger,
+		Closed:     remote.ErrClosed,
 		LeaseEnded: func(id wire.ID, why error) { c.events.sessionEnded(SessionID(id), convert(why)) },
 		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
 	})
@@ -146,6 +147,8 @@ func (c *Client) register(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
 		if last := c.group.Err(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach a member: %w", err, last)
+		} else if addr := c.group.Trying(); addr != "" {
+			err = fmt.Errorf("%w; %s has not answered yet: check the host and port in Addresses", err, addr)
 		}
 	}
 	return err
@@ -190,7 +193,7 @@ func (c *Client) stop(shutdown func()) {
 		c.group.Close()
 		c.client.Stopped(nil, true)
 		c.client.Wait()
-		c.err = fault("run", "", ErrClosed)
+		c.err = fault("run", "", clientClosed{})
 		close(c.done)
 	})
 	<-c.done
@@ -244,6 +247,10 @@ func (c *ClientConfig) validate() error {
 	}
 	if c.TLS != nil && !namesAuthorities(c.TLS) {
 		faults = append(faults, fmt.Errorf("%w TLS: want the authorities that issue the members' certificates, got none: set RootCAs", ErrInvalid))
+	}
+	if c.TLS != nil && len(c.TLS.Certificates) == 0 && c.TLS.GetClientCertificate == nil {
+		faults = append(faults, fmt.Errorf("%w TLS: want a certificate, which a client presents to members, got none: "+
+			"set Certificates or GetClientCertificate", ErrInvalid))
 	}
 	return errors.Join(faults...)
 }

@@ -1,6 +1,10 @@
 package conclave_test
 
 import (
+	"context"
+	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,4 +30,40 @@ func TestDial_Locks(t *testing.T) {
 		t.Errorf("fence %v after %v", second, first)
 	}
 	grouptest.MustUnlock(t, b)
+}
+
+// The errors of a closed client do not call it a node.
+func TestClient_ErrorsOnceClosed(t *testing.T) {
+	n := grouptest.Alone(t)
+	c := grouptest.Dial(t, &conclave.ClientConfig{}, n)
+	s, err := c.NewSession(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, locked := c.FencedLock("x").Lock(t.Context())
+	_, got := c.KV().Get(t.Context(), "x")
+	_, asked := c.Status(t.Context())
+	for what, err := range map[string]error{"lock": locked, "get": got, "status": asked, "session": s.Err(), "client": c.Err()} {
+		if !errors.Is(err, conclave.ErrClosed) || !strings.HasSuffix(err.Error(), ": client is closed") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A Dial whose first attempt has no result yet names the address.
+func TestDial_SilentAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = conclave.Dial(ctx, &conclave.ClientConfig{Addresses: []string{l.Addr().String()}})
+	if !errors.Is(err, conclave.ErrUnavailable) || !strings.Contains(err.Error(), l.Addr().String()+" has not answered yet") {
+		t.Errorf("%v", err)
+	}
 }

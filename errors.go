@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
@@ -67,7 +69,8 @@ var (
 	// ErrUnknown: the request was under way when the wait for it ended. It may take
 	// effect.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrClosed: the node is closed or has stopped; Node.Err returns the reason.
+	// ErrClosed: the node or the client is closed, or the node has stopped; Node.Err
+	// returns the reason.
 	ErrClosed = errors.New("node is closed")
 	// ErrCorrupt: data on disk is damaged, or is not what this member acknowledged.
 	ErrCorrupt = errors.New("data is corrupt")
@@ -139,13 +142,19 @@ func convert(err error) error {
 		return err // an application's function returned it to Run
 	case !errors.As(err, &f):
 		return convertMember(err)
+	case f.Kind == client.Closed && errors.Is(f.Cause, remote.ErrClosed):
+		return clientClosed{}
 	}
 	converted := faultKind(f)
-	if f.Detail != "" {
-		converted = fmt.Errorf("%w: %s", converted, f.Detail)
+	detail, cause := f.Detail, f.Cause
+	if f.Kind == client.Unavailable && cause != nil { // the detail ends with what to do
+		converted, cause = fmt.Errorf("%w: %w", converted, convert(cause)), nil
 	}
-	if f.Cause != nil && f.Kind != client.Interrupted {
-		converted = fmt.Errorf("%w: %w", converted, convert(f.Cause))
+	if detail != "" {
+		converted = fmt.Errorf("%w: %s", converted, detail)
+	}
+	if cause != nil && f.Kind != client.Interrupted {
+		converted = fmt.Errorf("%w: %w", converted, convert(cause))
 	}
 	return converted
 }
@@ -184,11 +193,11 @@ func refusal(r *wire.Reply) error {
 		}
 		return ErrLocked
 	case wire.Code_LIMIT_MISMATCH:
-		return fmt.Errorf("%w: %d", ErrLimitMismatch, r.GetLimit())
+		return fmt.Errorf("%w: %d: use that one, or change it with Resize", ErrLimitMismatch, r.GetLimit())
 	case wire.Code_STALE_FENCE:
 		return fmt.Errorf("%w: the key was written with %v", ErrStaleFence, Fence(r.GetFence()))
 	case wire.Code_LOCK_DELAY:
-		return fmt.Errorf("%w: %v left", ErrLockDelay, duration(r.GetDelay()))
+		return fmt.Errorf("%w: %v left", ErrLockDelay, duration(r.GetDelay()).Round(time.Millisecond))
 	case wire.Code_CHECK_CRITICAL:
 		return fmt.Errorf("%w: %q", ErrCheckCritical, r.GetDetail())
 	case wire.Code_CHECK_UNKNOWN:
@@ -197,6 +206,8 @@ func refusal(r *wire.Reply) error {
 		return fmt.Errorf("%w: %s", ErrTooLarge, r.GetDetail())
 	case wire.Code_BUSY:
 		return fmt.Errorf("%w: %s", ErrBusy, r.GetDetail())
+	case wire.Code_LEVEL:
+		return fmt.Errorf("%w: %s", ErrUpgradeRequired, r.GetDetail())
 	case wire.Code_STALE_BOOT:
 		return fmt.Errorf("%w: the group knows a later start of this member, so its directory is a copy or was rolled back: "+
 			"stop this process and continue with the original directory", ErrCorrupt)
@@ -218,7 +229,6 @@ var refusals = map[wire.Code]error{
 	wire.Code_UNKNOWN_INCARNATION: ErrSessionExpired,
 	wire.Code_SESSION_BOUND:       ErrSessionBound,
 	wire.Code_REMOVED:             ErrRemoved,
-	wire.Code_LEVEL:               ErrUpgradeRequired,
 }
 
 // describeHolder says for people which owner a refusal names.
@@ -286,6 +296,13 @@ func convertMember(err error) error {
 	}
 	return convertRemote(err)
 }
+
+// clientClosed is the ErrClosed of a Client, which is no node.
+type clientClosed struct{}
+
+func (clientClosed) Error() string { return "client is closed" }
+
+func (clientClosed) Unwrap() error { return ErrClosed }
 
 // corruptError is an ErrCorrupt whose text already says so.
 type corruptError struct{ error }

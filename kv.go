@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
@@ -135,10 +136,13 @@ func (k *KV) Release(ctx context.Context, key string, value []byte, s SessionID,
 // one executes a single operation.
 func (k *KV) one(ctx context.Context, what string, op Op) (Entry, error) {
 	entries, _, err := k.write(ctx, what, op.key, []Op{op})
-	if err != nil {
-		return Entry{}, fault(what, op.key, err)
+	if err == nil {
+		return entries[0], nil
 	}
-	return entries[0], nil
+	if err = convert(err); op.session != (SessionID{}) && errors.Is(err, ErrSessionExpired) {
+		err = fmt.Errorf("%w: the group has no session %s", err, op.session)
+	}
+	return Entry{}, fault(what, op.key, err)
 }
 
 // ReadOption configures a read.

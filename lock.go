@@ -199,10 +199,16 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte, s *sp
 	return Fence(f), nil
 }
 
-// explain adds to the error of an acquisition that this very handle was in the way.
+// explain adds to the error of an acquisition that this very handle was in the way, or how
+// often it holds the lock.
 func (l *FencedLock) explain(err error) error {
 	var f *client.Fault
-	if !errors.As(err, &f) || !l.handle.IsOwner(f.Reply) {
+	switch {
+	case !errors.As(err, &f):
+		return err
+	case f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LIMIT_REACHED:
+		return fmt.Errorf("%w: this handle holds the lock %d times: call Unlock first", ErrAcquireLimitReached, l.handle.Holds())
+	case !l.handle.IsOwner(f.Reply):
 		return err
 	}
 	const own = "held by this handle: use Reentrant to lock it again"

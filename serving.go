@@ -58,6 +58,9 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 		if err := id.UnmarshalText(r.GetBody()); err != nil {
 			return err
 		}
+		if r.GetKind() == kindRemove && id == n.id {
+			return fmt.Errorf("%w: it is the member that the client is connected to: connect to another one, or call Leave there", ErrInvalid)
+		}
 		if r.GetKind() == kindRemove {
 			return n.RemoveMember(ctx, id)
 		}
@@ -177,6 +180,9 @@ func convertRemote(err error) error {
 	switch {
 	case errors.As(err, &r):
 		for _, f := range failures() {
+			if f.failure == wire.Failure_FAILURE_CLOSED && r.Failure == f.failure { // the member is, and not this client
+				return fmt.Errorf("%w: the member that was asked is shutting down: ask again", ErrUnavailable)
+			}
 			if f.failure == r.Failure {
 				return failed{err, f.err}
 			}
@@ -188,7 +194,7 @@ func convertRemote(err error) error {
 	case errors.Is(err, remote.ErrUnregistered):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case errors.Is(err, remote.ErrClosed):
-		return ErrClosed
+		return clientClosed{}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -108,9 +109,17 @@ func OpCheckSequencer(s Sequencer) Op {
 func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
 	entries, refused, err := k.write(ctx, "txn", "", ops)
 	if refused != nil {
-		err = fmt.Errorf("operation %d, %s %q: %w", refused.at, ops[refused.at].what, ops[refused.at].key, convert(err))
+		err = fmt.Errorf("operation %s: %w", ops[refused.at].describe(refused.at), convert(err))
 	}
 	return entries, fault("txn", "", err)
+}
+
+// describe names an operation of a Txn for people.
+func (o Op) describe(at int) string {
+	if o.what == "" {
+		return strconv.Itoa(at)
+	}
+	return fmt.Sprintf("%d, %s %s", at, o.what, quote(o.key))
 }
 
 // maxWrite bounds the bytes of one write, so that it fits into a log entry with others.

@@ -51,7 +51,7 @@ var (
 	// ErrLastVoter: without this member the group would have no voter.
 	ErrLastVoter = errors.New("the group would have no voter without this member")
 	// ErrNoQuorumWithout: too few of the other voters are reachable.
-	ErrNoQuorumWithout = errors.New("the other reachable voters are no quorum")
+	ErrNoQuorumWithout = errors.New("too few other voters are reachable to go on without this member: start them first; it has not left")
 	// ErrRemoved: the directory's member has been removed from its group.
 	ErrRemoved = errors.New("its directory cannot be used again: " +
 		"to join the group as a new member, start with an empty one")

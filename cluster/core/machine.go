@@ -60,7 +60,7 @@ var (
 	// under has expired.
 	ErrUnregistered = errors.New("the registration of this process has expired")
 	// ErrBusy: too many calls are pending; the call had no effect.
-	ErrBusy = errors.New("too many pending calls")
+	ErrBusy = errors.New("too many pending calls: Limits.Calls and Limits.CallBytes bound them")
 	// ErrCorrupt: this member's state differs from the group's.
 	ErrCorrupt = errors.New("state differs from the group's")
 	// ErrUpgradeRequired: the group uses what this build does not know.

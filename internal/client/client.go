@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -23,6 +24,9 @@ type Config struct {
 	// that was lost with it. They must not block.
 	LeaseEnded func(id wire.ID, why error)
 	HoldLost   func(name string, fence uint64)
+
+	// Closed is the cause of a Fault of kind Closed that has no other one. It may be nil.
+	Closed error
 }
 
 // Client is one process's side of the protocol. It is safe for concurrent use.
@@ -111,7 +115,7 @@ func (c *Client) BeginShutdown() {
 // what they hold is about to be released, not lost.
 func (c *Client) EndLeases() {
 	for _, l := range c.liveLeases() {
-		l.end(&Fault{Kind: Closed}, released)
+		l.end(c.closed(), released)
 	}
 }
 
@@ -127,7 +131,7 @@ func (c *Client) Stopped(why error, graceful bool) {
 		end = released
 	}
 	for _, l := range c.liveLeases() {
-		l.end(&Fault{Kind: Closed, Cause: why}, end)
+		l.end(&Fault{Kind: Closed, Cause: cmp.Or(why, c.cfg.Closed)}, end)
 	}
 	c.why = why
 	close(c.done)
@@ -138,15 +142,18 @@ func (c *Client) Usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
-		return &Fault{Kind: Closed}
+		return c.closed()
 	}
 	select {
 	case <-c.done:
-		return &Fault{Kind: Closed, Cause: c.why}
+		return &Fault{Kind: Closed, Cause: cmp.Or(c.why, c.cfg.Closed)}
 	default:
 		return nil
 	}
 }
+
+// closed is the fault of a request after BeginShutdown.
+func (c *Client) closed() error { return &Fault{Kind: Closed, Cause: c.cfg.Closed} }
 
 // Deregister ends the registration of this process in the group, and with it its
 // leases that have a TTL. It blocks until the group has agreed or ctx is done.

@@ -34,7 +34,8 @@ const (
 	Compacted
 )
 
-var kindNames = [...]string{"", "refused", "interrupted", "unavailable", "unknown outcome", "not held", "lost", "expired", "closed", "compacted"}
+var kindNames = [...]string{"", "refused", "interrupted", "no quorum of the group is reachable", "outcome unknown",
+	"not held", "lost", "session has ended", "closed", "compacted"}
 
 // Fault is why an operation failed.
 type Fault struct {
@@ -48,6 +49,9 @@ func (f *Fault) Error() string {
 	parts := []string{kindNames[f.Kind]}
 	if f.Kind == Refused {
 		parts = append(parts, f.Reply.GetCode().String())
+		if detail := f.Reply.GetDetail(); detail != "" {
+			parts = append(parts, detail)
+		}
 	}
 	if f.Detail != "" {
 		parts = append(parts, f.Detail)

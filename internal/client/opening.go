@@ -145,8 +145,8 @@ func (o *opening) answered(a answer) (*Lease, error) {
 	l := newLease(o.client, o.id, a.incarnation, o.ttl, a.reply, o.sent)
 	if !o.client.track(l) {
 		o.discard() // or the graceful shutdown does
-		l.end(&Fault{Kind: Closed}, released)
-		return nil, &Fault{Kind: Closed}
+		l.end(o.client.closed(), released)
+		return nil, o.client.closed()
 	}
 	return l, nil
 }

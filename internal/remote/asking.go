@@ -42,7 +42,7 @@ func (e *RequestError) Error() string { return e.Text }
 const maxAnswer = 64 << 20
 
 var (
-	errLinkLost = errors.New("the connection to the member is lost")
+	errLinkLost = errors.New("the connection to the member was lost")
 	errStopping = errors.New("the member is shutting down")
 	errStarted  = errors.New("the member has started too recently to continue a watch")
 	// ErrTooLarge: the answer exceeds the limit.
@@ -258,7 +258,7 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 		case errors.Is(err, errSlow):
 			return nil, ErrTooLarge
 		case errors.Is(err, errLinkLost) && !repeat:
-			return nil, &RequestError{wire.Failure_FAILURE_UNKNOWN, err.Error()}
+			return nil, &RequestError{wire.Failure_FAILURE_UNKNOWN, "outcome unknown: " + err.Error()}
 		case q.again(err):
 			continue
 		}
@@ -279,6 +279,12 @@ func (g *Group) Copy(ctx context.Context, r *wire.Request, w io.Writer) error {
 	}
 	defer g.finish(q)
 	_, err = io.Copy(w, q)
+	switch {
+	case errors.Is(err, errLinkLost):
+		return &RequestError{wire.Failure_FAILURE_UNAVAILABLE, err.Error() + ": what was written is incomplete: discard it, and repeat the call"}
+	case errors.Is(err, errSlow):
+		return &RequestError{wire.Failure_FAILURE_BUSY, "busy: " + err.Error() + ": what was written is incomplete"}
+	}
 	return err
 }
 

@@ -47,6 +47,7 @@ type place struct {
 	mu      sync.Mutex
 	link    *link         // guarded by mu; attached; nil: none
 	why     error         // guarded by mu; of the last failure
+	trying  string        // guarded by mu; the address that is dialed, or was last
 	changed chan struct{} // guarded by mu; closed by the next change
 }
 
@@ -59,6 +60,12 @@ func (p *place) set(l *link, why error) {
 	p.link = l
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+func (p *place) tries(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trying = addr
 }
 
 func (p *place) get() (*link, <-chan struct{}, error) {
@@ -85,6 +92,17 @@ func (g *Group) Err() error {
 	return why
 }
 
+// Trying returns the address from which this process awaits an answer before it is connected
+// for the first time; "": none.
+func (g *Group) Trying() string {
+	g.place.mu.Lock()
+	defer g.place.mu.Unlock()
+	if g.place.link != nil || g.place.why != nil {
+		return ""
+	}
+	return g.place.trying
+}
+
 // connect keeps this process connected to a member, one after the other.
 func (g *Group) connect() {
 	var (
@@ -99,6 +117,7 @@ func (g *Group) connect() {
 		addr := addresses[next%len(addresses)]
 		next++
 		began := time.Now()
+		g.place.tries(addr)
 		attached, err := g.connectTo(addr, &cluster)
 		if g.lifetime.Err() != nil {
 			return

@@ -94,7 +94,7 @@ var (
 	// ErrUnregistered: the registration of this process has expired.
 	ErrUnregistered = errors.New("the registration of this process has expired")
 	// ErrBusy: too many calls are under way; no effect.
-	ErrBusy = errors.New("too many pending calls")
+	ErrBusy = errors.New("too many pending calls: Limits.Calls and Limits.CallBytes bound them")
 	// ErrClosed: the group was closed.
 	ErrClosed = errors.New("the client is closed")
 )
