@@ -319,9 +319,12 @@ func (r *servedRead) Run(m core.Machine) {
 	if asked := client.reads[r.request.GetId()]; asked != nil {
 		a = asked.evaluate(s.process, m) // checks how old the state is
 	}
-	body, err := machine.EncodeAnswer(a)
-	if err != nil {
-		s.sim.fail("encode an answer: %v", err)
+	var body []byte
+	for part, err := range machine.EncodeAnswer(a) {
+		if err != nil {
+			s.sim.fail("encode an answer: %v", err)
+		}
+		body = append(body, part...)
 	}
 	r.conn.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: &wire.Answer{Id: r.request.GetId(), Part: body, Last: true}}})
 }
