@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,14 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), lines: make(chan string, 1000)}
+	return startBy(t, nil, args...)
+}
+
+// startBy is start by another program, which executes its last arguments.
+func startBy(t *testing.T, other []string, args ...string) *process {
+	t.Helper()
+	argv := slices.Concat(other, []string{os.Args[0]}, args)
+	p := &process{t: t, cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 1000)}
 	p.cmd.Env = append(os.Environ(), runVariable+"=1")
 	r, w := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = w, w

@@ -93,6 +93,20 @@ func TestLock_SignalReachesCommand(t *testing.T) {
 	must0(t, err)
 }
 
+// nohup(1) has SIGHUP ignored, and a shell without job control SIGINT for background jobs. So it is for the command.
+func TestLock_IgnoredSignalStaysIgnored(t *testing.T) {
+	n := member(t, "")
+	p := startBy(t, []string{"sh", "-c", `trap "" HUP INT; exec "$0" "$@"`},
+		"--addr", n.Addr(), "lock", "x", "--", "sh", "-c", `echo running; while :; do sleep 0.05; done`)
+	p.line("running")
+	must0(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	must0(t, p.cmd.Process.Signal(syscall.SIGINT))
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM)) // Linux delivers the smaller numbers first
+	if code := p.wait(); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+}
+
 func TestLock_SignalWhileWaiting(t *testing.T) {
 	n := member(t, "")
 	l := n.FencedLock("x")

@@ -28,7 +28,7 @@ func main() {
 // run carries out one command line and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
+	notify(signals, forwarded...)
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -43,6 +43,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
 	return p.exit(command, err)
+}
+
+// notify is signal.Notify, except for signals that the parent has had ignored, as nohup(1) does and a shell
+// for its background jobs: signal.Notify would end that, for this process and its child.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
 }
 
 // interrupted is the cause of a context that a signal has ended.
