@@ -20,8 +20,8 @@ const (
 	maxBenchClients = 256
 	maxBenchCallers = 4096
 	maxBenchTime    = 10 * time.Minute
-	maxBenchSamples = 1 << 20 // of each caller
-	benchUnlock     = 10 * time.Second
+	maxBenchSamples = 1 << 20          // of each caller
+	benchCall       = 10 * time.Second // for a call to end after the measurement
 )
 
 type benchmark struct {
@@ -137,7 +137,9 @@ func (b benchmark) run(ctx context.Context, clients []*conclave.Client, prefix s
 					}
 					return
 				}
-				took[i] = append(took[i], time.Since(at))
+				if ctx.Err() == nil {
+					took[i] = append(took[i], time.Since(at))
+				}
 			}
 		})
 	}
@@ -145,7 +147,7 @@ func (b benchmark) run(ctx context.Context, clients []*conclave.Client, prefix s
 	if err := errors.Join(failures...); err != nil {
 		return benchResult{}, err
 	}
-	r := benchResult{Workload: b.workload, Clients: b.clients, Callers: b.callers, Shared: b.shared, took: time.Since(began)}
+	r := benchResult{Workload: b.workload, Clients: b.clients, Callers: b.callers, Shared: b.shared, took: min(time.Since(began), b.duration)}
 	all := slices.Concat(took...)
 	if len(all) == 0 {
 		return r, withCode(exitUnavailable, errors.New("no call has ended in that time"))
@@ -164,7 +166,10 @@ func (b benchmark) call(c *conclave.Client, prefix string, i int) func(ctx conte
 	switch b.workload {
 	case "put":
 		return func(ctx context.Context) error {
-			_, err := c.KV().Put(ctx, name, fmt.Appendf(nil, "%d", time.Now().UnixNano()))
+			// A write that is given up may take effect after the deletion of the keys.
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchCall)
+			defer cancel()
+			_, err := c.KV().Put(bounded, name, fmt.Appendf(nil, "%d", time.Now().UnixNano()))
 			return err
 		}
 	case "get":
@@ -181,7 +186,7 @@ func (b benchmark) call(c *conclave.Client, prefix string, i int) func(ctx conte
 		if _, err := l.Lock(ctx); err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchUnlock)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), benchCall)
 		defer cancel()
 		return l.Unlock(bounded)
 	}
