@@ -178,7 +178,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 			return err
 		}
 		err = p.under(ctx, o, l, argv)
-		if !errors.Is(err, errLost) || o.once || p.stopping.Load() {
+		if !errors.Is(err, errLost) || o.once || p.isStopping() {
 			return err
 		}
 		fmt.Fprintln(p.stderr, err, "- campaigning again")
@@ -247,7 +247,7 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 		}
 	} else {
 		environment := append(os.Environ(), "CONCLAVE_FENCE="+l.fence.String(), "CONCLAVE_LOCK="+l.name)
-		p.code, lost, err = p.supervise(argv, environment, l.lost, o.grace)
+		p.code, lost, err = p.supervise(ctx, argv, environment, l.lost, o.grace)
 	}
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/conclave-go/conclave"
 )
@@ -119,6 +123,24 @@ func TestLock_SignalWhileWaiting(t *testing.T) {
 		t.Errorf("exit code %d, want 143", code)
 	}
 	awaitWaiters(t, l, 0)
+}
+
+// A signal that comes at the grant, when the command has not been started, keeps it from being started.
+func TestLock_SignalAtGrant(t *testing.T) {
+	n := member(t, "")
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := &program{stdout: &out, stderr: &errs, signals: make(chan os.Signal, 16)}
+	fence, err := n.FencedLock("x").Lock(within(t))
+	must0(t, err)
+	p.deliver(syscall.SIGUSR1, cancel)
+	p.deliver(syscall.SIGTERM, cancel)
+	released := false
+	l := lease{kind: "lock", name: "x", fence: fence, release: func(context.Context) error { released = true; return nil }}
+	err = p.under(ctx, tenancy{}, l, []string{"echo", "runs"})
+	if code := p.exit(new(cobra.Command), err); code != 143 || out.Len() > 0 || !released {
+		t.Errorf("exit code %d, want 143; released: %v\n%s%s", code, released, &out, &errs)
+	}
 }
 
 func awaitWaiters(t *testing.T, l *conclave.FencedLock, n int) {

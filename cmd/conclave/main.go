@@ -76,9 +76,11 @@ func (p *program) relay(signals <-chan os.Signal, cancel context.CancelCauseFunc
 func (p *program) deliver(s os.Signal, cancel context.CancelCauseFunc) {
 	number, ok := s.(syscall.Signal)
 	ending := ok && ends(number)
-	if p.supervising.Load() {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
+	if p.supervising {
 		if ending {
-			p.stopping.Store(true)
+			p.stopping = true
 		}
 		select {
 		case p.signals <- s:
@@ -90,4 +92,32 @@ func (p *program) deliver(s os.Signal, cancel context.CancelCauseFunc) {
 		signal.Reset(s) // the second one ends the process at once
 		cancel(interrupted{number})
 	}
+}
+
+// takeSignals has the signals from now on delivered to a child. The error is that of an earlier signal, which has ended ctx:
+// each signal reaches one of the two.
+func (p *program) takeSignals(ctx context.Context) error {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.supervising = true
+	return nil
+}
+
+// returnSignals undoes takeSignals. A signal that the child has not got is none for the next one.
+func (p *program) returnSignals() {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
+	p.supervising = false
+	for len(p.signals) > 0 {
+		<-p.signals
+	}
+}
+
+func (p *program) isStopping() bool {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
+	return p.stopping
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +17,8 @@ type program struct {
 	stdout, stderr io.Writer
 
 	// While a child runs, signals has those for it. stopping: one of them asked it to end.
-	supervising, stopping atomic.Bool
+	delivering            sync.Mutex // a signal; guards the two below
+	supervising, stopping bool
 	signals               chan os.Signal
 
 	connection connection

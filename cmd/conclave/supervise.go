@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +12,8 @@ import (
 )
 
 // supervise runs a command until it ends. It gets the signals that this process gets. When lost is closed, it is
-// asked to end, and killed after the grace. code is its exit code.
-func (p *program) supervise(argv, environment []string, lost <-chan struct{}, grace time.Duration) (code int, wasLost bool, err error) {
+// asked to end, and killed after the grace. code is its exit code. If ctx is done before, the command is not run.
+func (p *program) supervise(ctx context.Context, argv, environment []string, lost <-chan struct{}, grace time.Duration) (code int, wasLost bool, err error) {
 	// Linux sends the signal of a parent's death when the thread that started the child has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -22,8 +23,10 @@ func (p *program) supervise(argv, environment []string, lost <-chan struct{}, gr
 	// A grandchild that keeps a pipe of this process open must not keep the lock.
 	child.WaitDelay = time.Second
 	group := isolate(child)
-	p.supervising.Store(true)
-	defer p.supervising.Store(false)
+	if err := p.takeSignals(ctx); err != nil {
+		return 0, false, withCode(codeOf(err), fmt.Errorf("conclave: %w", err)) // it came after the grant
+	}
+	defer p.returnSignals()
 	if err := child.Start(); err != nil {
 		return 0, false, withCode(cannotRun(err), fmt.Errorf("conclave: %w", err))
 	}
