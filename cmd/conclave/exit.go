@@ -60,7 +60,7 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 	if errors.As(err, &coded) {
 		return coded.code
 	}
-	if cmd.Annotations[runsChild] != "" {
+	if cmd.Annotations[runsChild] != "" && !errors.As(err, new(interrupted)) {
 		return exitItself
 	}
 	return codeOf(err)

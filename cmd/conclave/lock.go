@@ -58,7 +58,7 @@ The exit code is the command's, or
   125  this program failed: no member can be reached, …
   126  the command cannot be run
   127  the command was not found
-  128+N  the command was ended by the signal N, or this program by it while it waited`
+  128+N  the command was ended by the signal N, or this program by it before the command ran`
 
 func (p *program) lockCommand() *cobra.Command {
 	var o tenancy

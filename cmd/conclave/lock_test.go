@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -123,6 +124,20 @@ func TestLock_SignalWhileWaiting(t *testing.T) {
 		t.Errorf("exit code %d, want 143", code)
 	}
 	awaitWaiters(t, l, 0)
+}
+
+func TestLock_SignalWhileDialing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // no member: it does not answer
+	must0(t, err)
+	defer l.Close()
+	p := start(t, "--addr", l.Addr().String(), "lock", "x", "--", "true")
+	c, err := l.Accept()
+	must0(t, err)
+	defer c.Close()
+	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	if code := p.wait(); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
 }
 
 // A signal that comes at the grant, when the command has not been started, keeps it from being started.
