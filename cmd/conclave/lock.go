@@ -136,6 +136,7 @@ type lease struct {
 
 // lock waits for a lock and runs argv under it.
 func (p *program) lock(ctx context.Context, o tenancy, name string, argv []string) error {
+	p.survivePipes()
 	label := o.label
 	if label == "" && len(argv) > 0 {
 		label = strings.ToValidUTF8(filepath.Base(argv[0]), "?")
@@ -163,6 +164,7 @@ func (p *program) lock(ctx context.Context, o tenancy, name string, argv []strin
 
 // elect runs argv whenever this process leads.
 func (p *program) elect(ctx context.Context, o tenancy, name string, argv []string) error {
+	p.survivePipes()
 	c, err := p.dial(ctx)
 	if err != nil {
 		return err
@@ -252,6 +254,7 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	released := l.release(releasing)
+	p.saying.Wait() // for the reader, after all that others wait for
 	switch {
 	case lost, errors.Is(released, conclave.ErrLockOwnershipLost):
 		return withCode(exitLost, fmt.Errorf("conclave: %s %q with fence %s: %w: another owner may hold it now", l.kind, l.name, l.fence, errLost))

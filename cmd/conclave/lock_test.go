@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,6 +86,52 @@ func TestLock_LostCommandDiesBeforeNextGrant(t *testing.T) {
 	must0(t, <-granted)
 	want(t, conclaveAt(n, "release", "y", "--force"), 4, "not held")
 }
+
+// Messages that no process reads, or a slow one, as a pager is, do not keep the command of a lost lease alive.
+func TestLock_LostWithoutReader(t *testing.T) {
+	for name, prepare := range map[string]func(r, w *os.File){"full pipe": fill, "broken pipe": func(r, _ *os.File) { _ = r.Close() }} {
+		t.Run(name, func(t *testing.T) {
+			n := member(t, "")
+			r, w, err := os.Pipe()
+			must0(t, err)
+			defer r.Close()
+			prepare(r, w)
+			cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--grace", "0s", "--", "sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) & echo $!; wait`)
+			cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1"), w
+			out, err := cmd.StdoutPipe()
+			must0(t, err)
+			must0(t, cmd.Start())
+			defer func() { _ = cmd.Process.Kill() }()
+			must0(t, w.Close())
+			var pid int
+			_, err = fmt.Fscan(out, &pid)
+			must0(t, err)
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+			must(t, n, "release", "x", "--force")
+			must0(t, lockNow(t, n, "x"))
+			if running(pid) {
+				t.Error("granted while a process of the last holder's command runs")
+			}
+			_, _ = io.Copy(io.Discard, r)
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != 123 {
+				t.Errorf("%v, want exit code 123", cmd.ProcessState)
+			}
+		})
+	}
+}
+
+// fill fills a pipe.
+func fill(_, w *os.File) {
+	fd := int(w.Fd())
+	_ = syscall.SetNonblock(fd, true)
+	for _, err := syscall.Write(fd, []byte("x\n")); err == nil; {
+		_, err = syscall.Write(fd, []byte("x\n"))
+	}
+	_ = syscall.SetNonblock(fd, false)
+}
+
+func running(pid int) bool { return syscall.Kill(pid, 0) == nil && !zombie(pid) }
 
 func TestLock_SignalReachesCommand(t *testing.T) {
 	n := member(t, "")
@@ -194,7 +242,7 @@ func TestLock_Killed(t *testing.T) {
 	must0(t, err)
 	must0(t, p.cmd.Process.Kill())
 	must0(t, lockNow(t, n, "x")) // when the session has expired
-	for ended := time.Now().Add(patience); syscall.Kill(pid, 0) == nil && !zombie(pid); {
+	for ended := time.Now().Add(patience); running(pid); {
 		if time.Now().After(ended) {
 			t.Fatal("the command runs on")
 		}

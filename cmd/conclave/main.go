@@ -32,7 +32,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, signals: make(chan os.Signal, 16)}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, signals: make(chan os.Signal, 16), broken: make(chan os.Signal, 1)}
+	defer signal.Stop(p.broken)
 	done := make(chan struct{})
 	defer close(done)
 	go p.relay(signals, cancel, done)

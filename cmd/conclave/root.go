@@ -20,6 +20,8 @@ type program struct {
 	delivering            sync.Mutex // a signal; guards the two below
 	supervising, stopping bool
 	signals               chan os.Signal
+	broken                chan os.Signal // SIGPIPE, if it must not end this process
+	saying                sync.WaitGroup // messages that are printed while a child runs
 
 	connection connection
 	format     string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -48,8 +49,8 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, los
 			}
 		case <-lost:
 			lost, wasLost = nil, true
-			fmt.Fprintf(p.stderr, "conclave: the lease is lost: the command gets SIGTERM now, and SIGKILL in %v\n", grace)
 			_ = signalTo(child, group, syscall.SIGTERM)
+			p.say("conclave: the lease is lost: the command gets SIGTERM now, and SIGKILL in %v\n", grace)
 			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			kill = timer.C
@@ -58,6 +59,15 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, los
 		}
 	}
 }
+
+// say prints a message without waiting for its reader: a pipe that is full must not keep the command of a lost lease alive.
+func (p *program) say(format string, args ...any) {
+	p.saying.Go(func() { fmt.Fprintf(p.stderr, format, args...) })
+}
+
+// survivePipes has a write to a pipe without a reader fail, also to standard output and standard error. Else it ends this
+// process, and with it the care for the command. The command does not inherit that.
+func (p *program) survivePipes() { signal.Notify(p.broken, syscall.SIGPIPE) }
 
 func cannotRun(err error) int {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
