@@ -130,9 +130,12 @@ func split(cmd *cobra.Command, args []string) (name string, argv []string, err e
 type lease struct {
 	kind, name string
 	fence      conclave.Fence
+	held       func() bool // by this process's own clock
 	lost       <-chan struct{}
 	release    func(ctx context.Context) error
 }
+
+func lives(s *conclave.Session) func() bool { return func() bool { return s.Err() == nil } }
 
 // lock waits for a lock and runs argv under it.
 func (p *program) lock(ctx context.Context, o tenancy, name string, argv []string) error {
@@ -154,7 +157,7 @@ func (p *program) lock(ctx context.Context, o tenancy, name string, argv []strin
 			acquire = lock.TryLock
 		}
 		fence, err := acquire(ctx)
-		return lease{"lock", name, fence, lock.Lost(), lock.Unlock}, err
+		return lease{"lock", name, fence, lives(s), lock.Lost(), lock.Unlock}, err
 	})
 	if err != nil {
 		return err
@@ -174,7 +177,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 		l, err := p.acquire(ctx, c, o, func(ctx context.Context, s *conclave.Session) (lease, error) {
 			e := s.Election(name)
 			fence, err := e.Campaign(ctx, []byte(o.value))
-			return lease{"election", name, fence, e.Lost(), e.Resign}, err
+			return lease{"election", name, fence, lives(s), e.Lost(), e.Resign}, err
 		})
 		if err != nil {
 			return err
@@ -249,7 +252,7 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 		}
 	} else {
 		environment := append(os.Environ(), "CONCLAVE_FENCE="+l.fence.String(), "CONCLAVE_LOCK="+l.name)
-		p.code, lost, err = p.supervise(ctx, argv, environment, l.lost, o.grace)
+		p.code, lost, err = p.supervise(ctx, argv, environment, l, o.grace)
 	}
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

@@ -199,11 +199,76 @@ func TestLock_SignalAtGrant(t *testing.T) {
 	p.deliver(syscall.SIGUSR1, cancel)
 	p.deliver(syscall.SIGTERM, cancel)
 	released := false
-	l := lease{kind: "lock", name: "x", fence: fence, release: func(context.Context) error { released = true; return nil }}
+	l := lease{kind: "lock", name: "x", fence: fence, held: func() bool { return true }, release: func(context.Context) error { released = true; return nil }}
 	err = p.under(ctx, tenancy{}, l, []string{"echo", "runs"})
 	if code := p.exit(new(cobra.Command), err); code != 143 || out.Len() > 0 || !released {
 		t.Errorf("exit code %d, want 143; released: %v\n%s%s", code, released, &out, &errs)
 	}
+}
+
+// A process that is stopped between the grant and the start of the command, for longer than its lease, does not start it.
+func TestLock_LostAtGrant(t *testing.T) {
+	var out, errs bytes.Buffer
+	p := &program{stdout: &out, stderr: &errs}
+	lost := make(chan struct{}) // closed later: the session reads the clock itself
+	l := lease{kind: "lock", name: "x", held: func() bool { return false }, lost: lost, release: func(context.Context) error { return nil }}
+	err := p.under(t.Context(), tenancy{}, l, []string{"echo", "runs"})
+	if code := p.exit(new(cobra.Command), err); code != 123 || out.Len() > 0 {
+		t.Errorf("exit code %d, want 123\n%s%s", code, &out, &errs)
+	}
+}
+
+// The key that suspends a job reaches this process, but not a command with a process group of its own.
+func TestLock_Suspended(t *testing.T) {
+	for _, ttl := range []string{"1s", "1h"} {
+		t.Run("ttl "+ttl, func(t *testing.T) {
+			n := member(t, "")
+			cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--ttl", ttl, "--grace", "0s", "--",
+				"sh", "-c", `trap "" TSTP; trap "exit 9" TERM; echo $$; while :; do sleep 0.05; done`)
+			cmd.Env = append(os.Environ(), runVariable+"=1")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // or no process could resume it, so it would not stop
+			out, err := cmd.StdoutPipe()
+			must0(t, err)
+			must0(t, cmd.Start())
+			var pid int
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = syscall.Kill(-pid, syscall.SIGKILL)
+			}()
+			_, err = fmt.Fscan(out, &pid)
+			must0(t, err)
+			must0(t, cmd.Process.Signal(syscall.SIGTSTP))
+			var status syscall.WaitStatus
+			for !status.Stopped() {
+				_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+				must0(t, err)
+			}
+			code := 9
+			if ttl == "1s" {
+				must0(t, lockNow(t, n, "x"))
+				code = 123
+			}
+			if s := state(t, pid); s != "T" && s != "D" { // D: a shell that awaits the exec of a process that is stopped
+				t.Errorf("the state of the command is %s, want T", s)
+			}
+			must0(t, cmd.Process.Signal(syscall.SIGCONT))
+			if code == 9 {
+				must0(t, cmd.Process.Signal(syscall.SIGTERM))
+			}
+			_ = cmd.Wait()
+			if cmd.ProcessState.ExitCode() != code {
+				t.Errorf("%v, want exit code %d", cmd.ProcessState, code)
+			}
+		})
+	}
+}
+
+// state is that of a process, T for one that is stopped.
+func state(t *testing.T, pid int) string {
+	t.Helper()
+	out, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+	must0(t, err)
+	return strings.TrimSpace(string(out))[:1]
 }
 
 func awaitWaiters(t *testing.T, l *conclave.FencedLock, n int) {

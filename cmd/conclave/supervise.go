@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
@@ -12,9 +13,9 @@ import (
 	"time"
 )
 
-// supervise runs a command until it ends. It gets the signals that this process gets. When lost is closed, it is
-// asked to end, and killed after the grace. code is its exit code. If ctx is done before, the command is not run.
-func (p *program) supervise(ctx context.Context, argv, environment []string, lost <-chan struct{}, grace time.Duration) (code int, wasLost bool, err error) {
+// supervise runs a command until it ends. It gets the signals that this process gets. When the lease is lost, it is
+// asked to end, and killed after the grace. code is its exit code. If ctx is done before, or the lease lost, the command is not run.
+func (p *program) supervise(ctx context.Context, argv, environment []string, l lease, grace time.Duration) (code int, wasLost bool, err error) {
 	// Linux sends the signal of a parent's death when the thread that started the child has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -28,11 +29,20 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, los
 		return 0, false, withCode(codeOf(err), fmt.Errorf("conclave: %w", err)) // it came after the grant
 	}
 	defer p.returnSignals()
+	stops := make(chan os.Signal, 1)
+	if group { // otherwise the terminal stops both
+		notify(stops, suspending...)
+		defer signal.Stop(stops)
+	}
+	if !l.held() { // this process was stopped after the grant
+		return 0, true, nil
+	}
 	if err := child.Start(); err != nil {
 		return 0, false, withCode(cannotRun(err), fmt.Errorf("conclave: %w", err))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
+	lost := l.lost
 	var kill <-chan time.Time
 	for {
 		select {
@@ -47,6 +57,10 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, los
 			if number, ok := s.(syscall.Signal); ok && (group || number != syscall.SIGINT && number != syscall.SIGQUIT) {
 				_ = signalTo(child, group, number) // fails if it has ended
 			}
+		case <-stops:
+			if !l.suspend(child) {
+				lost, wasLost = nil, true
+			}
 		case <-lost:
 			lost, wasLost = nil, true
 			_ = signalTo(child, group, syscall.SIGTERM)
@@ -58,6 +72,19 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, los
 			_ = signalTo(child, group, syscall.SIGKILL)
 		}
 	}
+}
+
+// suspend stops the child and this process: a command that runs while this process is stopped would outlive the lease. When
+// this process is resumed, the child is too, or killed if the lease is not held any more.
+func (l lease) suspend(child *exec.Cmd) (held bool) {
+	suspend(child)
+	held = l.held()
+	number := resuming
+	if !held {
+		number = syscall.SIGKILL
+	}
+	_ = signalTo(child, true, number)
+	return held
 }
 
 // say prints a message without waiting for its reader: a pipe that is full must not keep the command of a lost lease alive.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -20,6 +21,21 @@ func isolate(child *exec.Cmd) (group bool) {
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
 	dieWithParent(child.SysProcAttr)
 	return group
+}
+
+// suspending is what the key for that sends to the processes of a terminal's group, to which the child does not belong.
+var suspending = []os.Signal{syscall.SIGTSTP}
+
+const resuming = syscall.SIGCONT
+
+// suspend stops the child and then this process, and returns when this process is resumed. The first process of a session has
+// no shell that could resume it.
+func suspend(child *exec.Cmd) {
+	if sid, err := unix.Getsid(0); err != nil || sid == os.Getpid() {
+		return
+	}
+	_ = signalTo(child, true, syscall.SIGSTOP) // it could ignore SIGTSTP
+	stopSelf()
 }
 
 func signalTo(child *exec.Cmd, group bool, s syscall.Signal) error {
