@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -24,8 +27,11 @@ func (p *program) backupCommand() *cobra.Command {
 				if args[0] == "-" {
 					return c.Backup(cmd.Context(), p.stdout)
 				}
+				if info, err := os.Stat(args[0]); err == nil && !info.Mode().IsRegular() {
+					return usagef("%q is not a regular file: choose another FILE, or - for standard output", args[0])
+				}
 				if _, err := os.Lstat(args[0]); err == nil && !overwrite {
-					return usagef("%s exists: choose another FILE, or add --overwrite", args[0])
+					return usagef("%q exists: choose another FILE, or add --overwrite", args[0])
 				}
 				var stale error
 				size, err := writeFile(args[0], func(w io.Writer) error {
@@ -49,12 +55,13 @@ func (p *program) backupCommand() *cobra.Command {
 
 // writeFile makes a file that exists only once it is complete and durable.
 func writeFile(path string, write func(w io.Writer) error) (size int64, err error) {
-	unfinished := path + ".unfinished"
-	file, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	// A name of its own: another backup may be written to the same file, and others may write to the directory.
+	dir, base := filepath.Split(path)
+	file, err := os.CreateTemp(cmp.Or(dir, "."), base+".unfinished-*")
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(unfinished) // fails once it is renamed
+	defer os.Remove(file.Name()) // fails once it is renamed
 	defer file.Close()
 	if err := write(file); err != nil {
 		return 0, err
@@ -65,5 +72,24 @@ func writeFile(path string, write func(w io.Writer) error) (size int64, err erro
 	if size, err = file.Seek(0, io.SeekCurrent); err != nil {
 		return 0, err
 	}
-	return size, os.Rename(unfinished, path)
+	if err := file.Close(); err != nil { // Windows renames no open file
+		return 0, err
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return 0, err
+	}
+	return size, syncDir(cmp.Or(dir, "."))
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil // it syncs no directory
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
 }

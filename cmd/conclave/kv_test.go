@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -76,6 +79,35 @@ func TestBackup(t *testing.T) {
 	if !v.Seed || v.Keys != 1 {
 		t.Errorf("%+v", v)
 	}
+}
+
+// Two backups to one file at the same time do not write to the same unfinished file, nor to what another user put in its place.
+func TestBackup_Concurrent(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "b"), filepath.Join(dir, "victim")
+	must0(t, os.WriteFile(victim, []byte("precious"), 0o644))
+	if err := os.Symlink(victim, path+".unfinished"); err != nil {
+		t.Log(err)
+	}
+	text := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	_, err := writeFile(path, func(w io.Writer) error {
+		must0(t, text("slow")(w))
+		_, err := writeFile(path, text("fast and longer"))
+		must0(t, err)
+		return text("er")(w)
+	})
+	must0(t, err)
+	for file, want := range map[string]string{path: "slower", victim: "precious"} {
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, want %q", file, got, err, want)
+		}
+	}
+	if left, _ := filepath.Glob(path + ".unfinished-*"); len(left) > 0 {
+		t.Error("left behind:", left)
+	}
+	want(t, conclaveAt(member(t, ""), "backup", dir, "--overwrite"), 2, "not a regular file")
 }
 
 func TestBench(t *testing.T) {
