@@ -347,6 +347,20 @@ func TestElect_CampaignsAgain(t *testing.T) {
 	want(t, conclaveAt(n, "elect", "boss", "--once", "--", "sh", "-c", "exit 5"), 5, "")
 }
 
+// SIGHUP asks many commands to reload their configuration, not to end.
+func TestElect_CampaignsAgainAfterReload(t *testing.T) {
+	n := member(t, "")
+	p := start(t, "--addr", n.Addr(), "elect", "boss", "--grace", "0s", "--", "sh", "-c", `trap "echo reloaded" HUP; echo leading; while :; do sleep 0.05; done`)
+	p.line("leading")
+	must0(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	p.line("reloaded")
+	leader, err := n.Election("boss").Leader(within(t))
+	must0(t, err)
+	must(t, n, "release", "--session", leader.Session.String(), "--force")
+	p.line("campaigning again")
+	p.line("leading")
+}
+
 func TestWatch(t *testing.T) {
 	n := member(t, "")
 	must(t, n, "kv", "put", "a/old", "v")

@@ -80,7 +80,7 @@ func (p *program) deliver(s os.Signal, cancel context.CancelCauseFunc) {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
 	if p.supervising {
-		if ending {
+		if ending && number != syscall.SIGHUP { // with which many daemons reload their configuration
 			p.stopping = true
 		}
 		select {
