@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,7 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 	if !strings.HasPrefix(text, "conclave: ") {
 		text = "conclave: " + text
 	}
-	fmt.Fprintln(p.stderr, text)
+	fmt.Fprintln(p.stderr, printable(text))
 	if advice := advise(cmd, err); advice != "" {
 		fmt.Fprintln(p.stderr, advice)
 	}
@@ -64,6 +66,20 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 		return exitItself
 	}
 	return codeOf(err)
+}
+
+// printable escapes what a terminal would obey: an error can have the text of another process, or a path. Lines remain.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 func codeOf(err error) int {

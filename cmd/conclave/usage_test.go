@@ -53,6 +53,15 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// A message does not control the terminal.
+func TestUsage_HostileText(t *testing.T) {
+	r := conclaveAt(member(t, ""), "backup", "none/\x1b[2J\u202e")
+	want(t, r, 1, `none/\x1b[2J\u202e`)
+	if strings.ContainsAny(r.err, "\x1b\u202e") {
+		t.Errorf("%q", r.err)
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "200ms"}, nil, &out, &errs)
