@@ -5,7 +5,9 @@ package main
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -88,6 +90,17 @@ func TestAgent_WaitingForFounders(t *testing.T) {
 	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// A proxy is for other hosts: the answer would be about it.
+func TestHealth_Proxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "proxy") }))
+	defer proxy.Close()
+	cmd := exec.Command(os.Args[0], "health", "--http", "agent.invalid:7101", "--timeout", "5s")
+	cmd.Env = append(os.Environ(), runVariable+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 5 {
+		t.Errorf("%v, want exit code 5:\n%s", cmd.ProcessState, out)
 	}
 }
 

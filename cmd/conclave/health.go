@@ -37,7 +37,8 @@ func (p *program) health(ctx context.Context, addr string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	answer, err := http.DefaultClient.Do(r)
+	direct := &http.Client{Transport: &http.Transport{}} // HTTP_PROXY is for other hosts than the agent's
+	answer, err := direct.Do(r)
 	if err != nil {
 		return withCode(exitUnavailable, fmt.Errorf("%w: is an agent running with --http %s?", cause(ctx, err), addr))
 	}
