@@ -50,7 +50,8 @@ acting late.
 When the lease is lost, because the group could not be reached for the TTL or an operator closed the session, the command gets SIGTERM and after
 --grace SIGKILL. The group grants nothing to another owner before that is over: the session has a lock-delay of the grace and a second. Signals
 are passed on to the command. On Unix the command and its children are a process group, which gets the signals, unless standard input is a
-terminal; then only the command itself does. On Linux it is killed if this process dies.
+terminal; then only the command itself does. After a loss what the command has started is killed when it has ended. On Linux the command
+is killed if this process dies.
 
 The exit code is the command's, or
   123  the lease was lost, and the command stopped

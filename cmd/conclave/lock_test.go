@@ -133,6 +133,34 @@ func fill(_, w *os.File) {
 
 func running(pid int) bool { return syscall.Kill(pid, 0) == nil && !zombie(pid) }
 
+// At a terminal the command has no process group of its own. What it has started is killed after a loss all the same.
+func TestLock_LostAtTerminal(t *testing.T) {
+	if descendants(os.Getppid()) == nil {
+		t.Skip("only on Linux the descendants are known")
+	}
+	n := member(t, "")
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	cmd := exec.Command(os.Args[0], "--addr", n.Addr(), "lock", "x", "--grace", "0s", "--", "sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) & echo $!; wait`)
+	cmd.Env, cmd.Stdin = append(os.Environ(), runVariable+"=1"), terminal
+	out, err := cmd.StdoutPipe()
+	must0(t, err)
+	must0(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill() }()
+	var pid int
+	_, err = fmt.Fscan(out, &pid)
+	must0(t, err)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	must(t, n, "release", "x", "--force")
+	must0(t, lockNow(t, n, "x"))
+	if running(pid) {
+		t.Error("granted while a process of the last holder's command runs")
+	}
+}
+
 func TestLock_SignalReachesCommand(t *testing.T) {
 	n := member(t, "")
 	p := start(t, "--addr", n.Addr(), "lock", "x", "--", "sh", "-c", `trap "echo ending; exit 9" TERM; echo running; while :; do sleep 0.05; done`)
@@ -324,41 +352,6 @@ func setsDeathSignal(a *syscall.SysProcAttr) bool {
 	before := fmt.Sprint(*a)
 	dieWithParent(a)
 	return fmt.Sprint(*a) != before
-}
-
-func TestElect_CampaignsAgain(t *testing.T) {
-	n := member(t, "")
-	p := start(t, "--addr", n.Addr(), "elect", "boss", "--value", "here", "--grace", "0s", "--", "sh", "-c", `echo "leading $CONCLAVE_FENCE"; exec sleep 600`)
-	first := p.line("leading")
-	leader, err := n.Election("boss").Leader(within(t))
-	must0(t, err)
-	if string(leader.Value) != "here" {
-		t.Errorf("%+v", leader)
-	}
-	must(t, n, "release", "--session", leader.Session.String(), "--force")
-	p.line("campaigning again")
-	if second := p.line("leading"); second == first {
-		t.Errorf("%s again", second)
-	}
-	must0(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	if code := p.wait(); code != 143 {
-		t.Errorf("exit code %d, want 143", code)
-	}
-	want(t, conclaveAt(n, "elect", "boss", "--once", "--", "sh", "-c", "exit 5"), 5, "")
-}
-
-// SIGHUP asks many commands to reload their configuration, not to end.
-func TestElect_CampaignsAgainAfterReload(t *testing.T) {
-	n := member(t, "")
-	p := start(t, "--addr", n.Addr(), "elect", "boss", "--grace", "0s", "--", "sh", "-c", `trap "echo reloaded" HUP; echo leading; while :; do sleep 0.05; done`)
-	p.line("leading")
-	must0(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	p.line("reloaded")
-	leader, err := n.Election("boss").Leader(within(t))
-	must0(t, err)
-	must(t, n, "release", "--session", leader.Session.String(), "--force")
-	p.line("campaigning again")
-	p.line("leading")
 }
 
 func TestWatch(t *testing.T) {

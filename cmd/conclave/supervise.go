@@ -44,12 +44,11 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, l l
 	go func() { ended <- child.Wait() }()
 	lost := l.lost
 	var kill <-chan time.Time
+	var left []descendant
 	for {
 		select {
 		case err := <-ended:
-			if wasLost && group {
-				_ = signalTo(child, group, syscall.SIGKILL) // what it has left behind
-			}
+			killLeft(child, group && wasLost, left)
 			code, err := exitCode(child, err)
 			return code, wasLost, err
 		case s := <-p.signals:
@@ -63,14 +62,32 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, l l
 			}
 		case <-lost:
 			lost, wasLost = nil, true
+			left = descendants(child.Process.Pid)
 			_ = signalTo(child, group, syscall.SIGTERM)
 			p.say("conclave: the lease is lost: the command gets SIGTERM now, and SIGKILL in %v\n", grace)
 			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			kill = timer.C
 		case <-kill:
+			left = append(left, descendants(child.Process.Pid)...)
 			_ = signalTo(child, group, syscall.SIGKILL)
 		}
+	}
+}
+
+// descendant is a process that the child has started, told by its begin from a later one with the same ID.
+type descendant struct {
+	pid   int
+	began string
+}
+
+// killLeft kills what a child has left behind: its group and, where they are known, its descendants.
+func killLeft(child *exec.Cmd, group bool, left []descendant) {
+	if group {
+		_ = signalTo(child, group, syscall.SIGKILL)
+	}
+	for _, d := range left {
+		d.kill()
 	}
 }
 

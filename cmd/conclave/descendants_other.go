@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+func descendants(int) []descendant { return nil }
+
+func (descendant) kill() {}
