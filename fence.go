@@ -96,7 +96,7 @@ type Guard struct {
 }
 
 // Check accepts f if it has accepted no larger fence for the name, and returns an
-// error that wraps ErrStaleFence otherwise. It returns ErrInvalid for fence 0. It
+// error that wraps a *StaleFenceError otherwise. It returns ErrInvalid for fence 0. It
 // does not block.
 //
 // A newer holder may come between Check and the write that it is for. Do both under
@@ -108,7 +108,7 @@ func (g *Guard) Check(name string, f Fence) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if largest := g.largest[name]; f < largest {
-		return fault("check", name, fmt.Errorf("%w: %v came after %v", ErrStaleFence, f, largest))
+		return fault("check", name, &StaleFenceError{Presented: f, Largest: largest})
 	}
 	if g.largest == nil {
 		g.largest = make(map[string]Fence)
@@ -125,5 +125,19 @@ func (g *Guard) Forget(name string) {
 	defer g.mu.Unlock()
 	delete(g.largest, name)
 }
+
+// StaleFenceError is the reason why a guard refuses a fence. It wraps ErrStaleFence.
+type StaleFenceError struct {
+	Presented Fence // what was refused
+	Largest   Fence // what had been accepted before
+}
+
+// Error returns both fences.
+func (e *StaleFenceError) Error() string {
+	return fmt.Sprintf("%v: %v came after %v", ErrStaleFence, e.Presented, e.Largest)
+}
+
+// Unwrap returns ErrStaleFence.
+func (e *StaleFenceError) Unwrap() error { return ErrStaleFence }
 
 var errNoFence = fmt.Errorf("%w: 0 is not a fence", ErrInvalid)

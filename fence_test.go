@@ -38,3 +38,18 @@ func TestGuard_Forget(t *testing.T) {
 		t.Errorf("another name: %v", err)
 	}
 }
+
+func TestGuard_StaleFenceErrorHasBothFences(t *testing.T) {
+	var g conclave.Guard
+	if err := g.Check("a", 1<<48|7); err != nil {
+		t.Fatal(err)
+	}
+	err := g.Check("a", 5)
+	var stale *conclave.StaleFenceError
+	if !errors.As(err, &stale) || stale.Presented != 5 || stale.Largest != 1<<48|7 {
+		t.Errorf("got %#v", stale)
+	}
+	if want := `conclave: check "a": stale fence: 5 came after 1:7`; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+}
