@@ -69,12 +69,11 @@ func Example() {
 }
 
 func ExampleContextWithLock() {
-	var client http.Client // with a Transport
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println(r.Header.Get(fencing.Header))
 	}))
 	defer server.Close()
-	client.Transport = new(fencing.Transport)
+	client := &http.Client{Transport: new(fencing.Transport)}
 
 	node, err := conclave.Open(context.Background(), nil)
 	if err != nil {
