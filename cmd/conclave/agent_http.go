@@ -53,7 +53,7 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
-	s.listener, s.server = l, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	s.listener, s.server = l, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	s.console.Store(conclavehttp.Console(nil, s.options)) // answers that the node is not open yet
 	go func() { _ = s.server.Serve(l) }()                 // until close
 	return s, nil
