@@ -192,6 +192,7 @@ func (m *Member) attachClients(core *core.Core) {
 			earlier.conn.Close(errReplaced)
 		}
 		m.clients.attached[c.incarnation] = c
+		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 		attached := m.attachedState(core, c)
 		core.AttachClient(c.incarnation, c)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
@@ -240,6 +241,7 @@ func (m *Member) detachClient(core *core.Core, c *clientConn) {
 	core.DetachClient(c.incarnation, c)
 	if m.clients.attached[c.incarnation] == c {
 		delete(m.clients.attached, c.incarnation)
+		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 	}
 	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
 	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })

@@ -20,6 +20,7 @@ type Metrics struct {
 	SnapshotBytesSent metrics.Counter // of snapshots that failed, too
 	DiskBytes         atomic.Uint64   // size of the database, as of the last 10 s
 	GroupTime         atomic.Int64    // ns, as far as entries are applied
+	Clients           atomic.Int64    // attached to this member
 }
 
 // measure begins to measure the core and what is around it.

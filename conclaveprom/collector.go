@@ -121,6 +121,8 @@ func (k sink) state(m conclave.Metrics) {
 	k.gauge("waiters", float64(m.Waiters))
 	k.gauge("keys", float64(m.Keys))
 	k.gauge("checks", float64(m.Checks))
+	k.gauge("clients", float64(m.Clients))
+	k.gauge("node_clients", float64(m.Connected))
 }
 
 // members reports the other members. Only the leader knows how far they are behind.

@@ -120,6 +120,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.semaphoresAndElections()
 	s.keys()
 	s.losses()
+	s.clients()
 	s.leadership()
 	s.stall()
 	s.partition()
@@ -178,6 +179,19 @@ func (s *scene) keys() {
 	kv := s.Nodes[0].KV()
 	s.moves(0, func() { grouptest.MustPut(s.t, kv, "k", "v") }, "calls_total{write,ok}", "keys")
 	s.moves(0, func() { grouptest.MustGet(s.t, kv, "k") }, "calls_total{read,ok}", "call_duration_seconds{read}")
+}
+
+func (s *scene) clients() {
+	leader := s.Leader()
+	other := s.Others(leader)[0]
+	var c *conclave.Client
+	s.moves(leader, func() {
+		c = grouptest.Dial(s.t, &conclave.ClientConfig{Dial: s.Net.Dialer(other)}, s.Nodes[leader])
+	}, "clients", "node_clients")
+	if got := s.gather[other]()["node_clients"]; got != 0 {
+		s.t.Errorf("%v clients are connected to another node", got)
+	}
+	s.moves(leader, func() { grouptest.Must(s.t, c.Close(s.t.Context())) }, "-clients", "-node_clients")
 }
 
 // losses ends a session of a node by another one.

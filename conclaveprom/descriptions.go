@@ -73,5 +73,7 @@ func ofGroup() []description {
 		{"waiters", "Waiters in all queues of locks, elections and semaphores.", nil},
 		{"keys", "Keys of the key/value store.", nil},
 		{"checks", "Checks of the group.", nil},
+		{"clients", "Clients that are registered in the group.", nil},
+		{"node_clients", "Clients that are connected to this node.", nil},
 	}
 }
