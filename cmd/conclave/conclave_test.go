@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,13 @@ const runVariable = "CONCLAVE_TEST_RUN"
 func TestMain(m *testing.M) {
 	if os.Getenv(runVariable) != "" {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	// nohup and shells start processes with signals ignored, which the processes of the tests would
+	// inherit.
+	for _, ignored := range forwarded {
+		if signal.Ignored(ignored) {
+			signal.Notify(make(chan os.Signal, 1), ignored)
+		}
 	}
 	os.Exit(m.Run())
 }
