@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -42,7 +43,7 @@ func codecRows() []Query {
 		LeaderQuery{"e"}, LeaderQuery{"f"}, LeaderQuery{""}, LeadersQuery{}, LeadersQuery{Prefix: "none"},
 		SemaphoreQuery{"p"}, SemaphoreQuery{"many"}, SemaphoreQuery{"none"}, SemaphoresQuery{}, SemaphoresQuery{After: "z"},
 		SessionQuery{s}, SessionQuery{wire.ID{77}}, SessionQuery{}, SessionsQuery{}, SessionsQuery{After: SessionCursor{1 << 63, s}},
-		ChecksQuery{}, ChecksQuery{After: CheckCursor{1 << 63, "x"}, Limit: 1 << 40}, KeyQuery{"a/1"}, KeyQuery{"a/b/2"}, KeyQuery{"none"}, KeyQuery{"l"},
+		ChecksQuery{}, ChecksQuery{After: CheckCursor{1 << 63, "x"}, Limit: math.MaxInt}, KeyQuery{"a/1"}, KeyQuery{"a/b/2"}, KeyQuery{"none"}, KeyQuery{"l"},
 		KeysQuery{}, KeysQuery{"a/"}, KeysQuery{"none"}, KeyNamesQuery{"a/", "/"}, KeyNamesQuery{Prefix: "none"}, KeyNamesQuery{},
 		SequencerQuery{"k", 1, s}, SequencerQuery{Key: "k"}, IndexQuery{}, GroupConfigQuery{}, RemovedQuery{},
 		WaitCyclesQuery{}, WaitCyclesQuery{wire.Ticket{Incarnation: wire.ID{255}, Seq: 1 << 63}},
