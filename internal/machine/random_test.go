@@ -81,14 +81,14 @@ type rig struct {
 	leaders map[string]*wire.Leader // as told
 	entries map[string]*wire.Entry  // as told
 	changes uint64
-	stale   map[sequencer]bool // those that were true once
+	stale   map[sequencer]uint64 // those that were true once
 }
 
 func newRig() *rig {
 	return &rig{
 		straight: New(), loaded: New(), disk: disk{},
 		leaders: map[string]*wire.Leader{}, entries: map[string]*wire.Entry{},
-		stale: map[sequencer]bool{},
+		stale: map[sequencer]uint64{},
 	}
 }
 
@@ -304,7 +304,8 @@ func (r *rig) follow() error {
 }
 
 // followKey also wants of a sequencer that was true once, and is not any more,
-// that it never is again.
+// that it never is again. A session with the ID of one that has ended is another one: only the generator
+// opens such a session, since processes draw 128 random bits.
 func (r *rig) followKey(c wire.KeyChange) error {
 	key := c.Entry.Key
 	if c.Index <= r.changes {
@@ -317,10 +318,10 @@ func (r *rig) followKey(c wire.KeyChange) error {
 	}
 	if old := r.entries[key]; old != nil {
 		if was := (sequencer{key, old.LockIndex, old.Session}); was != now {
-			r.stale[was] = true
+			r.stale[was] = r.index
 		}
 	}
-	if r.stale[now] {
+	if at, stale := r.stale[now]; stale && r.straight.sessions[now.session].createIndex < at {
 		return fmt.Errorf("change %d makes an old sequencer true: %s", c.Index, printEntry(c.Entry))
 	}
 	if r.entries[key] = c.Entry; c.Deleted {
