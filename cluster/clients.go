@@ -45,7 +45,7 @@ type clientConn struct {
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
-	handled     chan struct{} // has a token when the loop has handled a frame
+	handled     signal // set when the loop has handled a frame
 }
 
 var (
@@ -76,7 +76,7 @@ func (m *Member) clientsRefused() string {
 // serveClient serves the connection of a client, on the goroutine of the connection.
 func (m *Member) serveClient(conn *transport.ClientConn) {
 	peer := conn.Peer()
-	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: make(chan struct{}, 1)}
+	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: newSignal()}
 	c.requests.running = make(map[uint64]context.CancelFunc)
 	ctx, cancel := context.WithCancel(m.lifetime)
 	defer c.requests.wait()
@@ -91,7 +91,7 @@ func (m *Member) serveClient(conn *transport.ClientConn) {
 // the queue that it shares with the members.
 func (m *Member) fromClient(c *clientConn, run func(*core.Core)) error {
 	select {
-	case m.inbound <- func(core *core.Core) { run(core); c.handled <- struct{}{} }:
+	case m.inbound <- func(core *core.Core) { run(core); c.handled.set() }:
 	case <-m.lifetime.Done():
 		return m.stopped()
 	}
