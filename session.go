@@ -202,10 +202,7 @@ func (a *access) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, 
 	checked, err := cfg.withDefaults(a.isNode)
 	var lease *client.Lease
 	if err == nil {
-		lease, err = a.client.Open(ctx, client.LeaseConfig{
-			Name: checked.Name, TTL: checked.TTL, LockDelay: checked.LockDelay,
-			Behavior: wire.Behavior(checked.Behavior), Checks: checked.Checks,
-		})
+		lease, err = a.client.Open(ctx, leaseConfig(checked))
 	}
 	if err != nil {
 		return nil, fault("new session", checked.Name, err)
@@ -322,6 +319,7 @@ type SessionInfo struct {
 	Behavior       Behavior
 	Checks         []string // that can end it
 	CreateIndex    uint64
+	Standalone     bool // bound to no process: see Node.CreateSession
 }
 
 // Sessions lists the sessions of the group, by create index. It reads pages, as
@@ -343,7 +341,7 @@ func sessionInfo(s machine.SessionView) SessionInfo {
 	info := SessionInfo{
 		ID: SessionID(s.ID), Name: s.Name, Node: MemberID(s.Member),
 		TTL: duration(s.TTL), LockDelay: duration(s.LockDelay), Remaining: duration(s.Remaining),
-		Behavior: Behavior(s.Behavior), Checks: slices.Clone(s.Checks), CreateIndex: s.CreateIndex,
+		Behavior: Behavior(s.Behavior), Checks: slices.Clone(s.Checks), CreateIndex: s.CreateIndex, Standalone: s.Standalone,
 	}
 	if s.TTL == 0 {
 		info.TTL = NoTTL

@@ -50,7 +50,7 @@ func (m *Member) RaiseLevel(ctx context.Context, level uint32, force bool) error
 	members := slices.Concat(conf.GetVoters(), conf.GetLearners())
 	reply, err := m.execute(ctx, m.cfg.Commands.RaiseLevel(level, members, force))
 	if err == nil && reply.GetCode() != wire.Code_OK {
-		err = fmt.Errorf("the group refuses level %d with code %v: %s", level, reply.GetCode(), reply.GetDetail())
+		err = fmt.Errorf("%w %d: %s", ErrLevel, level, reply.GetDetail())
 	}
 	return err
 }

@@ -156,7 +156,9 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 
 // isUrgent reports whether a deadline in the group depends on the command: renewals and
 // changes of checks go before other commands.
-func isUrgent(cmd *wire.Command) bool { return cmd.GetRenew() != nil || cmd.GetSetCheck() != nil }
+func isUrgent(cmd *wire.Command) bool {
+	return cmd.GetRenew() != nil || cmd.GetRenewSession() != nil || cmd.GetSetCheck() != nil
+}
 
 func encode(cmd *wire.Command) []byte {
 	b, err := wire.EncodeCommand(cmd)

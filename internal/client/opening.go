@@ -75,15 +75,20 @@ func (c *Client) Attach(ctx context.Context, id wire.ID) (*Lease, error) {
 
 func (c *Client) newOpening(cfg LeaseConfig) *opening {
 	o := &opening{client: c, id: newID(), ttl: cfg.TTL, sent: c.clock.now(), replacements: c.replacements.Load()}
+	o.command = &wire.Command{Op: &wire.Command_OpenSession{OpenSession: cfg.open(o.id)}}
+	return o
+}
+
+// open is the session's description for the group.
+func (cfg LeaseConfig) open(id wire.ID) *wire.OpenSession {
 	open := &wire.OpenSession{
-		Id: o.id[:], Name: cfg.Name, Ttl: int64(cfg.TTL), LockDelay: int64(cfg.LockDelay),
+		Id: id[:], Name: cfg.Name, Ttl: int64(cfg.TTL), LockDelay: int64(cfg.LockDelay),
 		Behavior: cfg.Behavior, Checks: cfg.Checks,
 	}
 	if cfg.TTL == NoTTL {
 		open.Ttl = 0
 	}
-	o.command = &wire.Command{Op: &wire.Command_OpenSession{OpenSession: open}}
-	return o
+	return open
 }
 
 func (c *Client) newAttachment(id wire.ID) *opening {

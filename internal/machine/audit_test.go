@@ -24,6 +24,7 @@ func audit(m *Machine) error {
 	a.entries()
 	a.members()
 	a.incarnations()
+	a.standalone()
 	a.clients()
 	a.sessions()
 	if a.holds != 0 || a.permits != 0 || a.waiters != 0 || a.waiting != 0 || a.bound != 0 || a.locked != 0 || a.tickets != 0 {
@@ -278,7 +279,7 @@ func (a *auditor) sessions() {
 		switch {
 		case s.dead():
 			dead++
-			if s.incarnation != nil || s.ended > a.m.endings || !s.recorded {
+			if s.incarnation != nil || s.at != 0 || s.ended > a.m.endings || !s.recorded {
 				a.fail("session %s has ended and is still bound", s.id)
 			}
 		case s.incarnation != nil:
@@ -287,7 +288,7 @@ func (a *auditor) sessions() {
 			// see clients
 		case a.m.members[s.member] == nil || a.m.members[s.member].removed:
 			a.fail("session %s belongs to a removed member", s.id)
-		case s.ttl != 0:
+		case s.ttl != 0 && !s.standalone:
 			a.fail("session %s has a TTL and is unbound", s.id)
 		}
 	}

@@ -128,6 +128,8 @@ func (m *Machine) mayClient(c *wire.Command) *wire.Reply {
 		return m.refuse(wire.Code_INVALID, "a client cannot submit the command; only a member can")
 	case *wire.Command_SetCheck, *wire.Command_DropCheck:
 		return m.refuse(wire.Code_INVALID, "a client has no checks; only a member has")
+	case *wire.Command_CreateSession:
+		return m.refuse(wire.Code_INVALID, "a session that no process is bound to belongs to a member; a client is none")
 	case *wire.Command_RemoveMember:
 		if op.RemoveMember.Member == 0 {
 			return m.refuse(wire.Code_INVALID, "a client must name the member to remove: it is none itself")

@@ -43,6 +43,7 @@ func (m *Machine) startTerm() {
 	for inc := range m.registry.all() {
 		m.renewed(inc)
 	}
+	m.refreshStandalone()
 	m.refreshChecks()
 }
 
@@ -52,6 +53,9 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 	at = math.MaxInt64
 	if inc := m.deadlines.first(); inc != nil {
 		at, ok = min(at, inc.deadline()), true
+	}
+	if s := m.standalone.first(); s != nil {
+		at, ok = min(at, s.deadline()), true
 	}
 	if x := m.delays.first(); x != nil {
 		at, ok = min(at, x.ends()), true
@@ -78,32 +82,17 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 // releases: each one that ends costs a change. The others expire in the next entries,
 // unless they are renewed before, since a TTL is a lower bound.
 func (m *Machine) dueSessions() []*session {
-	type due struct {
-		of *incarnation
-		*class
-	}
-	var classes []due
-	for _, inc := range m.dueIncarnations() {
-		n := 0
-		inc.classes.Ascend(func(c *class) bool {
-			if n == m.split || c.ttl == never || after(inc.renewed, c.ttl) > m.now {
-				return false // classes are sorted by TTL
-			}
-			n++
-			classes = append(classes, due{inc, c})
-			return true
-		})
-	}
-	slices.SortFunc(classes, func(a, b due) int {
-		return cmp.Or(cmp.Compare(after(a.of.renewed, a.ttl), after(b.of.renewed, b.ttl)), bytes.Compare(a.of.id[:], b.of.id[:]))
-	})
 	var sessions []*session
 	room := m.split - m.ending.len
-	for _, c := range classes {
+	for _, d := range m.due() {
 		if len(sessions) >= room {
 			break
 		}
-		c.sessions.Ascend(func(s *session) bool {
+		if d.alone != nil {
+			sessions = append(sessions, d.alone)
+			continue
+		}
+		d.sessions.Ascend(func(s *session) bool {
 			m.visits.count()
 			sessions = append(sessions, s)
 			return len(sessions) < room
@@ -113,6 +102,42 @@ func (m *Machine) dueSessions() []*session {
 		return cmp.Or(cmp.Compare(a.deadline(), b.deadline()), byCreation(a, b))
 	})
 	return sessions
+}
+
+// dueClass is sessions that have expired together: those of an incarnation with one TTL, or a
+// standalone one.
+type dueClass struct {
+	at int64
+	of wire.ID // the incarnation
+	*class
+	alone *session
+}
+
+// due returns what has expired, the earliest first, and as much of it as an entry may end.
+func (m *Machine) due() []dueClass {
+	var all []dueClass
+	for _, inc := range m.dueIncarnations() {
+		n := 0
+		inc.classes.Ascend(func(c *class) bool {
+			if n == m.split || c.ttl == never || after(inc.renewed, c.ttl) > m.now {
+				return false // classes are sorted by TTL
+			}
+			n++
+			all = append(all, dueClass{at: after(inc.renewed, c.ttl), of: inc.id, class: c})
+			return true
+		})
+	}
+	for _, s := range m.standalone.until(func(s *session) bool { return s.deadline() <= m.now }) {
+		all = append(all, dueClass{at: s.deadline(), alone: s})
+	}
+	slices.SortFunc(all, func(a, b dueClass) int {
+		c := cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.of[:], b.of[:]))
+		if c == 0 && a.alone != nil && b.alone != nil {
+			return byCreation(a.alone, b.alone)
+		}
+		return c
+	})
+	return all
 }
 
 // dueIncarnations returns those whose deadline has passed.

@@ -106,7 +106,7 @@ func (s *session) state() proto.Message {
 	st := &wire.SessionState{
 		Name: s.name, Member: s.member, Ttl: s.ttl, LockDelay: s.lockDelay, CreateIndex: s.createIndex,
 		Behavior: s.behavior, Checks: s.checks, Ended: s.ended, EndedAt: s.endedAt, Graceful: s.graceful,
-		Attached: s.attached, Client: s.client,
+		Attached: s.attached, Client: s.client, Standalone: s.standalone, Renewed: s.renewed,
 	}
 	if s.incarnation != nil {
 		st.Incarnation = s.incarnation.id[:]

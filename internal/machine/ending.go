@@ -27,6 +27,7 @@ func (m *Machine) endSession(s *session, why wire.Cause) {
 		m.unbind(s)
 		s.incarnation = nil
 	}
+	m.endStandalone(s)
 	m.leave(s)
 	m.endings++
 	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed

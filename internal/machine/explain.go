@@ -75,8 +75,8 @@ func (m *Machine) age(since int64) int64 {
 // viewOwner completes a view by what concerns the session.
 func (m *Machine) viewOwner(s *session, v OwnerView) OwnerView {
 	v.Session, v.Name, v.Member, v.Client, v.TTL, v.Renewed = s.id, s.name, s.member, s.client, s.ttl, -1
-	if s.incarnation != nil {
-		v.Renewed = m.now - s.incarnation.renewed
+	if s.standalone || s.incarnation != nil {
+		v.Renewed = m.now - s.lastRenewed()
 	}
 	if s.ttl != 0 {
 		v.Remaining = s.deadline() - m.now

@@ -29,6 +29,8 @@ func (g *generator) command(r *reference.Model, inc wire.ID) *wire.Command {
 		{8, func() *wire.Command { return g.admit(r) }},
 		{4, func() *wire.Command { return g.groupConfig() }},
 		{90, func() *wire.Command { return g.openSession(r, inc) }},
+		{25, func() *wire.Command { return g.createSession(r, inc) }},
+		{25, func() *wire.Command { return g.renewSession(r) }},
 		{35, func() *wire.Command { return g.closeSession(r) }},
 		{20, func() *wire.Command { return g.attach(r) }},
 		{40, func() *wire.Command { return g.setCheck() }},
@@ -101,6 +103,25 @@ func (g *generator) openSession(r *reference.Model, inc wire.ID) *wire.Command {
 		}
 	}
 	return &wire.Command{Op: &wire.Command_OpenSession{OpenSession: c}}
+}
+
+func (g *generator) createSession(r *reference.Model, inc wire.ID) *wire.Command {
+	c := &wire.CreateSession{Session: g.openSession(r, inc).GetOpenSession()}
+	if g.chance(1) {
+		c.Session = nil
+	}
+	return &wire.Command{Op: &wire.Command_CreateSession{CreateSession: c}}
+}
+
+// renewSession renews a session that no process does, if there is one.
+func (g *generator) renewSession(r *reference.Model) *wire.Command {
+	c := &wire.RenewSession{Id: g.session(r)}
+	for _, s := range r.Sessions {
+		if s.Standalone && g.chance(60) {
+			c.Id = s.ID[:]
+		}
+	}
+	return &wire.Command{Op: &wire.Command_RenewSession{RenewSession: c}}
 }
 
 func (g *generator) closeSession(r *reference.Model) *wire.Command {

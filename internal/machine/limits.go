@@ -23,6 +23,7 @@ const (
 	MaxIncarnations = 1024      // of members, registered at once
 	MaxSessions     = 20_000    // of one member, unbound ones included: one entry may end all
 	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
+	MaxStandalone   = 16_384    // standalone sessions with a TTL: the first entry of a term renews all
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
 	MaxWaiters      = 16_384    // of one lock
 	MaxQueued       = 16_384    // queue places of one process: one entry may remove all

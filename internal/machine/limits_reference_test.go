@@ -18,6 +18,7 @@ func TestLimit_ReferenceAgrees(t *testing.T) {
 		"MinSilence":        {MinSilence, reference.MinSilence},
 		"MaxSessions":       {MaxSessions, reference.MaxSessions},
 		"MaxAllSessions":    {MaxAllSessions, reference.MaxAllSessions},
+		"MaxStandalone":     {MaxStandalone, reference.MaxStandalone},
 		"MaxWaiters":        {MaxWaiters, reference.MaxWaiters},
 		"MaxQueued":         {MaxQueued, reference.MaxQueued},
 		"MaxInFlight":       {MaxInFlight, reference.MaxInFlight},

@@ -64,6 +64,8 @@ func (ld *loader) linkSessions() error {
 		switch {
 		case p.of.client && (!ld.m.hasClients() || len(p.of.checks) > 0):
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
+		case p.of.standalone && !ld.m.hasStandalone():
+			return fmt.Errorf("session %s: %w", p.of.id, errRange)
 		case !p.of.client && ld.m.members[p.of.member] == nil:
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
@@ -74,6 +76,10 @@ func (ld *loader) linkSessions() error {
 			continue
 		}
 		ld.m.belong(p.of, p.of.member, p.of.client)
+		if p.of.standalone {
+			ld.m.standAlone(p.of)
+			continue
+		}
 		if len(p.state.Incarnation) == 0 && p.of.ttl == 0 {
 			continue // unbound
 		}

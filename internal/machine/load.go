@@ -239,7 +239,9 @@ func (ld *loader) session(rest string, value []byte) error {
 		return errRange
 	case st.Ended == 0 && (st.EndedAt != 0 || st.Graceful), st.Ended != 0 && len(st.Incarnation) > 0, st.EndedAt < 0:
 		return errRange
-	case st.Attached != 0 && st.Ttl != 0:
+	case st.Attached != 0 && (st.Ttl != 0 || st.Standalone):
+		return errRange
+	case st.Standalone && (len(st.Incarnation) > 0 || st.Client || st.Renewed < 0), !st.Standalone && st.Renewed != 0:
 		return errRange
 	case ld.m.sessions[id] != nil:
 		return errTwice
@@ -248,6 +250,7 @@ func (ld *loader) session(rest string, value []byte) error {
 		ended: st.Ended, endedAt: st.EndedAt, graceful: st.Graceful, recorded: st.Ended != 0,
 		id: id, name: st.Name, member: st.Member, ttl: st.Ttl, lockDelay: st.LockDelay,
 		behavior: st.Behavior, checks: st.Checks, createIndex: st.CreateIndex, attached: st.Attached, client: st.Client,
+		standalone: st.Standalone, renewed: st.Renewed,
 	}
 	ld.m.sessions[id] = s
 	ld.m.byCreation.ReplaceOrInsert(s)

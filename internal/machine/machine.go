@@ -51,6 +51,7 @@ type Machine struct {
 	checkups     heap[*check]
 	delays       heap[delayed]
 	deadlines    heap[*incarnation]
+	standalone   heap[*session] // with a TTL
 
 	decoder wire.Decoder
 	visits  visits
@@ -87,6 +88,7 @@ func New() *Machine {
 	m.checkups = heap[*check]{compare: byExpiry, at: func(c *check) *int { return &c.at }, visits: v}
 	m.delays = heap[delayed]{compare: byDelay, visits: v}
 	m.deadlines = heap[*incarnation]{compare: byDeadline, at: func(inc *incarnation) *int { return &inc.at }, visits: v}
+	m.standalone = heap[*session]{compare: byOwnDeadline, at: func(s *session) *int { return &s.at }, visits: v}
 	return m
 }
 

@@ -192,7 +192,9 @@ func parseSession(a *arguments, c *wire.Command) {
 			op.Members = append(op.Members, (&arguments{words: []string{"id=" + id}}).number("id"))
 		}
 		c.Op = &wire.Command_RaiseLevel{RaiseLevel: op}
-	case "open":
+	case "renew-session":
+		c.Op = &wire.Command_RenewSession{RenewSession: &wire.RenewSession{Id: a.id(a.at(1))}}
+	case "open", "create":
 		op := &wire.OpenSession{
 			Id: a.id(a.at(1)), Name: string(a.text("name")), Behavior: wire.Behavior(a.number("behavior")),
 			Ttl: a.duration("ttl", 10*time.Second), LockDelay: a.duration("delay", 0),
@@ -205,7 +207,9 @@ func parseSession(a *arguments, c *wire.Command) {
 				op.Checks = append(op.Checks, (&arguments{words: strings.Split(v, ",")}).name(i))
 			}
 		}
-		c.Op = &wire.Command_OpenSession{OpenSession: op}
+		if c.Op = (&wire.Command_OpenSession{OpenSession: op}); a.words[0] == "create" {
+			c.Op = &wire.Command_CreateSession{CreateSession: &wire.CreateSession{Session: op}}
+		}
 	case "close":
 		c.Op = &wire.Command_CloseSession{CloseSession: &wire.CloseSession{Id: a.id(a.at(1)), Graceful: a.flag("graceful")}}
 	case "attach":

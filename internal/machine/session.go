@@ -15,7 +15,7 @@ import (
 type session struct {
 	id          wire.ID
 	name        string
-	incarnation *incarnation // nil: unbound, and without a TTL
+	incarnation *incarnation // nil: unbound, and without a TTL or standalone
 	member      uint64       // of the last process
 	client      bool         // the member is a client
 	ttl         int64        // 0: never expires
@@ -24,6 +24,9 @@ type session struct {
 	checks      []string
 	createIndex uint64
 	attached    uint64 // the largest fence when it was last attached; see claimable
+	standalone  bool   // bound to no process, ever
+	renewed     int64  // group time of the last renewal, if it is standalone
+	at          int    // position in Machine.standalone; 0: it is not there
 
 	ended    uint64 // see SessionState; 0: the session lives
 	endedAt  int64
@@ -52,7 +55,15 @@ type class struct {
 }
 
 // deadline must be called only for sessions with a TTL: those have an incarnation.
-func (s *session) deadline() int64 { return after(s.incarnation.renewed, s.ttl) }
+func (s *session) deadline() int64 { return after(s.lastRenewed(), s.ttl) }
+
+// lastRenewed returns the group time of the last renewal of a session that is not unbound.
+func (s *session) lastRenewed() int64 {
+	if s.standalone {
+		return s.renewed
+	}
+	return s.incarnation.renewed
+}
 
 func (s *session) class() int64 {
 	if s.ttl == 0 {
@@ -75,6 +86,11 @@ func byCreation(a, b *session) int {
 }
 
 func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply {
+	return m.open(inc, c, false)
+}
+
+// open opens a session that is bound to the incarnation, or a standalone one of its member.
+func (m *Machine) open(inc *incarnation, c *wire.OpenSession, standalone bool) *wire.Reply {
 	id, ok := wire.IDFrom(c.Id)
 	if !ok || id.IsZero() {
 		return m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes, or zero")
@@ -86,7 +102,7 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		return r
 	}
 	if s := m.sessions[id]; s != nil {
-		if s.incarnation != inc {
+		if s.dead() || s.standalone != standalone || !standalone && s.incarnation != inc || s.member != inc.member {
 			return m.refuse(wire.Code_INVALID, "the session's ID is in use; draw a new one")
 		}
 		return m.bound(s)
@@ -101,11 +117,20 @@ func (m *Machine) openSession(inc *incarnation, c *wire.OpenSession) *wire.Reply
 		id: id, name: c.Name, ttl: c.Ttl, lockDelay: c.LockDelay,
 		behavior: c.Behavior, checks: c.Checks, createIndex: m.index,
 	}
+	if standalone {
+		if r := m.mayStandAlone(c); r != nil {
+			return r
+		}
+		s.standalone, s.renewed = true, m.now
+		m.standAlone(s)
+	}
 	m.sessions[id] = s
 	m.byCreation.ReplaceOrInsert(s)
 	m.belong(s, inc.member, inc.client)
-	m.bind(inc, s)
-	m.renewed(inc)
+	if !standalone {
+		m.bind(inc, s)
+		m.renewed(inc)
+	}
 	m.dirty.put(s.key(), s)
 	return m.bound(s)
 }
@@ -195,6 +220,8 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		return refusal
 	case s.ttl != 0:
 		return m.refuse(wire.Code_INVALID, "only a session without a TTL can be attached")
+	case s.standalone:
+		return m.refuse(wire.Code_INVALID, "no process can attach the session: it was created to be bound to none")
 	case s.incarnation == inc:
 		m.renewed(inc)
 		return m.bound(s)

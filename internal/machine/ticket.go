@@ -171,6 +171,10 @@ func (m *Machine) executeRare(inc *incarnation, c *wire.Command) *wire.Reply {
 		return m.raiseLevel(inc, op.RaiseLevel)
 	case *wire.Command_RenewClients:
 		return m.renewClients(op.RenewClients)
+	case *wire.Command_CreateSession:
+		return m.createSession(inc, op.CreateSession.Session)
+	case *wire.Command_RenewSession:
+		return m.renewSession(op.RenewSession)
 	case *wire.Command_Refill:
 		if m.levels.agreed >= wire.LevelLinger {
 			return m.refill(op.Refill)

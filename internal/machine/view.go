@@ -40,6 +40,7 @@ type SessionView struct {
 	CreateIndex uint64
 	Behavior    wire.Behavior
 	Checks      []string
+	Standalone  bool // bound to no process, ever
 }
 
 // SemaphoreView is a semaphore at the applied index.
@@ -78,7 +79,7 @@ func (m *Machine) view(l *lock) LockView {
 func (m *Machine) viewSession(s *session) SessionView {
 	v := SessionView{
 		ID: s.id, Name: s.name, Member: s.member, Client: s.client, TTL: s.ttl, LockDelay: s.lockDelay,
-		CreateIndex: s.createIndex, Behavior: s.behavior, Checks: s.checks,
+		CreateIndex: s.createIndex, Behavior: s.behavior, Checks: s.checks, Standalone: s.standalone,
 	}
 	if s.incarnation != nil {
 		v.Incarnation = s.incarnation.id

@@ -32,16 +32,13 @@ func (r *Model) as(s *wire.Submission) as { return as{s.Member, r.clients() && s
 
 // readable returns a command as a build reads it that knows nothing above the group's level.
 func (r *Model) readable(data []byte) []byte {
-	if r.clients() {
-		return data
-	}
 	var fields [][]byte
 	for rest := data; len(rest) > 0; {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
 			return data
 		}
-		if number != 23 && number != 24 {
+		if (r.Level >= 4 || number != 23 && number != 24) && (r.Level >= 5 || number != 25 && number != 26) {
 			fields = append(fields, rest[:size])
 		}
 		rest = rest[size:]
@@ -126,7 +123,7 @@ func (r *Model) renewClients(c *wire.RenewClients) *wire.Reply {
 // forbidden tells whether a client may not submit the command.
 func forbidden(c *wire.Command) bool {
 	return c.GetRegister() != nil || c.GetAdmitMember() != nil || c.GetReportGossip() != nil || c.GetRaiseLevel() != nil ||
-		c.GetRenewClients() != nil || c.GetSetCheck() != nil || c.GetDropCheck() != nil ||
+		c.GetRenewClients() != nil || c.GetCreateSession() != nil || c.GetSetCheck() != nil || c.GetDropCheck() != nil ||
 		c.GetRemoveMember() != nil && c.GetRemoveMember().Member == 0
 }
 

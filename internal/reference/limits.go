@@ -14,6 +14,7 @@ const (
 
 	MaxSessions     = 20_000
 	MaxAllSessions  = 1_048_576
+	MaxStandalone   = 16_384
 	MaxReleased     = 5_000
 	MaxWaiters      = 16_384
 	MaxQueued       = 16_384

@@ -64,6 +64,8 @@ type Session struct {
 	Client      bool // Member is a client's ID
 	name        string
 	Checks      []string
+	Standalone  bool  // bound to no process, ever
+	renewed     int64 // if it is standalone
 	ttl, delay  int64
 	created     uint64
 	behavior    wire.Behavior
@@ -124,6 +126,11 @@ func (r *Model) startTerm() {
 	for i := range r.Incarnations {
 		r.Incarnations[i].renewed = r.Now
 	}
+	for _, s := range r.Sessions {
+		if s.Standalone && s.ttl > 0 {
+			s.renewed = r.Now
+		}
+	}
 	for _, c := range r.Checks {
 		if c.ttl > 0 && c.state != wire.CheckState_CRITICAL {
 			c.refreshed = r.Now
@@ -181,7 +188,12 @@ func portion[T any](all []T, most int, size func(T) int) []T {
 
 // late returns the sessions whose TTL has expired, as many as the entry may end.
 func (r *Model) late() []*Session {
-	deadline := func(s *Session) int64 { return later(r.Incarnation(s.Incarnation).renewed, s.ttl) }
+	deadline := func(s *Session) int64 {
+		if s.Standalone {
+			return later(s.renewed, s.ttl)
+		}
+		return later(r.Incarnation(s.Incarnation).renewed, s.ttl)
+	}
 	var due []*Session
 	for _, s := range r.Sessions {
 		if s.ttl > 0 && deadline(s) <= r.Now {
@@ -331,6 +343,10 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		return r.write(op.Write)
 	case *wire.Command_RenewClients:
 		return r.renewClients(op.RenewClients)
+	case *wire.Command_CreateSession:
+		return r.create(inc, op.CreateSession.Session)
+	case *wire.Command_RenewSession:
+		return r.renewSession(op.RenewSession)
 	}
 	return answer(wire.Code_INVALID)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -131,80 +130,12 @@ func (r *Model) dropPlaces(id wire.ID) []*Semaphore {
 	}), wire.Code_WITHDRAWN)
 }
 
-func (r *Model) open(inc *Incarnation, c *wire.OpenSession) *wire.Reply {
-	if bad := checkOpening(c); bad != nil {
-		return bad
-	}
-	if inc.Client && len(c.Checks) > 0 {
-		return answer(wire.Code_INVALID)
-	}
-	if s := r.session(c.Id); s != nil {
-		if s.Incarnation != inc.ID {
-			return answer(wire.Code_INVALID)
-		}
-		return r.opened(s)
-	}
-	if len(c.Id) == 16 && r.lateSession(wire.ID(c.Id)) != nil {
-		return answer(wire.Code_INVALID)
-	}
-	if len(r.Sessions) >= MaxAllSessions || r.full(inc) {
-		return answer(wire.Code_BUSY)
-	}
-	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {
-		return bad
-	}
-	inc.renewed = r.Now
-	s := &Session{
-		ID: wire.ID(c.Id), Incarnation: inc.ID, Member: inc.Member, Client: inc.Client, name: c.Name, ttl: c.Ttl, delay: c.LockDelay,
-		created: r.index, behavior: c.Behavior, Checks: c.Checks,
-	}
-	r.Sessions = append(r.Sessions, s)
-	return r.opened(s)
-}
-
-// opened says when the session can end.
-func (r *Model) opened(s *Session) *wire.Reply {
-	reply := &wire.Reply{Code: wire.Code_OK, LockDelay: s.delay}
-	for _, name := range s.Checks {
-		reply.Checks = append(reply.Checks, r.left(s.Member, name))
-	}
-	return reply
-}
-
-func checkOpening(c *wire.OpenSession) *wire.Reply {
-	switch {
-	case len(c.Id) != 16 || wire.ID(c.Id) == (wire.ID{}):
-		return answer(wire.Code_INVALID)
-	case len(c.Name) > MaxName:
-		return answer(wire.Code_TOO_LARGE)
-	case strings.ContainsRune(c.Name, 0):
-		return answer(wire.Code_INVALID)
-	case c.Ttl != 0 && (c.Ttl < MinTTL || c.Ttl > MaxTTL):
-		return answer(wire.Code_INVALID)
-	case c.LockDelay < 0 || c.LockDelay > MaxLockDelay:
-		return answer(wire.Code_INVALID)
-	case c.Behavior != wire.Behavior_RELEASE && c.Behavior != wire.Behavior_DELETE:
-		return answer(wire.Code_INVALID)
-	case len(c.Checks) > MaxSessionChecks:
-		return answer(wire.Code_TOO_LARGE)
-	}
-	for i, name := range c.Checks {
-		if bad := checkName(name); bad != nil {
-			return bad
-		}
-		if slices.Contains(c.Checks[:i], name) {
-			return answer(wire.Code_INVALID)
-		}
-	}
-	return nil
-}
-
 func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 	s, bad := r.live(c.Id)
 	switch {
 	case bad != nil:
 		return bad
-	case s.ttl != 0:
+	case s.ttl != 0 || s.Standalone:
 		return answer(wire.Code_INVALID)
 	case s.Incarnation == inc.ID:
 		inc.renewed = r.Now

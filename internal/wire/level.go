@@ -7,9 +7,9 @@ import "google.golang.org/protobuf/encoding/protowire"
 // about a command with several operations, of which the last counts, and about a malformed
 // operation. A malformed command is returned as it is. The result may share memory with data.
 //
-// Level 2 is no boundary here: builds that know Refill decode it at every level.
+// Levels 2 and 3 are no boundaries here: builds that know Refill decode it at every level.
 func CommandAt(level uint32, data []byte) []byte {
-	if level >= LevelClient {
+	if level >= FeatureLevel {
 		return data
 	}
 	known, changed := []byte(nil), false
@@ -19,7 +19,7 @@ func CommandAt(level uint32, data []byte) []byte {
 			return data
 		}
 		switch {
-		case number == registerClientField || number == renewClientsField:
+		case level < operationLevel(number):
 			if !changed {
 				known, changed = append(known, data[:len(data)-len(rest)]...), true
 			}
@@ -34,8 +34,13 @@ func CommandAt(level uint32, data []byte) []byte {
 	return known
 }
 
-// The fields of Command that level 4 has added.
-const (
-	registerClientField protowire.Number = 23
-	renewClientsField   protowire.Number = 24
-)
+// operationLevel is the level that has added a field to Command, from level 4 on.
+func operationLevel(field protowire.Number) uint32 {
+	switch field {
+	case 23, 24: // register_client, renew_clients
+		return LevelClient
+	case 25, 26: // create_session, renew_session
+		return LevelStandalone
+	}
+	return 0
+}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Below the level of clients a command is what it is to a build that skips the new operations.
+// Below the level of an operation a command is what it is to a build that skips the operation.
 func TestCommandAt(t *testing.T) {
 	lock := must(proto.Marshal(&Command{Op: &Command_Lock{Lock: &Lock{Name: "x"}}}))
 	client := must(proto.Marshal(&Command{Op: &Command_RegisterClient{RegisterClient: &RegisterClient{Ttl: 1}}}))
@@ -32,6 +32,14 @@ func TestCommandAt(t *testing.T) {
 		}
 		if got := CommandAt(LevelClient, row.data); !bytes.Equal(got, row.data) || !bytes.Equal(sent, row.data) {
 			t.Errorf("at the level %x became %x", row.data, got)
+		}
+	}
+	create := must(proto.Marshal(&Command{Op: &Command_CreateSession{CreateSession: &CreateSession{}}}))
+	revive := must(proto.Marshal(&Command{Op: &Command_RenewSession{RenewSession: &RenewSession{}}}))
+	all := join(client, create, lock, revive)
+	for level, want := range map[uint32][]byte{LevelClient - 1: lock, LevelClient: join(client, lock), LevelStandalone: all} {
+		if got := CommandAt(level, all); !bytes.Equal(got, want) {
+			t.Errorf("at level %d: %x, want %x", level, got, want)
 		}
 	}
 }

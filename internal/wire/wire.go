@@ -26,11 +26,12 @@ const (
 
 // The feature levels. BatchVersion is the lowest that a batch can have.
 const (
-	LevelLinger  = 2 // Lock with lingering, and Refill
-	LevelLabel   = 3 // Lock with a label; the times since which locks are held and waited for
-	LevelTrace   = 4 // Unlock and Release with a trace, and grants with that of their cause
-	LevelClient  = 4 // clients: processes that are no members
-	FeatureLevel = LevelClient
+	LevelLinger     = 2 // Lock with lingering, and Refill
+	LevelLabel      = 3 // Lock with a label; the times since which locks are held and waited for
+	LevelTrace      = 4 // Unlock and Release with a trace, and grants with that of their cause
+	LevelClient     = 4 // clients: processes that are no members
+	LevelStandalone = 5 // sessions that are bound to no process
+	FeatureLevel    = LevelStandalone
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -426,7 +426,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -2063,6 +2063,8 @@ type Command struct {
 	//	*Command_Refill
 	//	*Command_RegisterClient
 	//	*Command_RenewClients
+	//	*Command_CreateSession
+	//	*Command_RenewSession
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2321,6 +2323,24 @@ func (x *Command) GetRenewClients() *RenewClients {
 	return nil
 }
 
+func (x *Command) GetCreateSession() *CreateSession {
+	if x != nil {
+		if x, ok := x.Op.(*Command_CreateSession); ok {
+			return x.CreateSession
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRenewSession() *RenewSession {
+	if x != nil {
+		if x, ok := x.Op.(*Command_RenewSession); ok {
+			return x.RenewSession
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -2421,6 +2441,14 @@ type Command_RenewClients struct {
 	RenewClients *RenewClients `protobuf:"bytes,24,opt,name=renew_clients,json=renewClients,proto3,oneof"` // level 4
 }
 
+type Command_CreateSession struct {
+	CreateSession *CreateSession `protobuf:"bytes,25,opt,name=create_session,json=createSession,proto3,oneof"` // level 5
+}
+
+type Command_RenewSession struct {
+	RenewSession *RenewSession `protobuf:"bytes,26,opt,name=renew_session,json=renewSession,proto3,oneof"` // level 5
+}
+
 func (*Command_Register) isCommand_Op() {}
 
 func (*Command_Renew) isCommand_Op() {}
@@ -2468,6 +2496,10 @@ func (*Command_Refill) isCommand_Op() {}
 func (*Command_RegisterClient) isCommand_Op() {}
 
 func (*Command_RenewClients) isCommand_Op() {}
+
+func (*Command_CreateSession) isCommand_Op() {}
+
+func (*Command_RenewSession) isCommand_Op() {}
 
 // Register registers the submission's incarnation. It succeeds only with a
 // (boot, attempt) larger than in every earlier registration of the member, and with
@@ -3134,6 +3166,97 @@ func (x *OpenSession) GetChecks() []string {
 	return nil
 }
 
+// CreateSession opens a standalone session: one that is bound to no process, as Consul's are.
+// It belongs to the submission's member, whose checks it depends on.
+type CreateSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *OpenSession           `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSession) Reset() {
+	*x = CreateSession{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSession) ProtoMessage() {}
+
+func (x *CreateSession) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSession.ProtoReflect.Descriptor instead.
+func (*CreateSession) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *CreateSession) GetSession() *OpenSession {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// RenewSession renews a standalone session. Any process may submit it.
+type RenewSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewSession) Reset() {
+	*x = RenewSession{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewSession) ProtoMessage() {}
+
+func (x *RenewSession) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewSession.ProtoReflect.Descriptor instead.
+func (*RenewSession) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RenewSession) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
 // AttachSession binds an unbound session to the submission's incarnation.
 type AttachSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3144,7 +3267,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3279,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3292,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -3193,7 +3316,7 @@ type SetCheck struct {
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3328,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3341,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetCheck) GetName() string {
@@ -3258,7 +3381,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3393,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3406,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DropCheck) GetName() string {
@@ -3307,7 +3430,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3442,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3455,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -3373,7 +3496,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3508,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3521,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -3436,7 +3559,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3448,7 +3571,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3461,7 +3584,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Lock) GetName() string {
@@ -3555,7 +3678,7 @@ type Refill struct {
 
 func (x *Refill) Reset() {
 	*x = Refill{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3690,7 @@ func (x *Refill) String() string {
 func (*Refill) ProtoMessage() {}
 
 func (x *Refill) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3703,7 @@ func (x *Refill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refill.ProtoReflect.Descriptor instead.
 func (*Refill) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Refill) GetName() string {
@@ -3632,7 +3755,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3767,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3780,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Unlock) GetName() string {
@@ -3716,7 +3839,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +3851,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3864,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Proclaim) GetName() string {
@@ -3793,7 +3916,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3928,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3941,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Acquire) GetName() string {
@@ -3869,7 +3992,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4004,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4017,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Release) GetName() string {
@@ -3935,7 +4058,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4070,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4083,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Resize) GetName() string {
@@ -3987,7 +4110,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4122,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4135,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4037,7 +4160,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4172,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4185,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -4127,7 +4250,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4262,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4275,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -4192,7 +4315,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4327,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4340,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Reply) GetCode() Code {
@@ -4337,7 +4460,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4472,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4485,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -4400,7 +4523,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4535,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4548,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -4472,7 +4595,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4607,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4620,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -4564,7 +4687,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +4699,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +4712,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -4703,7 +4826,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4838,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4851,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -4826,7 +4949,7 @@ type CheckRecord struct {
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4961,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4974,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -4889,7 +5012,7 @@ type IncarnationState struct {
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4901,7 +5024,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4914,7 +5037,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -4970,7 +5093,7 @@ type EndedClientState struct {
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4982,7 +5105,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4995,7 +5118,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -5020,13 +5143,15 @@ type SessionState struct {
 	Graceful      bool                   `protobuf:"varint,11,opt,name=graceful,proto3" json:"graceful,omitempty"`              // no lock-delay follows
 	Client        bool                   `protobuf:"varint,13,opt,name=client,proto3" json:"client,omitempty"`                  // the member is a client
 	Attached      uint64                 `protobuf:"varint,12,opt,name=attached,proto3" json:"attached,omitempty"`              // the largest fence granted when it was last attached: holds up to it are unclaimed
+	Standalone    bool                   `protobuf:"varint,14,opt,name=standalone,proto3" json:"standalone,omitempty"`          // level 5
+	Renewed       int64                  `protobuf:"varint,15,opt,name=renewed,proto3" json:"renewed,omitempty"`                // group time of the last renewal of a standalone session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5163,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5176,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SessionState) GetName() string {
@@ -5145,6 +5270,20 @@ func (x *SessionState) GetAttached() uint64 {
 	return 0
 }
 
+func (x *SessionState) GetStandalone() bool {
+	if x != nil {
+		return x.Standalone
+	}
+	return false
+}
+
+func (x *SessionState) GetRenewed() int64 {
+	if x != nil {
+		return x.Renewed
+	}
+	return 0
+}
+
 type LockState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // empty: not held
@@ -5164,7 +5303,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5315,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5328,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -5279,7 +5418,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5430,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5443,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -5334,7 +5473,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5485,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5498,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -5414,7 +5553,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5565,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5578,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -5520,7 +5659,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5532,7 +5671,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5545,7 +5684,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -5606,7 +5745,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5618,7 +5757,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5631,7 +5770,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -5756,7 +5895,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x04part\x18\x02 \x01(\fR\x04part\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x127\n" +
 	"\afailure\x18\x04 \x01(\x0e2\x1d.conclave.internal.v1.FailureR\afailure\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"\xba\f\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"\xd3\r\n" +
 	"\aCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.conclave.internal.v1.RegisterH\x00R\bregister\x123\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1b.conclave.internal.v1.RenewH\x00R\x05renew\x12B\n" +
@@ -5786,7 +5925,9 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x10set_group_config\x18\x15 \x01(\v2$.conclave.internal.v1.SetGroupConfigH\x00R\x0esetGroupConfig\x126\n" +
 	"\x06refill\x18\x16 \x01(\v2\x1c.conclave.internal.v1.RefillH\x00R\x06refill\x12O\n" +
 	"\x0fregister_client\x18\x17 \x01(\v2$.conclave.internal.v1.RegisterClientH\x00R\x0eregisterClient\x12I\n" +
-	"\rrenew_clients\x18\x18 \x01(\v2\".conclave.internal.v1.RenewClientsH\x00R\frenewClientsB\x04\n" +
+	"\rrenew_clients\x18\x18 \x01(\v2\".conclave.internal.v1.RenewClientsH\x00R\frenewClients\x12L\n" +
+	"\x0ecreate_session\x18\x19 \x01(\v2#.conclave.internal.v1.CreateSessionH\x00R\rcreateSession\x12I\n" +
+	"\rrenew_session\x18\x1a \x01(\v2\".conclave.internal.v1.RenewSessionH\x00R\frenewSessionB\x04\n" +
 	"\x02op\"\xb8\x02\n" +
 	"\bRegister\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
@@ -5837,7 +5978,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\n" +
 	"lock_delay\x18\x04 \x01(\x03R\tlockDelay\x12:\n" +
 	"\bbehavior\x18\x05 \x01(\x0e2\x1e.conclave.internal.v1.BehaviorR\bbehavior\x12\x16\n" +
-	"\x06checks\x18\x06 \x03(\tR\x06checks\"\x1f\n" +
+	"\x06checks\x18\x06 \x03(\tR\x06checks\"L\n" +
+	"\rCreateSession\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.conclave.internal.v1.OpenSessionR\asession\"\x1e\n" +
+	"\fRenewSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"\x1f\n" +
 	"\rAttachSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\"\x84\x01\n" +
 	"\bSetCheck\x12\x12\n" +
@@ -6008,7 +6153,7 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x06client\x18\x05 \x01(\bR\x06client\x12\x14\n" +
 	"\x05until\x18\x06 \x01(\x03R\x05until\"(\n" +
 	"\x10EndedClientState\x12\x14\n" +
-	"\x05until\x18\x01 \x01(\x03R\x05until\"\x85\x03\n" +
+	"\x05until\x18\x01 \x01(\x03R\x05until\"\xbf\x03\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
@@ -6024,7 +6169,11 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	" \x01(\x03R\aendedAt\x12\x1a\n" +
 	"\bgraceful\x18\v \x01(\bR\bgraceful\x12\x16\n" +
 	"\x06client\x18\r \x01(\bR\x06client\x12\x1a\n" +
-	"\battached\x18\f \x01(\x04R\battached\"\xa4\x02\n" +
+	"\battached\x18\f \x01(\x04R\battached\x12\x1e\n" +
+	"\n" +
+	"standalone\x18\x0e \x01(\bR\n" +
+	"standalone\x12\x18\n" +
+	"\arenewed\x18\x0f \x01(\x03R\arenewed\"\xa4\x02\n" +
 	"\tLockState\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\x04R\x06handle\x12\x14\n" +
@@ -6138,7 +6287,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -6178,37 +6327,39 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*SetGroupConfig)(nil),     // 35: conclave.internal.v1.SetGroupConfig
 	(*RaiseLevel)(nil),         // 36: conclave.internal.v1.RaiseLevel
 	(*OpenSession)(nil),        // 37: conclave.internal.v1.OpenSession
-	(*AttachSession)(nil),      // 38: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 39: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 40: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 41: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 42: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 43: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 44: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 45: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 46: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 47: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 48: conclave.internal.v1.Release
-	(*Resize)(nil),             // 49: conclave.internal.v1.Resize
-	(*Write)(nil),              // 50: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 51: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 52: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 53: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 54: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 55: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 56: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 57: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 58: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 59: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 60: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 61: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 62: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 63: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 64: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 65: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 66: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 67: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 68: conclave.internal.v1.KeyDelayState
+	(*CreateSession)(nil),      // 38: conclave.internal.v1.CreateSession
+	(*RenewSession)(nil),       // 39: conclave.internal.v1.RenewSession
+	(*AttachSession)(nil),      // 40: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 41: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 42: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 43: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 44: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 45: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 46: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 47: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 48: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 49: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 50: conclave.internal.v1.Release
+	(*Resize)(nil),             // 51: conclave.internal.v1.Resize
+	(*Write)(nil),              // 52: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 53: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 54: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 55: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 56: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 57: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 58: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 59: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 60: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 61: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 62: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 63: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 64: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 65: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 66: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 67: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 68: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 69: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 70: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -6231,47 +6382,50 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	22, // 17: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
 	23, // 18: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
 	24, // 19: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	53, // 20: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	55, // 20: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
 	0,  // 21: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
 	28, // 22: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
 	31, // 23: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
 	32, // 24: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
 	37, // 25: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	42, // 26: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	43, // 27: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	45, // 28: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	52, // 29: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	38, // 30: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	39, // 31: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	40, // 32: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	41, // 33: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	47, // 34: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	48, // 35: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	49, // 36: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	46, // 37: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	50, // 38: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	44, // 26: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	45, // 27: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	47, // 28: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	54, // 29: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	40, // 30: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	41, // 31: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	42, // 32: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	43, // 33: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	49, // 34: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	50, // 35: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	51, // 36: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	48, // 37: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	52, // 38: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
 	33, // 39: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
 	36, // 40: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
 	34, // 41: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
 	35, // 42: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	44, // 43: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	46, // 43: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
 	29, // 44: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
 	30, // 45: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
-	1,  // 46: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	2,  // 47: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	51, // 48: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 49: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 50: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	55, // 51: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	56, // 52: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	54, // 53: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	2,  // 54: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 55: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	38, // 46: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
+	39, // 47: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
+	1,  // 48: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	37, // 49: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 50: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	53, // 51: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 52: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 53: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	57, // 54: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	58, // 55: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	56, // 56: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	2,  // 57: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 58: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -6330,6 +6484,8 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*Command_Refill)(nil),
 		(*Command_RegisterClient)(nil),
 		(*Command_RenewClients)(nil),
+		(*Command_CreateSession)(nil),
+		(*Command_RenewSession)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6337,7 +6493,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   63,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

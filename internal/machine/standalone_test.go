@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+func createCommand(id wire.ID, ttl int64) *wire.Command {
+	return &wire.Command{Op: &wire.Command_CreateSession{CreateSession: &wire.CreateSession{
+		Session: &wire.OpenSession{Id: id[:], Ttl: ttl},
+	}}}
+}
+
+// standalone checks the heap of standalone sessions with a TTL.
+func (a *auditor) standalone() {
+	n := 0
+	for _, s := range a.m.sessions {
+		if s.dead() || !s.standalone || s.ttl == 0 {
+			continue
+		}
+		if n++; s.at == 0 || a.m.standalone.of[s.at-1] != s {
+			a.fail("standalone session %s is not due", s.id)
+		}
+	}
+	if n != len(a.m.standalone.of) {
+		a.fail("%d standalone sessions are due of %d", len(a.m.standalone.of), n)
+	}
+}
+
+func TestStandalone_Limit(t *testing.T) {
+	d := newDriverAt(t, wire.LevelStandalone)
+	for i := range uint64(MaxStandalone) {
+		d.want(wire.Code_OK, d.do(createCommand(numberedID(i), 10*second)))
+	}
+	d.want(wire.Code_BUSY, d.do(createCommand(wire.ID{1}, 10*second)))
+	d.want(wire.Code_OK, d.do(createCommand(wire.ID{2}, 0))) // no term renews it
+	d.want(wire.Code_OK, d.do(openCommand(wire.ID{3}, 10*second, 0)))
+	d.want(wire.Code_OK, d.do(closeCommand(numberedID(7))))
+	d.want(wire.Code_OK, d.do(createCommand(wire.ID{1}, 10*second)))
+
+	// They expire by as many as one entry may end.
+	d.time = 10*second + 1
+	ended := 0
+	for entries := 1; ended < MaxStandalone+1; entries++ {
+		r := d.submit()
+		if ended += len(r.Ended); len(r.Ended) > MaxReleased || entries > 10 {
+			t.Fatalf("entry %d ended %d sessions", entries, len(r.Ended))
+		}
+	}
+	if err := audit(d.m); err != nil {
+		t.Error(err)
+	}
+}
+
+// A state that no machine can have written is refused.
+func TestStandalone_Load(t *testing.T) {
+	alone := func(st *wire.SessionState) map[string][]byte {
+		st.Standalone, st.Member = true, 1
+		return map[string][]byte{"s" + unknown: marshalled(st)}
+	}
+	for _, row := range []struct {
+		name  string
+		pairs map[string][]byte
+		want  string // "": loaded
+	}{
+		{"with a TTL", alone(&wire.SessionState{Ttl: second, Renewed: 1}), ""},
+		{"without a TTL", alone(&wire.SessionState{Renewed: 1}), ""},
+		{"bound", alone(&wire.SessionState{Ttl: second, Incarnation: []byte(soundInc)}), "range"},
+		{"of a client", alone(&wire.SessionState{Ttl: second, Client: true}), "range"},
+		{"attached", alone(&wire.SessionState{Attached: 1}), "range"},
+		{"renewed before the beginning", alone(&wire.SessionState{Ttl: second, Renewed: -1}), "range"},
+		{"of no member", map[string][]byte{"s" + unknown: marshalled(&wire.SessionState{Ttl: second, Standalone: true, Member: 99})}, "not exist"},
+		{"renewed and not standalone", map[string][]byte{"s" + unknown: marshalled(&wire.SessionState{Member: 1, Renewed: 1})}, "range"},
+	} {
+		t.Run(row.name, func(t *testing.T) { loadStandalone(t, row.pairs, row.want) })
+	}
+}
+
+// loadStandalone loads the roomy state with more pairs, at the level of the sessions and below.
+func loadStandalone(t *testing.T, pairs map[string][]byte, want string) {
+	t.Helper()
+	d := roomyDisk()
+	for k, v := range pairs {
+		d[k] = v
+	}
+	at := func(level uint32) (*Machine, error) {
+		d["m"] = marshalled(&wire.MachineState{Version: 1, FeatureLevel: level, Now: 1, Fences: 6, Positions: 5, Changes: 9})
+		return Load(d.pairs())
+	}
+	if m, err := at(wire.LevelStandalone - 1); m != nil || !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Load below the level: %v", err)
+	}
+	m, err := at(wire.LevelStandalone)
+	if want != "" {
+		if m != nil || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load: %v, want %q", err, want)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := audit(m); err != nil || !d.equal(dump(m)) {
+		t.Errorf("another state was loaded than was stored: %v", err)
+	}
+}
