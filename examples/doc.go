@@ -5,6 +5,11 @@
 //	go run ./examples/fencedstore          a paused lock holder writes late and is refused
 //	go run ./examples/semaphorerecipe      a semaphore from sessions and keys
 //
+// Two are modules of their own, for what they link; docs/FENCING.md is about both:
+//
+//	go -C examples/postgres run .          the paused holder again, and a PostgreSQL table
+//	go -C examples/objectstore test -v .   a recipe for objects in an S3-compatible store
+//
 // Of these, start three processes; the documentation of each has the commands:
 //
 //	go doc ./examples/member               members share a lock
