@@ -32,11 +32,12 @@ func documents(t *testing.T) map[string]string {
 }
 
 // Every Go snippet of a document, and of the package comment, is also part of an
-// example file, so it compiles, and the output it promises is checked.
+// example file, so it compiles, and the output it promises is checked. Those of
+// docs/MIGRATING.md are in a module of their own, whose tests run them.
 func TestDocs_SnippetsCompile(t *testing.T) {
 	var examples string
-	for _, folder := range []string{"/", "/*/"} { // of the package, and of those beside it
-		files, err := filepath.Glob(root + folder + "example*_test.go")
+	for _, pattern := range []string{"/example*_test.go", "/*/example*_test.go", "/docs/migrating/*.go"} {
+		files, err := filepath.Glob(root + pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func TestDocs_SnippetsCompile(t *testing.T) {
 	for name, snippets := range shown {
 		for _, s := range snippets {
 			if !strings.Contains(examples, flat(s)) {
-				t.Errorf("%s: this snippet is in no example*_test.go; write it there first, then copy it:\n%s", name, s)
+				t.Errorf("%s: this snippet is in no example*_test.go, nor in docs/migrating; write it there first, then copy it:\n%s", name, s)
 			}
 		}
 	}
