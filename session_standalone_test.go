@@ -71,3 +71,17 @@ func TestStandalone_Refused(t *testing.T) {
 		}
 	}
 }
+
+// A client, which is no member, renews standalone sessions like a node.
+func TestStandalone_RenewedByClient(t *testing.T) {
+	t.Parallel()
+	n := grouptest.Alone(t)
+	id, err := n.CreateSession(t.Context(), &conclave.SessionConfig{TTL: time.Hour})
+	grouptest.Must(t, err)
+	c := grouptest.Dial(t, &conclave.ClientConfig{}, n)
+	grouptest.Must(t, c.RenewSession(t.Context(), id))
+	if info, err := c.SessionInfo(t.Context(), id); err != nil || info.ID != id || !info.Standalone {
+		t.Errorf("%+v, %v", info, err)
+	}
+	grouptest.WantError(t, c.RenewSession(t.Context(), conclave.SessionID{1}), conclave.ErrSessionNotFound)
+}

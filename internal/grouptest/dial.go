@@ -18,6 +18,8 @@ type Access interface {
 	NewSession(ctx context.Context, cfg *conclave.SessionConfig) (*conclave.Session, error)
 	AttachSession(ctx context.Context, id conclave.SessionID) (*conclave.Session, error)
 	CloseSession(ctx context.Context, id conclave.SessionID) error
+	RenewSession(ctx context.Context, id conclave.SessionID) error
+	SessionInfo(ctx context.Context, id conclave.SessionID, opts ...conclave.ReadOption) (conclave.SessionInfo, error)
 	CheckSequencer(ctx context.Context, s conclave.Sequencer) error
 	Sessions(ctx context.Context) iter.Seq2[conclave.SessionInfo, error]
 	Locks(ctx context.Context, prefix string) iter.Seq2[conclave.LockInfo, error]
