@@ -36,6 +36,7 @@ type Lock struct {
 
 	mu        sync.Mutex
 	index     uint64         // guarded by mu; of the record that was read or written last; 0: none
+	holder    string         // guarded by mu; in that record
 	attempted []byte         // guarded by mu; the value of the last write, whatever its outcome
 	leads     bool           // guarded by mu; the record with that index was written by this Lock, as the leader's
 	fence     conclave.Fence // guarded by mu; while it leads
@@ -59,7 +60,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	defer cancel()
 	e, err := l.kv.Get(ctx, l.key)
 	if errors.Is(err, conclave.ErrKeyNotFound) {
-		l.read(conclave.Entry{})
+		l.read(conclave.Entry{}, "")
 		return nil, nil, l.status(meta.StatusReasonNotFound, err)
 	}
 	if err != nil {
@@ -69,19 +70,20 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if err := json.Unmarshal(e.Value, &spec); err != nil {
 		return nil, nil, l.fault("get", fmt.Errorf("malformed record in key %q: %w", l.key, err))
 	}
-	l.read(e)
-	return resourcelock.LeaseSpecToLeaderElectionRecord(&spec), e.Value, nil
+	r := resourcelock.LeaseSpecToLeaderElectionRecord(&spec)
+	l.read(e, r.HolderIdentity)
+	return r, e.Value, nil
 }
 
 // read takes note of the record as it is in the group. A write whose outcome was unknown is recognized by its
 // value, which no other candidate writes.
-func (l *Lock) read(e conclave.Entry) {
+func (l *Lock) read(e conclave.Entry, holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.ModifyIndex != l.index && !(l.leads && bytes.Equal(e.Value, l.attempted)) {
 		l.leads = false
 	}
-	l.index = e.ModifyIndex
+	l.index, l.holder = e.ModifyIndex, holder
 }
 
 // Create implements [resourcelock.Interface]. If there is a record already, the error is one
@@ -92,13 +94,19 @@ func (l *Lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 // Update implements [resourcelock.Interface]. It replaces the record that this Lock has read or
 // written last. If another candidate has replaced it, the error is one that IsConflict of
-// k8s.io/apimachinery/pkg/api/errors recognizes.
+// k8s.io/apimachinery/pkg/api/errors recognizes. A record without a holder, which is a release,
+// replaces only one of this candidate; otherwise the error wraps [conclave.ErrNotHeld].
 func (l *Lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
-	index := l.index
+	index, holder := l.index, l.holder
 	l.mu.Unlock()
-	if index == 0 {
+	switch {
+	case index == 0:
 		return l.fault("update", errors.New("no record: call Get or Create first"))
+	case r.HolderIdentity == "" && holder != l.config.Identity:
+		// After a pause client-go reads the record before it releases, and does not look at the
+		// holder. It would retry after a conflict.
+		return l.fault("update", fmt.Errorf("release: %w: the holder is %q", conclave.ErrNotHeld, holder))
 	}
 	return l.write(ctx, "update", index, meta.StatusReasonConflict, r)
 }
@@ -137,7 +145,7 @@ func (l *Lock) attempt(value []byte, holder string) {
 func (l *Lock) written(index uint64, r resourcelock.LeaderElectionRecord, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.index = index
+	l.index, l.holder = index, r.HolderIdentity
 	if r.HolderIdentity != l.config.Identity {
 		return
 	}
