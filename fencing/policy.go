@@ -32,8 +32,10 @@ type Policy struct {
 }
 
 // Verify checks the tokens that the values of a header have for the given locks, and ignores
-// those for other locks. It returns a context with the verified tokens; if it is one, its
-// fence is also that of [conclave.FenceFromContext]. If Required is set, each of the locks needs a token.
+// those for other locks. It returns a context with the verified tokens and no other fence; if it is
+// one token, its fence is also that of [conclave.FenceFromContext]. A fence that ctx carried before,
+// which is the server's own, is replaced, if need be by 0. If Required is set, each of the locks needs
+// a token.
 //
 // It returns ErrMalformed, ErrMissing, or the guard's error. Every fence before the refused one has been
 // accepted by the guard, which is harmless: it was granted.
@@ -85,7 +87,12 @@ func (p Policy) check(ctx context.Context, tokens []Token) (context.Context, err
 	}
 	verified := context.WithValue(ctx, tokensKey{}, slices.Clip(tokens))
 	if len(tokens) == 1 {
-		verified = conclave.ContextWithFence(verified, tokens[0].Fence)
+		return conclave.ContextWithFence(verified, tokens[0].Fence), nil
+	}
+	if _, own := conclave.FenceFromContext(ctx); own {
+		// The server's own, where it runs in an Election.Run: a client must not act under it. What
+		// takes 0 for a fence is refused.
+		verified = conclave.ContextWithFence(verified, 0)
 	}
 	return verified, nil
 }
