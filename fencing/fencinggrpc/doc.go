@@ -9,8 +9,9 @@
 //
 //   - FAILED_PRECONDITION for a stale fence, and for a missing one that is required,
 //   - INVALID_ARGUMENT for malformed metadata,
+//   - CANCELED or DEADLINE_EXCEEDED if the call ends before the guard has decided,
 //   - UNAVAILABLE if the guard fails for any other reason.
 //
-// All but the last have the detail google.rpc.ErrorInfo with the domain [Domain], a reason, and the
+// The first two have the detail google.rpc.ErrorInfo with the domain [Domain], a reason, and the
 // lock, the presented and the largest fence as its metadata.
 package fencinggrpc

@@ -3,6 +3,7 @@ package fencinggrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -179,9 +180,10 @@ type broken struct{ err error }
 
 func (b broken) Check(string, conclave.Fence) error { return b.err }
 
+// The call has not ended in any of these cases: also a guard's own deadline is its failure.
 func TestInterceptors_GuardFails(t *testing.T) {
-	for want, cause := range map[codes.Code]error{
-		codes.Unavailable: errors.New("secret"), codes.Canceled: context.Canceled, codes.DeadlineExceeded: context.DeadlineExceeded,
+	for _, cause := range []error{
+		errors.New("secret"), fmt.Errorf("secret: %w", context.Canceled), fmt.Errorf("secret: %w", context.DeadlineExceeded),
 	} {
 		var failed error
 		_, calls := start(t, fencinggrpc.Server{
@@ -189,11 +191,29 @@ func TestInterceptors_GuardFails(t *testing.T) {
 			Failed: func(_ context.Context, _ string, err error) { failed = err },
 		}, "a")
 		err := calls["unary"](conclave.ContextWithFence(t.Context(), 1), "")
-		if status.Code(err) != want || strings.Contains(err.Error(), "secret") || fencinggrpc.ErrorOf(err) != nil {
-			t.Errorf("got %v, want %v", err, want)
+		if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "secret") || fencinggrpc.ErrorOf(err) != nil {
+			t.Errorf("%v: got %v, want Unavailable", cause, err)
 		}
-		if reported := errors.Is(failed, cause); reported != (want == codes.Unavailable) {
-			t.Errorf("%v: Failed got %v", want, failed)
+		if !errors.Is(failed, cause) {
+			t.Errorf("%v: Failed got %v", cause, failed)
+		}
+	}
+}
+
+func TestInterceptors_CallEndsDuringCheck(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for want, ctx := range map[codes.Code]context.Context{codes.Canceled: cancelled, codes.DeadlineExceeded: late} {
+		intercept := fencinggrpc.UnaryServerInterceptor(fencinggrpc.Server{
+			Policy: fencing.Policy{Guard: broken{fmt.Errorf("secret: %w", ctx.Err())}},
+			Failed: func(_ context.Context, _ string, err error) { t.Errorf("%v: Failed got %v", want, err) },
+		})
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(fencinggrpc.Key, "a=1"))
+		_, err := intercept(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, errors.New("called") })
+		if status.Code(err) != want || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %v, want %v", err, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package fencinggrpc
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,6 +23,8 @@ type Server struct {
 	// not get.
 	Failed func(ctx context.Context, method string, err error)
 }
+
+var errGuardEnded = errors.New("the guard's context ended")
 
 // UnaryServerInterceptor verifies the tokens of each call before its handler, which gets the verified
 // ones in its context. See fencing.Middleware: a later holder may come between the check and the write.
@@ -66,6 +69,9 @@ func (s Server) verify(ctx context.Context, method string, req any) (context.Con
 		return verified, nil
 	}
 	refusal := StatusOf(err)
+	if code := refusal.Code(); ctx.Err() == nil && (code == codes.Canceled || code == codes.DeadlineExceeded) {
+		refusal = StatusOf(errGuardEnded) // the guard's own deadline has passed, not the call's
+	}
 	if refusal.Code() == codes.Unavailable && s.Failed != nil {
 		s.Failed(ctx, method, err)
 	}

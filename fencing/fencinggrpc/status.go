@@ -32,7 +32,8 @@ const (
 )
 
 // StatusOf returns the status with which the server's interceptors fail a call for the error, also
-// if a handler got it from fencing.SQL or from a guard of its own.
+// if a handler got it from fencing.SQL or from a guard of its own. A context's error is taken to be that of the
+// call. No other text of the error than that of malformed metadata is in the status.
 func StatusOf(err error) *status.Status {
 	p := fencing.ProblemOf(err)
 	code, reason := codes.FailedPrecondition, ReasonStale
@@ -43,8 +44,10 @@ func StatusOf(err error) *status.Status {
 	case http.StatusBadRequest:
 		code, reason = codes.InvalidArgument, ReasonMalformed
 	default:
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return status.FromContextError(err)
+		for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
+			if errors.Is(err, ended) {
+				return status.FromContextError(ended) // err may name a database's host and account
+			}
 		}
 		return status.New(codes.Unavailable, p.Detail)
 	}
