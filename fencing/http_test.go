@@ -203,6 +203,10 @@ func TestTransport_KeepsTheContract(t *testing.T) {
 	if _, err := transport.RoundTrip(r); !errors.Is(err, fencing.ErrMissing) || sent != nil || !body.closed {
 		t.Errorf("a lock without a fence: %v; sent %v, body closed %v", err, sent, body.closed)
 	}
+	r = &http.Request{Method: http.MethodGet, URL: r.URL} // as another RoundTripper may make it
+	if _, err := transport.RoundTrip(r.WithContext(conclave.ContextWithFence(t.Context(), 7))); sent == nil || sent.Header.Get(fencing.Header) != "a=7" {
+		t.Errorf("without a header map: %v", err)
+	}
 	transport.CloseIdleConnections()
 }
 

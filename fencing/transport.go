@@ -30,6 +30,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if value != "" {
 		r = r.Clone(r.Context())
+		if r.Header == nil { // of a caller other than http.Client
+			r.Header = make(http.Header)
+		}
 		r.Header.Set(Header, value)
 	}
 	return base.RoundTrip(r)
