@@ -75,11 +75,24 @@ func (s SQL) begin(ctx context.Context, db *sql.DB, t Token) (*sql.Tx, error) {
 	tx, err := raised(ctx, db, q, t)
 	if errors.Is(err, sql.ErrNoRows) {
 		// The row is created in a transaction of its own. See statements.create.
-		if _, err = db.ExecContext(ctx, q.create, []byte(t.Lock)); err == nil {
+		if err = q.insert(ctx, db, t.Lock); err == nil {
 			tx, err = raised(ctx, db, q, t)
 		}
 	}
 	return tx, err
+}
+
+// insert creates the row. It commits: a connection may have autocommit off.
+func (q statements) insert(ctx context.Context, db *sql.DB, lock string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after Commit
+	if _, err := tx.ExecContext(ctx, q.create, []byte(lock)); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func raised(ctx context.Context, db *sql.DB, q statements, t Token) (*sql.Tx, error) {
@@ -147,11 +160,25 @@ func (s SQL) largest(ctx context.Context, db *sql.DB, lock string) (conclave.Fen
 	if err != nil {
 		return 0, err
 	}
-	largest, err := scan(db.QueryRowContext(ctx, q.read, []byte(lock)))
+	largest, err := q.committed(ctx, db, lock)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	return largest, err
+}
+
+func (q statements) committed(ctx context.Context, db *sql.DB, lock string) (conclave.Fence, error) {
+	if q.create == "" {
+		return scan(db.QueryRowContext(ctx, q.read, []byte(lock)))
+	}
+	// In MySQL a connection may have autocommit off. Without a transaction of its own the read would be
+	// one of the snapshot that the first read of the pooled connection has made, however old.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // it has only read
+	return scan(tx.QueryRowContext(ctx, q.read, []byte(lock)))
 }
 
 // Guard returns a guard for [Middleware] that remembers in the database.

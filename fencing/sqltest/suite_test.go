@@ -40,6 +40,7 @@ func TestMariaDB(t *testing.T) {
 		strict.db = b.open(t, "?interpolateParams=true")
 		t.Run("names", strict.names)
 	})
+	t.Run("autocommit off", b.autocommitOff)
 }
 
 func TestSQLite(t *testing.T) {
