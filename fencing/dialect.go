@@ -54,6 +54,9 @@ type statements struct {
 	create string // of a missing row; "": lock does it, and raises the fence as well
 	update string // of a row that is locked
 	read   string
+	// mark is executed after the row is locked, and marked before the commit: it fails if the
+	// transaction has ended since. "": the database itself refuses what follows, or the commit.
+	mark, marked string
 }
 
 // tableName keeps the meaning of a table's name independent of quotes, and injections out.
@@ -121,6 +124,9 @@ func sqlite(table string) statements {
 // mysql locks with a SELECT. An INSERT that meets a row which another transaction then rolls back leaves gap
 // locks, on which two others deadlock; a locking read of an existing row by its primary key takes a lock on that row
 // only. It makes no snapshot either: at REPEATABLE READ that is made by the first read that does not lock.
+//
+// A deadlock, and a statement that commits implicitly, end the transaction, and MySQL executes what follows
+// without one. Its COMMIT succeeds all the same; a savepoint does not outlive its transaction.
 func mysql(table string) statements {
 	return statements{
 		schema: `CREATE TABLE IF NOT EXISTS ` + table + ` (
@@ -132,5 +138,7 @@ func mysql(table string) statements {
 		create: "INSERT INTO " + table + " (name, epoch, count) VALUES (?, 0, 0) ON DUPLICATE KEY UPDATE count = count",
 		update: "UPDATE " + table + " SET epoch = ?, count = ? WHERE name = ?",
 		read:   "SELECT epoch, count FROM " + table + " WHERE name = ?",
+		mark:   "SAVEPOINT conclave_fence",
+		marked: "RELEASE SAVEPOINT conclave_fence",
 	}
 }

@@ -38,8 +38,10 @@ type SQL struct {
 // is written then. f is called at most once, and must neither commit nor roll back. After an error
 // of the commit itself the outcome is unknown, as with database/sql.
 //
-// On MySQL and MariaDB f must not execute statements that commit implicitly, such as CREATE TABLE:
-// they end the protection.
+// On MySQL and MariaDB f must not execute statements that commit implicitly, such as CREATE TABLE, and
+// must return after a deadlock rather than retry the statement: both end the transaction, and with it
+// the protection. Tx then returns an error, but what f has executed since is written, also if a later
+// holder has come. On SQLite the same holds for errors that roll back, such as those of INSERT OR ROLLBACK.
 func (s SQL) Tx(ctx context.Context, db *sql.DB, lock string, f func(tx *sql.Tx) error) error {
 	fence, err := FenceFromContext(ctx, lock)
 	if err != nil {
@@ -57,8 +59,24 @@ func (s SQL) tx(ctx context.Context, db *sql.DB, t Token, f func(tx *sql.Tx) err
 	if err := f(tx); err != nil {
 		return err
 	}
+	if err := s.commit(ctx, tx); err != nil {
+		return fault(t.Lock, err)
+	}
+	return nil
+}
+
+func (s SQL) commit(ctx context.Context, tx *sql.Tx) error {
+	q, err := s.statements()
+	if err != nil {
+		return err
+	}
+	if q.marked != "" {
+		if _, err := tx.ExecContext(ctx, q.marked); err != nil {
+			return fmt.Errorf("the transaction has ended before its commit, as by a deadlock or a statement that commits: %w", err)
+		}
+	}
 	if err := tx.Commit(); err != nil {
-		return fault(t.Lock, fmt.Errorf("commit: %w", err))
+		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }
@@ -122,6 +140,9 @@ func (q statements) raise(ctx context.Context, tx *sql.Tx, t Token) error {
 		return &conclave.StaleFenceError{Presented: t.Fence, Largest: largest}
 	case t.Fence > largest:
 		_, err = tx.ExecContext(ctx, q.update, int64(t.Fence>>countBits), int64(t.Fence&maxCount), []byte(t.Lock))
+	}
+	if err == nil && q.mark != "" {
+		_, err = tx.ExecContext(ctx, q.mark)
 	}
 	return err
 }

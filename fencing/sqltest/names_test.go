@@ -100,3 +100,19 @@ func (b *database) rollback(t *testing.T) {
 	}
 	b.exec(t, "DROP TABLE notes")
 }
+
+// SQLite rolls back by itself. Its COMMIT fails then, unlike that of MySQL.
+func (b *database) rollbackInF(t *testing.T) {
+	b.exec(t, "CREATE TABLE notes (note INTEGER PRIMARY KEY)")
+	ctx := conclave.ContextWithFence(t.Context(), 1)
+	err := b.Tx(ctx, b.db, "rollback in f", func(tx *sql.Tx) error {
+		for range 2 {
+			_, _ = tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO notes VALUES (1)") // the second one fails
+		}
+		return nil
+	})
+	if err == nil {
+		t.Error("Tx does not report that its transaction was rolled back")
+	}
+	b.exec(t, "DROP TABLE notes")
+}

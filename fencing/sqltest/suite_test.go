@@ -41,6 +41,9 @@ func TestMariaDB(t *testing.T) {
 		t.Run("names", strict.names)
 	})
 	t.Run("autocommit off", b.autocommitOff)
+	t.Run("deadlock in the function", b.deadlockInF)
+	t.Run("implicit commit in the function", b.implicitCommitInF)
+	t.Run("savepoints in the function", b.savepointsInF)
 }
 
 func TestSQLite(t *testing.T) {
@@ -51,6 +54,7 @@ func TestSQLite(t *testing.T) {
 		wal.db = wal.open(t, "&_pragma=journal_mode(wal)")
 		suite(t, &wal)
 	})
+	t.Run("rollback in the function", b.rollbackInF)
 	t.Run("immediate transactions", func(t *testing.T) {
 		immediate := *b
 		immediate.db = b.open(t, "&_txlock=immediate")
