@@ -96,6 +96,10 @@ func (s *Storage) folder(key string) string {
 	return s.prefix + key
 }
 
+// maxKey is the longest key of the group. Nothing exists under a longer one; that is no error of a
+// method that only looks for it.
+const maxKey = 512
+
 // Store implements [certmagic.Storage]. It blocks until the value, up to 512 KiB, is on the disks
 // of a majority. The time of the change is by the clock of this process.
 func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
@@ -119,7 +123,7 @@ func (s *Storage) Load(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s *Storage) get(ctx context.Context, key string) (conclave.Entry, error) {
-	if clean(key) == "" {
+	if clean(key) == "" || len(s.file(key)) > maxKey {
 		return conclave.Entry{}, fs.ErrNotExist // the root is a directory
 	}
 	e, err := s.kv.Get(ctx, s.file(key))
@@ -136,7 +140,17 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 	if clean(key) == "" {
 		return fault("delete", key, fs.ErrInvalid)
 	}
-	_, err := s.kv.Txn(ctx, conclave.OpDelete(s.file(key)), conclave.OpDeletePrefix(s.folder(key)))
+	var ops []conclave.Op
+	if file := s.file(key); len(file) <= maxKey {
+		ops = append(ops, conclave.OpDelete(file))
+	}
+	if folder := s.folder(key); len(folder) <= maxKey {
+		ops = append(ops, conclave.OpDeletePrefix(folder))
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	_, err := s.kv.Txn(ctx, ops...)
 	return fault("delete", key, err)
 }
 
