@@ -134,6 +134,17 @@ func TestMiddleware_GuardFails(t *testing.T) {
 	}
 }
 
+// A server of gRPC does not survive a panic.
+func TestPolicy_WithoutGuard(t *testing.T) {
+	var p fencing.Policy
+	if _, err := p.VerifyAll(t.Context(), []string{"a=1"}); !errors.Is(err, conclave.ErrInvalid) || fencing.ProblemOf(err).Status != 503 {
+		t.Errorf("a token: got %v, want ErrInvalid", err)
+	}
+	if _, err := p.VerifyAll(t.Context(), nil); err != nil {
+		t.Errorf("no token: %v", err)
+	}
+}
+
 // From one process to another: a name arrives as it is, and the refusal comes back as an error.
 func TestTransport_HostileNames(t *testing.T) {
 	url := serve(t, fencing.Middleware{Policy: fencing.Policy{Guard: new(conclave.Guard), Required: true}})

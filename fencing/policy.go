@@ -25,6 +25,7 @@ type ContextGuard interface {
 // Policy decides on the tokens of a request, however the request arrived. [Middleware] applies it to
 // HTTP. Its fields must not be changed while it is in use.
 type Policy struct {
+	// Guard decides. Without one no token is accepted: conclave.ErrInvalid.
 	Guard Guard
 	// Required refuses requests without a token, with ErrMissing. Default: they are accepted, and
 	// their context carries no fence.
@@ -74,6 +75,9 @@ func (p Policy) VerifyAll(ctx context.Context, values []string) (context.Context
 }
 
 func (p Policy) check(ctx context.Context, tokens []Token) (context.Context, error) {
+	if p.Guard == nil && len(tokens) > 0 {
+		return ctx, fmt.Errorf("conclave: check: %w policy: no guard: set Policy.Guard", conclave.ErrInvalid)
+	}
 	for _, t := range tokens {
 		var err error
 		if g, ok := p.Guard.(ContextGuard); ok {
