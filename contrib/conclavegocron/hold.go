@@ -3,6 +3,7 @@ package conclavegocron
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave"
 )
@@ -19,6 +20,7 @@ type hold struct {
 	fence conclave.Fence
 	over  context.Context // done once the hold was lost or released, with the cause
 	end   context.CancelCauseFunc
+	busy  atomic.Bool // a function of Locker.Task runs under it
 }
 
 // newHold starts a goroutine, which ends with the hold.

@@ -83,7 +83,9 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 //
 // If this Locker holds no lock for the job, f is not called and the task fails with
 // [conclave.ErrNotHeld]: the name differs from that of the job ([gocron.WithName]), or the
-// scheduler has another locker or an elector.
+// scheduler has another locker or an elector. If a function runs already under the lock that it
+// holds, the task fails with [conclave.ErrLocked]: gocron passes nothing by which Task could know its
+// run, and this one may have lost its lock to that one before f was called.
 func (l *Locker) Task(name string, f func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		l.mu.Lock()
@@ -92,6 +94,10 @@ func (l *Locker) Task(name string, f func(ctx context.Context) error) func(ctx c
 		if h == nil {
 			return fmt.Errorf("conclavegocron: run job %q: %w: give the job this name and its scheduler this locker", name, conclave.ErrNotHeld)
 		}
+		if !h.busy.CompareAndSwap(false, true) {
+			return fmt.Errorf("conclavegocron: run job %q: %w: another run of this process has it", name, conclave.ErrLocked)
+		}
+		defer h.busy.Store(false)
 		if err := h.run(ctx, f); err != nil {
 			return fmt.Errorf("conclavegocron: run job %q: %w", name, err)
 		}
