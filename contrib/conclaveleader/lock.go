@@ -186,7 +186,8 @@ func (l *Lock) bound(ctx context.Context) (context.Context, context.CancelFunc, 
 //
 // It does not block and needs no network. [conclave.ErrNotHeld]: another candidate leads, or none.
 // [conclave.ErrLockOwnershipLost]: the lease has not been renewed for LeaseDuration, less 1 %, by
-// this process's clock, so another candidate may lead.
+// this process's clock, so another candidate may lead. As in client-go, time during which the machine
+// is suspended does not count: after that the fence may be stale, and the resource refuses it.
 func (l *Lock) Fence() (conclave.Fence, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
