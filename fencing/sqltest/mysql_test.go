@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 )
@@ -77,6 +78,7 @@ func (b *database) crossing(t *testing.T) (*sql.Tx, <-chan error) {
 		crossed <- err
 	}()
 	for waiting := 0; waiting == 0; {
+		time.Sleep(time.Second / 5) // InnoDB renews the table only if it was not read for a tenth of a second
 		query := "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
 		if err := b.db.QueryRowContext(t.Context(), query).Scan(&waiting); err != nil {
 			t.Fatal(err)
