@@ -18,7 +18,7 @@ import (
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
-//	above     conclavehttp       fencing
+//	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
 	".":                  {"internal/client", "internal/remote", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
@@ -45,6 +45,7 @@ var floors = map[string][]string{
 	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
 	"internal/display":   {},
 	"conclavehttp":       {".", "internal/display"},
+	"consulapi":          {"."},                 // and the standard library
 	"fencing":            {"."},                 // and the standard library
 	"examples":           {".", "conclavehttp"}, // and each folder below
 }

@@ -1,0 +1,173 @@
+package consulapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// httpError is an answer other than 200.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+func refuse(status int, format string, args ...any) error {
+	return &httpError{status, fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, format, args...)
+}
+
+func busy(text string) error {
+	return refuse(http.StatusTooManyRequests, "%s: try again later", text)
+}
+
+func noLeader() error { return refuse(http.StatusInternalServerError, "No cluster leader") }
+
+func notAllowed(w http.ResponseWriter, methods map[string]action) error {
+	w.Header().Set("Allow", strings.Join(slices.Sorted(maps.Keys(methods)), ", "))
+	return refuse(http.StatusMethodNotAllowed, "method not allowed")
+}
+
+// statusOf translates an error of the node.
+func statusOf(err error) (status int, text string) {
+	var answer *httpError
+	switch {
+	case errors.As(err, &answer):
+		return answer.status, answer.text
+	case errors.Is(err, conclave.ErrUnknown):
+		return http.StatusInternalServerError, "outcome unknown: the change may take effect: " + err.Error()
+	case errors.Is(err, conclave.ErrClosed):
+		return http.StatusInternalServerError, err.Error()
+	case errors.Is(err, conclave.ErrUnavailable), errors.Is(err, conclave.ErrNoLeader):
+		return http.StatusInternalServerError, "No cluster leader"
+	case errors.Is(err, conclave.ErrBusy):
+		return http.StatusTooManyRequests, err.Error()
+	case errors.Is(err, conclave.ErrTooLarge):
+		return http.StatusRequestEntityTooLarge, err.Error()
+	case errors.Is(err, conclave.ErrInvalid):
+		return http.StatusBadRequest, err.Error()
+	}
+	return http.StatusInternalServerError, err.Error()
+}
+
+// fail answers with an error.
+func (c *call) fail(err error) {
+	status, text := statusOf(err)
+	if status == http.StatusTooManyRequests {
+		c.w.Header().Set("Retry-After", "1")
+	}
+	if status >= http.StatusInternalServerError && c.opts.Logger != nil {
+		c.opts.Logger.Debug("consul request failed", "method", c.r.Method, "path", shorten(c.r.URL.Path), "status", status, "error", err)
+	}
+	c.write(status, "text/plain; charset=utf-8", []byte(text))
+}
+
+// writeTimeout bounds how long a client that does not read keeps an answer in memory.
+const writeTimeout = time.Minute
+
+func (c *call) write(status int, contentType string, body []byte) {
+	// Each answer of a connection sets it again. Where the server cannot, its own timeouts count.
+	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if contentType != "" {
+		c.w.Header().Set("Content-Type", contentType)
+	}
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	c.w.WriteHeader(status)
+	_, _ = io.Copy(c.w, bytes.NewReader(body)) // the client is gone, or not
+}
+
+// answer writes a value as JSON.
+func (c *call) answer(v any) error { return c.answerWith(http.StatusOK, v) }
+
+func (c *call) answerWith(status int, v any) error {
+	body, err := c.encode(v, "")
+	if err != nil {
+		return err
+	}
+	if c.query.Has("pretty") {
+		body = append(body, '\n')
+	}
+	c.write(status, "application/json", body)
+	return nil
+}
+
+func (c *call) encode(v any, indent string) (body []byte, err error) {
+	if c.query.Has("pretty") {
+		body, err = json.MarshalIndent(v, indent, "    ")
+	} else {
+		body, err = json.Marshal(v)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return body, nil
+}
+
+// encodeAll makes one JSON array of items, of which none is kept longer than needed. It
+// fails as soon as the array is larger than Options.MaxAnswer.
+func encodeAll[T any](c *call, items iter.Seq[T]) ([]byte, error) {
+	var b bytes.Buffer
+	open, between, end := "[", ",", "]"
+	if c.query.Has("pretty") {
+		open, between, end = "[\n    ", ",\n    ", "\n]\n"
+	}
+	n := 0
+	for item := range items {
+		body, err := c.encode(item, "    ")
+		if err != nil {
+			return nil, err
+		}
+		if n++; n == 1 {
+			b.WriteString(open)
+		} else {
+			b.WriteString(between)
+		}
+		if b.Len()+len(body)+len(end) > c.opts.MaxAnswer {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "the answer has more than %d bytes: ask for a longer prefix", c.opts.MaxAnswer)
+		}
+		b.Write(body)
+	}
+	if n == 0 {
+		return []byte("[]"), nil
+	}
+	b.WriteString(end)
+	return b.Bytes(), nil
+}
+
+// meta sets the headers of a read.
+func (c *call) meta(index uint64) {
+	status := c.node.Status()
+	h := c.w.Header()
+	h.Set("X-Consul-Index", strconv.FormatUint(max(1, index), 10))
+	h.Set("X-Consul-Knownleader", strconv.FormatBool(status.Leader != 0))
+	var contact time.Duration
+	consistency := "consistent"
+	if c.stale {
+		consistency = "stale"
+		for _, m := range status.Members {
+			if m.ID == status.Leader {
+				contact = max(0, m.LastContact)
+			}
+		}
+	}
+	h.Set("X-Consul-Lastcontact", strconv.FormatInt(contact.Milliseconds(), 10))
+	h.Set("X-Consul-Effective-Consistency", consistency)
+}
+
+func keysOf[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

@@ -1,0 +1,147 @@
+package consulapi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+const (
+	defaultWait = 5 * time.Minute
+	maxWait     = 10 * time.Minute
+)
+
+// await blocks until a key that begins with prefix and is wanted has changed after ?index,
+// the time of ?wait has passed, or the client has disconnected. It does not block without
+// ?index.
+//
+// It reports whether a read of the node's own state satisfies the request: because that is
+// asked for, or because a quorum has confirmed during this call that the state is not older.
+func (c *call) await(prefix string, wanted func(key string) bool) (local bool, err error) {
+	if c.index == 0 {
+		return c.stale, nil
+	}
+	select {
+	case c.waits <- struct{}{}:
+		defer func() { <-c.waits }()
+	default:
+		return false, busy("too many blocking queries are under way")
+	}
+	if !c.stale {
+		ctx, cancel := c.patience()
+		defer cancel()
+		index, err := c.node.KV().Index(ctx)
+		if err != nil || c.index > max(1, index) {
+			return true, err // an index of the future: the group was restored, say
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.waitTime())
+	defer cancel()
+	for e, err := range c.node.KV().Watch(ctx, prefix, c.index) {
+		switch {
+		case errors.Is(err, conclave.ErrCompacted):
+			return true, nil
+		case err != nil && c.r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, conclave.ErrClosed):
+			return c.stale, nil // a long time later, so a quorum has to confirm again
+		case err != nil:
+			return false, err
+		case wanted(e.Entry.Key):
+			return true, nil
+		}
+	}
+	return c.stale, nil
+}
+
+// waitTime is ?wait, with a random part against herds.
+func (c *call) waitTime() time.Duration {
+	wait := c.wait
+	if wait == 0 {
+		wait = defaultWait
+	}
+	wait = min(wait, maxWait)
+	return wait + rand.N(wait/16+1)
+}
+
+// kvList lists the keys with a prefix.
+func (c *call) kvList(prefix string) error {
+	return c.listing(prefix, func(ctx context.Context) ([]byte, int, error) {
+		entries, err := c.node.KV().List(ctx, prefix, conclave.Stale())
+		if err != nil {
+			return nil, 0, err
+		}
+		body, err := encodeAll(c, func(yield func(kvPair) bool) {
+			for i := range entries {
+				if !yield(pairOf(entries[i])) {
+					return
+				}
+				entries[i] = conclave.Entry{} // its value may be freed
+			}
+		})
+		return body, len(entries), err
+	})
+}
+
+// kvKeys lists the names of the keys with a prefix, up to a separator.
+func (c *call) kvKeys(prefix string) error {
+	if c.query.Has("separator") && c.query.Has("seperator") {
+		return invalid("separator is there more than once")
+	}
+	separator := c.query.Get("separator") + c.query.Get("seperator")
+	if err := validKey(separator); err != nil {
+		return err
+	}
+	return c.listing(prefix, func(ctx context.Context) ([]byte, int, error) {
+		names, err := c.node.KV().Keys(ctx, prefix, separator, conclave.Stale())
+		if err != nil {
+			return nil, 0, err
+		}
+		body, err := encodeAll(c, slices.Values(names))
+		return body, len(names), err
+	})
+}
+
+// smallAnswer is what may wait for a client without one of the places for listings.
+const smallAnswer = 1 << 20
+
+// listing answers with a JSON array that collect makes from the node's own state.
+func (c *call) listing(prefix string, collect func(context.Context) (body []byte, n int, err error)) error {
+	if err := c.authorize(Read, "key_prefix/"+prefix); err != nil {
+		return err
+	}
+	local, err := c.await(prefix, func(string) bool { return true })
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.patience()
+	defer cancel()
+	index, err := c.lastIndex(ctx, local)
+	if err != nil {
+		return err
+	}
+	select {
+	case c.listings <- struct{}{}:
+	case <-ctx.Done():
+		return busy("too many listings of keys are under way")
+	}
+	release := func() { <-c.listings }
+	defer func() { release() }()
+	body, n, err := collect(ctx)
+	if err != nil {
+		return err
+	}
+	if len(body) <= smallAnswer {
+		release()
+		release = func() {}
+	}
+	c.meta(index)
+	if n == 0 && (prefix != "" || c.query.Has("recurse")) {
+		c.write(404, "", nil)
+		return nil
+	}
+	c.write(200, "application/json", body)
+	return nil
+}

@@ -1,0 +1,203 @@
+package consulapi
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
+
+// Options configures [Handler]. The zero value, like a nil *Options, serves loopback clients
+// only.
+type Options struct {
+	// Datacenter is the name that the ?dc parameter may have. Default: "dc1".
+	Datacenter string
+	// Authorize decides on each request before anything is done, once for each resource that
+	// the request concerns. The token is that of the header X-Consul-Token, of the header
+	// "Authorization: Bearer", or of the parameter ?token, which logs of proxies may contain;
+	// "": there is none. An error refuses the request with the status 403; the client gets
+	// the error's text. It is called concurrently.
+	//
+	// The resource is "key/" and a key; "key_prefix/" and a prefix, for all keys that begin
+	// with it, the empty prefix included; "session/", "agent/" or "node/" and the name of a
+	// node; or "session_prefix/" or "node_prefix/", for lists of all. The status endpoints
+	// concern no resource; for them the resource is "status".
+	//
+	// Default nil: everything is allowed to loopback clients that name a loopback host, and
+	// whose request has no header of a proxy. A proxy on the same machine that adds none and
+	// names a loopback host is taken for such a client.
+	Authorize func(token string, verb Verb, resource string) error
+	// MaxBlocking is how many blocking queries may wait at a time; further ones get the
+	// status 429. Each keeps a goroutine and a connection. Default: 4096.
+	MaxBlocking int
+	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
+	// status 413. Two listings are collected at a time; others wait. Each takes memory for
+	// all that it lists besides. Default: 64 MiB.
+	MaxAnswer int
+	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
+	// query. Default: 10 s.
+	Timeout time.Duration
+	// Logger gets a record of each request that failed with a status of 500 or more, at the
+	// level Debug, without tokens. Default nil: none.
+	Logger *slog.Logger
+}
+
+// Verb is what a request does with a resource.
+type Verb int
+
+// The verbs.
+const (
+	Read Verb = iota + 1
+	Write
+)
+
+// String returns "read" or "write".
+func (v Verb) String() string {
+	switch v {
+	case Read:
+		return "read"
+	case Write:
+		return "write"
+	}
+	return "unknown"
+}
+
+const (
+	defaultBlocking = 4096
+	defaultAnswer   = 64 << 20
+	defaultTimeout  = 10 * time.Second
+	maxBodies       = 128 // requests whose body is read or worked on at a time
+	maxListings     = 2   // listings of keys that are collected at a time
+)
+
+type server struct {
+	node     *conclave.Node
+	opts     Options
+	routes   []route
+	checks   checkTable
+	bodies   chan struct{} // holds a value for each request with a body
+	listings chan struct{} // holds a value for each listing of keys
+	waits    chan struct{} // holds a value for each blocking query
+}
+
+// Handler returns a handler that serves Consul's HTTP API from the node, as the package
+// comment describes. It must get the path as the client sent it: mount it at the root of a
+// server of its own, and not in a [http.ServeMux], which redirects keys with "//" or "..".
+//
+// A request blocks until it is answered: until a quorum has confirmed it, Options.Timeout
+// has passed, or the client has disconnected; a blocking query, until there is a change, at
+// most 10 minutes and a sixteenth. Close of the node ends them all. The handler has no
+// goroutine of its own. Each write is one command, which takes effect once at most.
+//
+// Statuses: 400 for what is invalid or not served; 403; 404; 405 with Allow; 409 for a
+// failed transaction; 413 for a limit that a retry cannot help; 429 if too much is under
+// way, worth a retry later; and 500 with "No cluster leader" if no quorum was reachable, with "outcome unknown"
+// if a write was under way when the wait ended and may take effect, with "invalid session"
+// for an acquisition by a session that does not exist, with the reason if a session's check
+// is critical, for another datacenter, and if the node has stopped. A nil node is one
+// that Open has not returned yet: it has no leader.
+func Handler(node *conclave.Node, opts *Options) http.Handler {
+	s := &server{
+		node:   node,
+		bodies: make(chan struct{}, maxBodies), listings: make(chan struct{}, maxListings),
+		checks: checkTable{byID: make(map[string]*agentCheck)},
+	}
+	if opts != nil {
+		s.opts = *opts
+	}
+	s.opts.Datacenter = cmp.Or(s.opts.Datacenter, "dc1")
+	s.opts.MaxBlocking = cmp.Or(max(0, s.opts.MaxBlocking), defaultBlocking)
+	s.opts.MaxAnswer = cmp.Or(max(0, s.opts.MaxAnswer), defaultAnswer)
+	s.opts.Timeout = cmp.Or(max(0, s.opts.Timeout), defaultTimeout)
+	s.waits = make(chan struct{}, s.opts.MaxBlocking)
+	s.routes = routes()
+	return s
+}
+
+// route is one path of the API, or all that begin with it.
+type route struct {
+	path    string
+	prefix  bool
+	methods map[string]action
+}
+
+// action serves one method of a route. The rest is what follows the route's path.
+type action struct {
+	params string // the query parameters that it knows, besides those of every action
+	serve  func(c *call, rest string) error
+}
+
+// reads are the parameters of every endpoint that reads.
+const reads = "stale consistent index wait "
+
+func routes() []route {
+	get := func(params string, serve func(*call, string) error) map[string]action {
+		return map[string]action{http.MethodGet: {reads + params, serve}}
+	}
+	put := func(params string, serve func(*call, string) error) map[string]action {
+		return map[string]action{http.MethodPut: {params, serve}}
+	}
+	return []route{
+		{"/v1/kv/", true, map[string]action{
+			http.MethodGet:    {reads + "recurse keys separator seperator raw", (*call).kvGet},
+			http.MethodPut:    {"flags cas acquire release", (*call).kvPut},
+			http.MethodDelete: {"recurse cas", (*call).kvDelete},
+		}},
+		{"/v1/session/create", false, put("", (*call).sessionCreate)},
+		{"/v1/session/destroy/", true, put("", (*call).sessionDestroy)},
+		{"/v1/session/renew/", true, put("", (*call).sessionRenew)},
+		{"/v1/session/info/", true, get("", (*call).sessionInfo)},
+		{"/v1/session/node/", true, get("", (*call).sessionNode)},
+		{"/v1/session/list", false, get("", (*call).sessionList)},
+	}
+}
+
+// find returns the route of a path, and what follows it.
+func (s *server) find(path string) (*route, string) {
+	for i := range s.routes {
+		r := &s.routes[i]
+		if rest, ok := strings.CutPrefix(path, r.path); ok && (r.prefix || rest == "") {
+			return r, rest
+		}
+	}
+	return nil, ""
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	c := &call{server: s, w: w, r: r}
+	if err := s.serve(c); err != nil {
+		c.fail(err)
+	}
+}
+
+func (s *server) serve(c *call) error {
+	if err := s.refusal(c.r); err != nil {
+		return err
+	}
+	route, rest := s.find(c.r.URL.Path)
+	if route == nil {
+		return refuse(http.StatusNotFound, "%q is not served: package consulapi lists the paths", shorten(c.r.URL.Path))
+	}
+	a, ok := route.methods[c.r.Method]
+	if !ok {
+		return notAllowed(c.w, route.methods)
+	}
+	if err := c.parse(a.params); err != nil {
+		return err
+	}
+	if s.node == nil {
+		return noLeader()
+	}
+	return a.serve(c, rest)
+}
+
+// patience returns a context for work with the group, which ends after Options.Timeout.
+func (c *call) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.r.Context(), c.opts.Timeout)
+}

@@ -1,0 +1,181 @@
+package consulapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conclave-go/conclave"
+)
+
+// call is one request and its answer.
+type call struct {
+	*server
+	w     http.ResponseWriter
+	r     *http.Request
+	query url.Values
+	token string
+	index uint64        // ?index; 0: no blocking query
+	wait  time.Duration // ?wait; 0: the default
+	stale bool          // ?stale
+}
+
+const (
+	maxQuery    = 16 << 10 // bytes of a query string
+	bodyTimeout = 30 * time.Second
+)
+
+// parse reads the query, of which it refuses what the endpoint does not know.
+func (c *call) parse(params string) error {
+	if n := len(c.r.URL.RawQuery); n > maxQuery {
+		return refuse(http.StatusRequestEntityTooLarge, "query of %d bytes, the limit is %d", n, maxQuery)
+	}
+	var err error
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return invalid("malformed query: %v", err)
+	}
+	known := append(strings.Fields(params), "dc", "token", "pretty")
+	for _, name := range slices.Sorted(keysOf(c.query)) {
+		switch {
+		case !slices.Contains(known, name):
+			return invalid("query parameter %q is not supported by this endpoint", shorten(name))
+		case len(c.query[name]) > 1:
+			return invalid("query parameter %q is there more than once", name)
+		}
+	}
+	c.token = tokenOf(c.r, c.query)
+	if dc := c.query.Get("dc"); dc != "" && dc != c.opts.Datacenter {
+		return refuse(http.StatusInternalServerError, "No path to datacenter")
+	}
+	return c.parseRead()
+}
+
+// parseRead reads the parameters of reads. Others do not have them.
+func (c *call) parseRead() (err error) {
+	var consistent bool
+	if c.stale, err = c.flag("stale"); err != nil {
+		return err
+	}
+	if consistent, err = c.flag("consistent"); err != nil {
+		return err
+	}
+	if c.stale && consistent {
+		return invalid("Cannot specify ?stale with ?consistent, conflicting semantics.")
+	}
+	if wait := c.query.Get("wait"); wait != "" {
+		if c.wait, err = time.ParseDuration(wait); err != nil || c.wait < 0 {
+			return invalid("Invalid wait time")
+		}
+	}
+	if index := c.query.Get("index"); index != "" {
+		if c.index, err = strconv.ParseUint(index, 10, 64); err != nil {
+			return invalid("Invalid index")
+		}
+	}
+	return nil
+}
+
+// flag reports whether a parameter without a value is set. As in Consul, "true" and the
+// like do not matter; but "false" is refused, which Consul takes for true.
+func (c *call) flag(name string) (bool, error) {
+	if !c.query.Has(name) {
+		return false, nil
+	}
+	if v := c.query.Get(name); v != "" {
+		if on, err := strconv.ParseBool(v); err != nil || !on {
+			return false, invalid("query parameter %q: want no value, got %q: leave the parameter out instead", name, shorten(v))
+		}
+	}
+	return true, nil
+}
+
+// number returns a parameter that is a number, and whether it is set.
+func (c *call) number(name string) (n uint64, set bool, err error) {
+	if !c.query.Has(name) {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseUint(c.query.Get(name), 10, 64); err != nil {
+		return 0, false, invalid("query parameter %q: want a number, got %q", name, shorten(c.query.Get(name)))
+	}
+	return n, true, nil
+}
+
+// unblocking refuses a blocking query where there is none.
+func (c *call) unblocking() error {
+	if c.index != 0 {
+		return invalid("index %d: this endpoint has no blocking queries: only reads of keys have", c.index)
+	}
+	return nil
+}
+
+// consistency returns the options of the call's reads.
+func (c *call) consistency() []conclave.ReadOption {
+	if c.stale {
+		return []conclave.ReadOption{conclave.Stale()}
+	}
+	return nil
+}
+
+// body reads the request's body, of which what describes the limit. It is read in bounded
+// time, because it keeps one of few places; release the place after use.
+func (c *call) body(limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
+	if c.r.ContentLength > limit {
+		return nil, nil, tooLarge(c.r.ContentLength)
+	}
+	if c.r.Body == nil || c.r.ContentLength == 0 {
+		return nil, func() {}, nil
+	}
+	select {
+	case c.bodies <- struct{}{}:
+	default:
+		return nil, nil, busy("too many requests with a body are under way")
+	}
+	free := func() { <-c.bodies }
+	controller := http.NewResponseController(c.w)
+	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
+	body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
+	_ = controller.SetReadDeadline(time.Time{})
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		err = tooLarge(limit + 1)
+	case err != nil:
+		err = invalid("the body could not be read: %v", err)
+	}
+	if err != nil {
+		free()
+		return nil, nil, err
+	}
+	return body, free, nil
+}
+
+// validKey refuses a key, or a prefix, that no key can have.
+func validKey(key string) error {
+	switch {
+	case len(key) > maxKey:
+		return refuse(http.StatusRequestEntityTooLarge, "key of %d bytes, the limit is %d", len(key), maxKey)
+	case !utf8.ValidString(key) || strings.Contains(key, "\x00"):
+		return invalid("key %q: want UTF-8 without NUL", key)
+	}
+	return nil
+}
+
+const (
+	maxKey   = 512
+	maxValue = 512 << 10
+)
+
+// shorten keeps a long text out of an answer.
+func shorten(s string) string {
+	if len(s) <= 128 {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:128], "?"), len(s))
+}
