@@ -1,0 +1,159 @@
+package consulapi
+
+import "github.com/conclave-go/conclave"
+
+// statusLeader answers with the address of the leader, "" if none is known. It is this
+// node's view, as in Consul.
+func (c *call) statusLeader(string) error {
+	if err := c.local("status"); err != nil {
+		return err
+	}
+	status, addr := c.node.Status(), ""
+	for _, m := range status.Members {
+		if m.ID == status.Leader {
+			addr = m.Addr
+		}
+	}
+	return c.answer(addr)
+}
+
+// statusPeers answers with the addresses of the voters.
+func (c *call) statusPeers(string) error {
+	if err := c.local("status"); err != nil {
+		return err
+	}
+	peers := []string{}
+	for _, m := range c.node.Status().Members {
+		if m.Role == conclave.Voter {
+			peers = append(peers, m.Addr)
+		}
+	}
+	return c.answer(peers)
+}
+
+// local begins a read of what this node knows without asking the group.
+func (c *call) local(resource string) error {
+	if err := c.authorize(Read, resource); err != nil {
+		return err
+	}
+	return c.unblocking()
+}
+
+// agentSelf describes this node.
+func (c *call) agentSelf(string) error {
+	names := c.nodes()
+	if err := c.local("agent/" + names.own()); err != nil {
+		return err
+	}
+	var own conclave.Member
+	for _, m := range names.status.Members {
+		if m.ID == names.status.ID {
+			own = m
+		}
+	}
+	host, port := hostPort(own.Addr)
+	type config struct {
+		Datacenter, NodeName, NodeID string
+		Server                       bool
+	}
+	type member struct {
+		Name, Addr string
+		Port       int
+		Status     int // alive, as in Serf
+	}
+	return c.answer(struct {
+		Config config
+		Member member
+	}{
+		config{c.opts.Datacenter, names.own(), names.status.ID.String(), true},
+		member{names.own(), host, port, 1},
+	})
+}
+
+// healthCheck is a check as Consul's API has it.
+type healthCheck struct {
+	Node, CheckID, Name, Status, Notes, Output string
+	ServiceID, ServiceName                     string
+	ServiceTags                                []string
+	Type                                       string
+}
+
+// health describes a check. What the group does not know is known of this node's.
+func (c *call) health(names nodes, i conclave.CheckInfo) healthCheck {
+	h := healthCheck{
+		Node: names.name(i.Node), CheckID: checkID(i.Name), Name: i.Name, Status: i.State.String(),
+		ServiceTags: []string{}, Type: "ttl",
+	}
+	if i.Name == gossip {
+		h.Name, h.Type = "Serf Health Status", ""
+	} else if known, ok := c.checks.get(i.Name); ok && i.Node == names.status.ID {
+		h.Name, h.Notes, h.Output = known.name, known.notes, known.output
+	}
+	return h
+}
+
+// agentChecks lists the checks of this node, without serfHealth, as in Consul.
+func (c *call) agentChecks(string) error {
+	names := c.nodes()
+	if err := c.local("node/" + names.own()); err != nil {
+		return err
+	}
+	c.stale = false // what may be stale may be current
+	ctx, cancel := c.patience()
+	defer cancel()
+	found := make(map[string]healthCheck)
+	err := c.ownChecks(ctx, func(i conclave.CheckInfo) {
+		if i.Name != gossip {
+			found[i.Name] = c.health(names, i)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(found)
+}
+
+// healthNode lists the checks of a node.
+func (c *call) healthNode(name string) error {
+	if name == "" {
+		return invalid("Missing node name")
+	}
+	if err := c.local("node/" + name); err != nil {
+		return err
+	}
+	c.stale = false // what may be stale may be current
+	ctx, cancel := c.patience()
+	defer cancel()
+	names := c.nodes()
+	found := []healthCheck{}
+	if m, ok := names.find(name); ok {
+		err := c.checksOf(ctx, m.ID, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) })
+		if err != nil {
+			return err
+		}
+	}
+	c.meta(names.status.Applied)
+	return c.answer(found)
+}
+
+// catalogNodes lists the nodes, as this one sees them.
+func (c *call) catalogNodes(string) error {
+	if err := c.local("node_prefix/"); err != nil {
+		return err
+	}
+	type node struct {
+		ID, Node, Address, Datacenter string
+		TaggedAddresses, Meta         map[string]string
+	}
+	names := c.nodes()
+	found := []node{}
+	for _, m := range names.status.Members {
+		host, _ := hostPort(m.Addr)
+		found = append(found, node{
+			m.ID.String(), names.name(m.ID), host, c.opts.Datacenter,
+			map[string]string{}, map[string]string{"role": m.Role.String()},
+		})
+	}
+	c.meta(names.status.Applied)
+	return c.answer(found)
+}

@@ -1,0 +1,191 @@
+package consulapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/conclave-go/conclave"
+)
+
+const (
+	maxOps = 128     // conclave's limit, and Consul's
+	maxTxn = 2 << 20 // bytes of JSON, which hold more than what one write may have
+)
+
+// keyOp is one operation of a transaction.
+type keyOp struct {
+	verb, key, session string
+	value              []byte
+	flags, index       uint64
+}
+
+// txnError is why a transaction failed, as Consul's API has it.
+type txnError struct {
+	OpIndex int
+	What    string
+}
+
+// txnResult is a result of a transaction.
+type txnResult struct{ KV kvPair }
+
+// grammar lists the verbs, with the fields that each uses besides Key.
+func grammar(verb string) (uses string, known bool) {
+	switch verb {
+	case "set":
+		return "value flags", true
+	case "cas":
+		return "value flags index", true
+	case "lock", "unlock":
+		return "value flags session", true
+	case "delete-cas", "check-index":
+		return "index", true
+	case "check-session":
+		return "session", true
+	case "get", "get-or-empty", "get-tree", "check-not-exists", "delete", "delete-tree":
+		return "", true
+	}
+	return "", false
+}
+
+// isWrite reports whether an operation may change keys.
+func (o *keyOp) isWrite() bool {
+	switch o.verb {
+	case "set", "cas", "lock", "unlock", "delete", "delete-tree", "delete-cas":
+		return true
+	}
+	return false
+}
+
+// ofTree reports whether an operation concerns all keys with a prefix.
+func (o *keyOp) ofTree() bool { return o.verb == "get-tree" || o.verb == "delete-tree" }
+
+// txn executes a transaction.
+func (c *call) txn(string) error {
+	body, release, err := c.body(maxTxn, func(int64) error {
+		return refuse(http.StatusRequestEntityTooLarge, "Request body too large, max size: %d bytes", maxTxn)
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	ops, err := parseTxn(body)
+	if err != nil {
+		return err
+	}
+	for i := range ops {
+		if err := c.authorizeOp(&ops[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.unblocking(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(ops, func(o keyOp) bool { return o.isWrite() }) {
+		return c.writeTxn(ops)
+	}
+	return c.readTxn(ops)
+}
+
+func (c *call) authorizeOp(o *keyOp) error {
+	verb, resource := Read, "key/"+o.key
+	if o.isWrite() {
+		verb = Write
+	}
+	if o.ofTree() {
+		resource = "key_prefix/" + o.key
+	}
+	return c.authorize(verb, resource)
+}
+
+func parseTxn(body []byte) ([]keyOp, error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return nil, invalid("Failed to parse body: %v", err)
+	}
+	if len(raw) > maxOps {
+		return nil, refuse(http.StatusRequestEntityTooLarge, "Transaction contains too many operations (%d > %d)", len(raw), maxOps)
+	}
+	ops := make([]keyOp, len(raw))
+	for i, r := range raw {
+		f, err := parseFields(r, "kv")
+		if err == nil && isZero(f["kv"]) {
+			err = invalid("want KV: operations on keys are all that is supported")
+		}
+		if err == nil {
+			f, err = parseFields(f["kv"], "verb", "key", "value", "flags", "index", "session")
+		}
+		if err == nil {
+			err = ops[i].parse(f)
+		}
+		if err != nil {
+			status, text := statusOf(err)
+			return nil, refuse(status, "operation %d: %s", i, text)
+		}
+	}
+	return ops, nil
+}
+
+func (o *keyOp) parse(f fields) error {
+	if err := f.texts(map[string]*string{"Verb": &o.verb, "Key": &o.key, "Session": &o.session}); err != nil {
+		return err
+	}
+	for name, number := range map[string]*uint64{"Flags": &o.flags, "Index": &o.index} {
+		if err := f.into(name, number); err != nil {
+			return err
+		}
+	}
+	if err := f.into("Value", &o.value); err != nil {
+		return err
+	}
+	uses, known := grammar(o.verb)
+	if !known {
+		return invalid("unknown KV verb %q", shorten(o.verb))
+	}
+	for _, name := range []string{"value", "flags", "index", "session"} {
+		if raw := f[name]; raw != nil && !isZero(raw) && !strings.Contains(uses, name) {
+			return invalid("field %q has no effect with %s", name, o.verb)
+		}
+	}
+	if o.key == "" && !o.ofTree() {
+		return invalid("Must provide key")
+	}
+	if n := len(o.value); n > maxValue {
+		return refuse(http.StatusRequestEntityTooLarge, "Value for key %q is too large (%d > %d bytes)", shorten(o.key), n, maxValue)
+	}
+	return validKey(o.key)
+}
+
+// succeed answers with the results of a transaction.
+func (c *call) succeed(results []txnResult) error {
+	list, err := encodeAll(c, slices.Values(results))
+	if err != nil {
+		return err
+	}
+	body := bytes.Join([][]byte{[]byte(`{"Results":`), bytes.TrimSpace(list), []byte(`,"Errors":null}`)}, nil)
+	if c.query.Has("pretty") {
+		var b bytes.Buffer
+		if err := json.Indent(&b, body, "", "    "); err != nil {
+			return err
+		}
+		body = append(b.Bytes(), '\n')
+	}
+	c.write(http.StatusOK, "application/json", body)
+	return nil
+}
+
+// rollBack answers that a transaction had no effect.
+func (c *call) rollBack(why *txnError) error {
+	return c.answerWith(http.StatusConflict, struct {
+		Results []txnResult
+		Errors  []*txnError
+	}{nil, []*txnError{why}})
+}
+
+// bare is an entry without its value.
+func bare(e conclave.Entry) txnResult {
+	e.Value = nil
+	return txnResult{pairOf(e)}
+}
