@@ -12,14 +12,16 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-// begin starts a request in the background.
+// begin starts a request in the background, and repeats it while others have all places.
 func (a *agent) begin(ctx context.Context, path string) (wait func() (answer, error)) {
 	done := make(chan struct{})
 	var got answer
 	var err error
 	go func() {
 		defer close(done)
-		got, err = a.try(ctx, "GET", path, nil)
+		for got.status = 429; err == nil && got.status == 429; {
+			got, err = a.try(ctx, "GET", path, nil)
+		}
 	}()
 	return func() (answer, error) {
 		<-done
