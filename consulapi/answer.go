@@ -169,5 +169,3 @@ func (c *call) meta(index uint64) {
 	h.Set("X-Consul-Lastcontact", strconv.FormatInt(contact.Milliseconds(), 10))
 	h.Set("X-Consul-Effective-Consistency", consistency)
 }
-
-func keysOf[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

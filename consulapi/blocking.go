@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -139,9 +140,9 @@ func (c *call) listing(prefix string, collect func(context.Context) (body []byte
 	}
 	c.meta(index)
 	if n == 0 && (prefix != "" || c.query.Has("recurse")) {
-		c.write(404, "", nil)
+		c.write(http.StatusNotFound, "", nil)
 		return nil
 	}
-	c.write(200, "application/json", body)
+	c.write(http.StatusOK, "application/json", body)
 	return nil
 }

@@ -124,7 +124,7 @@ func stateOf(status string) (conclave.CheckState, error) {
 }
 
 func (c *call) checkBody() ([]byte, func(), error) {
-	return c.body(maxCheckBody, func(int64) error {
+	return c.body(c.bodies, maxCheckBody, func(int64) error {
 		return refuse(http.StatusRequestEntityTooLarge, "Request body too large, max size: %d bytes", maxCheckBody)
 	})
 }

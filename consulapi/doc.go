@@ -32,7 +32,8 @@
 // another, or that is no longer in the group, has its member ID as name. The check serfHealth is
 // the built-in check "gossip".
 //
-// A session's LockDelay above one minute counts as one minute. The limits are conclave's:
+// A session's LockDelay above one minute counts as one minute, and its TTL is shown as Go prints
+// it: "1m30s" for "90s". Lists of sessions, checks and nodes are not older than without ?stale. The limits are conclave's:
 // keys of 1 to 512 bytes of UTF-8 without NUL, and 16,384 keys in one recursive deletion.
 //
 // A transaction may read keys that it has written, and reads are of the same point in time
@@ -42,5 +43,7 @@
 //
 // Checks are TTL checks of the own node. Their names, notes and outputs are kept in memory, as in
 // a Consul agent without a data directory: after a restart of the process a client registers its checks
-// again. Registering a check that exists keeps its status.
+// again. Registering a check that exists keeps its status. A new check that is to be critical, as is
+// the default, is passing for the moment between two commands; a session that comes to depend on
+// it in between ends with the second.
 package consulapi

@@ -25,7 +25,7 @@ type Options struct {
 	// The resource is "key/" and a key; "key_prefix/" and a prefix, for all keys that begin
 	// with it, the empty prefix included; "session/", "agent/" or "node/" and the name of a
 	// node; or "session_prefix/" or "node_prefix/", for lists of all. The status endpoints
-	// concern no resource; for them the resource is "status".
+	// concern no resource; for them the resource is "status". Agent checks concern "node/".
 	//
 	// Default nil: everything is allowed to loopback clients that name a loopback host, and
 	// whose request has no header of a proxy. A proxy on the same machine that adds none and
@@ -70,7 +70,8 @@ const (
 	defaultBlocking = 4096
 	defaultAnswer   = 64 << 20
 	defaultTimeout  = 10 * time.Second
-	maxBodies       = 128 // requests whose body is read or worked on at a time
+	maxBodies       = 128 // requests whose body is read or worked on at a time, but for transactions
+	maxTxns         = 32  // transactions: their body is read before it is known what they are authorized for
 	maxListings     = 2   // listings of keys that are collected at a time
 )
 
@@ -79,7 +80,8 @@ type server struct {
 	opts     Options
 	routes   []route
 	checks   checkTable
-	bodies   chan struct{} // holds a value for each request with a body
+	bodies   chan struct{} // holds a value for each request with a body, but for transactions
+	txns     chan struct{} // holds a value for each transaction
 	listings chan struct{} // holds a value for each listing of keys
 	waits    chan struct{} // holds a value for each blocking query
 }
@@ -98,12 +100,13 @@ type server struct {
 // way, worth a retry later; and 500 with "No cluster leader" if no quorum was reachable, with "outcome unknown"
 // if a write was under way when the wait ended and may take effect, with "invalid session"
 // for an acquisition by a session that does not exist, with the reason if a session's check
-// is critical, for another datacenter, and if the node has stopped. A nil node is one
-// that Open has not returned yet: it has no leader.
+// is critical, for another datacenter, while a member runs a build that does not know sessions
+// without a process, and if the node has stopped. A nil node is one that Open has not
+// returned yet: it has no leader.
 func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s := &server{
 		node:   node,
-		bodies: make(chan struct{}, maxBodies), listings: make(chan struct{}, maxListings),
+		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
 		checks: checkTable{byID: make(map[string]*agentCheck)},
 	}
 	if opts != nil {

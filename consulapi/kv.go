@@ -124,7 +124,7 @@ func (c *call) kvPut(key string) error {
 	if err := c.authorize(Write, "key/"+key); err != nil {
 		return err
 	}
-	value, release, err := c.body(maxValue, func(size int64) error {
+	value, release, err := c.body(c.bodies, maxValue, func(size int64) error {
 		return refuse(http.StatusRequestEntityTooLarge, "Request body(%d bytes) too large, max size: %d bytes.", size, maxValue)
 	})
 	if err != nil {

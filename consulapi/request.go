@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -42,7 +43,7 @@ func (c *call) parse(params string) error {
 		return invalid("malformed query: %v", err)
 	}
 	known := append(strings.Fields(params), "dc", "token", "pretty")
-	for _, name := range slices.Sorted(keysOf(c.query)) {
+	for _, name := range slices.Sorted(maps.Keys(c.query)) {
 		switch {
 		case !slices.Contains(known, name):
 			return invalid("query parameter %q is not supported by this endpoint", shorten(name))
@@ -123,9 +124,9 @@ func (c *call) consistency() []conclave.ReadOption {
 	return nil
 }
 
-// body reads the request's body, of which what describes the limit. It is read in bounded
-// time, because it keeps one of few places; release the place after use.
-func (c *call) body(limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
+// body reads the request's body. It is read in bounded time, because it keeps one of few
+// places; release the place after use.
+func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
 	if c.r.ContentLength > limit {
 		return nil, nil, tooLarge(c.r.ContentLength)
 	}
@@ -133,11 +134,11 @@ func (c *call) body(limit int64, tooLarge func(size int64) error) (body []byte, 
 		return nil, func() {}, nil
 	}
 	select {
-	case c.bodies <- struct{}{}:
+	case places <- struct{}{}:
 	default:
 		return nil, nil, busy("too many requests with a body are under way")
 	}
-	free := func() { <-c.bodies }
+	free := func() { <-places }
 	controller := http.NewResponseController(c.w)
 	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
 	body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))

@@ -3,7 +3,6 @@ package consulapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"time"
@@ -50,7 +49,7 @@ func (c *call) sessionCreate(string) error {
 	if err := c.authorize(Write, "session/"+own); err != nil {
 		return err
 	}
-	body, release, err := c.body(maxSessionBody, func(size int64) error {
+	body, release, err := c.body(c.bodies, maxSessionBody, func(size int64) error {
 		return refuse(http.StatusRequestEntityTooLarge, "Request body too large, max size: %d bytes", maxSessionBody)
 	})
 	if err != nil {
@@ -213,7 +212,7 @@ func sessionID(text string) (conclave.SessionID, error) {
 	}
 	id, err := conclave.ParseSessionID(text)
 	if err != nil {
-		return id, invalid("%s", fmt.Sprintf("invalid session ID %q: want a UUID", shorten(text)))
+		return id, invalid("invalid session ID %q: want a UUID", shorten(text))
 	}
 	return id, nil
 }

@@ -64,7 +64,7 @@ func (o *keyOp) ofTree() bool { return o.verb == "get-tree" || o.verb == "delete
 
 // txn executes a transaction.
 func (c *call) txn(string) error {
-	body, release, err := c.body(maxTxn, func(int64) error {
+	body, release, err := c.body(c.txns, maxTxn, func(int64) error {
 		return refuse(http.StatusRequestEntityTooLarge, "Request body too large, max size: %d bytes", maxTxn)
 	})
 	if err != nil {
