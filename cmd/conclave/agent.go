@@ -20,6 +20,8 @@ type agentOptions struct {
 	leave   bool
 	http    string
 	console string // file with a password
+	consul  string
+	token   string // file with a token
 	log     string
 }
 
@@ -32,6 +34,8 @@ func (p *program) agentCommand() *cobra.Command {
 			"need --join only.\n\n" +
 			"The HTTP address serves /livez and /readyz for probes, /metrics for Prometheus and /console/ for people. The console is read-only and for " +
 			"browsers on the same machine, unless --console-password-file or CONCLAVE_CONSOLE_PASSWORD is set: then any browser with the password may use it and act.\n\n" +
+			"--consul-http serves part of Consul's HTTP API to clients on the same machine; with --consul-token-file or CONCLAVE_CONSUL_TOKEN to any client " +
+			"with the token, which may do everything.\n\n" +
 			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, and 1 otherwise.",
 		Annotations: map[string]string{fromEnvironment: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +58,8 @@ func (p *program) agentCommand() *cobra.Command {
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
 	f.StringVar(&o.http, "http", "127.0.0.1:7101", "`address` for probes, metrics and the console; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
+	f.StringVar(&o.consul, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500; none: do not serve it")
+	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd
 }
@@ -95,7 +101,13 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	defer s.close()
-	log.Info("listening", "addr", l.Addr().String(), "http", s.addr())
+	consul, err := newConsulServer(o, log)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	defer consul.close()
+	log.Info("listening", "addr", l.Addr().String(), "http", s.addr(), "consul", consul.addr())
 	node, err := conclave.Open(ctx, &o.cfg)
 	if err != nil && ctx.Err() != nil {
 		return nil // interrupted before the member was open
@@ -104,6 +116,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	s.opened(node)
+	consul.opened(node)
 	log.Info("open", "member", node.Status().ID.String(), "group", o.cfg.Group, "members", len(node.Status().Members))
 	select {
 	case <-ctx.Done():

@@ -46,6 +46,8 @@ func TestUsage(t *testing.T) {
 		{"agent --memory --dir x", 2, "exclude each other"},
 		{"agent --memory --log xml", 2, "want text or json"},
 		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
+		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 0.0.0.0:0", 2, "--consul-token-file"},
+		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-token-file missing", 1, "--consul-token-file"},
 		{"restore x", 2, "dir"},
 		{"verify missing", 1, "missing"},
 	} {

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/consulapi"
+)
+
+// consulServer serves Consul's HTTP API, from before the member is open.
+type consulServer struct {
+	listener net.Listener // nil: nothing is served
+	server   *http.Server
+	options  consulapi.Options
+	handler  atomic.Pointer[http.Handler]
+}
+
+// tokenVariable has the token of Consul's API, if there is no file with it. A flag would show it to all
+// users of the machine.
+const tokenVariable = "CONCLAVE_CONSUL_TOKEN"
+
+func newConsulServer(o agentOptions, log *slog.Logger) (*consulServer, error) {
+	s := &consulServer{options: consulapi.Options{Logger: log}}
+	if o.consul == "none" {
+		return s, nil
+	}
+	if err := s.protect(o.token); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", o.consul)
+	if err != nil {
+		return nil, fmt.Errorf("--consul-http: %w", err)
+	}
+	if at, err := netip.ParseAddrPort(l.Addr().String()); s.options.Authorize == nil && (err != nil || !at.Addr().Unmap().IsLoopback()) {
+		_ = l.Close()
+		return nil, usagef("--consul-http %s: an address beyond loopback needs --consul-token-file or %s", o.consul, tokenVariable)
+	}
+	s.listener = l
+	s.opened(nil) // answers that there is no leader
+	// Not an http.ServeMux: it redirects keys with "//" or "..".
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) })
+	s.server = &http.Server{Handler: serve, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	go func() { _ = s.server.Serve(l) }() // until close
+	return s, nil
+}
+
+// protect allows everything to clients with the token, wherever they are, and nothing to others.
+func (s *consulServer) protect(file string) error {
+	token, source := []byte(os.Getenv(tokenVariable)), tokenVariable
+	if file != "" {
+		var err error
+		if token, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("--consul-token-file: %w", err)
+		}
+		source = "--consul-token-file " + file
+	}
+	if file == "" && len(token) == 0 {
+		return nil
+	}
+	if token = bytes.TrimSpace(token); len(token) < 8 {
+		return usagef("%s: want a token of at least 8 bytes", source)
+	}
+	want := sha256.Sum256(token) // the comparison does not show its length
+	s.options.Authorize = func(token string, _ consulapi.Verb, _ string) error {
+		if got := sha256.Sum256([]byte(token)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			return errors.New("this needs the token of the agent")
+		}
+		return nil
+	}
+	return nil
+}
+
+func (s *consulServer) opened(node *conclave.Node) {
+	if s.listener == nil {
+		return
+	}
+	h := consulapi.Handler(node, &s.options)
+	s.handler.Store(&h)
+}
+
+func (s *consulServer) addr() string {
+	if s.listener == nil {
+		return "none"
+	}
+	return s.listener.Addr().String()
+}
+
+// close lets answers that are under way finish. The end of the node has ended blocking queries.
+func (s *consulServer) close() {
+	if s.listener == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.server.Shutdown(ctx)
+	_ = s.server.Close()
+}
