@@ -16,16 +16,24 @@ const (
 	maxWait     = 10 * time.Minute
 )
 
-// await blocks until a key that begins with prefix and is wanted has changed after ?index,
-// the time of ?wait has passed, or the client has disconnected. It does not block without
-// ?index.
+// await asks whether the request may read the resource, and begins the read. A blocking
+// query is asked about again when it ends: its token may have been revoked meanwhile.
+func (c *call) await(resource, prefix string, wanted func(key string) bool) (local bool, err error) {
+	if err := c.authorize(Read, resource); err != nil || c.index == 0 {
+		return c.stale, err
+	}
+	if local, err = c.change(prefix, wanted); err != nil {
+		return local, err
+	}
+	return local, c.authorize(Read, resource)
+}
+
+// change blocks until a key that begins with prefix and is wanted has changed after ?index,
+// the time of ?wait has passed, or the client has disconnected.
 //
 // It reports whether a read of the node's own state satisfies the request: because that is
 // asked for, or because a quorum has confirmed during this call that the state is not older.
-func (c *call) await(prefix string, wanted func(key string) bool) (local bool, err error) {
-	if c.index == 0 {
-		return c.stale, nil
-	}
+func (c *call) change(prefix string, wanted func(key string) bool) (local bool, err error) {
 	select {
 	case c.waits <- struct{}{}:
 		defer func() { <-c.waits }()
@@ -110,10 +118,7 @@ const smallAnswer = 1 << 20
 
 // listing answers with a JSON array that collect makes from the node's own state.
 func (c *call) listing(prefix string, collect func(context.Context) (body []byte, n int, err error)) error {
-	if err := c.authorize(Read, "key_prefix/"+prefix); err != nil {
-		return err
-	}
-	local, err := c.await(prefix, func(string) bool { return true })
+	local, err := c.await("key_prefix/"+prefix, prefix, func(string) bool { return true })
 	if err != nil {
 		return err
 	}

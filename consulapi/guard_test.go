@@ -80,6 +80,7 @@ func TestAuthorize_Resources(t *testing.T) {
 		want               []string
 	}{
 		{"GET", "/v1/kv/a", "", []string{"read key/a"}},
+		{"GET", "/v1/kv/a?index=1&wait=1ms", "", []string{"read key/a", "read key/a"}},
 		{"GET", "/v1/kv/a?recurse", "", []string{"read key_prefix/a"}},
 		{"GET", "/v1/kv/?keys", "", []string{"read key_prefix/"}},
 		{"PUT", "/v1/kv/a", "", []string{"write key/a"}},

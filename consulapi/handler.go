@@ -17,7 +17,7 @@ type Options struct {
 	// Datacenter is the name that the ?dc parameter may have. Default: "dc1".
 	Datacenter string
 	// Authorize decides on each request before anything is done, once for each resource that
-	// the request concerns. The token is that of the header X-Consul-Token, of the header
+	// the request concerns, and again at the end of a blocking query. The token is that of the header X-Consul-Token, of the header
 	// "Authorization: Bearer", or of the parameter ?token, which logs of proxies may contain;
 	// "": there is none. An error refuses the request with the status 403; the client gets
 	// the error's text. It is called concurrently.

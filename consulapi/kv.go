@@ -63,10 +63,7 @@ func (c *call) kvGet(key string) error {
 }
 
 func (c *call) kvOne(key string, raw bool) error {
-	if err := c.authorize(Read, "key/"+key); err != nil {
-		return err
-	}
-	local, err := c.await(key, func(changed string) bool { return changed == key })
+	local, err := c.await("key/"+key, key, func(changed string) bool { return changed == key })
 	if err != nil {
 		return err
 	}
