@@ -171,7 +171,8 @@ func TestTxn_Refused(t *testing.T) {
 		} {
 			_, err := k.Txn(ctx, conclave.OpPut("new", []byte("x")), conclave.OpDelete("third"), conclave.OpAcquire("new", nil, s.ID()), test.op)
 			grouptest.WantError(t, err, test.want)
-			if !strings.Contains(err.Error(), "operation 3, "+test.what) {
+			var refused *conclave.TxnError
+			if !errors.As(err, &refused) || refused.Operation != 3 || !strings.Contains(err.Error(), "operation 3, "+test.what) {
 				t.Fatalf("%v: the error does not name the operation", err)
 			}
 		}

@@ -3,7 +3,6 @@ package conclave
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -102,25 +101,36 @@ func OpCheckSequencer(s Sequencer) Op {
 // operation left it, and a zero Entry where there is no single key. The entry's value is
 // the one that was written; for OpExpect and OpCheckSequencer it is not set.
 //
-// If an operation is refused, none takes effect, and the error states which one was
-// refused and why: ErrCompareFailed, ErrStaleSequencer, or an error of the method that
-// the operation is named after. ErrInvalid: there are no operations. ErrTooLarge: there
+// If an operation is refused, none takes effect, and the error wraps a *TxnError, which
+// states which one was refused and why: ErrCompareFailed, ErrStaleSequencer, or an error of
+// the method that the operation is named after. ErrInvalid: there are no operations. ErrTooLarge: there
 // are too many, or they have more than 768 KiB together. It blocks like Put.
 func (k *KV) Txn(ctx context.Context, ops ...Op) ([]Entry, error) {
 	entries, refused, err := k.write(ctx, "txn", "", ops)
 	if refused != nil {
-		err = fmt.Errorf("operation %s: %w", ops[refused.at].describe(refused.at), convert(err))
+		err = &TxnError{Operation: refused.at, Err: convert(err), op: ops[refused.at]}
 	}
 	return entries, fault("txn", "", err)
 }
 
-// describe names an operation of a Txn for people.
-func (o Op) describe(at int) string {
-	if o.what == "" {
-		return strconv.Itoa(at)
-	}
-	return fmt.Sprintf("%d, %s %s", at, o.what, quote(o.key))
+// TxnError is the refusal of a [KV.Txn] because of one of its operations. errors.As finds it.
+type TxnError struct {
+	Operation int   // its place among those of the call, from 0
+	Err       error // why it was refused
+
+	op Op
 }
+
+// Error names the operation and the reason.
+func (e *TxnError) Error() string {
+	if e.op.what == "" {
+		return fmt.Sprintf("operation %d: %v", e.Operation, e.Err)
+	}
+	return fmt.Sprintf("operation %d, %s %s: %v", e.Operation, e.op.what, quote(e.op.key), e.Err)
+}
+
+// Unwrap returns Err.
+func (e *TxnError) Unwrap() error { return e.Err }
 
 // maxWrite bounds the bytes of one write, so that it fits into a log entry with others.
 const maxWrite = 768 << 10

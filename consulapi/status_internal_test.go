@@ -46,16 +46,3 @@ func TestWaitTime(t *testing.T) {
 		}
 	}
 }
-
-// Which operation was refused is in the text of the error of KV.Txn.
-func TestRefusedAt(t *testing.T) {
-	for text, want := range map[string]int{
-		`operation 3, put "a": busy`: 3, "operation 0: invalid": 0,
-		"operation x: y": -1, "operation": -1, "comparison failed": -1, "operation -1: x": -1,
-	} {
-		at, ok := refusedAt(&conclave.Error{Op: "txn", Err: errors.New(text)})
-		if ok != (want >= 0) || ok && at != want {
-			t.Errorf("%q: %d %v", text, at, ok)
-		}
-	}
-}

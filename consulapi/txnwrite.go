@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/conclave-go/conclave"
 )
@@ -28,11 +26,12 @@ func (c *call) writeTxn(ops []keyOp) error {
 		if err == nil {
 			return c.succeed(p.resolve(entries))
 		}
-		at, ok := refusedAt(err)
-		switch {
-		case !ok || at >= len(p.ops):
+		var refused *conclave.TxnError
+		if !errors.As(err, &refused) {
 			return err
-		case p.guard[at] && (errors.Is(err, conclave.ErrCompareFailed) || errors.Is(err, conclave.ErrStaleSequencer)):
+		}
+		at := refused.Operation
+		if p.guard[at] && (errors.Is(err, conclave.ErrCompareFailed) || errors.Is(err, conclave.ErrStaleSequencer)) {
 			continue // another caller changed what was read; this had no effect
 		}
 		what := c.describe(ctx, &ops[p.of[at]], err)
@@ -90,25 +89,6 @@ func (p *plan) resolve(entries []conclave.Entry) []txnResult {
 		}
 	}
 	return results
-}
-
-// refusedAt returns which operation of a [conclave.KV.Txn] was refused, which its error
-// states.
-func refusedAt(err error) (at int, ok bool) {
-	var e *conclave.Error
-	if !errors.As(err, &e) || e.Err == nil {
-		return 0, false
-	}
-	rest, ok := strings.CutPrefix(e.Err.Error(), "operation ")
-	if !ok {
-		return 0, false
-	}
-	end := strings.IndexAny(rest, ",:")
-	if end < 0 {
-		return 0, false
-	}
-	at, err = strconv.Atoi(rest[:end])
-	return at, err == nil && at >= 0
 }
 
 // describe returns why an operation was refused, in Consul's words; "": not because of the
