@@ -77,20 +77,21 @@ func (c *call) waitTime() time.Duration {
 
 // kvList lists the keys with a prefix.
 func (c *call) kvList(prefix string) error {
-	return c.listing(prefix, func(ctx context.Context) ([]byte, int, error) {
+	return c.listing(prefix, func(ctx context.Context) (body []byte, n int, newest uint64, err error) {
 		entries, err := c.node.KV().List(ctx, prefix, conclave.Stale())
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
-		body, err := encodeAll(c, func(yield func(kvPair) bool) {
+		body, err = encodeAll(c, func(yield func(kvPair) bool) {
 			for i := range entries {
+				newest = max(newest, entries[i].ModifyIndex)
 				if !yield(pairOf(entries[i])) {
 					return
 				}
 				entries[i] = conclave.Entry{} // its value may be freed
 			}
 		})
-		return body, len(entries), err
+		return body, len(entries), newest, err
 	})
 }
 
@@ -103,21 +104,22 @@ func (c *call) kvKeys(prefix string) error {
 	if err := validKey(separator); err != nil {
 		return err
 	}
-	return c.listing(prefix, func(ctx context.Context) ([]byte, int, error) {
+	return c.listing(prefix, func(ctx context.Context) ([]byte, int, uint64, error) {
 		names, err := c.node.KV().Keys(ctx, prefix, separator, conclave.Stale())
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		body, err := encodeAll(c, slices.Values(names))
-		return body, len(names), err
+		return body, len(names), 0, err
 	})
 }
 
 // smallAnswer is what may wait for a client without one of the places for listings.
 const smallAnswer = 1 << 20
 
-// listing answers with a JSON array that collect makes from the node's own state.
-func (c *call) listing(prefix string, collect func(context.Context) (body []byte, n int, err error)) error {
+// listing answers with a JSON array that collect makes from the node's own state, with the
+// largest modify index in it if that is known.
+func (c *call) listing(prefix string, collect func(context.Context) (body []byte, n int, newest uint64, err error)) error {
 	local, err := c.await("key_prefix/"+prefix, prefix, func(string) bool { return true })
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func (c *call) listing(prefix string, collect func(context.Context) (body []byte
 	}
 	release := func() { <-c.listings }
 	defer func() { release() }()
-	body, n, err := collect(ctx)
+	body, n, newest, err := collect(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,7 +145,7 @@ func (c *call) listing(prefix string, collect func(context.Context) (body []byte
 		release()
 		release = func() {}
 	}
-	c.meta(index)
+	c.meta(max(index, newest))
 	if n == 0 && (prefix != "" || c.query.Has("recurse")) {
 		c.write(http.StatusNotFound, "", nil)
 		return nil

@@ -77,7 +77,7 @@ func (c *call) kvOne(key string, raw bool) error {
 	if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 		return err
 	}
-	c.meta(index)
+	c.meta(max(index, e.ModifyIndex))
 	switch {
 	case err != nil:
 		c.write(http.StatusNotFound, "", nil)
@@ -91,7 +91,8 @@ func (c *call) kvOne(key string, raw bool) error {
 
 // lastIndex returns the index of the last change of any key. A read of the node's own state
 // that follows sees a state that is not older. So a linearizable index, confirmed by a
-// quorum once, makes that read linearizable too.
+// quorum once, makes that read linearizable too. The answer's index is the larger of it and the
+// largest modify index of what is read: the state has all changes up to that one as well.
 func (c *call) lastIndex(ctx context.Context, local bool) (uint64, error) {
 	if local {
 		return c.node.KV().Index(ctx, conclave.Stale())
