@@ -70,8 +70,8 @@ const (
 	defaultBlocking = 4096
 	defaultAnswer   = 64 << 20
 	defaultTimeout  = 10 * time.Second
-	maxBodies       = 128 // requests whose body is read or worked on at a time, but for transactions
-	maxTxns         = 32  // transactions: their body is read before it is known what they are authorized for
+	maxBodies       = 128 // requests with a large body that are read or worked on at a time, but for transactions
+	maxTxns         = 32  // transactions with a large body, which is read before it is known what they are authorized for; and of those worked on
 	maxListings     = 2   // listings of keys that are collected at a time
 )
 
@@ -80,8 +80,9 @@ type server struct {
 	opts     Options
 	routes   []route
 	checks   checkTable
-	bodies   chan struct{} // holds a value for each request with a body, but for transactions
-	txns     chan struct{} // holds a value for each transaction
+	bodies   chan struct{} // holds a value for each request with a large body, but for transactions
+	txns     chan struct{} // holds a value for each transaction with a large body
+	running  chan struct{} // holds a value for each transaction that is worked on
 	listings chan struct{} // holds a value for each listing of keys
 	waits    chan struct{} // holds a value for each blocking query
 }
@@ -106,7 +107,7 @@ type server struct {
 func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s := &server{
 		node:   node,
-		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
+		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
 		checks: checkTable{byID: make(map[string]*agentCheck)},
 	}
 	if opts != nil {

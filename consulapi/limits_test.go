@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -30,17 +31,10 @@ func TestLimits_Answer(t *testing.T) {
 	})
 }
 
-// Bodies that do not arrive keep no memory without a bound, and transactions, whose
-// authorization is in the body, take no place of other writes.
+// Bodies that do not arrive keep no memory without a bound, and large transactions, whose
+// authorization is in the body, take no place of small ones and of other writes.
 func TestLimits_Bodies(t *testing.T) {
-	h := consulapi.Handler(grouptest.Alone(t), nil)
-	send := func(path string, body io.Reader) int {
-		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://localhost"+path, body)
-		r.RemoteAddr = "127.0.0.1:1"
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code
-	}
+	send := sender(t, &consulapi.Options{Timeout: time.Second})
 	var all sync.WaitGroup
 	slow, end := io.Pipe()
 	var began sync.WaitGroup
@@ -48,22 +42,58 @@ func TestLimits_Bodies(t *testing.T) {
 	for range 32 {
 		all.Go(func() {
 			body := &announced{Reader: slow, read: sync.OnceFunc(began.Done)}
-			if status := send("/v1/txn", body); status != http.StatusBadRequest {
+			if status := send("/v1/txn", io.MultiReader(strings.NewReader(strings.Repeat(" ", 16<<10)), body)); status != http.StatusBadRequest {
 				t.Error(status)
 			}
 		})
 	}
 	began.Wait()
-	if status := send("/v1/txn", strings.NewReader("[]")); status != http.StatusTooManyRequests {
-		t.Error("one more transaction:", status)
+	if status := send("/v1/txn", strings.NewReader("[]"+strings.Repeat(" ", 16<<10))); status != http.StatusTooManyRequests {
+		t.Error("one more large transaction:", status)
+	}
+	if status := send("/v1/txn", strings.NewReader("[]")); status != http.StatusOK {
+		t.Error("a small transaction:", status)
 	}
 	if status := send("/v1/kv/a", strings.NewReader("x")); status != http.StatusOK {
 		t.Error("another write:", status)
 	}
 	grouptest.Must(t, end.Close())
 	all.Wait()
-	if status := send("/v1/txn", strings.NewReader("[]")); status != http.StatusOK {
+	if status := send("/v1/txn", strings.NewReader("[]"+strings.Repeat(" ", 16<<10))); status != http.StatusOK {
 		t.Error("afterwards:", status)
+	}
+}
+
+// Clients of Consul do not retry 429, so a burst of small writes waits instead.
+func TestLimits_BurstOfSmallBodies(t *testing.T) {
+	send := sender(t, nil)
+	var all, began sync.WaitGroup
+	const n = 300
+	began.Add(n)
+	slow, end := io.Pipe()
+	for i := range n {
+		all.Go(func() {
+			body := io.MultiReader(strings.NewReader("x"), &announced{Reader: slow, read: sync.OnceFunc(began.Done)})
+			if status := send(fmt.Sprintf("/v1/kv/a/%d", i), body); status != http.StatusOK {
+				began.Done() // it was refused before its body was read
+				t.Error(status)
+			}
+		})
+	}
+	began.Wait()
+	grouptest.Must(t, end.Close())
+	all.Wait()
+}
+
+// sender returns a function that sends the handler of a group of one a PUT.
+func sender(t *testing.T, opts *consulapi.Options) func(path string, body io.Reader) (status int) {
+	h := consulapi.Handler(grouptest.Alone(t), opts)
+	return func(path string, body io.Reader) int {
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://localhost"+path, body)
+		r.RemoteAddr = "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
 	}
 }
 

@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type call struct {
 const (
 	maxQuery    = 16 << 10 // bytes of a query string
 	bodyTimeout = 30 * time.Second
+	smallBody   = 16 << 10 // bytes of a body that takes no place while it is read
 )
 
 // parse reads the query, of which it refuses what the endpoint does not know.
@@ -124,8 +126,9 @@ func (c *call) consistency() []conclave.ReadOption {
 	return nil
 }
 
-// body reads the request's body. It is read in bounded time, because it keeps one of few
-// places; release the place after use.
+// body reads the request's body, in bounded time. A small one takes no place while it is
+// read: it costs no more than the request's header. A larger one takes one of few, so clients
+// that are slow keep no others waiting but for those with a large body. Release the place after use.
 func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
 	if c.r.ContentLength > limit {
 		return nil, nil, tooLarge(c.r.ContentLength)
@@ -133,16 +136,20 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 	if c.r.Body == nil || c.r.ContentLength == 0 {
 		return nil, func() {}, nil
 	}
-	select {
-	case places <- struct{}{}:
-	default:
-		return nil, nil, busy("too many requests with a body are under way")
-	}
-	free := func() { <-places }
 	controller := http.NewResponseController(c.w)
 	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
-	body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
-	_ = controller.SetReadDeadline(time.Time{})
+	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
+	release = func() {}
+	from := http.MaxBytesReader(c.w, c.r.Body, limit)
+	body, err = io.ReadAll(io.LimitReader(from, smallBody))
+	if err == nil && len(body) == smallBody {
+		if release, err = c.place(places); err != nil {
+			return nil, nil, err
+		}
+		b := bytes.NewBuffer(body)
+		_, err = b.ReadFrom(from)
+		body = b.Bytes()
+	}
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
@@ -151,10 +158,23 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 		err = invalid("the body could not be read: %v", err)
 	}
 	if err != nil {
-		free()
+		release()
 		return nil, nil, err
 	}
-	return body, free, nil
+	return body, release, nil
+}
+
+// place waits for one of the places, for Options.Timeout at most.
+func (c *call) place(places chan struct{}) (release func(), err error) {
+	release = func() { <-places }
+	ctx, cancel := c.patience()
+	defer cancel()
+	select {
+	case places <- struct{}{}:
+		return release, nil
+	case <-ctx.Done():
+		return nil, busy("too many requests with a body are under way")
+	}
 }
 
 // validKey refuses a key, or a prefix, that no key can have.

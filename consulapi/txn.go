@@ -83,6 +83,11 @@ func (c *call) txn(string) error {
 	if err := c.unblocking(); err != nil {
 		return err
 	}
+	done, err := c.place(c.running)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if slices.ContainsFunc(ops, func(o keyOp) bool { return o.isWrite() }) {
 		return c.writeTxn(ops)
 	}
