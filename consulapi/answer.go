@@ -83,7 +83,11 @@ const writeTimeout = time.Minute
 
 func (c *call) write(status int, contentType string, body []byte) {
 	// Each answer of a connection sets it again. Where the server cannot, its own timeouts count.
-	_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	controller := http.NewResponseController(c.w)
+	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if c.r.ContentLength != 0 && !c.read { // the server skips the body first
+		_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	if contentType != "" {
 		c.w.Header().Set("Content-Type", contentType)
 	}

@@ -133,6 +133,7 @@ type route struct {
 type action struct {
 	params string // the query parameters that it knows, besides those of every action
 	serve  func(c *call, rest string) error
+	body   bool // it reads the request's body
 }
 
 // reads are the parameters of every endpoint that reads.
@@ -140,19 +141,22 @@ const reads = "stale consistent index wait "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {
-		return map[string]action{http.MethodGet: {reads + params, serve}}
+		return map[string]action{http.MethodGet: {reads + params, serve, false}}
 	}
 	put := func(params string, serve func(*call, string) error) map[string]action {
-		return map[string]action{http.MethodPut: {params, serve}}
+		return map[string]action{http.MethodPut: {params, serve, false}}
+	}
+	putBody := func(params string, serve func(*call, string) error) map[string]action {
+		return map[string]action{http.MethodPut: {params, serve, true}}
 	}
 	return []route{
 		{"/v1/kv/", true, map[string]action{
-			http.MethodGet:    {reads + "recurse keys separator seperator raw", (*call).kvGet},
-			http.MethodPut:    {"flags cas acquire release", (*call).kvPut},
-			http.MethodDelete: {"recurse cas", (*call).kvDelete},
+			http.MethodGet:    {reads + "recurse keys separator seperator raw", (*call).kvGet, false},
+			http.MethodPut:    {"flags cas acquire release", (*call).kvPut, true},
+			http.MethodDelete: {"recurse cas", (*call).kvDelete, false},
 		}},
-		{"/v1/txn", false, put(reads, (*call).txn)},
-		{"/v1/session/create", false, put("", (*call).sessionCreate)},
+		{"/v1/txn", false, putBody(reads, (*call).txn)},
+		{"/v1/session/create", false, putBody("", (*call).sessionCreate)},
 		{"/v1/session/destroy/", true, put("", (*call).sessionDestroy)},
 		{"/v1/session/renew/", true, put("", (*call).sessionRenew)},
 		{"/v1/session/info/", true, get("", (*call).sessionInfo)},
@@ -162,12 +166,12 @@ func routes() []route {
 		{"/v1/status/peers", false, get("", (*call).statusPeers)},
 		{"/v1/agent/self", false, get("", (*call).agentSelf)},
 		{"/v1/agent/checks", false, get("", (*call).agentChecks)},
-		{"/v1/agent/check/register", false, put("", (*call).checkRegister)},
+		{"/v1/agent/check/register", false, putBody("", (*call).checkRegister)},
 		{"/v1/agent/check/deregister/", true, put("", (*call).checkDeregister)},
 		{"/v1/agent/check/pass/", true, put("note", (*call).checkPass)},
 		{"/v1/agent/check/warn/", true, put("note", (*call).checkWarn)},
 		{"/v1/agent/check/fail/", true, put("note", (*call).checkFail)},
-		{"/v1/agent/check/update/", true, put("", (*call).checkUpdate)},
+		{"/v1/agent/check/update/", true, putBody("", (*call).checkUpdate)},
 		{"/v1/catalog/nodes", false, get("", (*call).catalogNodes)},
 		{"/v1/health/node/", true, get("", (*call).healthNode)},
 	}
@@ -210,6 +214,11 @@ func (s *server) serve(c *call) error {
 	}
 	if s.node == nil {
 		return noLeader()
+	}
+	if !a.body {
+		if err := c.skipBody(); err != nil {
+			return err
+		}
 	}
 	return a.serve(c, rest)
 }

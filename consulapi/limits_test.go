@@ -3,6 +3,7 @@ package consulapi_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,4 +107,49 @@ type announced struct {
 func (a *announced) Read(p []byte) (int, error) {
 	a.read()
 	return a.Reader.Read(p)
+}
+
+// The server does not notice that a client is gone whose body is unread.
+func TestBlocking_ClientWithBodyGone(t *testing.T) {
+	a := serve(t, &consulapi.Options{MaxBlocking: 1})
+	a.do("PUT", "/v1/kv/a", "x")
+	index := a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
+	c, err := net.Dial("tcp", a.Listener.Addr().String())
+	grouptest.Must(t, err)
+	_, err = fmt.Fprintf(c, "GET /v1/kv/a?wait=1m&index=%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx", index)
+	grouptest.Must(t, err)
+	other := func() int { return a.do("GET", "/v1/kv/a?wait=1ms&index="+index).status }
+	eventually(t, "the query waits", func() bool { return other() == http.StatusTooManyRequests })
+	grouptest.Must(t, c.Close())
+	eventually(t, "the query has ended", func() bool { return other() == http.StatusOK })
+}
+
+// A listing whose request has a body that does not arrive keeps no place for listings.
+func TestListing_UnsentBody(t *testing.T) {
+	a := serve(t, &consulapi.Options{Timeout: 2 * time.Second})
+	for i := range 4 {
+		a.do("PUT", fmt.Sprintf("/v1/kv/a/%d", i), strings.Repeat("x", 400<<10))
+	}
+	for range 2 {
+		c, err := net.Dial("tcp", a.Listener.Addr().String())
+		grouptest.Must(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "GET /v1/kv/?recurse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+		grouptest.Must(t, err)
+	}
+	time.Sleep(300 * time.Millisecond) // they are with the handler; if not, the test cannot fail
+	if got := a.do("GET", "/v1/kv/?recurse"); got.status != http.StatusOK {
+		t.Error(got.status, got.body)
+	}
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(end) {
+			t.Fatal("not within 20 s:", what)
+		}
+		time.Sleep(10 * time.Millisecond) // the server signals neither
+	}
 }

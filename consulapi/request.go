@@ -27,6 +27,7 @@ type call struct {
 	index uint64        // ?index; 0: no blocking query
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
+	read  bool          // the body, if there is one
 }
 
 const (
@@ -137,6 +138,7 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 		return nil, func() {}, nil
 	}
 	controller := http.NewResponseController(c.w)
+	c.read = true
 	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
 	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
 	release = func() {}
@@ -175,6 +177,18 @@ func (c *call) place(places chan struct{}) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, busy("too many requests with a body are under way")
 	}
+}
+
+// skipBody discards the body of a request that needs none. As long as a body is unread, the
+// server does not notice that the client is gone, and waits for the body before it answers.
+func (c *call) skipBody() error {
+	_, release, err := c.body(nil, smallBody-1, func(int64) error {
+		return refuse(http.StatusRequestEntityTooLarge, "this endpoint has no body, and skips one of less than %d bytes", smallBody)
+	})
+	if err == nil {
+		release()
+	}
+	return err
 }
 
 // validKey refuses a key, or a prefix, that no key can have.
