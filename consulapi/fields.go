@@ -3,6 +3,7 @@ package consulapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -15,32 +16,74 @@ type fields map[string]json.RawMessage
 
 // parseFields parses a JSON object with these members. Others must have their zero value.
 func parseFields(body []byte, known ...string) (fields, error) {
-	var raw map[string]json.RawMessage
+	f := make(fields)
 	d := json.NewDecoder(bytes.NewReader(body))
-	if err := d.Decode(&raw); err != nil {
-		return nil, invalid("Request decode failed: %v", err)
+	err := members(d, '{', func() error {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string) // or the decoder has refused it
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		lower := strings.ToLower(name)
+		switch _, twice := f[lower]; {
+		case twice:
+			return invalid("field %q is there more than once", shorten(name))
+		case !slices.Contains(known, lower) && !isZero(raw):
+			return invalid("field %q is not supported", shorten(name))
+		case len(f) == maxFields:
+			return invalid("more than %d fields", maxFields)
+		}
+		f[lower] = raw
+		return nil
+	})
+	var refused *httpError
+	if err != nil && !errors.As(err, &refused) {
+		err = invalid("Request decode failed: %v", err)
+	}
+	return f, err
+}
+
+const (
+	maxFields = 64
+	maxZero   = 4 << 10 // bytes of a value that asks for nothing
+)
+
+var errBehind = errors.New("want one JSON value of the right type and nothing behind it")
+
+// members calls each for each member of an object or an array, which it must decode; null
+// has none. What is decoded takes a multiple of its JSON, so each can end it early.
+func members(d *json.Decoder, kind json.Delim, each func() error) error {
+	first, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		if first != kind {
+			return errBehind
+		}
+		for d.More() {
+			if err := each(); err != nil {
+				return err
+			}
+		}
+		if _, err := d.Token(); err != nil {
+			return err
+		}
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, invalid("Request decode failed: want one JSON object and nothing behind it")
+		return errBehind
 	}
-	f := make(fields, len(raw))
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		lower := strings.ToLower(name)
-		if _, ok := f[lower]; ok {
-			return nil, invalid("field %q is there more than once", shorten(name))
-		}
-		if !slices.Contains(known, lower) && !isZero(raw[name]) {
-			return nil, invalid("field %q is not supported", shorten(name))
-		}
-		f[lower] = raw[name]
-	}
-	return f, nil
+	return nil
 }
 
 // isZero reports whether a value asks for nothing.
 func isZero(raw json.RawMessage) bool {
 	var v any
-	if json.Unmarshal(raw, &v) != nil {
+	if len(raw) > maxZero || json.Unmarshal(raw, &v) != nil {
 		return false
 	}
 	return empty(v)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,30 @@ func sender(t *testing.T, opts *consulapi.Options) func(path string, body io.Rea
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w.Code
+	}
+}
+
+// A transaction is decoded before it is authorized, so that takes no multiple of its body.
+func TestLimits_MemoryOfTransaction(t *testing.T) {
+	send := sender(t, nil)
+	var names strings.Builder
+	for i := range 140_000 {
+		fmt.Fprintf(&names, `"%x":0,`, i)
+	}
+	for name, body := range map[string]string{
+		"operations":    "[" + strings.Repeat("0,", 1<<20-2) + "0]",
+		"fields":        `[{"KV":{` + names.String() + `"z":0}}]`,
+		"unknown value": `[{"Foo":[` + strings.Repeat(`[],`, 600_000) + `[]]}]`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if status := send("/v1/txn", strings.NewReader(body)); status < 400 {
+			t.Error(name, status)
+		}
+		runtime.ReadMemStats(&after)
+		if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 40 {
+			t.Errorf("%s: %d MiB for a body of 2 MiB", name, n)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package consulapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -106,12 +107,9 @@ func (c *call) authorizeOp(o *keyOp) error {
 }
 
 func parseTxn(body []byte) ([]keyOp, error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(body, &raw); err != nil {
-		return nil, invalid("Failed to parse body: %v", err)
-	}
-	if len(raw) > maxOps {
-		return nil, refuse(http.StatusRequestEntityTooLarge, "Transaction contains too many operations (%d > %d)", len(raw), maxOps)
+	raw, err := splitTxn(body)
+	if err != nil {
+		return nil, err
 	}
 	ops := make([]keyOp, len(raw))
 	for i, r := range raw {
@@ -131,6 +129,24 @@ func parseTxn(body []byte) ([]keyOp, error) {
 		}
 	}
 	return ops, nil
+}
+
+// splitTxn returns the operations of a transaction, and decodes no more than it may have:
+// the request is not authorized yet.
+func splitTxn(body []byte) (raw []json.RawMessage, err error) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	err = members(d, '[', func() error {
+		if len(raw) == maxOps {
+			return refuse(http.StatusRequestEntityTooLarge, "Transaction contains too many operations (more than %d)", maxOps)
+		}
+		raw = append(raw, nil)
+		return d.Decode(&raw[len(raw)-1])
+	})
+	var refused *httpError
+	if err != nil && !errors.As(err, &refused) {
+		err = invalid("Failed to parse body: %v", err)
+	}
+	return raw, err
 }
 
 func (o *keyOp) parse(f fields) error {

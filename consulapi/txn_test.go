@@ -91,7 +91,7 @@ func TestTxn_Answers(t *testing.T) {
 		{"no KV", []map[string]any{{"Node": map[string]any{"Verb": "get"}}}, 400, `operation 0: field "Node" is not supported`},
 		{"namespace", []map[string]any{op("get", "a", "Namespace", "x")}, 400, `operation 0: field "Namespace" is not supported`},
 		{"large value", []map[string]any{op("set", "a", "Value", value(strings.Repeat("x", 512<<10+1)))}, 413, `operation 0: Value for key "a" is too large (524289 > 524288 bytes)`},
-		{"too many", make([]map[string]any, 129), 413, "Transaction contains too many operations (129 > 128)"},
+		{"too many", make([]map[string]any, 129), 413, "Transaction contains too many operations (more than 128)"},
 	} {
 		got, text := a.txn(x.ops...)
 		prefix, cut := strings.CutSuffix(x.want, "...")
