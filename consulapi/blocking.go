@@ -77,21 +77,22 @@ func (c *call) waitTime() time.Duration {
 
 // kvList lists the keys with a prefix.
 func (c *call) kvList(prefix string) error {
-	return c.listing(prefix, func(ctx context.Context) (body []byte, n int, newest uint64, err error) {
+	return c.listing(prefix, func(ctx context.Context) (l list, err error) {
 		entries, err := c.node.KV().List(ctx, prefix, conclave.Stale())
 		if err != nil {
-			return nil, 0, 0, err
+			return l, err
 		}
-		body, err = encodeAll(c, func(yield func(kvPair) bool) {
+		l.n = len(entries)
+		l.body, err = encodeAll(c, func(yield func(kvPair) bool) {
 			for i := range entries {
-				newest = max(newest, entries[i].ModifyIndex)
+				l.newest = max(l.newest, entries[i].ModifyIndex)
 				if !yield(pairOf(entries[i])) {
 					return
 				}
 				entries[i] = conclave.Entry{} // its value may be freed
 			}
 		})
-		return body, len(entries), newest, err
+		return l, err
 	})
 }
 
@@ -104,22 +105,21 @@ func (c *call) kvKeys(prefix string) error {
 	if err := validKey(separator); err != nil {
 		return err
 	}
-	return c.listing(prefix, func(ctx context.Context) ([]byte, int, uint64, error) {
+	return c.listing(prefix, func(ctx context.Context) (list, error) {
 		names, err := c.node.KV().Keys(ctx, prefix, separator, conclave.Stale())
 		if err != nil {
-			return nil, 0, 0, err
+			return list{}, err
 		}
 		body, err := encodeAll(c, slices.Values(names))
-		return body, len(names), 0, err
+		return list{body: body, n: len(names)}, err
 	})
 }
 
 // smallAnswer is what may wait for a client without one of the places for listings.
 const smallAnswer = 1 << 20
 
-// listing answers with a JSON array that collect makes from the node's own state, with the
-// largest modify index in it if that is known.
-func (c *call) listing(prefix string, collect func(context.Context) (body []byte, n int, newest uint64, err error)) error {
+// listing answers with a list that collect makes from the node's own state.
+func (c *call) listing(prefix string, collect func(context.Context) (list, error)) error {
 	local, err := c.await("key_prefix/"+prefix, prefix, func(string) bool { return true })
 	if err != nil {
 		return err
@@ -130,26 +130,65 @@ func (c *call) listing(prefix string, collect func(context.Context) (body []byte
 	if err != nil {
 		return err
 	}
-	select {
-	case c.listings <- struct{}{}:
-	case <-ctx.Done():
-		return busy("too many listings of keys are under way")
-	}
-	release := func() { <-c.listings }
-	defer func() { release() }()
-	body, n, newest, err := collect(ctx)
+	l, release, err := c.collect(ctx, collect)
 	if err != nil {
 		return err
 	}
-	if len(body) <= smallAnswer {
-		release()
-		release = func() {}
-	}
-	c.meta(max(index, newest))
-	if n == 0 && (prefix != "" || c.query.Has("recurse")) {
+	defer release()
+	c.meta(max(index, l.newest))
+	if l.n == 0 && (prefix != "" || c.query.Has("recurse")) {
 		c.write(http.StatusNotFound, "", nil)
 		return nil
 	}
-	c.write(http.StatusOK, "application/json", body)
+	c.write(http.StatusOK, "application/json", l.body)
 	return nil
+}
+
+// list is an answer that is a JSON array.
+type list struct {
+	body   []byte
+	n      int    // of the items
+	newest uint64 // the largest modify index of the keys in it, if that is known
+}
+
+// collect makes an answer in one of the places for listings. A large one then waits for its
+// client in one of the places for large answers, so that slow clients keep no small listing
+// waiting. If there is none, it is dropped, and made again once there is.
+func (c *call) collect(ctx context.Context, gather func(context.Context) (list, error)) (l list, release func(), err error) {
+	release = func() {}
+	take := func(places chan struct{}) bool {
+		select {
+		case places <- struct{}{}:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for large := false; ; {
+		if !take(c.listings) {
+			release()
+			return list{}, nil, busy("too many listings are under way")
+		}
+		l, err = func() (list, error) {
+			defer func() { <-c.listings }()
+			return gather(ctx)
+		}()
+		switch {
+		case err != nil:
+			release()
+			return list{}, nil, err
+		case large || len(l.body) <= smallAnswer:
+			return l, release, nil
+		}
+		large, release = true, func() { <-c.answers }
+		select {
+		case c.answers <- struct{}{}:
+			return l, release, nil
+		default:
+		}
+		l = list{}
+		if !take(c.answers) {
+			return list{}, nil, busy("too many large answers are under way")
+		}
+	}
 }

@@ -35,7 +35,7 @@ type Options struct {
 	// status 429. Each keeps a goroutine and a connection. Default: 4096.
 	MaxBlocking int
 	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
-	// status 413. Two listings are collected at a time; others wait. Each takes memory for
+	// status 413. Two listings are collected at a time, and two large ones sent; others wait. Each takes memory for
 	// all that it lists besides. Default: 64 MiB.
 	MaxAnswer int
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
@@ -83,7 +83,8 @@ type server struct {
 	bodies   chan struct{} // holds a value for each request with a large body, but for transactions
 	txns     chan struct{} // holds a value for each transaction with a large body
 	running  chan struct{} // holds a value for each transaction that is worked on
-	listings chan struct{} // holds a value for each listing of keys
+	listings chan struct{} // holds a value for each listing of keys that is collected
+	answers  chan struct{} // holds a value for each large one that waits for its client
 	waits    chan struct{} // holds a value for each blocking query
 }
 
@@ -107,7 +108,7 @@ type server struct {
 func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s := &server{
 		node:   node,
-		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
+		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings), answers: make(chan struct{}, maxListings),
 		checks: checkTable{byID: make(map[string]*agentCheck)},
 	}
 	if opts != nil {

@@ -168,6 +168,26 @@ func TestListing_UnsentBody(t *testing.T) {
 	}
 }
 
+// Clients that do not read a large listing keep small ones waiting no longer than their own.
+func TestListing_SlowReaders(t *testing.T) {
+	a := serve(t, &consulapi.Options{Timeout: 2 * time.Second})
+	for i := range 60 {
+		a.do("PUT", fmt.Sprintf("/v1/kv/a/%d", i), strings.Repeat("x", 500<<10))
+	}
+	for range 2 {
+		c, err := net.Dial("tcp", a.Listener.Addr().String())
+		grouptest.Must(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "GET /v1/kv/a?recurse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		grouptest.Must(t, err)
+	}
+	large := func() bool { return a.do("GET", "/v1/kv/a?recurse").status == http.StatusTooManyRequests }
+	eventually(t, "two clients do not read", large)
+	if got := a.do("GET", "/v1/kv/b?recurse"); got.status != http.StatusNotFound {
+		t.Error(got.status, got.body)
+	}
+}
+
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
