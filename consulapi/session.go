@@ -179,17 +179,21 @@ func (c *call) sessionsOf(wanted func(node string) bool) error {
 	ctx, cancel := c.patience()
 	defer cancel()
 	names := c.nodes()
-	var failed error
-	body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
-		failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
-			return !wanted(names.name(s.Node)) || yield(names.session(s))
+	l, release, err := c.collect(ctx, func(ctx context.Context) (list, error) {
+		var failed error
+		body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
+			failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
+				return !wanted(names.name(s.Node)) || yield(names.session(s))
+			})
 		})
+		return list{body: body}, errors.Join(err, failed)
 	})
-	if err = errors.Join(err, failed); err != nil {
+	if err != nil {
 		return err
 	}
+	defer release()
 	c.meta(c.node.Status().Applied)
-	c.write(http.StatusOK, "application/json", body)
+	c.write(http.StatusOK, "application/json", l.body)
 	return nil
 }
 
