@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/trace"
 	"strings"
 	"testing"
@@ -34,7 +35,9 @@ func TestRun_Path(t *testing.T) {
 
 // The parts of each way add up to the time of the call, in the order in which they were.
 func TestHistory_WaysAddUp(t *testing.T) {
-	forward, back := make(chan struct{}), make(chan struct{})
+	// With one processor the other goroutine waits when a call begins; with two it may be at work still.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	forward, back := make(chan struct{}, 1), make(chan struct{}, 1)
 	go func() {
 		for range forward {
 			back <- struct{}{}
@@ -59,7 +62,7 @@ func TestHistory_WaysAddUp(t *testing.T) {
 	for _, c := range h.calls {
 		way, err := h.way(c)
 		if err != nil {
-			continue // the other goroutine was at work already
+			continue // the other goroutine was at work already, after an interruption
 		}
 		explained++
 		var sum time.Duration
@@ -73,8 +76,8 @@ func TestHistory_WaysAddUp(t *testing.T) {
 			t.Fatalf("the parts of a call of %v sum up to %v: %v", took, sum, way)
 		}
 	}
-	if explained == 0 {
-		t.Error("no call is explained")
+	if explained < 50 { // the scheduler may interrupt some
+		t.Errorf("%d of 100 calls are explained", explained)
 	}
 	if _, err := readHistory(bytes.NewReader([]byte("no trace"))); err == nil {
 		t.Error("read what is no trace")
