@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
 // The index of an answer is never smaller than that of a change in it, whatever other clients
@@ -42,5 +45,24 @@ func TestIndex_CoversTheAnswer(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A change that the node no longer remembers, since it has been started again, ends a query at once.
+func TestIndex_FromBeforeTheStart(t *testing.T) {
+	cfg := &conclave.Config{Dir: t.TempDir()}
+	var index string
+	for life := range 2 {
+		node, err := conclave.Open(t.Context(), cfg)
+		grouptest.Must(t, err)
+		a := serveNode(t, node, nil)
+		if life == 0 {
+			a.do("PUT", "/v1/kv/a", "1")
+			index = a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
+			a.do("PUT", "/v1/kv/a", "2")
+		} else if got := a.do("GET", "/v1/kv/a?raw&wait=1m&index="+index); got.body != "2" {
+			t.Error(got)
+		}
+		grouptest.Must(t, node.Close(t.Context()))
 	}
 }
