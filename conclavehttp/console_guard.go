@@ -1,11 +1,10 @@
 package conclavehttp
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
-	"slices"
 	"strings"
+
+	"github.com/conclave-go/conclave/internal/loopback"
 )
 
 // secure sets the headers of every answer.
@@ -43,7 +42,7 @@ func (h *ConsoleHandler) mayView(w http.ResponseWriter, r *http.Request) bool {
 // refusal returns why a request is refused before any authorization; "": it is not.
 func (h *ConsoleHandler) refusal(r *http.Request) string {
 	switch {
-	case h.opts.Authorize == nil && !local(r):
+	case h.opts.Authorize == nil && !loopback.IsFrom(r):
 		return "this console serves loopback clients only, under a loopback name and without a proxy: set ConsoleOptions.Authorize"
 	case r.Method != http.MethodPost && fromElsewhere(r) && !(strings.Trim(r.URL.Path, "/") == "" && followsLink(r)):
 		// Another site cannot read the answer, but it could use up streams and reads.
@@ -62,35 +61,4 @@ func fromElsewhere(r *http.Request) bool {
 // followsLink reports that the browser shows the answer in a tab.
 func followsLink(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-}
-
-// local reports whether a request comes from this machine and asks for it by a name that is
-// certain to mean it. Any other host may be a name of a site that resolves to a loopback
-// address, so that the browser takes its script for the console's own (DNS rebinding). What
-// a proxy forwards comes from this machine as well; one that adds no header of its own is
-// not noticed.
-func local(r *http.Request) bool {
-	for name := range r.Header { // whatever the values: a proxy may add its line behind an empty one
-		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies(), name) {
-			return false
-		}
-	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	// No browser speaks HTTP/1.0, as nginx does by default to what is behind it.
-	return err == nil && r.ProtoAtLeast(1, 1) && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
-}
-
-// ofProxies returns headers that proxies add, besides X-Forwarded-For and its like.
-func ofProxies() []string {
-	return []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
-}
-
-func loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	} else {
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }

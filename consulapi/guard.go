@@ -1,12 +1,11 @@
 package consulapi
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
+
+	"github.com/conclave-go/conclave/internal/loopback"
 )
 
 // secure sets the headers of every answer. A value that a browser shows runs no script.
@@ -20,7 +19,7 @@ func secure(header http.Header) {
 // refusal returns why a request is refused before any authorization.
 func (s *server) refusal(r *http.Request) error {
 	switch {
-	case s.opts.Authorize == nil && !local(r):
+	case s.opts.Authorize == nil && !loopback.IsFrom(r):
 		return refuse(http.StatusForbidden, "Permission denied: without authorization this serves loopback clients only, under a loopback name and without a proxy")
 	case fromElsewhere(r):
 		return refuse(http.StatusForbidden, "Permission denied: a page of another origin may not use this")
@@ -40,36 +39,6 @@ func fromElsewhere(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// local reports whether a request comes from this machine and asks for it by a name that is
-// certain to mean it. Any other host may be a name of a site that resolves to a loopback
-// address, so that a browser takes its script for this host's own (DNS rebinding). What a
-// proxy forwards comes from this machine as well; one that adds no header of its own is not
-// noticed.
-func local(r *http.Request) bool {
-	for name := range r.Header { // whatever the values: a proxy may add its line behind an empty one
-		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies(), name) {
-			return false
-		}
-	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && r.ProtoAtLeast(1, 1) && from.Addr().Unmap().IsLoopback() && loopback(r.Host)
-}
-
-// ofProxies returns headers that proxies add, besides X-Forwarded-For and its like.
-func ofProxies() []string {
-	return []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
-}
-
-func loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	} else {
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	}
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback()
 }
 
 // tokenOf returns the token of a request. As in Consul the parameter comes first.

@@ -16,7 +16,7 @@ import (
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   conclaveprom
+//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   internal/loopback   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
@@ -44,10 +44,11 @@ var floors = map[string][]string{
 	"conclavetest":       {".", "cluster", "internal/memnet"}, // cluster for Seams only
 	"internal/chaos":     {"."},                               // a program: a group of real processes under faults
 	"internal/display":   {},
-	"conclavehttp":       {".", "internal/display"},
-	"consulapi":          {"."},                 // and the standard library
-	"fencing":            {"."},                 // and the standard library
-	"examples":           {".", "conclavehttp"}, // and each folder below
+	"internal/loopback":  {},
+	"conclavehttp":       {".", "internal/display", "internal/loopback"},
+	"consulapi":          {".", "internal/loopback"}, // and the standard library
+	"fencing":            {"."},                      // and the standard library
+	"examples":           {".", "conclavehttp"},      // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest
