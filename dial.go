@@ -69,6 +69,7 @@ type ClientConfig struct {
 type Client struct {
 	access
 	cfg    ClientConfig
+	app    *application
 	log    *slog.Logger
 	group  *remote.Group
 	events *events
@@ -91,8 +92,10 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fault("dial", "", err)
 	}
+	app := newApplication(checked.Logger)
+	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		access: access{calls: newCalls()}, cfg: checked, log: checked.Logger,
+		access: access{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}),
 	}
 	c.access.status = c.Status
@@ -105,6 +108,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
 	})
 	if err := c.connect(); err != nil {
+		app.failed()
 		return nil, fault("dial", "", err)
 	}
 	if err := c.register(ctx); err != nil {
@@ -117,7 +121,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 func (c *Client) connect() (err error) {
 	c.group, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
-		Dial: c.cfg.Dial, Admit: adaptVerifyPeer(c.cfg.VerifyPeer), Logger: c.log,
+		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
 		Sessions: c.client.Sessions, Patience: c.patience,
@@ -126,7 +130,10 @@ func (c *Client) connect() (err error) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	c.client.Connect(c.group, c.group.Registration)
-	c.routines.Go(func() { c.events.run(c.done) })
+	c.routines.Go(func() {
+		c.events.run(c.done)
+		c.app.lines.Close(logGrace)
+	})
 	c.group.Start()
 	return nil
 }
@@ -160,7 +167,7 @@ func (c *Client) register(ctx context.Context) error {
 //
 // ctx bounds the graceful part, which takes 3 seconds at most; if ctx is done already, Close
 // attempts it for a second. When Close returns, no goroutine and no connection of the client
-// is left. It may be called more than once. It returns nil, or, if ctx was done and the group
+// is left, except goroutines inside functions of the application, as at [Node.Close]. It may be called more than once. It returns nil, or, if ctx was done and the group
 // had not answered in time, an error that wraps ErrUnknown and ctx's error: the group then
 // finds out by the TTL of the sessions.
 func (c *Client) Close(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -51,7 +52,10 @@ type Config struct {
 	Identity Identity
 	Key      ed25519.PrivateKey                                       // whose fingerprint is Identity.Member
 	Listener net.Listener                                             // owned by the transport from New on
-	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
+	// Calls are those of the application's functions, which Close waits for; nil: of the
+	// callbacks of TLS.
+	Calls *appcall.Calls
 	// Lookup returns the addresses of a host, for Resolve and for the advertised address;
 	// nil: those of the system's name service. Resolve does not use that if Dial is set.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -159,6 +163,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Timing.complete()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Calls == nil {
+		c.Calls = new(appcall.Calls)
 	}
 	if c.Jitter == nil {
 		c.Jitter = func(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

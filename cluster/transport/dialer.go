@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -35,6 +36,7 @@ type Dialer struct {
 type DialerConfig struct {
 	Group, Name string // of the group, and of this process
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
+	Calls       *appcall.Calls
 	Lookup      func(ctx context.Context, host string) ([]netip.Addr, error)
 	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
 	Insecure    bool
@@ -50,6 +52,9 @@ type DialerConfig struct {
 func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	cfg.Limits.complete()
 	cfg.Timing.complete()
+	if cfg.Calls == nil {
+		cfg.Calls = new(appcall.Calls)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -154,7 +159,7 @@ func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey,
 
 // greet is a client's half of the handshake (see handshake.go).
 func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.ID) (*hello, error) {
-	if err := handshakeTLS(c); err != nil {
+	if err := handshakeTLS(c, d.cfg.Calls); err != nil {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // always of that type
@@ -210,8 +215,9 @@ func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
 	return askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
 }
 
-// Close closes every connection and blocks until their goroutines have ended. Connects in
-// progress fail with ErrClosed. It may be called more than once.
+// Close closes every connection and blocks until their goroutines have ended, but for those
+// inside functions of the application, as Transport.Close does. Connects in progress fail with
+// ErrClosed. It may be called more than once.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -226,6 +232,7 @@ func (d *Dialer) Close() error {
 		_ = c.Close() // the member is owed nothing
 	}
 	d.goroutines.wait()
+	awaitApplication(d.cfg.Calls, d.cfg.Logger)
 	return nil
 }
 

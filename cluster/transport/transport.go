@@ -119,7 +119,8 @@ func (t *Transport) identity() Identity {
 }
 
 // Close closes every connection and blocks until every goroutine has ended,
-// which includes Handler calls in progress: unblock those first. It may be
+// which includes Handler calls in progress: unblock those first. For functions of the
+// application it waits a second: those of Config.Calls, and callbacks of TLS. It may be
 // called more than once, and before Start.
 //
 // The order is from source to sink. First nothing new can begin: the context
@@ -141,6 +142,7 @@ func (t *Transport) Close() error {
 		_ = c.Close() // the peer is owed nothing
 	}
 	t.goroutines.wait()
+	awaitApplication(t.cfg.Calls, t.cfg.Logger)
 	if isClosed(err) {
 		return nil
 	}
