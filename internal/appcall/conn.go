@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 )
 
 // conn returns a connection that calls the application's, and whose methods return once it is
@@ -23,7 +24,14 @@ type conn struct {
 	closed        chan struct{}
 
 	mu      sync.Mutex
-	in, out []byte // guarded by mu; for one Read and one Write; nil: in use, or not needed yet
+	in, out direction // guarded by mu
+}
+
+// direction is one of the two of a connection.
+type direction struct {
+	buf      []byte // for one transfer; nil: in use, or not needed yet
+	deadline *time.Time
+	busy     bool // a transfer is under way
 }
 
 // maxTransfer bounds what a Read or a part of a Write copies: the application's function may
@@ -39,8 +47,15 @@ func (c *conn) LocalAddr() net.Addr  { return c.local }
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *conn) Read(b []byte) (int, error) {
-	buf := c.take(&c.in, len(b))
-	r, err := c.transfer("Conn.Read", c.Conn.Read, buf)
+	buf, deadline := c.take(&c.in, len(b))
+	r, err := c.transfer("Conn.Read", func() (int, error) {
+		if deadline != nil {
+			if err := c.Conn.SetReadDeadline(*deadline); err != nil {
+				return 0, err
+			}
+		}
+		return c.Conn.Read(buf)
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -51,9 +66,16 @@ func (c *conn) Read(b []byte) (int, error) {
 
 func (c *conn) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
-		buf := c.take(&c.out, len(b))
+		buf, deadline := c.take(&c.out, len(b))
 		n := copy(buf, b)
-		w, err := c.transfer("Conn.Write", c.Conn.Write, buf)
+		w, err := c.transfer("Conn.Write", func() (int, error) {
+			if deadline != nil {
+				if err := c.Conn.SetWriteDeadline(*deadline); err != nil {
+					return 0, err
+				}
+			}
+			return c.Conn.Write(buf)
+		})
 		if err != nil {
 			return written, err
 		}
@@ -67,9 +89,9 @@ func (c *conn) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-func (c *conn) transfer(name string, f func([]byte) (int, error), buf []byte) (transferred, error) {
+func (c *conn) transfer(name string, f func() (int, error)) (transferred, error) {
 	r, err := Do(c.calls, name, 0, c.closed, func() transferred {
-		n, err := f(buf)
+		n, err := f()
 		return transferred{n, Freeze(err)}
 	}, nil)
 	if errors.Is(err, ErrLate) {
@@ -78,23 +100,50 @@ func (c *conn) transfer(name string, f func([]byte) (int, error), buf []byte) (t
 	return r, err
 }
 
-// take returns the buffer kept, or a new one.
-func (c *conn) take(kept *[]byte, size int) []byte {
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.setDeadline(&c.in, t, "Conn.SetReadDeadline", c.Conn.SetReadDeadline)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.setDeadline(&c.out, t, "Conn.SetWriteDeadline", c.Conn.SetWriteDeadline)
+	return nil
+}
+
+// setDeadline leaves a deadline to the next transfer, or sets it in the background for one that
+// is under way.
+func (c *conn) setDeadline(d *direction, t time.Time, name string, set func(time.Time) error) {
+	c.mu.Lock()
+	d.deadline = &t
+	busy := d.busy
+	c.mu.Unlock()
+	if busy {
+		c.calls.after(name, func() { _ = set(t) })
+	}
+}
+
+// take begins a transfer: it returns a buffer, and a deadline that was set since the last one.
+func (c *conn) take(d *direction, size int) (buf []byte, deadline *time.Time) {
 	size = min(size, maxTransfer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	buf := *kept
-	*kept = nil
+	buf, deadline = d.buf, d.deadline
+	*d = direction{busy: true}
 	if cap(buf) < size {
-		return make([]byte, size)
+		buf = make([]byte, size)
 	}
-	return buf[:size]
+	return buf[:size], deadline
 }
 
-func (c *conn) put(kept *[]byte, buf []byte) {
+// put ends a transfer.
+func (c *conn) put(d *direction, buf []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*kept = buf
+	d.buf, d.busy = buf, false
 }
 
 // Close does not wait for the application's connection: Wait does.

@@ -63,6 +63,9 @@ func (c *Calls) Listener(ctx context.Context, l net.Listener) (net.Listener, err
 	addr, err := Do(c, "Listener.Addr", MaxLate, ctx.Done(), func() net.Addr { return copyAddr(l.Addr()) }, nil)
 	if err != nil {
 		c.after("Listener.Close", func() { _ = l.Close() })
+		if errors.Is(err, ErrLate) {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 		return nil, fmt.Errorf("Config.Listener does not report its address: %w", err)
 	}
 	return &listener{calls: c, to: l, addr: addr, closed: make(chan struct{})}, nil
