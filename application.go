@@ -27,7 +27,7 @@ import (
 // How long the end of a node or client waits for functions of the application that have begun.
 const (
 	eventGrace = 3 * time.Second
-	callGrace  = time.Second
+	callGrace  = 3 * time.Second // as in package transport
 	logGrace   = time.Second
 )
 

@@ -210,7 +210,7 @@ func (n *Node) watch() {
 //
 // When Close returns, no goroutine, port or file of the node is left, except goroutines
 // inside functions of the application that have not returned: Close waits up to 3 seconds for
-// [Events], and up to a second each for Logger and for the others. If its disk has failed, the database ends in the background, on files that it can no longer reach.
+// [Events], a second for Logger, and 3 for the others of [Config]. If its disk has failed, the database ends in the background, on files that it can no longer reach.
 // Close may be called at any time, more than once, and concurrently. It returns nil,
 // or, if ctx was done and the group had not answered in time, an error that wraps
 // ErrUnknown and ctx's error; the group may then find out as if the process had

@@ -35,13 +35,13 @@ type ClientConfig struct {
 	// VerifyPeer decides on each connection to a member, as in [Config]. Default nil: each
 	// that TLS admits.
 	VerifyPeer func(Peer) error
-	// Dial opens connections to host:port. Default: TCP.
+	// Dial opens connections to host:port, as in [Config]. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// SessionTTL is the TTL of the client's own session, as in [Config]: 1 s to 24 h.
 	// Default: 10 s. To keep its session a client has to find another member within that time
 	// when its member fails.
 	SessionTTL time.Duration
-	// Logger logs what operators need to know. Default: no log.
+	// Logger logs what operators need to know, as in [Config]. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens: SessionEnded and LockLost; a client calls no
 	// others. Default: none.

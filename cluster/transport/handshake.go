@@ -182,7 +182,7 @@ func (t *Transport) answer(c *conn) (*hello, error) {
 		return nil, failed(err)
 	}
 	// The deadline does not end what waits for a function of the application.
-	limit := time.AfterFunc(t.cfg.Timing.Hello+applicationGrace, func() { _ = c.Close() })
+	limit := time.AfterFunc(t.cfg.Timing.Hello+handshakeGrace, func() { _ = c.Close() })
 	defer limit.Stop()
 	h, err := t.decide(c)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {

@@ -124,13 +124,16 @@ type tlsError struct{ error }
 
 func (e *tlsError) Unwrap() error { return e.error }
 
-// applicationGrace is for how long Close, and a handshake whose time is up, wait for a
-// function of the application.
-const applicationGrace = time.Second
+// How long Close, and an inbound handshake whose time is up, wait for a function of the
+// application.
+const (
+	closeGrace     = 3 * time.Second
+	handshakeGrace = time.Second
+)
 
 // awaitApplication waits for the calls of the application's functions.
 func awaitApplication(calls *appcall.Calls, log *slog.Logger) {
-	if left := calls.Wait(applicationGrace); left > 0 {
+	if left := calls.Wait(closeGrace); left > 0 {
 		log.Warn("closing without functions of the application that have not returned", "calls", left)
 	}
 }

@@ -120,7 +120,7 @@ func (t *Transport) identity() Identity {
 
 // Close closes every connection and blocks until every goroutine has ended,
 // which includes Handler calls in progress: unblock those first. For functions of the
-// application it waits a second: those of Config.Calls, and callbacks of TLS. It may be
+// application it waits 3 seconds: those of Config.Calls, and callbacks of TLS. It may be
 // called more than once, and before Start.
 //
 // The order is from source to sink. First nothing new can begin: the context

@@ -48,9 +48,9 @@ var floors = map[string][]string{
 	"internal/display":   {},
 	"internal/loopback":  {},
 	"conclavehttp":       {".", "internal/display", "internal/loopback"},
-	"consulapi":          {".", "internal/loopback"}, // and the standard library
-	"fencing":            {"."},                      // and the standard library
-	"examples":           {".", "conclavehttp"},      // and each folder below
+	"consulapi":          {".", "internal/loopback", "internal/logqueue"}, // and the standard library
+	"fencing":            {"."},                                           // and the standard library
+	"examples":           {".", "conclavehttp"},                           // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest

@@ -21,8 +21,9 @@ const outsider = 3
 // The documented limits of a Close in a bubble: the graceful part, and functions of the
 // application that have not returned.
 const (
-	longestClose       = 3*BubbleElection + 8*time.Second
-	longestClientClose = 3*time.Second + 6*time.Second
+	gossipEnd          = time.Second // its announcement, and its last probe
+	longestClose       = 3*BubbleElection + 7*time.Second + gossipEnd
+	longestClientClose = 3*time.Second + 7*time.Second
 )
 
 // hosted is a group whose members, and a client, have every function that an application can
