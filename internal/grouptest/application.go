@@ -20,9 +20,10 @@ import (
 // Block on they block until Release.
 type Application struct {
 	mu      sync.Mutex
-	known   map[string]bool // functions that a node or client was given
-	blocked map[string]int  // guarded by mu; calls that block, or did
-	blocks  func(name string) bool
+	known   map[string]bool        // functions that a node or client was given
+	blocked map[string]int         // guarded by mu; calls that block, or did
+	blocks  func(name string) bool // guarded by mu
+	fails   func(name string)      // guarded by mu
 	release chan struct{}
 }
 
@@ -38,11 +39,18 @@ func (a *Application) Block(chosen func(name string) bool) {
 	a.blocks = chosen
 }
 
+// Fail has each function call fail first, with its name.
+func (a *Application) Fail(fail func(name string)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fails = fail
+}
+
 // Release has all functions return, those that block and later ones.
 func (a *Application) Release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.blocks = nil; !a.released() {
+	if a.blocks, a.fails = nil, nil; !a.released() {
 		close(a.release)
 	}
 }
@@ -76,9 +84,13 @@ func (a *Application) call(name string) {
 	if blocks {
 		a.blocked[name]++
 	}
+	fails := a.fails
 	a.mu.Unlock()
 	if blocks {
 		<-a.release
+	}
+	if fails != nil {
+		fails(name)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -98,14 +99,16 @@ func TestApplication_Blocks(t *testing.T) {
 					if role == "follower" {
 						target = (target + 1) % outsider
 					}
-					h.wantUnharmed(target, blocks)
+					h.wantUnharmed(target, blocks, func(a *Application) { a.Block(blocks) })
 				})
 			})
 		}
 	}
 }
 
-func (h *hosted) wantUnharmed(target int, blocks func(string) bool) {
+// wantUnharmed checks that a member and a client do all that they have to once begin was called. blocks are
+// functions that block from then on.
+func (h *hosted) wantUnharmed(target int, blocks func(string) bool, begin func(*Application)) {
 	n, app := h.Nodes[target], h.apps[target]
 	c, err := conclave.Dial(Within(h.T, patience), h.clientConfig(h.client, target))
 	Must(h.T, err)
@@ -115,8 +118,8 @@ func (h *hosted) wantUnharmed(target int, blocks func(string) bool) {
 	short := MustSession(h.T, n, Lasting())
 	MustLock(h.T, short.FencedLock("short"))
 
-	app.Block(blocks)
-	h.client.Block(blocks)
+	begin(app)
+	begin(h.client)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer h.release()
@@ -210,6 +213,32 @@ func (h *hosted) wantCloses(a Access, limit time.Duration) {
 		}
 	case <-time.After(time.Hour):
 		h.T.Error("Close does not return")
+	}
+}
+
+// Functions that panic, or end their goroutine as a test's FailNow does, cost no more.
+func TestApplication_Fails(t *testing.T) {
+	for name, fail := range map[string]func(name string){
+		"panic": func(name string) { panic(name) },
+		"goexit": func(name string) {
+			if !strings.HasPrefix(name, "Tracer.") && !strings.HasPrefix(name, "Span.") { // which the caller's goroutine calls
+				runtime.Goexit()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inHostedBubble(t, func(h *hosted) {
+				none := func(string) bool { return false }
+				h.wantUnharmed(h.Leader(), none, func(a *Application) {
+					a.Fail(func(name string) {
+						if unconnected(name) {
+							fail(name)
+						}
+					})
+				})
+			})
+		})
 	}
 }
 
