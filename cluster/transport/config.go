@@ -84,8 +84,8 @@ type Config struct {
 	Reconnected func(member uint64)
 	// Admit is asked about each connection, in both directions, after both sides have
 	// proven their keys; nil: no objection. The text of its error is the refusal; a
-	// *RefusedError keeps its Reason. The connection may still fail afterwards. It must
-	// not block.
+	// *RefusedError keeps its Reason. The connection may still fail afterwards. It returns
+	// once Closed of the Peer is closed.
 	Admit func(Peer) error
 	// OnRefused is called for each refusal of this member by a peer that has proven to
 	// be a member; nil: ignored. It must not block.

@@ -41,7 +41,8 @@ type DialerConfig struct {
 	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
 	Insecure    bool
 	// Admit is asked about each member that has proven its key; nil: no objection. The text
-	// of its error is the refusal; a *RefusedError keeps its Reason. It must not block.
+	// of its error is the refusal; a *RefusedError keeps its Reason. It returns once Closed of
+	// the Peer is closed.
 	Admit  func(Peer) error
 	Logger *slog.Logger
 	Timing Timing
