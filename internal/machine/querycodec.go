@@ -138,7 +138,7 @@ func decodeStrictly[Q any](body []byte) (q Q, err error) {
 // answer; it is the last part.
 func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		if n := answerSize(answer); n > MaxAnswer {
+		if n := AnswerSize(answer); n > MaxAnswer {
 			yield(nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer))
 			return
 		}
@@ -192,9 +192,9 @@ func encodePart(v any) ([]byte, error) {
 	return body, nil
 }
 
-// answerSize returns the approximate size of an answer that does not come in bounded pages, and
+// AnswerSize returns the approximate size of an answer that does not come in bounded pages, and
 // 0 of the others.
-func answerSize(answer any) (n int) {
+func AnswerSize(answer any) (n int) {
 	const entry = 100 // bytes, of its numbers
 	switch a := answer.(type) {
 	case []*wire.Entry:

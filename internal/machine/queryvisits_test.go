@@ -182,7 +182,7 @@ func TestQuery_LoopsCount(t *testing.T) {
 		"listedBytes":  "checks of one session",
 		"codecFor":     "types of queries",
 		"encodeEach":   "runs on any goroutine",
-		"answerSize":   "likewise",
+		"AnswerSize":   "likewise",
 		"EncodeAnswer": "likewise",
 	}
 	files, err := filepath.Glob("query*.go")
