@@ -139,8 +139,11 @@ type Limits struct {
 	Chunk       int // bytes of one snapshot chunk. Default 1 MiB
 	Clients     int // inbound connections of clients. Default 16384
 	ClientFrame int // bytes of one frame from a client. Default 1 MiB + 64 KiB
+	// ClientsBytes bounds what a member holds for all its clients together, besides 16 KiB for
+	// each: frames, requests and their answers, and what is queued. Default 512 MiB
+	ClientsBytes int
 	// ClientQueueBytes bounds what is queued for one client, or for the member that a
-	// client is connected to (see ClientConn.Send). Default 4 MiB
+	// client is connected to (see ClientConn.Send). Default 16 MiB
 	ClientQueueBytes int
 }
 
@@ -185,7 +188,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 
 // complete sets the defaults.
 func (l *Limits) complete() {
-	setDefault(&l.Frame, 4<<20)
+	setDefault(&l.Frame, wire.MaxFrame)
 	setDefault(&l.QueueFrames, 4096)
 	setDefault(&l.QueueBytes, 16<<20)
 	setDefault(&l.Handshakes, 64)
@@ -197,8 +200,9 @@ func (l *Limits) complete() {
 	setDefault(&l.Addresses, 256)
 	setDefault(&l.Chunk, 1<<20)
 	setDefault(&l.Clients, 16384)
-	setDefault(&l.ClientFrame, 1<<20+64<<10)
-	setDefault(&l.ClientQueueBytes, 4<<20)
+	setDefault(&l.ClientFrame, wire.MaxClientFrame)
+	setDefault(&l.ClientQueueBytes, 16<<20)
+	setDefault(&l.ClientsBytes, 512<<20)
 }
 
 // complete sets the defaults.

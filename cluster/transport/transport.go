@@ -29,6 +29,7 @@ type Transport struct {
 	cancel       context.CancelFunc
 	goroutines   *goroutines
 	limits       *connLimits
+	clientMemory *clientMemory
 	handshakes   *slots // inbound connections that have proven nothing yet
 	strangers    *slots // those of proven processes that are no members
 	boots        *bootCounters
@@ -65,6 +66,7 @@ func New(cfg Config) (*Transport, error) {
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),
 		limits:       newConnLimits(c.Limits),
+		clientMemory: newClientMemory(c.Limits.ClientsBytes),
 		handshakes:   newSlots(c.Limits.Handshakes),
 		strangers:    newSlots(c.Limits.Strangers),
 		hosts:        make(map[uint64]string),

@@ -253,7 +253,9 @@ func (ld *loader) session(rest string, value []byte) error {
 		standalone: st.Standalone, renewed: st.Renewed,
 	}
 	ld.m.sessions[id] = s
-	ld.m.byCreation.ReplaceOrInsert(s)
+	if !s.dead() {
+		ld.m.byCreation.ReplaceOrInsert(s)
+	}
 	ld.sessions = append(ld.sessions, pending[session, *wire.SessionState]{of: s, state: st})
 	return nil
 }
