@@ -212,41 +212,6 @@ func (a *auditor) members() {
 	}
 }
 
-func (a *auditor) incarnations() {
-	for id, inc := range a.m.gone {
-		if a.m.incarnation(id) != nil || inc.idle() || len(inc.window.ring) > 0 {
-			a.fail("the incarnation %s is kept after its end", id)
-		}
-		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
-	}
-	for inc := range a.m.registry.all() {
-		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
-		outcomes := 0
-		for _, r := range inc.window.ring {
-			if r.reply != nil {
-				outcomes++
-			}
-		}
-		if outcomes != inc.window.count {
-			a.fail("incarnation %s counts %d outcomes and has %d", inc.id, inc.window.count, outcomes)
-		}
-		n := 0
-		timed := 0
-		inc.classes.Ascend(func(c *class) bool {
-			if n += c.sessions.Len(); c.ttl != never {
-				timed += c.sessions.Len()
-			}
-			return true
-		})
-		if n != inc.count || timed != inc.timed {
-			a.fail("incarnation %s counts %d sessions, %d timed, and has %d and %d", inc.id, inc.count, inc.timed, n, timed)
-		}
-		a.bound += n
-	}
-}
-
 func (a *auditor) sessions() {
 	if a.m.byCreation.Len() != len(a.m.sessions) {
 		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), len(a.m.sessions))

@@ -31,6 +31,10 @@ const (
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
+	MaxOutcomeBytes    = 16 << 20  // of the outcomes that one process has not acknowledged
+	MaxAllOutcomeBytes = 256 << 20 // of those of all clients; of all members as much
+	MinOutcomeBytes    = 8 << 10   // that each process may keep, however much others do
+
 	MaxClients        = 32_768       // registered at once, and those that ended while a duplicate could register them again
 	MaxClientSessions = 1_024        // of one client, unbound ones included
 	MaxRenewed        = 4_096        // clients that one RenewClients renews

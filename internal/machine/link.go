@@ -29,8 +29,8 @@ func (ld *loader) link() error {
 func (ld *loader) linkIncarnations() error {
 	for inc := range ld.m.registry.all() {
 		switch {
-		case inc.client && !ld.m.hasClients():
-			return fmt.Errorf("client %s: %w", inc.id, errRange)
+		case inc.client && !ld.m.hasClients(), inc.barred > 0 && !ld.m.hasBounds():
+			return fmt.Errorf("incarnation %s: %w", inc.id, errRange)
 		case !inc.client && ld.m.members[inc.member] == nil:
 			return fmt.Errorf("incarnation %s: %w", inc.id, errLoose)
 		}
@@ -145,7 +145,7 @@ func (ld *loader) linkOutcomes() error {
 		if floor := inc.window.floor; p.of.Seq <= floor || p.of.Seq-floor > MaxInFlight {
 			return fmt.Errorf("ticket %s %d: %w", p.of.Incarnation, p.of.Seq, errRange)
 		}
-		inc.window.put(p.of.Seq, p.state)
+		ld.m.keep(inc, p.of.Seq, p.state)
 	}
 	return nil
 }

@@ -198,11 +198,13 @@ func (ld *loader) incarnation(rest string, value []byte) error {
 		return errRange
 	case !st.Client && st.Until != 0, st.Client && (st.Until <= 0 || st.Until > after(st.Renewed, min(st.Ttl, MaxRegistering))):
 		return errRange
+	case st.Barred != 0 && st.Barred <= st.Floor:
+		return errRange
 	case ld.m.incarnation(id) != nil, st.Client && ld.m.clients[st.Member] != nil:
 		return errTwice
 	}
 	ld.m.insert(&incarnation{
-		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor},
+		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor}, barred: st.Barred,
 	})
 	return nil
 }

@@ -81,6 +81,8 @@ var violations = []stateRow{
 	{"an incarnation with too short a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MinTTL - 1})},
 	{"an incarnation with too long a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MaxTTL + 1})},
 	{"an incarnation renewed before the beginning", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Renewed: -1})},
+	{"an incarnation barred below its level", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Barred: 1})},
+	{"an incarnation barred up to its floor", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Floor: 2, Barred: 2})},
 	{"an incarnation under a shorter key", "i" + unknown[1:], marshalled(&wire.IncarnationState{Member: 2, Ttl: second})},
 
 	{"a session under a shorter key", "s" + unknown[1:], timedSession(&wire.SessionState{Ttl: second})},

@@ -53,7 +53,10 @@ type Machine struct {
 	deadlines    heap[*incarnation]
 	standalone   heap[*session] // with a TTL
 
+	retention retention
+
 	decoder wire.Decoder
+	encoder wire.Writer // of outcomes; its memory is used again
 	visits  visits
 	left    int    // things that the present entry may still release
 	cause   []byte // trace of the release that is being applied; nil: none
@@ -72,6 +75,7 @@ type Machine struct {
 // New returns the machine before the first entry.
 func New() *Machine {
 	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
+	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
 	m.members = make(map[uint64]*member)

@@ -20,6 +20,11 @@ const (
 	MaxQueued       = 16_384
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
+
+	MaxOutcomeBytes    = 16 << 20
+	MaxAllOutcomeBytes = 256 << 20
+	MinOutcomeBytes    = 8 << 10
+
 	MaxMembers      = 128
 	MaxUnregistered = 16
 	MaxForgettable  = 64

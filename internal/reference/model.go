@@ -28,6 +28,10 @@ type Model struct {
 	Semaphores   []*Semaphore
 	Split        int // things that one entry releases; 0: MaxReleased
 
+	// Bytes of outcomes that are not acknowledged: of one process, of all clients or members,
+	// and of one process whatever others have. 0: the limits.
+	MostOutcomes, AllOutcomes, LeastOutcomes int
+
 	past        []ended // clients whose command of registration may still be valid
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
@@ -54,6 +58,7 @@ type Incarnation struct {
 	Floor        uint64
 	ttl, renewed int64
 	answered     []wire.Outcome
+	barred       uint64 // tickets up to here are refused unless they are answered
 }
 
 // Session is a live session.
@@ -252,12 +257,13 @@ func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
 		if c.Seq <= floor {
 			continue
 		}
-		if c.Seq-floor > MaxInFlight {
-			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
-			continue
-		}
 		if old := r.answered(t); old != nil {
 			r.outcomes = append(r.outcomes, *old)
+			continue
+		}
+		if c.Seq-floor > MaxInFlight || r.barred(t, c.Command) {
+			r.bar(t)
+			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
 			continue
 		}
 		reply := r.command(t, as, floor, c.Command)
@@ -367,17 +373,6 @@ func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
 }
 
 func (r *Model) say(t wire.Ticket, code wire.Code) { r.final(t, answer(code)) }
-
-func (r *Model) answered(t wire.Ticket) *wire.Outcome {
-	if inc := r.Incarnation(t.Incarnation); inc != nil {
-		for i := range inc.answered {
-			if inc.answered[i].Ticket == t {
-				return &inc.answered[i]
-			}
-		}
-	}
-	return nil
-}
 
 func (r *Model) Incarnation(id wire.ID) *Incarnation {
 	for i := range r.Incarnations {
