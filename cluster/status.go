@@ -91,7 +91,7 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
 	}
-	if s := m.status.Load(); slices.Contains(s.removed, m.identity.member) {
+	if s := m.status.Load(); core.Includes(s.removed, m.identity.member) {
 		m.considerRemoval(s)
 	}
 }

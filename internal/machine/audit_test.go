@@ -188,9 +188,8 @@ func (a *auditor) entries() {
 }
 
 func (a *auditor) members() {
-	var removed []uint64
 	for id, k := range a.m.members {
-		if a.m.checks.Has(k.builtIn()) != (k.isRegistered() && !k.removed) {
+		if k.removed || a.m.former.byID[id] != nil || a.m.checks.Has(k.builtIn()) != k.isRegistered() {
 			a.fail("member %d: its built-in check is wrong", id)
 		}
 		for _, c := range k.checks {
@@ -198,17 +197,23 @@ func (a *auditor) members() {
 				a.fail("member %d: check %q is not listed", id, c.name)
 			}
 		}
-		if !k.removed {
-			continue
+	}
+	var removed []uint64
+	unstarted := 0
+	for id, k := range a.m.former.byID {
+		if removed = append(removed, id); !k.isRegistered() {
+			unstarted++
 		}
-		removed = append(removed, id)
 		inc := a.m.incarnation(k.incarnation) // or, by now, another member's of that ID
-		if inc != nil && inc.member == id || len(k.checks) > 0 {
+		if inc != nil && inc.member == id || len(k.checks) > 0 || !k.removed || a.m.checks.Has(k.builtIn()) {
 			a.fail("member %d has been removed and is still there", id)
 		}
 	}
 	if slices.Sort(removed); !slices.Equal(removed, a.m.Removed()) {
 		a.fail("%v have been removed, and %v are listed", removed, a.m.Removed())
+	}
+	if n := len(a.m.former.unstarted); n != unstarted {
+		a.fail("%d removed members have never registered, and %d are listed", unstarted, n)
 	}
 }
 

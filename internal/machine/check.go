@@ -130,7 +130,7 @@ func (m *Machine) removeCheck(c *check) {
 // recorded, so that a holder knows by its own clock when that can happen first. The
 // reply says how long that still takes.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
-	k := m.members[c.Member]
+	k := m.known(c.Member)
 	if k == nil || !k.isRegistered() || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
 	}

@@ -79,7 +79,7 @@ func (m *Machine) registerClient(id wire.ID, from submitter, floor uint64, c *wi
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the registration comes too late; draw a new key")
 	case c.Until > after(m.now, min(c.Ttl, MaxRegistering)):
 		return m.refuse(wire.Code_INVALID, "invalid registration: it would be valid for longer than its TTL, or than a minute")
-	case m.members[from.member] != nil || known != nil:
+	case m.known(from.member) != nil || known != nil:
 		return m.refuse(wire.Code_INVALID, "invalid registration: the client's ID is in use; draw a new key")
 	case m.registry.clients+len(m.tombstones.byID) >= MaxClients:
 		return m.refuse(wire.Code_BUSY, "too many clients are registered, at most 32,768; wait until some expire")

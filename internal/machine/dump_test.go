@@ -52,6 +52,9 @@ func dump(m *Machine) disk {
 		d[key] = must(proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, r.state()))
 	}
 	put(machineKey, m)
+	for _, k := range m.former.byID {
+		put(k.key(), k)
+	}
 	for _, k := range m.members {
 		put(k.key(), k)
 		for _, c := range k.checks {

@@ -66,7 +66,7 @@ func (ld *loader) linkSessions() error {
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
 		case p.of.standalone && !ld.m.hasStandalone():
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
-		case !p.of.client && ld.m.members[p.of.member] == nil:
+		case !p.of.client && ld.m.members[p.of.member] == nil && (!p.of.dead() || ld.m.known(p.of.member) == nil):
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
 		if p.of.attached > ld.m.fence() {

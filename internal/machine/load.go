@@ -153,18 +153,19 @@ func (ld *loader) member(rest string, value []byte) error {
 		return errShape
 	}
 	n := binary.BigEndian.Uint64([]byte(rest))
-	if ld.m.members[n] != nil {
+	if ld.m.known(n) != nil {
 		return errTwice
 	}
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
 	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
 	k.name, k.advertise, k.ephemeral, k.since = st.Name, st.Advertise, st.Ephemeral, st.Since
-	ld.m.addMember(k)
-	if st.Removed {
-		ld.m.checks.Delete(k.builtIn())
-		k.removed = true
+	if k.removed = st.Removed; k.removed {
+		k.checks, k.dependents = nil, nil
+		ld.m.former.add(k)
+		return nil
 	}
+	ld.m.addMember(k)
 	return nil
 }
 

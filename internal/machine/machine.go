@@ -24,8 +24,8 @@ type Machine struct {
 	epoch     uint32 // high bits of each fence
 	positions uint64 // queue places assigned so far
 
-	members      map[uint64]*member
-	removed      []uint64            // members, ascending; never changed in place. nil: see Removed
+	members      map[uint64]*member  // not removed
+	former       former              // removed
 	roster       []wire.MemberRecord // of the members; never changed in place. nil: see Members
 	settings     settings
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
@@ -78,7 +78,7 @@ func New() *Machine {
 	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
-	m.members = make(map[uint64]*member)
+	m.members, m.former = make(map[uint64]*member), newFormer()
 	m.registry = newRegistry(v)
 	m.clients = make(map[uint64]*client)
 	m.tombstones = newTombstones(v)

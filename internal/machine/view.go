@@ -105,7 +105,8 @@ func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	return v
 }
 
-// Liveness returns what the failure detector last reported of each registered member, by ID.
+// Liveness returns what the failure detector last reported of each registered member that was
+// not removed, by ID.
 func (m *Machine) Liveness() []wire.MemberLiveness {
 	var views []wire.MemberLiveness
 	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
