@@ -192,10 +192,22 @@ func (a *auditor) members() {
 		if k.removed || a.m.former.byID[id] != nil || a.m.checks.Has(k.builtIn()) != k.isRegistered() {
 			a.fail("member %d: its built-in check is wrong", id)
 		}
+		forClients, standalone := 0, 0
 		for _, c := range k.checks {
+			if c.forClient {
+				forClients++
+			}
 			if found, _ := a.m.checks.Get(c); found != c {
 				a.fail("member %d: check %q is not listed", id, c.name)
 			}
+		}
+		for s := range k.sessions.all(new(visits)) {
+			if s.standalone {
+				standalone++
+			}
+		}
+		if forClients != k.forClients || standalone != k.standalone {
+			a.fail("member %d counts %d checks for clients and %d standalone sessions, and has %d and %d", id, k.forClients, k.standalone, forClients, standalone)
 		}
 	}
 	var removed []uint64

@@ -101,7 +101,7 @@ func (inc *incarnation) state() proto.Message {
 func (t *tombstone) state() proto.Message { return &wire.EndedClientState{Until: t.until} }
 
 func (c *check) state() proto.Message {
-	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed}
+	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed, ForClient: c.forClient}
 }
 
 func (s *session) state() proto.Message {

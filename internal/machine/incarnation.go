@@ -49,6 +49,8 @@ type member struct {
 	since       int64 // group time: of the admission until it registers; of silence
 	checks      map[string]*check
 	sessions    list[session, sessionsOfMember]               // of all its processes
+	standalone  int                                           // of the sessions
+	forClients  int                                           // of the checks
 	dependents  map[string]*list[dependency, sessionsOfCheck] // by the check
 }
 

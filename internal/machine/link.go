@@ -52,6 +52,9 @@ func (ld *loader) linkChecks() error {
 		if c.member = ld.m.members[p.state]; c.member == nil {
 			return fmt.Errorf("check %q: %w", c.name, errLoose)
 		}
+		if c.forClient && !ld.m.hasBounds() {
+			return fmt.Errorf("check %q: %w", c.name, errRange)
+		}
 		ld.m.addCheck(c)
 		ld.m.schedule(c)
 	}

@@ -181,7 +181,7 @@ func (ld *loader) check(rest string, value []byte) error {
 		st.State < wire.CheckState_PASSING || st.State > wire.CheckState_CRITICAL {
 		return errRange
 	}
-	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed}
+	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed, forClient: st.ForClient}
 	ld.checks = append(ld.checks, pending[check, uint64]{of: c, state: binary.BigEndian.Uint64([]byte(rest[:8]))})
 	return nil
 }

@@ -75,6 +75,7 @@ var violations = []stateRow{
 	{"a check with too short a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MinTTL - 1})},
 	{"a check with too long a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MaxTTL + 1})},
 	{"a check that is in no state", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, State: -1})},
+	{"a check for a client, below its level", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, ForClient: true})},
 	{"a check with the name of the built-in one", "c" + be(1) + "gossip", marshalled(&wire.CheckRecord{Ttl: second})},
 
 	{"an incarnation of an unknown member", "i" + unknown, marshalled(&wire.IncarnationState{Member: 3, Ttl: second})},

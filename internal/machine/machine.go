@@ -61,6 +61,8 @@ type Machine struct {
 	left    int    // things that the present entry may still release
 	cause   []byte // trace of the release that is being applied; nil: none
 
+	forClient bool // a client has submitted the command that is being applied
+
 	// Of the entry being applied.
 	index    uint64
 	term     uint64

@@ -57,6 +57,14 @@ const notAcknowledged = "outcomes not acknowledged: the process leaves too many 
 // hasBounds reports whether the group is at the level of the bounds by bytes.
 func (m *Machine) hasBounds() bool { return m.levels.agreed >= wire.LevelBounds }
 
+// limit returns a limit of the group as it applies to the command that is applied.
+func (m *Machine) limit(all, reserved int) int {
+	if m.hasBounds() && !m.forClient {
+		return all + reserved
+	}
+	return all
+}
+
 // keep keeps an outcome.
 func (m *Machine) keep(inc *incarnation, seq uint64, r *wire.Reply) *answer {
 	m.encoder.Buf = m.encoder.Buf[:0]

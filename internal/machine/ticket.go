@@ -115,6 +115,7 @@ func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
 // execute executes a command and returns its outcome; malformed is the decoder's error.
 func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, c *wire.Command, malformed error) *wire.Reply {
 	bad := malformed != nil
+	m.forClient = from.client
 	inc := m.incarnation(t.Incarnation)
 	if !bad {
 		switch op := c.Op.(type) {

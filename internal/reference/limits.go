@@ -37,7 +37,12 @@ const (
 	MaxClientTTL      = 600 * second
 	MaxRegistering    = 60 * second
 
-	MaxChecks        = 256
+	MaxChecks = 256
+
+	ReservedSessions = 65_536
+	ReservedKeys     = 65_536
+	ReservedKeyBytes = 64 << 20
+
 	MaxSessionChecks = 16
 	MaxCandidate     = 64 << 10 // bytes
 	MaxPermits       = 1<<31 - 1

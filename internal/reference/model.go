@@ -36,6 +36,7 @@ type Model struct {
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
 	trace       []byte  // of the release being applied
+	forClient   bool    // the command being applied is a client's
 	index, term uint64
 	arrivals    int
 	members     []Member
@@ -294,7 +295,7 @@ func (r *Model) command(t wire.Ticket, as as, floor uint64, data []byte) *wire.R
 	if err != nil {
 		return answer(wire.Code_INVALID)
 	}
-	if inc.Client && forbidden(c) {
+	if r.forClient = inc.Client; inc.Client && forbidden(c) {
 		return answer(wire.Code_INVALID)
 	}
 	return r.known(t, inc, c)

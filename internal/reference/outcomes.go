@@ -13,6 +13,14 @@ import (
 // bounded reports that the group bounds them by bytes.
 func (r *Model) bounded() bool { return r.Level >= wire.LevelBounds }
 
+// reserving returns a limit, of which members have a part beyond that of clients.
+func (r *Model) reserving(limit, reserved int) int {
+	if r.bounded() && !r.forClient {
+		limit += reserved
+	}
+	return limit
+}
+
 // kept counts the bytes that an incarnation leaves with the group, if the ticket is answered too.
 func (inc *Incarnation) kept(seq uint64) (n int) {
 	top := max(seq, inc.Floor)
