@@ -37,6 +37,10 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 			}
 			return v.Incarnation, true
 		},
+		Occupied: func(m cluster.Machine, incarnation wire.ID) bool {
+			return m.(*machine.Machine).ClientCounts(incarnation)
+		},
+		Free:    func(m cluster.Machine) int { return m.(*machine.Machine).FreeClients() },
 		Serve:   n.serve,
 		Failure: failureOf,
 	}

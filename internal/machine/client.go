@@ -81,7 +81,7 @@ func (m *Machine) registerClient(id wire.ID, from submitter, floor uint64, c *wi
 		return m.refuse(wire.Code_INVALID, "invalid registration: it would be valid for longer than its TTL, or than a minute")
 	case m.known(from.member) != nil || known != nil:
 		return m.refuse(wire.Code_INVALID, "invalid registration: the client's ID is in use; draw a new key")
-	case m.registry.clients+len(m.tombstones.byID) >= MaxClients:
+	case m.FreeClients() == 0:
 		return m.refuse(wire.Code_BUSY, "too many clients are registered, at most 32,768; wait until some expire")
 	}
 	inc := &incarnation{id: id, member: from.member, client: true, ttl: c.Ttl, until: c.Until, window: window{floor: floor}}
@@ -172,6 +172,19 @@ func (m *Machine) endClient(inc *incarnation) {
 		m.tombstones.add(t)
 		m.dirty.put(t.key(), t)
 	}
+}
+
+// ClientCounts reports whether the incarnation of a client counts in MaxClients: it is registered,
+// or was and could return. FreeClients returns how many more may be registered. Both take the
+// same short time for a state of any size.
+func (m *Machine) ClientCounts(id wire.ID) bool {
+	inc := m.incarnation(id)
+	return inc != nil && inc.client || m.tombstones.byID[id] != nil
+}
+
+// FreeClients is explained at ClientCounts.
+func (m *Machine) FreeClients() int {
+	return max(0, MaxClients-m.registry.clients-len(m.tombstones.byID))
 }
 
 // Registration returns whose the incarnation is: a member's or a client's ID. ok is false if
