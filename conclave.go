@@ -28,7 +28,7 @@ type Node struct {
 	events  *events
 	history history
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
-	backups chan struct{}                  // has a token for each one that a client reads
+	backups backups                        // that clients read
 
 	// A Close ends a Leave that is under way: it cancels leaving when its own time
 	// is up.
@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		log:    checked.Logger,
 		events: newEvents(checked.Events, checked.Logger),
 		access: access{calls: newCalls(), isNode: true},
-		done:   make(chan struct{}), backups: make(chan struct{}, maxBackups),
+		done:   make(chan struct{}),
 	}
 	n.access.status = func(context.Context) (Status, error) { return n.Status(), nil }
 	n.leaving, n.cancelLeave = context.WithCancel(context.Background())

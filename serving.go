@@ -47,7 +47,7 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 }
 
 // serve answers a request of a client.
-func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) error {
+func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer) error {
 	switch r.GetKind() {
 	case remote.KindWatch:
 		return n.serveWatch(ctx, r, answer)
@@ -87,20 +87,6 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 		}
 	}
 	return nil
-}
-
-// maxBackups bounds the backups that clients read at a time: while one does, the database keeps what
-// it would otherwise discard.
-const maxBackups = 4
-
-func (n *Node) serveBackup(ctx context.Context, answer io.Writer) error {
-	select {
-	case n.backups <- struct{}{}:
-		defer func() { <-n.backups }()
-		return n.Backup(ctx, answer)
-	default:
-		return fmt.Errorf("%w: %d clients read a backup from this member already", ErrBusy, maxBackups)
-	}
 }
 
 func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {

@@ -33,10 +33,13 @@ const registeringTicks = 100
 // force. With two or more none stays in the queue that is not.
 const looked = 64
 
+// host returns the host that the connection comes from.
+func (c *clientConn) host() string { return transport.HostOf(c.conn.Peer().Remote) }
+
 // submitForClient passes on what a client submits.
 func (m *Member) submitForClient(core *core.Core, c *clientConn, s *wire.Submission) {
 	r := &m.clients.registrations
-	if !c.counted && !r.admit(c.incarnation, transport.HostOf(c.conn.Peer().Remote), m.ticks, core.Machine(), &m.cfg.Clients) {
+	if !c.counted && !r.admit(c.incarnation, c.host(), m.ticks, core.Machine(), &m.cfg.Clients) {
 		for _, call := range s.GetCalls() {
 			reply := &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION, Detail: "the incarnation is not registered; register a new one"}
 			if call.GetSeq() == 1 { // the first command of a client registers it

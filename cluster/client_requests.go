@@ -117,6 +117,12 @@ type answerWriter struct {
 	id   uint64
 }
 
+// Within implements Answer.
+func (w answerWriter) Within(ctx context.Context) Answer { return answerWriter{ctx, w.conn, w.id} }
+
+// Client implements Answer.
+func (w answerWriter) Client() (client uint64, host string) { return w.conn.client, w.conn.host() }
+
 // Write implements io.Writer.
 func (w answerWriter) Write(b []byte) (n int, err error) {
 	for rest := b; len(rest) > 0; {

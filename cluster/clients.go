@@ -26,9 +26,18 @@ type ClientsConfig struct {
 	Free     func(m Machine) int
 	// Serve answers a request, and writes the answer in parts. It must return once ctx is
 	// done.
-	Serve func(ctx context.Context, r *wire.Request, answer io.Writer) error
+	Serve func(ctx context.Context, r *wire.Request, answer Answer) error
 	// Failure describes an error of Serve to the client.
 	Failure func(error) (wire.Failure, string)
+}
+
+// Answer is the answer to a request of a client. Write blocks while the client does not read.
+type Answer interface {
+	io.Writer
+	// Within returns the answer, whose writes end with ctx as well.
+	Within(ctx context.Context) Answer
+	// Client returns who asks, and the host that the connection comes from: see transport.HostOf.
+	Client() (client uint64, host string)
 }
 
 // clients are the connections of clients. The loop's goroutine owns it.

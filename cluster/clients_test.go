@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +23,7 @@ func serving(t *testing.T, ticked func(Machine)) *Member {
 		SessionOf:  func(Machine, wire.ID) (wire.ID, bool) { return wire.ID{}, false },
 		Occupied:   func(Machine, wire.ID) bool { return true },
 		Free:       func(Machine) int { return 1 },
-		Serve:      func(ctx context.Context, _ *wire.Request, _ io.Writer) error { <-ctx.Done(); return ctx.Err() },
+		Serve:      func(ctx context.Context, _ *wire.Request, _ Answer) error { <-ctx.Done(); return ctx.Err() },
 		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
 	}
 	m := start(t, cfg)
