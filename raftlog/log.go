@@ -44,14 +44,17 @@ func (l *Log) Submit(ops []Op, done func(error)) {
 // It must be called for each operation, in the order of writing. Loop only.
 func (l *Log) Wrote(op Op) { op.update(&l.memStorage) }
 
-// Bootstrap makes an empty log the log of a new group, as if truncated at index
-// 1: with a membership and an empty state. It blocks until that is durable, and
+// BootstrapIndex is the index behind which the log of a new group begins.
+const BootstrapIndex = 1
+
+// Bootstrap makes an empty log the log of a new group, as if truncated at BootstrapIndex:
+// with a membership and an empty state. It blocks until that is durable, and
 // must be called before the log is used.
 func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
 	op := Install{
-		Index: 1, Term: 1,
+		Index: BootstrapIndex, Term: 1,
 		ConfState: conf,
-		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
+		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(BootstrapIndex))},
 	}
 	err := l.store.Do(func(*pebble.DB) error {
 		if !l.written.empty() {
