@@ -28,10 +28,10 @@ type ClientsConfig struct {
 
 // clients are the connections of clients. The loop's goroutine owns it.
 type clients struct {
-	attaching []*clientConn           // that wait until the log is applied as far as they have seen it
+	attaching attachQueue             // that wait until the log is applied as far as they have seen it
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
-	renewing  []*clientConn           // that have asked for a renewal since the last tick
+	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
@@ -42,6 +42,7 @@ type clientConn struct {
 	client      uint64
 	incarnation wire.ID
 	attach      *wire.Attach   // nil until its first part has come
+	place       int            // in clients.attaching, from 1 on; 0: none
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
@@ -154,6 +155,9 @@ func (c *clientConn) gather(part *wire.Attach) error {
 	if c.attach == nil {
 		c.attach = new(wire.Attach)
 	}
+	if part.GetApplied() > maxPosition {
+		return errClientProtocol
+	}
 	a := c.attach
 	a.Applied, a.More = max(a.GetApplied(), part.GetApplied()), part.GetMore()
 	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
@@ -175,16 +179,14 @@ func (c *clientConn) submission(s *wire.Submission) *wire.Submission {
 // attachClient attaches a client now, or as soon as the log is applied far enough: its
 // sessions would seem to have ended in an earlier state.
 func (m *Member) attachClient(core *core.Core, c *clientConn) {
-	m.clients.attaching = append(m.clients.attaching, c)
+	m.clients.attaching.add(c)
 	m.attachClients(core)
 }
 
+// attachClients attaches the clients that the log is applied far enough for.
 func (m *Member) attachClients(core *core.Core) {
 	applied := core.Status().Applied
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(c *clientConn) bool {
-		if c.attach.GetApplied() > applied {
-			return false
-		}
+	for c := m.clients.attaching.due(applied); c != nil; c = m.clients.attaching.due(applied) {
 		if m.clients.attached == nil {
 			m.clients.attached = make(map[wire.ID]*clientConn)
 		}
@@ -197,8 +199,7 @@ func (m *Member) attachClients(core *core.Core) {
 		core.AttachClient(c.incarnation, c)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
 			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetElsewhere())+len(attached.GetMembers())))
-		return true
-	})
+	}
 }
 
 // attachedState answers an Attach from the state that is applied now.
@@ -243,8 +244,8 @@ func (m *Member) detachClient(core *core.Core, c *clientConn) {
 		delete(m.clients.attached, c.incarnation)
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 	}
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
-	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })
+	m.clients.attaching.remove(c)
+	c.renewing = 0 // in clients.renewing until the next tick
 }
 
 // Notify implements core.Client. The notices of one step are sent together.

@@ -52,7 +52,8 @@ func (c *changes) appended(entries []*raftpb.Entry) {
 		return
 	}
 	first := entries[0].GetIndex()
-	c.log = slices.DeleteFunc(c.log, func(index uint64) bool { return index >= first })
+	kept, _ := slices.BinarySearch(c.log, first)
+	c.log = c.log[:kept]
 	for _, e := range entries {
 		if e.GetType() != raftpb.EntryNormal {
 			c.log = append(c.log, e.GetIndex())
@@ -96,9 +97,10 @@ func (c *changes) restore(log *raftlog.Log, applied, last uint64) error {
 	return nil
 }
 
-// pending returns the first change that is not durably applied; 0: none.
+// pending returns the first change that is not durably applied; 0: none. A leader may append
+// many, and each message asks: only the first one of log may be applied.
 func (c *changes) pending() uint64 {
-	for _, index := range c.log {
+	for _, index := range c.log[:min(len(c.log), 2)] {
 		if index > c.applied {
 			return index
 		}
