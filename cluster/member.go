@@ -46,7 +46,10 @@ type Config struct {
 	MaxCallBytes int // of the pending calls' commands
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
-	Commands    Commands
+	// FirstState returns the state with which a new group begins at a feature level, alike on
+	// all its founders.
+	FirstState func(level uint32) []wire.Change
+	Commands   Commands
 	Clients     ClientsConfig
 
 	// These run on the loop's goroutine, in log order, and must not block.
