@@ -60,8 +60,22 @@ func newEvents(on *Events, log *slog.Logger) *events {
 }
 
 // run makes the calls that are queued until done is closed, and those that are left
-// then.
+// then. A function that ends its goroutine ends that of serve.
 func (e *events) run(done <-chan struct{}) {
+	for ended := false; !ended; {
+		served := make(chan bool, 1)
+		go func() {
+			ended := false
+			defer func() { served <- ended }()
+			e.serve(done)
+			ended = true
+		}()
+		ended = <-served
+	}
+}
+
+// serve is run until a function ends its goroutine.
+func (e *events) serve(done <-chan struct{}) {
 	for {
 		select {
 		case f := <-e.queue:

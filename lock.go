@@ -195,8 +195,18 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte, s *sp
 	if err != nil {
 		return 0, l.explain(err)
 	}
-	s.granted(Fence(f))
+	s.granted(Fence(f), l)
 	return Fence(f), nil
+}
+
+// giveUp implements grant.
+func (l *FencedLock) giveUp() { _ = l.handle.Release(ended(), nil) }
+
+// ended is a context with which a release does not wait for the group.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // explain adds to the error of an acquisition that this very handle was in the way, or how

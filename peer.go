@@ -2,6 +2,10 @@ package conclave
 
 import (
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -21,15 +25,33 @@ type Peer struct {
 }
 
 // verifyPeer adapts VerifyPeer to the cluster.
-func (c *Config) verifyPeer() func(remote.Peer) error { return adaptVerifyPeer(c.VerifyPeer) }
+func (c *Config) verifyPeer() func(remote.Peer) error {
+	return adaptVerifyPeer(c.VerifyPeer, c.Logger)
+}
 
-func adaptVerifyPeer(verify func(Peer) error) func(remote.Peer) error {
+var errVerifyPeer = errors.New("its VerifyPeer failed")
+
+// adaptVerifyPeer adapts the function for the transport. It runs on a goroutine of its own: a panic
+// or runtime.Goexit in it refuses the connection, and ends neither the process nor a goroutine that
+// connects.
+func adaptVerifyPeer(verify func(Peer) error, log *slog.Logger) func(remote.Peer) error {
 	if verify == nil {
 		return nil
 	}
 	return func(p remote.Peer) error {
-		return verify(Peer{
-			Member: MemberID(p.Member), Client: p.Inbound && p.Kind == wire.Kind_CLIENT, Name: p.Name, Addr: p.Advertise, TLS: p.TLS,
-		})
+		decision := make(chan error, 1)
+		go func() {
+			err := errVerifyPeer
+			defer func() {
+				if r := recover(); r != nil {
+					log.Error("panic in VerifyPeer", "member", MemberID(p.Member), "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				}
+				decision <- err
+			}()
+			err = verify(Peer{
+				Member: MemberID(p.Member), Client: p.Inbound && p.Kind == wire.Kind_CLIENT, Name: p.Name, Addr: p.Advertise, TLS: p.TLS,
+			})
+		}()
+		return <-decision
 	}
 }

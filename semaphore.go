@@ -138,8 +138,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 	var f *client.Fault
 	switch {
 	case err == nil:
-		span.granted(Fence(p.GrantedFence()))
-		return &Permit{access: s.access, name: s.name, permit: p}, nil
+		permit := &Permit{access: s.access, name: s.name, permit: p}
+		span.granted(Fence(p.GrantedFence()), permit)
+		return permit, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
 		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
 	}
@@ -260,6 +261,9 @@ func (p *Permit) Release(ctx context.Context) error {
 	p.access.calls.returned(CallRelease, began, err)
 	return err
 }
+
+// giveUp implements grant.
+func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
 
 func (p *Permit) span(ctx context.Context) *span {
 	t := &p.access.tracing

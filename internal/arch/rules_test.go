@@ -50,6 +50,11 @@ var ruleCases = []struct {
 	{"time.After with other cases", "x.go", `import "time"; func f(c chan int) { select { case <-time.After(1): case <-c: } }`, awake, ""},
 	{"sleep in a bubble", "x_test.go", `import ("time"; "testing/synctest"); var _ = synctest.Wait; func f() { time.Sleep(1) }`, awake, ""},
 	{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
+	{"a cleanup behind a yield", "x.go", `func g(yield func() bool) { if !yield() { finish() } }`, deferred, "use a defer"},
+	{"a cleanup in a loop with one", "x.go", `func g(yield func() bool) { for { if failed { s.Close(); continue }; yield() } }`, deferred, "use a defer"},
+	{"a place that is freed behind one", "x.go", `func g(f func()) { f(); <-places }`, deferred, "use a defer"},
+	{"a deferred one", "x.go", `func g(f func()) { defer finish(); f() }`, deferred, ""},
+	{"a wait behind one", "x.go", `func g(f func()) { f(); select { case <-done: } }`, deferred, ""},
 	{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 	{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 

@@ -309,19 +309,13 @@ func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, rec
 		if first == nil {
 			first = q.link
 		}
-		values := json.NewDecoder(q)
-		for err == nil {
-			var v V
-			if err = values.Decode(&v); err != nil {
-				break
-			}
-			if moves = 0; !receive(v) {
-				g.finish(q)
-				return nil
-			}
-		}
-		g.finish(q)
+		left, err := receiveAll(g, q, func(v V) bool {
+			moves = 0
+			return receive(v)
+		})
 		switch {
+		case left:
+			return nil
 		case q.again(err), errors.Is(err, errSlow):
 		case compacted(err) && q.link != first && moves < maxMoves:
 			moves++

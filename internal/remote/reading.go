@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -19,6 +20,22 @@ func (g *Group) Stream(ctx context.Context, r *wire.Request, read func(io.Reader
 		again, err := g.streamOnce(ctx, r, read)
 		if !again {
 			return err
+		}
+	}
+}
+
+// receiveAll passes the values of an answer on, and reports whether receive has left. The
+// question is finished even if receive does not return: it is the body of an application's loop.
+func receiveAll[V any](g *Group, q *question, receive func(V) bool) (left bool, err error) {
+	defer g.finish(q)
+	values := json.NewDecoder(q)
+	for {
+		var v V
+		if err := values.Decode(&v); err != nil {
+			return false, err
+		}
+		if !receive(v) {
+			return true, nil
 		}
 	}
 }
