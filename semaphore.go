@@ -234,6 +234,9 @@ func (a *access) Semaphores(ctx context.Context, prefix string) iter.Seq2[Semaph
 
 // SemaphoresAfter is Semaphores from behind a name on, as [Node.LocksAfter].
 func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[SemaphoreInfo, error] {
+	if err := validPrefixes(prefix, after); err != nil {
+		return refused[SemaphoreInfo]("list semaphores", prefix, err)
+	}
 	return pages(ctx, a, "list semaphores", prefix, after, func(after string) machine.Query {
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)

@@ -4,9 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -109,7 +107,7 @@ func TestSentinels_DocCommentsAgree(t *testing.T) {
 	may := regexp.MustCompile(`\b(may|might|can) (still |yet )?(take effect|have taken|be (stored|removed|queued|changed)|move)\b`)
 	nothing := regexp.MustCompile(`\bno effect\b|\bnothing (was|has|is)\b`)
 	table := meanings()
-	comments(t, func(file, text string) {
+	agree := func(path, text string) {
 		for clause := range strings.FieldsFuncSeq(strings.Join(strings.Fields(text), " "), func(r rune) bool { return r == '.' || r == ';' }) {
 			names := sentinel.FindAllString(clause, -1)
 			if len(names) != 1 {
@@ -119,38 +117,15 @@ func TestSentinels_DocCommentsAgree(t *testing.T) {
 			switch {
 			case !known:
 			case m.effect == unknown && nothing.MatchString(clause):
-				t.Errorf("%s: the outcome is unknown after %s, but: %s", file, names[0], clause)
+				t.Errorf("%s: the outcome is unknown after %s, but: %s", path, names[0], clause)
 			case m.effect == none && may.MatchString(clause) && !nothing.MatchString(clause):
-				t.Errorf("%s: %s has no effect, but: %s", file, names[0], clause)
+				t.Errorf("%s: %s has no effect, but: %s", path, names[0], clause)
 			}
-		}
-	})
-}
-
-// comments calls f with each comment of the packages that users import.
-func comments(t *testing.T, f func(file, text string)) {
-	t.Helper()
-	for _, dir := range []string{".", "conclavehttp", "conclaveprom", "conclaveotel", "consulapi", "conclavetest", "fencing", "contrib"} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && dir == "." && path != ".":
-				return fs.SkipDir
-			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-				return nil
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-			if err != nil {
-				return err
-			}
-			for _, c := range file.Comments {
-				f(path, c.Text())
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
+	eachFile(t, func(path string, file *ast.File) {
+		for _, c := range file.Comments {
+			agree(path, c.Text())
+		}
+	})
 }

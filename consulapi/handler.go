@@ -12,7 +12,7 @@ import (
 )
 
 // Options configures [Handler]. The zero value, like a nil *Options, serves loopback clients
-// only.
+// only. With options that are invalid, each request gets the status 500 and the reason.
 type Options struct {
 	// Datacenter is the name that the ?dc parameter may have. Default: "dc1".
 	Datacenter string
@@ -39,7 +39,7 @@ type Options struct {
 	// all that it lists besides. Default: 64 MiB.
 	MaxAnswer int
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
-	// query. Default: 10 s.
+	// query: 1 ms or more. Default: 10 s.
 	Timeout time.Duration
 	// Logger gets a record of each request that failed with a status of 500 or more, at the
 	// level Debug, without tokens. Default nil: none.
@@ -70,6 +70,7 @@ const (
 	defaultBlocking = 4096
 	defaultAnswer   = 64 << 20
 	defaultTimeout  = 10 * time.Second
+	minTimeout      = time.Millisecond
 	maxBodies       = 128 // requests with a large body that are read or worked on at a time, but for transactions
 	maxTxns         = 32  // transactions with a large body, which is read before it is known what they are authorized for; and of those worked on
 	maxListings     = 2   // listings of keys that are collected at a time
@@ -78,6 +79,7 @@ const (
 type server struct {
 	node     *conclave.Node
 	opts     Options
+	invalid  error // what is wrong with opts
 	routes   []route
 	checks   checkTable
 	bodies   chan struct{} // holds a value for each request with a large body, but for transactions
@@ -114,6 +116,7 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	if opts != nil {
 		s.opts = *opts
 	}
+	s.invalid = s.opts.invalid()
 	s.opts.Datacenter = cmp.Or(s.opts.Datacenter, "dc1")
 	s.opts.MaxBlocking = cmp.Or(max(0, s.opts.MaxBlocking), defaultBlocking)
 	s.opts.MaxAnswer = cmp.Or(max(0, s.opts.MaxAnswer), defaultAnswer)
@@ -121,6 +124,19 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s.waits = make(chan struct{}, s.opts.MaxBlocking)
 	s.routes = routes()
 	return s
+}
+
+// invalid returns what is wrong with the options.
+func (o *Options) invalid() error {
+	switch {
+	case o.Timeout != 0 && o.Timeout < minTimeout:
+		return refuse(http.StatusInternalServerError, "invalid Options.Timeout: want 0 (%v) or at least %v, got %v", defaultTimeout, minTimeout, o.Timeout)
+	case o.MaxBlocking < 0:
+		return refuse(http.StatusInternalServerError, "invalid Options.MaxBlocking: want 0 (%d) or more, got %d", defaultBlocking, o.MaxBlocking)
+	case o.MaxAnswer < 0:
+		return refuse(http.StatusInternalServerError, "invalid Options.MaxAnswer: want 0 (%d) or more, got %d", defaultAnswer, o.MaxAnswer)
+	}
+	return nil
 }
 
 // route is one path of the API, or all that begin with it.
@@ -201,6 +217,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) serve(c *call) error {
 	if err := s.refusal(c.r); err != nil {
 		return err
+	}
+	if s.invalid != nil {
+		return s.invalid
 	}
 	route, rest := s.find(c.r.URL.Path)
 	if route == nil {
