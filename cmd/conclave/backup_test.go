@@ -27,6 +27,7 @@ func relay(t *testing.T, n *conclave.Node, limit int64, reached func() (end bool
 			return
 		}
 		defer up.Close()
+		_ = up.(*net.TCPConn).SetReadBuffer(64 << 10) // what is not carried stays with the member
 		go func() { _, _ = io.Copy(up, down) }()
 		if _, err := io.CopyN(down, up, limit); err == nil && !reached() {
 			_, _ = io.Copy(down, up)
@@ -44,11 +45,11 @@ func relay(t *testing.T, n *conclave.Node, limit int64, reached func() (end bool
 	return l.Addr().String()
 }
 
-// backedUp puts several MiB into a group and backs it up.
-func backedUp(t *testing.T, n *conclave.Node) (path string, backup []byte) {
+// backedUp puts keys with 400 KiB each into a group and backs it up.
+func backedUp(t *testing.T, n *conclave.Node, keys int) (path string, backup []byte) {
 	t.Helper()
 	value := []byte(strings.Repeat("x", 400<<10))
-	for i := range 20 {
+	for i := range keys {
 		_, err := n.KV().Put(within(t), fmt.Sprint("k", i), value)
 		must0(t, err)
 	}
@@ -72,7 +73,7 @@ func wantKept(t *testing.T, path string, backup []byte) {
 
 func TestBackup_ConnectionLost(t *testing.T) {
 	n := member(t, t.TempDir())
-	path, backup := backedUp(t, n)
+	path, backup := backedUp(t, n, 20)
 	for _, limit := range []int64{64 << 10, 4 << 20} {
 		var out, errs strings.Builder
 		addr := relay(t, n, limit, func() bool { return true })
@@ -88,7 +89,7 @@ func TestBackup_ConnectionLost(t *testing.T) {
 
 func TestBackup_MemberStopped(t *testing.T) {
 	n := member(t, t.TempDir())
-	path, backup := backedUp(t, n)
+	path, backup := backedUp(t, n, 100) // more than queues and the buffers of two connections take
 	addr := relay(t, n, 2<<20, func() bool { _ = n.Close(within(t)); return false })
 	var out, errs strings.Builder
 	code := run([]string{"--addr", addr, "backup", path, "--overwrite"}, strings.NewReader(""), &out, &errs)
@@ -98,7 +99,7 @@ func TestBackup_MemberStopped(t *testing.T) {
 
 func TestBackup_Signal(t *testing.T) {
 	n := member(t, t.TempDir())
-	path, backup := backedUp(t, n)
+	path, backup := backedUp(t, n, 100)
 	reached, stopped := make(chan struct{}), make(chan struct{})
 	addr := relay(t, n, 2<<20, func() bool { close(reached); <-stopped; return true })
 	p := start(t, "--addr", addr, "backup", path, "--overwrite")
@@ -112,7 +113,7 @@ func TestBackup_Signal(t *testing.T) {
 }
 
 func TestBackup_OwnerOnly(t *testing.T) {
-	path, _ := backedUp(t, member(t, ""))
+	path, _ := backedUp(t, member(t, ""), 1)
 	must0(t, os.Chmod(path, 0o644))
 	must(t, member(t, ""), "backup", path, "--overwrite")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
