@@ -32,6 +32,8 @@ type clients struct {
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
 	renewing  []*clientConn           // that have asked for a renewal since the last tick
+	recent    []*clientConn           // that have been attached since the last tick
+	view      *wire.GroupView         // that was sent last; nil: none
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
@@ -41,9 +43,10 @@ type clientConn struct {
 	conn        *transport.ClientConn
 	client      uint64
 	incarnation wire.ID
-	attach      *wire.Attach   // nil until its first part has come
-	notices     []*wire.Notice // to be sent
-	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
+	attach      *wire.Attach    // nil until its first part has come
+	notices     []*wire.Notice  // to be sent
+	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
+	view        *wire.GroupView // that it has
 	requests    requests
 	handled     signal // set when the loop has handled a frame
 }
@@ -156,6 +159,7 @@ func (c *clientConn) gather(part *wire.Attach) error {
 	}
 	a := c.attach
 	a.Applied, a.More = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	a.Views = a.GetViews() || part.GetViews()
 	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
 	a.Sessions = append(a.GetSessions(), part.GetSessions()...)
 	if max(len(a.GetAwaiting()), len(a.GetSessions())) > maxAttached {
@@ -204,8 +208,12 @@ func (m *Member) attachClients(core *core.Core) {
 // attachedState answers an Attach from the state that is applied now.
 func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 	machine := core.Machine()
-	level, _ := machine.Level()
-	a := &wire.Attached{Applied: core.Status().Applied, Level: level, Now: machine.Now(), Members: m.memberAddresses()}
+	c.view = m.view(core)
+	a := &wire.Attached{
+		Applied: core.Status().Applied, Now: machine.Now(),
+		Level: c.view.GetLevel(), Members: c.view.GetMembers(), Leaderless: c.view.GetLeaderless(),
+	}
+	m.clients.recent = append(m.clients.recent, c)
 	for _, w := range c.attach.GetAwaiting() {
 		session, _ := wire.IDFrom(w.GetSession())
 		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
@@ -229,14 +237,6 @@ func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 	return a
 }
 
-// memberAddresses returns the addresses at which clients find members.
-func (m *Member) memberAddresses() (addresses []string) {
-	for _, p := range m.Status().Members {
-		addresses = append(addresses, p.Addr)
-	}
-	return addresses
-}
-
 func (m *Member) detachClient(core *core.Core, c *clientConn) {
 	core.DetachClient(c.incarnation, c)
 	if m.clients.attached[c.incarnation] == c {
@@ -245,6 +245,7 @@ func (m *Member) detachClient(core *core.Core, c *clientConn) {
 	}
 	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
 	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })
+	m.clients.recent = slices.DeleteFunc(m.clients.recent, func(o *clientConn) bool { return o == c })
 }
 
 // Notify implements core.Client. The notices of one step are sent together.
