@@ -1,6 +1,10 @@
 package consulapi
 
-import "github.com/conclave-go/conclave"
+import (
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
 
 // statusLeader answers with the address of the leader, "" if none is known. It is this
 // node's view, as in Consul.
@@ -55,6 +59,7 @@ func (c *call) agentSelf(string) error {
 	type config struct {
 		Datacenter, NodeName, NodeID string
 		Server                       bool
+		SessionTTLMin                time.Duration // nanoseconds, as all durations of Consul's API
 	}
 	type member struct {
 		Name, Addr string
@@ -65,7 +70,7 @@ func (c *call) agentSelf(string) error {
 		Config config
 		Member member
 	}{
-		config{c.opts.Datacenter, names.own(), names.status.ID.String(), true},
+		config{c.opts.Datacenter, names.own(), names.status.ID.String(), true, c.opts.SessionTTLMin},
 		member{names.own(), host, port, 1},
 	})
 }

@@ -38,6 +38,10 @@ type Options struct {
 	// status 413. Two listings are collected at a time, and two large ones sent; others wait. Each takes memory for
 	// all that it lists besides. Default: 64 MiB.
 	MaxAnswer int
+	// SessionTTLMin is the least TTL that a session may have, as Consul's setting session_ttl_min. A shorter one
+	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. Less than 1 s
+	// counts as 1 s. Default: 10 s, as with Consul.
+	SessionTTLMin time.Duration
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
 	// query. Default: 10 s.
 	Timeout time.Duration
@@ -118,6 +122,7 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s.opts.MaxBlocking = cmp.Or(max(0, s.opts.MaxBlocking), defaultBlocking)
 	s.opts.MaxAnswer = cmp.Or(max(0, s.opts.MaxAnswer), defaultAnswer)
 	s.opts.Timeout = cmp.Or(max(0, s.opts.Timeout), defaultTimeout)
+	s.opts.SessionTTLMin = max(cmp.Or(s.opts.SessionTTLMin, defaultMinTTL), leastMinTTL)
 	s.waits = make(chan struct{}, s.opts.MaxBlocking)
 	s.routes = routes()
 	return s

@@ -56,7 +56,7 @@ func (c *call) sessionCreate(string) error {
 		return err
 	}
 	defer release()
-	cfg, err := parseSession(body, own)
+	cfg, err := parseSession(body, own, c.opts.SessionTTLMin)
 	if err != nil {
 		return err
 	}

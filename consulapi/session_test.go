@@ -63,6 +63,21 @@ func TestSession_Fields(t *testing.T) {
 	}
 }
 
+// Patroni asks for its own TTL, is refused with this status and text, reads the least TTL of the agent, and takes that.
+func TestSession_TTLMin(t *testing.T) {
+	type self struct{ Config struct{ SessionTTLMin int64 } }
+	for _, c := range []struct{ option, least time.Duration }{{0, 10 * time.Second}, {15 * time.Second, 15 * time.Second}, {time.Millisecond, time.Second}} {
+		a := serve(t, &consulapi.Options{SessionTTLMin: c.option})
+		if got := decode[self](t, a.do("GET", "/v1/agent/self")).Config.SessionTTLMin; got != int64(c.least) {
+			t.Errorf("option %v: agent/self shows %d, want %d", c.option, got, c.least)
+		}
+		a.exchanges([]exchange{
+			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%dns"}`, c.least-1), 500, fmt.Sprintf("Invalid Session TTL '%d', must be between [%v=24h0m0s]", c.least-1, c.least)},
+			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%v"}`, c.least), 200, "..."},
+		})
+	}
+}
+
 func TestSession_Refused(t *testing.T) {
 	a := serve(t, nil)
 	const unknown = "adf4238a-882b-9ddc-4a9d-5b6758e4159e"
@@ -71,10 +86,10 @@ func TestSession_Refused(t *testing.T) {
 		return exchange{"PUT", "/v1/session/create", body, status, want}
 	}
 	a.exchanges([]exchange{
-		create(`{"TTL":"9s"}`, 400, "Invalid Session TTL '9000000000', must be between [10s=24h0m0s]"),
-		create(`{"TTL":"25h"}`, 400, "Invalid Session TTL '90000000000000', must be between [10s=24h0m0s]"),
-		create(`{"TTL":"soon"}`, 400, "Session TTL 'soon' invalid: ..."),
-		create(`{"Behavior":"keep"}`, 400, "Invalid Behavior setting 'keep'"),
+		create(`{"TTL":"9s"}`, 500, "Invalid Session TTL '9000000000', must be between [10s=24h0m0s]"),
+		create(`{"TTL":"25h"}`, 500, "Invalid Session TTL '90000000000000', must be between [10s=24h0m0s]"),
+		create(`{"TTL":"soon"}`, 500, "Session TTL 'soon' invalid: ..."),
+		create(`{"Behavior":"keep"}`, 500, "Invalid Behavior setting 'keep'"),
 		create(`{"LockDelay":"soon"}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":[]}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":-1}`, 400, "LockDelay: want 0 or more, got -1ns"),

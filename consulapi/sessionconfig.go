@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
 	"time"
 
@@ -9,13 +10,14 @@ import (
 )
 
 const (
-	minTTL       = 10 * time.Second // Consul's
-	maxTTL       = 24 * time.Hour
-	maxLockDelay = time.Minute
+	defaultMinTTL = 10 * time.Second // Consul's session_ttl_min
+	leastMinTTL   = time.Second
+	maxTTL        = 24 * time.Hour
+	maxLockDelay  = time.Minute
 )
 
 // parseSession reads the body of a request for a session; none is one with all defaults.
-func parseSession(body []byte, own string) (*conclave.SessionConfig, error) {
+func parseSession(body []byte, own string, minTTL time.Duration) (*conclave.SessionConfig, error) {
 	if len(body) == 0 {
 		body = []byte("{}")
 	}
@@ -36,9 +38,9 @@ func parseSession(body []byte, own string) (*conclave.SessionConfig, error) {
 	case "delete":
 		cfg.Behavior = conclave.DeleteKeys
 	default:
-		return nil, invalid("Invalid Behavior setting '%s'", shorten(behavior))
+		return nil, refuse(http.StatusInternalServerError, "Invalid Behavior setting '%s'", shorten(behavior))
 	}
-	if cfg.TTL, err = parseTTL(ttl); err != nil {
+	if cfg.TTL, err = parseTTL(ttl, minTTL); err != nil {
 		return nil, err
 	}
 	if cfg.LockDelay, err = parseLockDelay(f["lockdelay"]); err != nil {
@@ -48,19 +50,20 @@ func parseSession(body []byte, own string) (*conclave.SessionConfig, error) {
 	return cfg, err
 }
 
-// parseTTL reads a session's TTL: none, or 10 s to 24 h.
-func parseTTL(text string) (time.Duration, error) {
+// parseTTL reads a session's TTL: none, or from the least one to 24 h. Consul's servers, and not its agents, refuse
+// others, so the status is 500; clients compare it and the text, as Patroni does to find a TTL that is accepted.
+func parseTTL(text string, least time.Duration) (time.Duration, error) {
 	if text == "" {
 		return conclave.NoTTL, nil
 	}
 	ttl, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, invalid("Session TTL '%s' invalid: %v", shorten(text), err)
+		return 0, refuse(http.StatusInternalServerError, "Session TTL '%s' invalid: %v", shorten(text), err)
 	case ttl == 0:
 		return conclave.NoTTL, nil
-	case ttl < minTTL || ttl > maxTTL:
-		return 0, invalid("Invalid Session TTL '%d', must be between [%v=%v]", ttl, minTTL, maxTTL)
+	case ttl < least || ttl > maxTTL:
+		return 0, refuse(http.StatusInternalServerError, "Invalid Session TTL '%d', must be between [%v=%v]", ttl, least, maxTTL)
 	}
 	return ttl, nil
 }
