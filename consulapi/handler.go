@@ -143,7 +143,7 @@ type action struct {
 }
 
 // reads are the parameters of every endpoint that reads.
-const reads = "stale consistent index wait "
+const reads = "stale consistent cached index wait "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {
@@ -178,8 +178,16 @@ func routes() []route {
 		{"/v1/agent/check/warn/", true, put("note", (*call).checkWarn)},
 		{"/v1/agent/check/fail/", true, put("note", (*call).checkFail)},
 		{"/v1/agent/check/update/", true, putBody("", (*call).checkUpdate)},
+		{"/v1/agent/members", false, get("", (*call).agentMembers)},
+		{"/v1/agent/services", false, get("", (*call).agentServices)},
+		{"/v1/catalog/datacenters", false, get("", (*call).catalogDatacenters)},
 		{"/v1/catalog/nodes", false, get("", (*call).catalogNodes)},
+		{"/v1/catalog/node/", true, get("", (*call).catalogNode)},
+		{"/v1/catalog/services", false, get("", (*call).catalogServices)},
+		{"/v1/event/list", false, get("name ", (*call).eventList)},
 		{"/v1/health/node/", true, get("", (*call).healthNode)},
+		{"/v1/health/state/", true, get("", (*call).healthState)},
+		{"/v1/health/checks/", true, get("", (*call).healthChecks)},
 	}
 }
 
@@ -219,7 +227,7 @@ func (s *server) serve(c *call) error {
 		return err
 	}
 	if s.node == nil {
-		return noLeader()
+		return c.beforeOpen()
 	}
 	if !a.body {
 		if err := c.skipBody(); err != nil {
@@ -227,6 +235,19 @@ func (s *server) serve(c *call) error {
 		}
 	}
 	return a.serve(c, rest)
+}
+
+// beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.
+func (c *call) beforeOpen() error {
+	status := map[string]any{"/v1/status/leader": "", "/v1/status/peers": []string{}, "/v1/catalog/datacenters": []string{c.opts.Datacenter}}
+	answer, ok := status[c.r.URL.Path]
+	if !ok {
+		return noLeader()
+	}
+	if err := c.local("status"); err != nil {
+		return err
+	}
+	return c.answer(answer)
 }
 
 // patience returns a context for work with the group, which ends after Options.Timeout.

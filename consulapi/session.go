@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionEntry is a session as Consul's API has it. Checks is for clients of versions before
-// 1.7.
+// sessionEntry is a session as Consul's API has it. It has no field Checks, which Consul omits unless a client of a
+// version before 1.7 has set it: NodeChecks has all.
 type sessionEntry struct {
 	ID            string
 	Name          string
@@ -21,7 +21,6 @@ type sessionEntry struct {
 	TTL           string
 	NodeChecks    []string
 	ServiceChecks []string
-	Checks        []string
 	CreateIndex   uint64
 	ModifyIndex   uint64
 }
@@ -37,7 +36,6 @@ func (n nodes) session(s conclave.SessionInfo) sessionEntry {
 	for _, name := range s.Checks {
 		e.NodeChecks = append(e.NodeChecks, checkID(name))
 	}
-	e.Checks = e.NodeChecks
 	return e
 }
 

@@ -43,6 +43,9 @@ func TestSession_Fields(t *testing.T) {
 		{`{"LockDelay":"0s","NodeChecks":["serfHealth"],"ServiceChecks":[]}`, session{Behavior: "release", NodeChecks: serf}},
 		{`{"LockDelay":2000000000,"NodeChecks":[]}`, session{Behavior: "release", LockDelay: 2 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":"15000ms","NodeChecks":["serfHealth"],"Checks":["serfHealth"]}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
+		{`{"Checks":null,"NodeChecks":null}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
+		{`{"Checks":[],"NodeChecks":["serfHealth"]}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
+		{`{"Checks":["serfHealth"],"NodeChecks":null}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":"5m"}`, session{Behavior: "release", LockDelay: time.Minute, NodeChecks: serf}},
 	} {
 		id := a.create(x.body)
@@ -52,13 +55,13 @@ func TestSession_Fields(t *testing.T) {
 		}
 		got, want := found[0], x.want
 		if got.ID != id || got.Node != own || got.CreateIndex == 0 || got.Name != want.Name || got.TTL != want.TTL || got.Behavior != want.Behavior ||
-			got.LockDelay != want.LockDelay || !slices.Equal(got.NodeChecks, want.NodeChecks) || !slices.Equal(got.Checks, want.NodeChecks) {
+			got.LockDelay != want.LockDelay || !slices.Equal(got.NodeChecks, want.NodeChecks) || got.Checks != nil {
 			t.Errorf("%s: %+v", x.body, got)
 		}
 	}
 	all := decode[[]session](t, a.do("GET", "/v1/session/list"))
 	mine := decode[[]session](t, a.do("GET", "/v1/session/node/"+own+"?stale"))
-	if len(all) != 9 || len(mine) != 9 || len(decode[[]session](t, a.do("GET", "/v1/session/node/none"))) != 0 {
+	if len(all) != 12 || len(mine) != 12 || len(decode[[]session](t, a.do("GET", "/v1/session/node/none"))) != 0 {
 		t.Errorf("%d sessions, %d of this node", len(all), len(mine))
 	}
 }
@@ -176,6 +179,10 @@ func TestSession_OtherAgent(t *testing.T) {
 func TestSession_Check(t *testing.T) {
 	a := serve(t, nil)
 	a.do("PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1h","Status":"passing"}`)
+	older := a.create(`{"Checks":["c"]}`) // a field of before 1.7, in addition to the default of NodeChecks
+	if s := a.info(older); len(s) != 1 || !slices.Equal(s[0].NodeChecks, []string{"serfHealth", "c"}) {
+		t.Errorf("%+v", s)
+	}
 	id := a.create(`{"NodeChecks":["serfHealth","c"]}`)
 	if s := a.info(id); len(s) != 1 || !slices.Equal(s[0].NodeChecks, []string{"serfHealth", "c"}) {
 		t.Errorf("%+v", s)

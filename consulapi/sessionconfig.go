@@ -98,29 +98,37 @@ func parseLockDelay(raw json.RawMessage) (time.Duration, error) {
 	return min(delay, maxLockDelay), nil
 }
 
-// parseChecks reads the checks: serfHealth if there are no lists of them, and what is in
-// the lists otherwise, which may be none.
+// parseChecks reads the checks: those of NodeChecks, by default serfHealth, and those of Checks, which is older. As in
+// Consul since version 1.7 an empty list or null in either, as older clients send it, is a session without checks.
 func parseChecks(f fields) (checks []string, none bool, err error) {
-	listed := false
-	for _, name := range []string{"checks", "nodechecks"} {
-		var ids []string
-		if err := f.into(name, &ids); err != nil {
-			return nil, false, err
-		}
+	lists := make(map[string][]string)
+	for _, name := range []string{"nodechecks", "checks"} {
+		ids := []string{serfHealth}
 		if _, ok := f[name]; ok {
-			listed = true
+			ids = nil
+			if err := f.into(name, &ids); err != nil {
+				return nil, false, err
+			}
 		}
-		for _, id := range ids {
-			switch id {
-			case serfHealth:
-				id = gossip
-			case gossip:
-				return nil, false, invalid("check %q is called %q here", gossip, serfHealth)
-			}
-			if !slices.Contains(checks, id) {
-				checks = append(checks, id)
-			}
+		lists[name] = ids
+	}
+	if len(lists["checks"]) == 0 || len(lists["nodechecks"]) == 0 {
+		return nil, true, nil
+	}
+	all := lists["nodechecks"]
+	if !slices.Equal(lists["checks"], []string{serfHealth}) {
+		all = slices.Concat(all, lists["checks"])
+	}
+	for _, id := range all {
+		switch id {
+		case serfHealth:
+			id = gossip
+		case gossip:
+			return nil, false, invalid("check %q is called %q here", gossip, serfHealth)
+		}
+		if !slices.Contains(checks, id) {
+			checks = append(checks, id)
 		}
 	}
-	return checks, listed && len(checks) == 0, nil
+	return checks, false, nil
 }
