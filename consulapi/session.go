@@ -28,10 +28,7 @@ type sessionEntry struct {
 func (n nodes) session(s conclave.SessionInfo) sessionEntry {
 	e := sessionEntry{
 		ID: s.ID.String(), Name: s.Name, Node: n.name(s.Node), LockDelay: s.LockDelay, Behavior: s.Behavior.String(),
-		NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
-	}
-	if s.TTL != conclave.NoTTL {
-		e.TTL = s.TTL.String()
+		TTL: written(s.TTL), NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
 	}
 	for _, name := range s.Checks {
 		e.NodeChecks = append(e.NodeChecks, checkID(name))

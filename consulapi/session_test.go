@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
@@ -37,7 +38,7 @@ func TestSession_Fields(t *testing.T) {
 	}{
 		{"", session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
 		{"{}", session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
-		{`{"Name":"n","TTL":"90s","LockDelay":"20s","Behavior":"delete","Node":"` + own + `"}`, session{Name: "n", TTL: "1m30s", LockDelay: 20 * time.Second, Behavior: "delete", NodeChecks: serf}},
+		{`{"Name":"n","TTL":"90s","LockDelay":"20s","Behavior":"delete","Node":"` + own + `"}`, session{Name: "n", TTL: "90s", LockDelay: 20 * time.Second, Behavior: "delete", NodeChecks: serf}},
 		{`{"lockdelay":5,"TTL":"0s","checks":[]}`, session{Behavior: "release", LockDelay: 5 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":0,"Checks":null}`, session{Behavior: "release", NodeChecks: none}},
 		{`{"LockDelay":"0s","NodeChecks":["serfHealth"],"ServiceChecks":[]}`, session{Behavior: "release", NodeChecks: serf}},
@@ -78,6 +79,23 @@ func TestSession_TTLMin(t *testing.T) {
 			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%dns"}`, c.least-1), 500, fmt.Sprintf("Invalid Session TTL '%d', must be between [%v=24h0m0s]", c.least-1, c.least)},
 			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%v"}`, c.least), 200, "..."},
 		})
+	}
+}
+
+// Consul's servers hold a session for twice its TTL, and its clients rely on that.
+func TestSession_LeaseIsTwiceTheTTL(t *testing.T) {
+	a := serve(t, nil)
+	for _, c := range []struct {
+		written, shown string
+		lease          time.Duration
+	}{{"10s", "10s", 20 * time.Second}, {"1m", "60s", 2 * time.Minute}, {"12500ms", "12.5s", 25 * time.Second}, {"12h", "43200s", 24 * time.Hour}, {"", "", conclave.NoTTL}} {
+		id, err := conclave.ParseSessionID(a.create(`{"TTL":"` + c.written + `"}`))
+		grouptest.Must(t, err)
+		s, err := a.node.SessionInfo(t.Context(), id)
+		grouptest.Must(t, err)
+		if shown := a.info(id.String())[0].TTL; s.TTL != c.lease || shown != c.shown {
+			t.Errorf("TTL %s: held for %v, shown as %s", c.written, s.TTL, shown)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -40,9 +41,11 @@ func parseSession(body []byte, own string, minTTL time.Duration) (*conclave.Sess
 	default:
 		return nil, refuse(http.StatusInternalServerError, "Invalid Behavior setting '%s'", shorten(behavior))
 	}
-	if cfg.TTL, err = parseTTL(ttl, minTTL); err != nil {
+	asked, err := parseTTL(ttl, minTTL)
+	if err != nil {
 		return nil, err
 	}
+	cfg.TTL = lease(asked)
 	if cfg.LockDelay, err = parseLockDelay(f["lockdelay"]); err != nil {
 		return nil, err
 	}
@@ -66,6 +69,27 @@ func parseTTL(text string, least time.Duration) (time.Duration, error) {
 		return 0, refuse(http.StatusInternalServerError, "Invalid Session TTL '%d', must be between [%v=%v]", ttl, least, maxTTL)
 	}
 	return ttl, nil
+}
+
+// As Consul's servers do, the group holds a session for twice the TTL that its client has written: clients renew by
+// the latter and take the difference for granted. Patroni writes half of what it wants.
+func lease(ttl time.Duration) time.Duration {
+	if ttl == conclave.NoTTL {
+		return ttl
+	}
+	return min(2*ttl, maxTTL)
+}
+
+// written is the TTL of which lease has made this one, in seconds where it is whole ones, as nearly all clients write it.
+func written(lease time.Duration) string {
+	switch ttl := lease / 2; {
+	case lease == conclave.NoTTL:
+		return ""
+	case ttl%time.Second == 0:
+		return fmt.Sprintf("%ds", ttl/time.Second)
+	default:
+		return ttl.String()
+	}
 }
 
 // parseLockDelay reads a lock-delay: a duration, or a number of nanoseconds; what is below
