@@ -21,8 +21,7 @@ import (
 // Node is this process's member of the group. All methods are safe for concurrent use.
 type Node struct {
 	access
-	cfg     Config // its functions do not block; see application.go
-	app     *application
+	cfg     Config
 	log     *slog.Logger
 	id      MemberID
 	member  *cluster.Member
@@ -57,14 +56,19 @@ type Node struct {
 // processes registered in the group; those of the network and the file system. After
 // an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
-	checked, app, err := cfg.prepare(ctx)
+	checked, err := cfg.withDefaults()
+	if err == nil {
+		err = listen(ctx, &checked)
+	}
 	if err != nil {
+		if checked.Listener != nil {
+			checked.Listener.Close() // it is the node's, and there will be no node
+		}
 		return nil, fault("open", checked.Dir, err)
 	}
 	checked.warn()
 	n := &Node{
 		cfg:    checked,
-		app:    app,
 		log:    checked.Logger,
 		events: newEvents(checked.Events, checked.Logger),
 		access: access{calls: newCalls(), isNode: true},
@@ -83,7 +87,6 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		HoldLost:       n.holdLost,
 	})
 	if err := n.start(ctx); err != nil {
-		app.failed()
 		return nil, fault("open", checked.Dir, err)
 	}
 	return n, nil
@@ -184,10 +187,7 @@ func (n *Node) register(ctx context.Context) error {
 
 // watch reports the node's end, whatever its reason.
 func (n *Node) watch() {
-	n.routines.Go(func() {
-		n.events.run(n.done)
-		n.app.lines.Close(logGrace)
-	})
+	n.routines.Go(func() { n.events.run(n.done) })
 	<-n.member.Done()
 	why := n.member.Err()
 	n.client.Stopped(why, why == nil) // else it stopped by itself
@@ -208,9 +208,8 @@ func (n *Node) watch() {
 // works with a context that a signal has cancelled. A Leave that is under way goes on
 // for as long.
 //
-// When Close returns, no goroutine, port or file of the node is left, except goroutines
-// inside functions of the application that have not returned: Close waits up to 3 seconds for
-// [Events], a second for Logger, and 3 for the others of [Config]. If its disk has failed, the database ends in the background, on files that it can no longer reach.
+// When Close returns, no goroutine, port or file of the node is left. If its disk has
+// failed, the database ends in the background, on files that it can no longer reach.
 // Close may be called at any time, more than once, and concurrently. It returns nil,
 // or, if ctx was done and the group had not answered in time, an error that wraps
 // ErrUnknown and ctx's error; the group may then find out as if the process had

@@ -18,10 +18,6 @@ import (
 
 // Config configures a node. The zero value, like a nil *Config, is a group of one in
 // memory. [Open] works on a copy.
-//
-// Its functions, and the methods of its values, run on goroutines of their own, except for
-// Tracer. One that blocks, panics or ends its goroutine costs what it was asked for: a line of
-// the log, an event, a connection. It costs no lock, and [Node.Close] is bounded.
 type Config struct {
 	// Name is the member's name, for people. Default: the host's name.
 	Name string
@@ -55,8 +51,7 @@ type Config struct {
 	// certificate and verifies that of its peer, by RootCAs unless ClientCAs is set
 	// as well. One of them is required: the system's authorities are never trusted.
 	// Its callbacks are called for each connection, so certificates and authorities
-	// can change while the node runs (see docs/OPERATIONS.md). They have the time of the
-	// handshake, as VerifyPeer does. Default nil: plaintext,
+	// can change while the node runs (see docs/OPERATIONS.md). Default nil: plaintext,
 	// which is refused unless all addresses are loopback or Insecure is set.
 	TLS *tls.Config
 	// Insecure permits plaintext beyond loopback. A process on the network path can
@@ -67,20 +62,16 @@ type Config struct {
 	// the other end has proved its key and, with TLS, its certificate is verified: an
 	// error refuses the connection. The error's text is sent to the peer. It can bind
 	// members to certificates, and restrict the processes that form a group. It is
-	// called concurrently. A connection for which it has not returned within the time of the
-	// handshake, a few seconds, is refused, and so is every further one while 1,024 such
-	// calls have not returned. A panic in it is logged and refuses the connection. Default
-	// nil: every process that TLS admits.
+	// called concurrently and must not block: handshakes are bounded in number and
+	// time. A panic in it is logged and refuses the connection. Default nil: every
+	// process that TLS admits.
 	VerifyPeer func(Peer) error
 
 	// Listener is used instead of listening on Bind. The node closes it, and Open does
-	// if it fails. Accept has to return once it is closed, as the methods of a connection
-	// have to; a goroutine of one that does not is left behind.
+	// if it fails.
 	Listener net.Listener
 	// Dial opens connections to host:port, where the host may be a name of Join or
-	// of another member's Advertise. It should heed ctx, which has a deadline within a few
-	// seconds: a connection that it returns later is closed, and while 4 calls for an
-	// address have not returned, further connections to it fail. Default: TCP.
+	// of another member's Advertise. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// SessionTTL is the TTL of the node's own session: the minimum time from the last
@@ -96,10 +87,7 @@ type Config struct {
 	// Default: 1 s.
 	ElectionTimeout time.Duration
 
-	// Logger logs what operators need to know. Its handler is called on a goroutine of its
-	// own, one line after the other. While it blocks, up to 1,024 lines wait, of 1 MiB; then
-	// lines are dropped, and their number is logged where they are missing and in Metrics. A
-	// level that is enabled later has lines after a second. Default: no log.
+	// Logger logs what operators need to know. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens in the node. Default: none.
 	Events *Events

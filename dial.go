@@ -35,13 +35,13 @@ type ClientConfig struct {
 	// VerifyPeer decides on each connection to a member, as in [Config]. Default nil: each
 	// that TLS admits.
 	VerifyPeer func(Peer) error
-	// Dial opens connections to host:port, as in [Config]. Default: TCP.
+	// Dial opens connections to host:port. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// SessionTTL is the TTL of the client's own session, as in [Config]: 1 s to 24 h.
 	// Default: 10 s. To keep its session a client has to find another member within that time
 	// when its member fails.
 	SessionTTL time.Duration
-	// Logger logs what operators need to know, as in [Config]. Default: no log.
+	// Logger logs what operators need to know. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens: SessionEnded and LockLost; a client calls no
 	// others. Default: none.
@@ -69,7 +69,6 @@ type ClientConfig struct {
 type Client struct {
 	access
 	cfg    ClientConfig
-	app    *application
 	log    *slog.Logger
 	group  *remote.Group
 	events *events
@@ -92,10 +91,8 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fault("dial", "", err)
 	}
-	app := newApplication(checked.Logger)
-	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		access: access{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
+		access: access{calls: newCalls()}, cfg: checked, log: checked.Logger,
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}),
 	}
 	c.access.status = c.Status
@@ -108,7 +105,6 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
 	})
 	if err := c.connect(); err != nil {
-		app.failed()
 		return nil, fault("dial", "", err)
 	}
 	if err := c.register(ctx); err != nil {
@@ -121,7 +117,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 func (c *Client) connect() (err error) {
 	c.group, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
-		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
+		Dial: c.cfg.Dial, Admit: adaptVerifyPeer(c.cfg.VerifyPeer), Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
 		Sessions: c.client.Sessions, Patience: c.patience,
@@ -130,10 +126,7 @@ func (c *Client) connect() (err error) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	c.client.Connect(c.group, c.group.Registration)
-	c.routines.Go(func() {
-		c.events.run(c.done)
-		c.app.lines.Close(logGrace)
-	})
+	c.routines.Go(func() { c.events.run(c.done) })
 	c.group.Start()
 	return nil
 }
@@ -167,7 +160,7 @@ func (c *Client) register(ctx context.Context) error {
 //
 // ctx bounds the graceful part, which takes 3 seconds at most; if ctx is done already, Close
 // attempts it for a second. When Close returns, no goroutine and no connection of the client
-// is left, except goroutines inside functions of the application, as at [Node.Close]. It may be called more than once. It returns nil, or, if ctx was done and the group
+// is left. It may be called more than once. It returns nil, or, if ctx was done and the group
 // had not answered in time, an error that wraps ErrUnknown and ctx's error: the group then
 // finds out by the TTL of the sessions.
 func (c *Client) Close(ctx context.Context) error {

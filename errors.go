@@ -271,7 +271,7 @@ func convertMember(err error) error {
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
-	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge), errors.Is(err, cluster.ErrTooLarge):
+	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge):
 		return mark(ErrTooLarge)
 	case errors.Is(err, machine.ErrQuery):
 		return mark(ErrInvalid)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
@@ -86,12 +87,12 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 	if id == n.id {
 		return fmt.Errorf("%w: it is this node's member: call Leave", ErrInvalid)
 	}
-	removed, err := ask[bool](ctx, &n.access, machine.RemovedQuery{Member: uint64(id)})
+	removed, err := ask[[]uint64](ctx, &n.access, machine.RemovedQuery{})
 	if err != nil {
 		return err
 	}
 	if !n.member.IsMember(uint64(id)) {
-		if removed {
+		if slices.Contains(removed, uint64(id)) {
 			return nil
 		}
 		return fmt.Errorf("%w: the group has no such member", ErrInvalid)

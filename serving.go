@@ -43,7 +43,7 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 }
 
 // serve answers a request of a client.
-func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer) error {
+func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) error {
 	switch r.GetKind() {
 	case remote.KindWatch:
 		return n.serveWatch(ctx, r, answer)
@@ -74,7 +74,6 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer
 	if err != nil {
 		return err
 	}
-	answer.Hold(machine.AnswerSize(a))
 	for part, err := range machine.EncodeAnswer(a) {
 		if err == nil {
 			_, err = answer.Write(part)

@@ -17,13 +17,10 @@ const (
 	maxRequests = 256
 	// answerPart bounds the bytes of an answer that are sent together.
 	answerPart = 128 << 10
-	// requestBytes is about what answering a request takes, besides its body and its answer.
-	requestBytes = 16 << 10
 )
 
 var (
 	errTooManyRequests = fmt.Errorf("%w: limit exceeded: the member answers %d requests of this client already", ErrBusy, maxRequests)
-	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
 	errSameRequest     = errors.New("two requests with one number")
 	errRequestFailed   = errors.New("internal error")
 )
@@ -81,9 +78,7 @@ func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Reques
 			c.conn.Close(errRequestFailed)
 		}
 	}()
-	answer := &answerWriter{ctx: ctx, conn: c, id: r.GetId()}
-	defer func() { c.conn.Hold(-answer.held) }()
-	err := m.cfg.Clients.Serve(ctx, r, answer)
+	err := m.cfg.Clients.Serve(ctx, r, answerWriter{ctx, c, r.GetId()})
 	if ctx.Err() != nil {
 		return // cancelled, or the connection ends: another member may answer
 	}
@@ -102,16 +97,8 @@ func (m *Member) lastPart(id uint64, err error) *wire.Answer {
 
 // beginRequest has a request answered. An error ends the connection.
 func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Request) error {
-	err := errLongRequest
-	if len(r.GetBody()) <= wire.MaxRequest {
-		err = c.requests.begin(ctx, r.GetId(), func(ctx context.Context) {
-			held := requestBytes + len(r.GetBody())
-			c.conn.Hold(held)
-			defer c.conn.Hold(-held)
-			m.answerClient(ctx, c, r)
-		})
-	}
-	if errors.Is(err, errTooManyRequests) || errors.Is(err, errLongRequest) {
+	err := c.requests.begin(ctx, r.GetId(), func(ctx context.Context) { m.answerClient(ctx, c, r) })
+	if errors.Is(err, errTooManyRequests) {
 		refused := m.lastPart(r.GetId(), err)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
 		return nil
@@ -128,20 +115,10 @@ type answerWriter struct {
 	ctx  context.Context
 	conn *clientConn
 	id   uint64
-	held int
-}
-
-// Hold implements Answer.
-func (w *answerWriter) Hold(bytes int) {
-	w.held += bytes
-	w.conn.conn.Hold(bytes)
 }
 
 // Write implements io.Writer.
-func (w *answerWriter) Write(b []byte) (n int, err error) {
-	held := 2 * len(b) // with the value that it encodes
-	w.conn.conn.Hold(held)
-	defer w.conn.conn.Hold(-held)
+func (w answerWriter) Write(b []byte) (n int, err error) {
 	for rest := b; len(rest) > 0; {
 		part := rest[:min(len(rest), answerPart)]
 		if err := w.conn.sendAnswer(w.ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {

@@ -21,16 +21,9 @@ type ClientsConfig struct {
 	SessionOf  func(m Machine, session wire.ID) (incarnation wire.ID, alive bool)
 	// Serve answers a request, and writes the answer in parts. It must return once ctx is
 	// done.
-	Serve func(ctx context.Context, r *wire.Request, answer Answer) error
+	Serve func(ctx context.Context, r *wire.Request, answer io.Writer) error
 	// Failure describes an error of Serve to the client.
 	Failure func(error) (wire.Failure, string)
-}
-
-// Answer is the answer to a request of a client.
-type Answer interface {
-	io.Writer
-	// Hold counts bytes that are kept until Serve returns, as ClientConn.Hold does.
-	Hold(bytes int)
 }
 
 // clients are the connections of clients. The loop's goroutine owns it.
@@ -42,14 +35,13 @@ type clients struct {
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
-// requests, handled and gathering, and for attach until it is complete.
+// requests and handled.
 type clientConn struct {
 	clients     *clients
 	conn        *transport.ClientConn
 	client      uint64
 	incarnation wire.ID
-	attach      *wire.Attach   // what has come of it; nil: it has been answered
-	gathering   bool           // the next frame has another part of attach
+	attach      *wire.Attach   // nil until its first part has come
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
@@ -63,33 +55,12 @@ var (
 	errReplaced       = errors.New("replaced by a later connection of the same client")
 )
 
-// What a notice takes, and a key in the outcome of a Write, about: 128 of these are in one notice.
-const (
-	noticeBytes = 128
-	keyBytes    = 48
-)
+// maxAttached bounds what a client may ask about in an Attach, as the machine bounds its queue
+// places and its sessions.
+const maxAttached = 16_384
 
-// replyBytes is about what an outcome takes in a queue.
-func replyBytes(r *wire.Reply) int {
-	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace())
-}
-
-// sizeOf is about what notices take in a queue.
-func sizeOf(notices []*wire.Notice) (n int) {
-	for _, notice := range notices {
-		n += replyBytes(notice.GetOutcome().GetReply()) + len(notice.GetRecall().GetLock())
-	}
-	return n
-}
-
-// attachedSize is about what the answer to an Attach takes in a queue.
-func attachedSize(a *wire.Attached) int {
-	n := noticeBytes * (len(a.GetSessions()) + len(a.GetElsewhere()) + len(a.GetMembers()))
-	for _, o := range a.GetOutcomes() {
-		n += replyBytes(o.GetReply())
-	}
-	return n
-}
+// noticeBytes is about what a notice takes.
+const noticeBytes = 128
 
 // clientsRefused implements transport.Config.ClientsRefused.
 func (m *Member) clientsRefused() string {
@@ -106,7 +77,6 @@ func (m *Member) clientsRefused() string {
 func (m *Member) serveClient(conn *transport.ClientConn) {
 	peer := conn.Peer()
 	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: newSignal()}
-	c.attach, c.gathering = new(wire.Attach), true
 	c.requests.running = make(map[uint64]context.CancelFunc)
 	ctx, cancel := context.WithCancel(m.lifetime)
 	defer c.requests.wait()
@@ -140,7 +110,8 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		if err := c.conn.Read(f); err != nil {
 			return err
 		}
-		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != c.gathering {
+		before := c.attach == nil || c.attach.GetMore()
+		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != before {
 			return errClientProtocol
 		}
 		var run func(*core.Core)
@@ -149,13 +120,13 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 			if err := c.gather(body.Attach); err != nil {
 				return err
 			}
-			if c.gathering {
+			if c.attach.GetMore() {
 				continue
 			}
 			run = func(core *core.Core) { m.attachClient(core, c) }
 		case *wire.ClientFrame_Submission:
-			if err := checkSubmission(body.Submission); err != nil {
-				return err
+			if len(body.Submission.GetCalls()) > core.MaxClientCalls {
+				return errTooManyItems
 			}
 			s := c.submission(body.Submission)
 			run = func(core *core.Core) { core.SubmitForClient(s) }
@@ -178,40 +149,17 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 	}
 }
 
-// gather adds a part of the Attach. Each of its items has a bounded size (wire.Bounds).
+// gather adds a part of the Attach.
 func (c *clientConn) gather(part *wire.Attach) error {
-	a := c.attach
-	if max(len(a.GetAwaiting())+len(part.GetAwaiting()), len(a.GetSessions())+len(part.GetSessions())) > wire.MaxAttached {
-		return errTooManyItems
+	if c.attach == nil {
+		c.attach = new(wire.Attach)
 	}
-	c.conn.Hold(attachedBytes(part))
-	a.Applied, c.gathering = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	a := c.attach
+	a.Applied, a.More = max(a.GetApplied(), part.GetApplied()), part.GetMore()
 	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
 	a.Sessions = append(a.GetSessions(), part.GetSessions()...)
-	return nil
-}
-
-// attachedBytes is about what a part of an Attach takes in memory.
-func attachedBytes(a *wire.Attach) int {
-	const awaiting, session = 128, 48
-	n := session*len(a.GetSessions()) + awaiting*len(a.GetAwaiting())
-	for _, w := range a.GetAwaiting() {
-		n += len(w.GetSemaphore())
-	}
-	return n
-}
-
-// checkSubmission refuses what no honest client submits, before its commands are decoded
-// anywhere.
-func checkSubmission(s *wire.Submission) error {
-	if len(s.GetCalls()) > core.MaxClientCalls {
+	if max(len(a.GetAwaiting()), len(a.GetSessions())) > maxAttached {
 		return errTooManyItems
-	}
-	command := new(wire.Command)
-	for _, c := range s.GetCalls() {
-		if err := wire.Check(command, c.GetCommand()); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -246,10 +194,9 @@ func (m *Member) attachClients(core *core.Core) {
 		m.clients.attached[c.incarnation] = c
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 		attached := m.attachedState(core, c)
-		c.conn.Hold(-attachedBytes(c.attach))
-		c.attach = nil
 		core.AttachClient(c.incarnation, c)
-		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}}, attachedSize(attached))
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
+			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetElsewhere())+len(attached.GetMembers())))
 		return true
 	})
 }
@@ -323,7 +270,7 @@ func (m *Member) deliverToClients() {
 		for notices := range slices.Chunk(c.notices, maxNotices) {
 			c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
 				Applied: m.core.Status().Applied, Notices: notices,
-			}}}, sizeOf(notices))
+			}}}, noticeBytes*len(notices))
 		}
 		c.notices = nil
 	}

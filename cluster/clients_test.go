@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func serving(t *testing.T, ticked func(Machine)) *Member {
 	cfg.Clients = ClientsConfig{
 		Registered: func(Machine, wire.ID) bool { return true },
 		SessionOf:  func(Machine, wire.ID) (wire.ID, bool) { return wire.ID{}, false },
-		Serve:      func(ctx context.Context, _ *wire.Request, _ Answer) error { <-ctx.Done(); return ctx.Err() },
+		Serve:      func(ctx context.Context, _ *wire.Request, _ io.Writer) error { <-ctx.Done(); return ctx.Err() },
 		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
 	}
 	m := start(t, cfg)

@@ -214,7 +214,7 @@ func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.notify(n, false) }
 
 func (g *gossip) notify(n *memberlist.Node, alive bool) {
 	meta := new(wire.GossipMeta)
-	if err := wire.Decode(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
+	if err := proto.Unmarshal(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
 		return
 	}
 	if alive {

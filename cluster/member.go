@@ -18,7 +18,6 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
-	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -37,9 +36,7 @@ type Config struct {
 	TLS       *tls.Config
 	Insecure  bool
 	Dial      func(ctx context.Context, addr string) (net.Conn, error)
-	Calls     *appcall.Calls // of the application's functions, for VerifyPeer, Dial and Listener
-	// VerifyPeer refuses a connection by an error; nil: none. It returns when the connection
-	// is closed. See the root's Config.
+	// VerifyPeer refuses a connection by an error; nil: none. See the root's Config.
 	VerifyPeer func(transport.Peer) error
 	Heartbeat  time.Duration
 	Election   time.Duration

@@ -34,7 +34,6 @@ func (m *Member) openPort() error {
 		Key:          m.identity.key,
 		Listener:     m.cfg.Listener,
 		Dial:         m.cfg.Dial,
-		Calls:        m.cfg.Calls,
 		Lookup:       m.seams.Lookup,
 		TLS:          m.cfg.TLS,
 		Insecure:     m.cfg.Insecure,

@@ -3,8 +3,6 @@ package conclaveprom
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -117,11 +115,7 @@ func (s *scene) await(missing func() string) {
 // group.
 func TestCollector_EachMetricMoves(t *testing.T) {
 	s := newScene(t, grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.LongSessions, grouptest.ShortLog,
-		grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
-			if c.Voters, c.Limits.Calls = 3, 8; i == 0 {
-				c.Logger = slog.New(brokenHandler{slog.NewTextHandler(io.Discard, nil)})
-			}
-		})))
+		grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Voters, c.Limits.Calls = 3, 8 })))
 	s.locks()
 	s.semaphoresAndElections()
 	s.keys()
@@ -200,19 +194,14 @@ func (s *scene) clients() {
 	s.moves(leader, func() { grouptest.Must(s.t, c.Close(s.t.Context())) }, "-clients", "-node_clients")
 }
 
-// brokenHandler takes no line.
-type brokenHandler struct{ slog.Handler }
-
-func (brokenHandler) Handle(context.Context, slog.Record) error { panic("a bug") }
-
-// losses ends a session of a node by another one. Its logger does not take the lines about it.
+// losses ends a session of a node by another one.
 func (s *scene) losses() {
 	lock := s.Nodes[0].FencedLock("lost")
 	grouptest.MustLock(s.t, lock)
 	s.moves(0, func() {
 		grouptest.Must(s.t, s.Nodes[1].CloseSession(s.t.Context(), grouptest.OwnSession(s.t, s.Nodes[0])))
 		<-lock.Lost()
-	}, "holds_lost_total", "log_lines_dropped_total")
+	}, "holds_lost_total")
 	s.moves(0, func() { _ = lock.Unlock(s.t.Context()) }, "calls_total{unlock,lost}")
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/internal/logqueue"
 )
 
 // Options configures [Handler]. The zero value, like a nil *Options, serves loopback clients
@@ -21,8 +20,7 @@ type Options struct {
 	// the request concerns, and again at the end of a blocking query. The token is that of the header X-Consul-Token, of the header
 	// "Authorization: Bearer", or of the parameter ?token, which logs of proxies may contain;
 	// "": there is none. An error refuses the request with the status 403; the client gets
-	// the error's text. It is called concurrently, on the request's goroutine; a request with a
-	// large body that waits for it takes one of the places for such requests.
+	// the error's text. It is called concurrently.
 	//
 	// The resource is "key/" and a key; "key_prefix/" and a prefix, for all keys that begin
 	// with it, the empty prefix included; "session/", "agent/" or "node/" and the name of a
@@ -44,7 +42,7 @@ type Options struct {
 	// query. Default: 10 s.
 	Timeout time.Duration
 	// Logger gets a record of each request that failed with a status of 500 or more, at the
-	// level Debug, without tokens. No request waits for it. Default nil: none.
+	// level Debug, without tokens. Default nil: none.
 	Logger *slog.Logger
 }
 
@@ -115,7 +113,6 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	}
 	if opts != nil {
 		s.opts = *opts
-		s.opts.Logger, _ = logqueue.New(opts.Logger)
 	}
 	s.opts.Datacenter = cmp.Or(s.opts.Datacenter, "dc1")
 	s.opts.MaxBlocking = cmp.Or(max(0, s.opts.MaxBlocking), defaultBlocking)

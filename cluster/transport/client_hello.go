@@ -86,7 +86,6 @@ func clientIdentity(group, name string, key ed25519.PublicKey, cluster wire.ID) 
 func (t *Transport) serveClient(c *conn, h *hello) {
 	l := t.cfg.Limits
 	cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), t.cfg.Timing, clientLimits{read: l.ClientFrame, write: l.Frame, queue: l.ClientQueueBytes})
-	cc.countIn(t.clientMemory)
 	if !t.goroutines.start("client writer", cc.write) {
 		return // the transport is closed
 	}

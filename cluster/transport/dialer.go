@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -36,13 +35,11 @@ type Dialer struct {
 type DialerConfig struct {
 	Group, Name string // of the group, and of this process
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
-	Calls       *appcall.Calls
 	Lookup      func(ctx context.Context, host string) ([]netip.Addr, error)
 	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
 	Insecure    bool
 	// Admit is asked about each member that has proven its key; nil: no objection. The text
-	// of its error is the refusal; a *RefusedError keeps its Reason. It returns once Closed of
-	// the Peer is closed.
+	// of its error is the refusal; a *RefusedError keeps its Reason. It must not block.
 	Admit  func(Peer) error
 	Logger *slog.Logger
 	Timing Timing
@@ -53,9 +50,6 @@ type DialerConfig struct {
 func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	cfg.Limits.complete()
 	cfg.Timing.complete()
-	if cfg.Calls == nil {
-		cfg.Calls = new(appcall.Calls)
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -160,7 +154,7 @@ func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey,
 
 // greet is a client's half of the handshake (see handshake.go).
 func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.ID) (*hello, error) {
-	if err := handshakeTLS(c, d.cfg.Calls); err != nil {
+	if err := handshakeTLS(c); err != nil {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // always of that type
@@ -216,9 +210,8 @@ func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
 	return askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
 }
 
-// Close closes every connection and blocks until their goroutines have ended, but for those
-// inside functions of the application, as Transport.Close does. Connects in progress fail with
-// ErrClosed. It may be called more than once.
+// Close closes every connection and blocks until their goroutines have ended. Connects in
+// progress fail with ErrClosed. It may be called more than once.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -233,7 +226,6 @@ func (d *Dialer) Close() error {
 		_ = c.Close() // the member is owed nothing
 	}
 	d.goroutines.wait()
-	awaitApplication(d.cfg.Calls, d.cfg.Logger)
 	return nil
 }
 

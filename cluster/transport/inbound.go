@@ -3,6 +3,8 @@ package transport
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -57,7 +59,7 @@ func (t *Transport) readFrames(c *conn, from uint64) error {
 			return err
 		}
 		f := new(wire.Frame)
-		if err := wire.Decode(body, f); err != nil {
+		if err := proto.Unmarshal(body, f); err != nil {
 			return fmt.Errorf("%w: %w", ErrBadFrame, err)
 		}
 		if f.GetBody() == nil {

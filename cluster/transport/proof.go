@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -21,7 +23,7 @@ const (
 	channelLabel = "EXPORTER-conclave-handshake"
 	channelBytes = 32
 	nonceBytes   = 32
-	maxProof     = wire.MaxProof
+	maxProof     = 8 << 10
 	maxRefusal   = 4 << 10
 )
 
@@ -86,7 +88,7 @@ func readProof(r io.Reader, key ed25519.PublicKey, x *transcript, s stage) (refu
 		return "", err
 	}
 	m := new(wire.Proof)
-	if err := wire.Decode(body, m); err != nil {
+	if err := proto.Unmarshal(body, m); err != nil {
 		return "", fmt.Errorf("%w: proof: %w", ErrBadFrame, err)
 	}
 	refusal = m.GetRefusal()

@@ -106,26 +106,19 @@ func (q *queue[T]) take() []T {
 	return items
 }
 
-// written releases the room of what take returned, and returns its bytes.
-func (q *queue[T]) written() (bytes int) {
+// written releases the room of what take returned.
+func (q *queue[T]) written() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	bytes = q.writeBytes
-	q.bytes -= bytes
+	q.bytes -= q.writeBytes
 	q.writing, q.writeBytes = 0, 0
 	q.admitWaiting()
-	return bytes
 }
 
-// writeQueue writes everything queued, with as few writes as possible. It returns the bytes that
-// the queue no longer has.
-func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) (bytes int, err error) {
+// writeQueue writes everything queued, with as few writes as possible.
+func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) error {
 	items := q.take()
-	err = writeItems(s, items, encode)
-	return q.written(), err
-}
-
-func writeItems[T any](s *stream, items []T, encode func([]byte, T) ([]byte, error)) error {
+	defer q.written()
 	buf := s.out[:0]
 	for i, item := range items {
 		var err error

@@ -54,7 +54,7 @@ func (r *SnapshotReader) receive(m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	if err := wire.Decode(body, m); err != nil {
+	if err := proto.Unmarshal(body, m); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadFrame, err)
 	}
 	return nil

@@ -26,9 +26,8 @@ type stream struct {
 	limit  int // bytes of one frame
 	keep   int // bytes of buf that are kept for the next frame; of out, twice that
 	r      *bufio.Reader
-	buf    []byte         // of the last frame read
-	out    []byte         // for writeQueue, to gather frames
-	grown  func(size int) // is told of the size of buf while a frame is read; nil: ignored
+	buf    []byte // of the last frame read
+	out    []byte // for writeQueue, to gather frames
 
 	mu sync.Mutex // serializes writes
 }
@@ -63,10 +62,7 @@ func (s *stream) read() ([]byte, error) {
 		if cap(s.buf) > s.keep { // do not keep the memory of one large frame
 			s.buf = nil
 		}
-		if s.grown != nil {
-			s.grown(0)
-		}
-		body, err := readFrameGrowing(s.r, s.limit, s.buf, s.grown)
+		body, err := readFrame(s.r, s.limit, s.buf)
 		if err != nil || len(body) > 0 {
 			return body, err
 		}

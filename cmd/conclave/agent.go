@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/internal/logqueue"
 )
 
 type agentOptions struct {
@@ -24,7 +23,6 @@ type agentOptions struct {
 	consul  string
 	token   string // file with a token
 	log     string
-	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
 }
 
 func (p *program) agentCommand() *cobra.Command {
@@ -45,7 +43,6 @@ func (p *program) agentCommand() *cobra.Command {
 			if err = o.complete(p); err != nil {
 				return err
 			}
-			defer o.lines.Close(logGrace)
 			return p.agent(cmd.Context(), o)
 		},
 	}
@@ -78,7 +75,7 @@ func (o *agentOptions) complete(p *program) (err error) {
 		return usagef("--log %q: want text or json", o.log)
 	}
 	o.cfg.Group, o.cfg.Insecure = p.connection.group, p.connection.tls.insecure
-	o.cfg.Logger, o.lines = logqueue.New(newLogger(p.stderr, o.log))
+	o.cfg.Logger = newLogger(p.stderr, o.log)
 	o.cfg.TLS, err = p.connection.tls.config()
 	return err // Open validates the rest and reports all faults at once
 }
@@ -136,7 +133,6 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 const (
 	leaveLimit = 20 * time.Second
 	closeLimit = 5 * time.Second
-	logGrace   = time.Second // for the reader of the log
 )
 
 func shutDown(node *conclave.Node, leave bool, log *slog.Logger) error {

@@ -51,7 +51,7 @@ func newConsulServer(o agentOptions, log *slog.Logger) (*consulServer, error) {
 	s.opened(nil) // answers that there is no leader
 	// Not an http.ServeMux: it redirects keys with "//" or "..".
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) })
-	s.server = newServer(serve, log)
+	s.server = &http.Server{Handler: serve, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	go func() { _ = s.server.Serve(l) }() // until close
 	return s, nil
 }

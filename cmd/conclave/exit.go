@@ -54,10 +54,10 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 	if !strings.HasPrefix(text, "conclave: ") {
 		text = "conclave: " + text
 	}
+	fmt.Fprintln(p.stderr, printable(text))
 	if advice := advise(cmd, err); advice != "" {
-		text += "\n" + advice
+		fmt.Fprintln(p.stderr, advice)
 	}
-	p.tell(printable(text))
 	var coded codeError
 	if errors.As(err, &coded) {
 		return coded.code

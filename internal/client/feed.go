@@ -30,12 +30,8 @@ type item[T any] struct {
 	value T
 }
 
-// feedChunk and feedChunkBytes bound the items that a reader takes at a time, but for the bytes of
-// the last one: a slow one keeps them, even when the feed has dropped them.
-const (
-	feedChunk      = 64
-	feedChunkBytes = 256 << 10
-)
+// feedChunk bounds the items that a reader takes at a time.
+const feedChunk = 64
 
 // restart discards everything: the next item comes after floor.
 func (f *feed[T]) restart(floor uint64) {
@@ -100,21 +96,12 @@ func (f *feed[T]) next(after uint64) (items []item[T], grown <-chan struct{}, er
 	}
 	from := sort.Search(len(f.items), func(i int) bool { return f.items[i].at > after })
 	if from < len(f.items) {
-		return slices.Clone(f.items[from:f.chunkEnd(from)]), nil, nil
+		return slices.Clone(f.items[from:min(from+feedChunk, len(f.items))]), nil, nil
 	}
 	if f.grown == nil {
 		f.grown = make(chan struct{})
 	}
 	return nil, f.grown, nil
-}
-
-// chunkEnd is where the chunk ends that begins at an index. It is called with mu held.
-func (f *feed[T]) chunkEnd(from int) int {
-	end := from
-	for bytes := 0; end < min(from+feedChunk, len(f.items)) && bytes < feedChunkBytes; end++ {
-		bytes += f.bytesOf(f.items[end].value)
-	}
-	return end
 }
 
 // follow waits for items after a position. When the client stops, the items that

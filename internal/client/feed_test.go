@@ -38,21 +38,6 @@ func (f *feed[T]) wantCompacted(t *testing.T, after uint64) {
 	}
 }
 
-// What a reader takes at a time is bounded by bytes: a slow one keeps what the feed has dropped.
-func TestFeed_ChunkBytes(t *testing.T) {
-	f := newTestFeed(1000, 1<<30)
-	for at := range uint64(100) {
-		f.add(at+1, 100<<10)
-	}
-	for after := uint64(0); after < 100; {
-		items, _, err := f.next(after)
-		if err != nil || len(items) == 0 || len(items) > 3 {
-			t.Fatalf("%d items of 100 KiB, %v", len(items), err)
-		}
-		after = items[len(items)-1].at
-	}
-}
-
 // A feed keeps the latest items, by number and by bytes.
 func TestFeed_CompactsOldest(t *testing.T) {
 	f := newTestFeed(3, 100)

@@ -39,7 +39,6 @@ type Group struct {
 	patience time.Duration // bounds waits for the group, for example for an election
 	interval time.Duration // between two polls of a snapshot
 	edits    []func(i int, c *conclave.Config, s *cluster.Seams)
-	listener func(i int, l net.Listener) net.Listener // of the network in memory; nil: as it is
 
 	mu      sync.Mutex
 	members []*cluster.Member // guarded by mu; of the latest start
@@ -217,9 +216,6 @@ func (g *Group) OpenWith(ctx context.Context, i int) (*conclave.Node, error) {
 	g.Configs[i].Listener = nil // for one start; then Bind is listened on
 	if g.Net != nil {
 		c.Listener = g.Net.Listen(i, c.Bind)
-		if g.listener != nil {
-			c.Listener = g.listener(i, c.Listener)
-		}
 	}
 	seams.Started = func(m *cluster.Member) {
 		g.mu.Lock()

@@ -133,9 +133,6 @@ func (ld *loader) linkKeys() (err error) {
 	if err == nil && len(slices.Compact(indexes)) < m.keys.tree.Len() {
 		err = errors.New("two keys have the same modify index")
 	}
-	for s := range m.ending.all(&m.visits) {
-		m.unlist(s)
-	}
 	return err
 }
 

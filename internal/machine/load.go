@@ -253,9 +253,7 @@ func (ld *loader) session(rest string, value []byte) error {
 		standalone: st.Standalone, renewed: st.Renewed,
 	}
 	ld.m.sessions[id] = s
-	if !s.dead() {
-		ld.m.byCreation.ReplaceOrInsert(s)
-	}
+	ld.m.byCreation.ReplaceOrInsert(s)
 	ld.sessions = append(ld.sessions, pending[session, *wire.SessionState]{of: s, state: st})
 	return nil
 }

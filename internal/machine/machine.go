@@ -33,7 +33,7 @@ type Machine struct {
 	clients      map[uint64]*client
 	tombstones   tombstones // of clients
 	sessions     map[wire.ID]*session
-	byCreation   *btree.BTreeG[*session] // those that have not ended
+	byCreation   *btree.BTreeG[*session]
 	freeSessions *btree.FreeListG[*session] // shared by the trees of all classes
 	locks        space
 	elections    space

@@ -60,7 +60,6 @@ func codecs() []codec {
 		codecOf[LeadersQuery, []LeaderView]("leaders"),
 		codecOf[SemaphoreQuery, *SemaphoreView]("semaphore"),
 		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
-		codecOf[HoldersQuery, HoldersView]("holders"),
 		codecOf[SessionQuery, *SessionView]("session"),
 		codecOf[SessionsQuery, []SessionView]("sessions"),
 		codecOf[ChecksQuery, []CheckView]("checks"),
@@ -70,7 +69,7 @@ func codecs() []codec {
 		codecOf[SequencerQuery, bool]("sequencer"),
 		codecOf[IndexQuery, uint64]("index"),
 		codecOf[GroupConfigQuery, wire.GroupConfig]("group-config"),
-		codecOf[RemovedQuery, bool]("removed-member"),
+		codecOf[RemovedQuery, []uint64]("removed"),
 		codecOf[WaitCyclesQuery, WaitCyclesView]("wait-cycles"),
 		codecOf[ExplainQuery, *ExplainView]("explain"),
 	}
@@ -138,7 +137,7 @@ func decodeStrictly[Q any](body []byte) (q Q, err error) {
 // answer; it is the last part.
 func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		if n := AnswerSize(answer); n > MaxAnswer {
+		if n := answerSize(answer); n > MaxAnswer {
 			yield(nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer))
 			return
 		}
@@ -192,10 +191,10 @@ func encodePart(v any) ([]byte, error) {
 	return body, nil
 }
 
-// AnswerSize returns the approximate size of an answer that does not come in bounded pages, and
+// answerSize returns the approximate size of an answer that does not come in bounded pages, and
 // 0 of the others.
-func AnswerSize(answer any) (n int) {
-	const entry = 100 // bytes, of its numbers
+func answerSize(answer any) (n int) {
+	const entry, holder = 100, 100 // bytes, of their numbers
 	switch a := answer.(type) {
 	case []*wire.Entry:
 		for _, e := range a {
@@ -204,6 +203,14 @@ func AnswerSize(answer any) (n int) {
 	case []string:
 		for _, name := range a {
 			n += len(name)
+		}
+	case *SemaphoreView:
+		if a != nil {
+			n = holder * len(a.Holders)
+		}
+	case []SemaphoreView:
+		for _, s := range a {
+			n += holder * len(s.Holders)
 		}
 	}
 	return n

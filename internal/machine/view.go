@@ -1,6 +1,10 @@
 package machine
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -45,8 +49,7 @@ type SemaphoreView struct {
 	Limit     uint32
 	Available int64 // negative while more are held than a smaller limit allows
 	Waiters   int
-	Holders   []PermitView // the first ones by fence, MaxHolders at most; see HoldersQuery
-	Total     int          // of the holders, with those that have ended and are being released
+	Holders   []PermitView // by fence
 	Delay     int64        // until the first lock-delay of its permits ends
 }
 
@@ -87,14 +90,14 @@ func (m *Machine) viewSession(s *session) SessionView {
 	return v
 }
 
-// viewSemaphore lists the first holders. It looks at no more than the page may.
-func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
-	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len, Total: s.held.Len()}
+func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
+	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
 	s.held.Ascend(func(p *permit) bool {
-		if !p.owner.dead() {
-			v.Holders = append(v.Holders, viewPermit(p))
+		if p.owner.dead() {
+			return true
 		}
-		return page.visit() && len(v.Holders) < MaxHolders
+		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n})
+		return true
 	})
 	if p := s.back.first(); p != nil {
 		v.Delay = max(0, p.delayUntil-m.now)
@@ -102,29 +105,13 @@ func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
 	return v
 }
 
-func viewPermit(p *permit) PermitView {
-	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n}
-}
-
-// listedBytes is about what the name, the label and the leader's value take in a listing.
-func (l *lock) listedBytes() int { return len(l.name()) + len(l.label()) + l.leader().Bytes() }
-
-// listedBytes is about what the names of the session and its checks take in a listing.
-func (s *session) listedBytes() int {
-	n := len(s.name)
-	for _, check := range s.checks {
-		n += len(check)
-	}
-	return n
-}
-
-// Liveness returns what the failure detector last reported of each registered member that was
-// not removed, by ID.
+// Liveness returns what the failure detector last reported of each registered member, by ID.
 func (m *Machine) Liveness() []wire.MemberLiveness {
 	var views []wire.MemberLiveness
-	for _, r := range m.Members() {
-		if k := m.members[r.ID]; r.Registered {
-			m.visits.count()
+	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
+		return cmp.Compare(a.id, b.id)
+	}) {
+		if k.isRegistered() {
 			views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
 		}
 	}

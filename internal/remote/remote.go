@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
-	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -26,8 +25,7 @@ type Config struct {
 	Name      string   // of this process, for people
 	TLS       *tls.Config
 	Insecure  bool
-	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
-	Calls     *appcall.Calls                                           // of the application's functions; nil: of the callbacks of TLS
+	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
 	Admit     func(Peer) error                                         // refuses a member; nil: none
 	Logger    *slog.Logger
 	MaxCalls  int // under way; urgent ones are not refused for it
@@ -108,7 +106,7 @@ const tick = 100 * time.Millisecond
 // of the settings for connections.
 func New(cfg Config) (*Group, error) {
 	dialer, err := transport.NewDialer(transport.DialerConfig{
-		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -31,8 +31,7 @@ const (
 	LevelTrace      = 4 // Unlock and Release with a trace, and grants with that of their cause
 	LevelClient     = 4 // clients: processes that are no members
 	LevelStandalone = 5 // sessions that are bound to no process
-	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
-	FeatureLevel    = LevelBounds
+	FeatureLevel    = LevelStandalone
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.
