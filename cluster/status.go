@@ -212,7 +212,3 @@ func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
 	}
 	return least
 }
-
-// HasQuorum reports whether gossip shows a majority of the voters alive, this member
-// included. It never blocks.
-func (m *Member) HasQuorum() bool { return m.roster.snapshot().hasQuorum() }

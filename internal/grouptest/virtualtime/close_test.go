@@ -3,6 +3,7 @@ package virtualtime
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -31,4 +32,22 @@ func TestClose_PartitionedJustBefore(t *testing.T) {
 		grouptest.WantError(t, err, context.Canceled)
 		grouptest.WantError(t, err, conclave.ErrUnknown)
 	})
+}
+
+// A node that closes right after its first lock releases it, though gossip has not seen the
+// other members yet.
+func TestClose_BeforeGossip(t *testing.T) {
+	t.Parallel()
+	for i := range 3 {
+		grouptest.InBubble(t, 3, func(g *grouptest.Group) {
+			closing := (g.Leader() + i) % 3
+			grouptest.MustLock(g.T, g.Nodes[closing].FencedLock("x"))
+			n := g.Nodes[closing]
+			g.Nodes[closing] = nil
+			grouptest.Must(g.T, n.Close(g.T.Context()))
+			began := time.Now()
+			grouptest.MustLock(g.T, g.Nodes[(closing+1)%3].FencedLock("x"))
+			wantBetween(g.T, "the lock was granted", time.Now(), began, began.Add(2*election))
+		}, grouptest.WithoutGossip)
+	}
 }
