@@ -74,10 +74,10 @@ type Client struct {
 	group  *remote.Group
 	events *events
 
-	closeOnce sync.Once
-	routines  sync.WaitGroup
-	done      chan struct{}
-	err       error // set before done is closed
+	shutdown *shutdown
+	routines sync.WaitGroup
+	done     chan struct{}
+	err      error // set before done is closed
 }
 
 // Dial connects to a group as a client. It blocks until the group has registered the client,
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
 		access: access{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
-		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}),
+		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
 	c.access.status = c.Status
 	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
@@ -166,44 +166,46 @@ func (c *Client) register(ctx context.Context) error {
 // or CloseSession.
 //
 // ctx bounds the graceful part, which takes 3 seconds at most; if ctx is done already, Close
-// attempts it for a second. When Close returns, no goroutine and no connection of the client
-// is left, except goroutines inside functions of the application, as at [Node.Close]. It may be called more than once. It returns nil, or, if ctx was done and the group
-// had not answered in time, an error that wraps ErrUnknown and ctx's error: the group then
-// finds out by the TTL of the sessions.
+// attempts it for a second. Close may be called more than once, and concurrently. All calls
+// wait for the one shutdown, and its graceful part ends as soon as one of them has no more
+// time for it. When Close returns, no goroutine and no connection of the client is left, except
+// goroutines inside functions of the application, as at [Node.Close]. It returns nil, or, if
+// ctx was done and the group had not answered in time, an error that wraps ErrUnknown and
+// ctx's error: the group then finds out by the TTL of the sessions.
 func (c *Client) Close(ctx context.Context) error {
-	var err error
-	c.stop(func() { err = c.shutDown(ctx) })
-	return fault("close", "", err)
-}
-
-func (c *Client) shutDown(ctx context.Context) error {
 	limit, parent := 3*time.Second, ctx
 	if ctx.Err() != nil {
 		limit, parent = time.Second, context.WithoutCancel(ctx)
 	}
 	bounded, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
-	c.client.StopRenewing()
-	c.client.EndLeases()
-	if err := c.client.Deregister(bounded); err != nil && bounded.Err() != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
-	}
-	return nil
+	defer c.shutdown.bound(ctx, bounded)()
+	c.stop(c.shutDown)
+	return fault("close", "", c.shutdown.result(ctx))
 }
 
-// stop ends the client, after the shutdown if no other call has begun one. It returns when
+func (c *Client) shutDown() {
+	c.client.StopRenewing()
+	c.client.EndLeases()
+	if err := c.client.Deregister(c.shutdown.graceful); err != nil && c.shutdown.graceful.Err() != nil {
+		c.shutdown.unanswered = true
+	}
+}
+
+// stop ends the client, after the graceful part, unless another call does so. It returns when
 // nothing of the client is left.
-func (c *Client) stop(shutdown func()) {
-	c.closeOnce.Do(func() {
+func (c *Client) stop(graceful func()) {
+	c.shutdown.carryOut(func() {
 		c.client.BeginShutdown()
-		shutdown()
+		graceful()
+	}, func() {
 		c.group.Close()
 		c.client.Stopped(nil, true)
 		c.client.Wait()
 		c.err = fault("run", "", clientClosed{})
 		close(c.done)
 	})
-	<-c.done
+	<-c.shutdown.ended
 	c.routines.Wait()
 }
 
