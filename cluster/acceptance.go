@@ -13,8 +13,8 @@ import (
 )
 
 func (m *Member) accepted() *wire.Proposal {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	return m.identity.get().GetAccepted()
 }
 
@@ -39,8 +39,8 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 // answer answers a proposal from a member that has proved its key. An acceptance is on
 // disk before it is sent.
 func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	reply := &wire.FormReply{Member: m.identity.member}
 	record := m.identity.get()
 	switch {
@@ -142,8 +142,8 @@ func (m *Member) refuseFinally(p *wire.Proposal) error {
 // limit of refusals it stores none of its own: that founder's is on its disk, so if this
 // member should accept the proposal again, it is never accepted by all.
 func (m *Member) revoke(p *wire.Proposal) error {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	full := len(m.identity.get().GetRefused()) >= maxRefused
 	if full {
 		m.log.Warn("limit of final refusals exceeded: the proposal is dropped without a record", "limit", maxRefused)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -156,14 +155,14 @@ func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
 
 // backupView is a view that one goroutine reads and another one may close.
 type backupView struct {
-	mu   sync.Mutex // held while the view is read or closed
+	use  longLock // held while the view is read or closed
 	view *raftlog.View
 	gone bool // closed
 }
 
 func (v *backupView) page(after []byte) ([]wire.Change, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.use.acquire()
+	defer v.use.release()
 	if v.gone {
 		return nil, ErrStopped
 	}
@@ -171,8 +170,8 @@ func (v *backupView) page(after []byte) ([]wire.Change, error) {
 }
 
 func (v *backupView) close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.use.acquire()
+	defer v.use.release()
 	if !v.gone {
 		v.gone = true
 		_ = v.view.Close() // it was only read

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -40,7 +39,7 @@ const (
 )
 
 type forming struct {
-	mu       sync.Mutex                                                                                   // held while the identity changes
+	changing longLock                                                                                     // held while the identity changes
 	accepted signal                                                                                       // set when a proposal is accepted
 	send     func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
 	refusal  string                                                                                       // of a founder, in the last round; owned by findGroup
@@ -287,8 +286,8 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 // identity: an identity with a cluster but no log is a member that has lost its state,
 // whereas a log without a cluster only repeats the last round of forming.
 func (m *Member) bootstrap(p *wire.Proposal) error {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	conf := &raftpb.ConfState{}
 	for i, f := range p.GetFounders() {
 		if i < int(p.GetVoters()) {

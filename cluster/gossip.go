@@ -39,8 +39,8 @@ type gossip struct {
 	probed   time.Time // guarded by mu; when the last probe began that was answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
-	closing sync.Mutex // held while announcing and closing: memberlist panics on an announcement after Shutdown
-	closed  bool       // guarded by closing
+	closing longLock // held while announcing and closing: memberlist panics on an announcement after Shutdown
+	closed  bool     // guarded by closing
 }
 
 // gossipEvents receives gossip's events, on gossip's goroutines. It must not block.
@@ -151,8 +151,8 @@ func (g *gossip) lastJoinError() error {
 // announceShutdown broadcasts that this process stops, so that the others need not
 // detect it.
 func (g *gossip) announceShutdown() {
-	g.closing.Lock()
-	defer g.closing.Unlock()
+	g.closing.acquire()
+	defer g.closing.release()
 	if !g.closed {
 		_ = g.list.Leave(g.pace * announceTimeout)
 	}
@@ -168,10 +168,10 @@ func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }
 // ordinary case, in which every probe is answered.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
-	g.closing.Lock()
+	g.closing.acquire()
 	g.closed = true
 	_ = g.list.Shutdown()
-	g.closing.Unlock()
+	g.closing.release()
 	g.mu.Lock()
 	probed, departed := time.Since(g.probed), time.Since(g.departed)
 	g.mu.Unlock()

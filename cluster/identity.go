@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -22,7 +21,7 @@ import (
 // connection proves the possession of the private one.
 type identity struct {
 	log         *raftlog.Log
-	saving      sync.Mutex // held from a change of the record until it is on disk
+	saving      longLock // held from a change of the record until it is on disk
 	record      atomic.Pointer[wire.Identity]
 	member      uint64
 	key         ed25519.PrivateKey
@@ -122,8 +121,8 @@ func checkKey(r *wire.Identity) error {
 
 // save changes the identity on disk, and then in memory.
 func (id *identity) save(change func(*wire.Identity)) error {
-	id.saving.Lock()
-	defer id.saving.Unlock()
+	id.saving.acquire()
+	defer id.saving.release()
 	next := proto.CloneOf(id.get())
 	change(next)
 	data, err := proto.Marshal(next)

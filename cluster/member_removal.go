@@ -61,7 +61,7 @@ var (
 type removal struct {
 	confirmed context.Context // done once this member's removal is confirmed
 	confirm   context.CancelFunc
-	once      sync.Once
+	found     atomic.Bool // it is confirmed, and considerRemoval has seen that
 	inLog     atomic.Bool // the confirmed removal is in this member's own log
 	requested atomic.Bool // by Leave, which completes the removal
 	changed   broadcast   // set after a membership change, or a change of unconfirmed
@@ -286,21 +286,19 @@ func (m *Member) considerRemoval(s *Status) {
 	if len(s.conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
 		confirmed = len(refusers) > 0
 	}
-	if !confirmed {
+	if !confirmed || !m.removal.found.CompareAndSwap(false, true) {
 		return
 	}
-	m.removal.once.Do(func() {
-		m.removal.inLog.Store(inLog)
-		m.removal.confirm()
-		if !m.removal.requested.Load() {
-			m.routine("removal", func() {
-				if err := m.recordRemoval(); err != nil {
-					m.fail(err)
-				}
-				m.fail(ErrRemoved)
-			})
-		}
-	})
+	m.removal.inLog.Store(inLog)
+	m.removal.confirm()
+	if !m.removal.requested.Load() {
+		m.routine("removal", func() {
+			if err := m.recordRemoval(); err != nil {
+				m.fail(err)
+			}
+			m.fail(ErrRemoved)
+		})
+	}
 }
 
 // removalOf reports whether the removal of a member is confirmed, by its own applied log,

@@ -18,7 +18,12 @@ func (s *Store) OnClose(fn func() error) { s.onClose = append(s.onClose, fn) }
 // process. Pebble shuts down in the background, on files that discard
 // writes or are in memory.
 func (s *Store) Close() error {
-	s.closing.Do(func() { s.closeErr = s.close() })
+	if s.closing.CompareAndSwap(false, true) {
+		defer close(s.closed)
+		s.closeErr = s.close()
+	} else {
+		<-s.closed
+	}
 	return s.closeErr
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/pprof"
-	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -68,8 +68,9 @@ type Store struct {
 	db      *pebble.DB // set before Open returns, then read-only
 	onClose []func() error
 
-	closing  sync.Once
-	closeErr error
+	closing  atomic.Bool   // a call of Close has begun
+	closed   chan struct{} // closed when that call is done
+	closeErr error         // set before closed is closed
 }
 
 // Open opens the data directory and creates it where it is missing. It refuses
@@ -90,6 +91,7 @@ func Open(options Options) (*Store, error) {
 		failstop: f,
 		queue:    newQueue(),
 		stopped:  make(chan struct{}),
+		closed:   make(chan struct{}),
 	}
 	if options.Inline {
 		f.resume()

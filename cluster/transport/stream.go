@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -30,7 +29,7 @@ type stream struct {
 	out    []byte         // for writeQueue, to gather frames
 	grown  func(size int) // is told of the size of buf while a frame is read; nil: ignored
 
-	mu sync.Mutex // serializes writes
+	writing chan struct{} // has a token while a write is under way
 }
 
 func newStream(c *conn, t Timing, limit int) *stream {
@@ -39,7 +38,7 @@ func newStream(c *conn, t Timing, limit int) *stream {
 
 func newSizedStream(c *conn, t Timing, limit, buffer, keep int) *stream {
 	r := bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, buffer)
-	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r}
+	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r, writing: make(chan struct{}, 1)}
 }
 
 // progressReader fails when nothing arrives for timeout, however long a whole
@@ -76,22 +75,23 @@ func (s *stream) read() ([]byte, error) {
 // write sends whole frames. It fails, and the connection is then useless, when
 // the peer accepts no bytes for KeepAliveTimeout.
 func (s *stream) write(frames []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writeLocked(frames)
+	s.writing <- struct{}{}
+	return s.finishWrite(frames)
 }
 
 // writeKeepAlive writes a keep-alive, unless another write is in progress.
 func (s *stream) writeKeepAlive() error {
-	if !s.mu.TryLock() {
+	select {
+	case s.writing <- struct{}{}:
+		return s.finishWrite(appendFrame(nil, nil))
+	default:
 		return nil
 	}
-	defer s.mu.Unlock()
-	return s.writeLocked(appendFrame(nil, nil))
 }
 
-// writeLocked is write with s.mu held.
-func (s *stream) writeLocked(frames []byte) error {
+// finishWrite is write once the token of writing has been put.
+func (s *stream) finishWrite(frames []byte) error {
+	defer func() { <-s.writing }()
 	for len(frames) > 0 {
 		n := min(len(frames), maxWrite)
 		if err := s.SetWriteDeadline(time.Now().Add(s.timing.KeepAliveTimeout)); err != nil {
