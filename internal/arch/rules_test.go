@@ -16,6 +16,18 @@ func TestRules_FindViolations(t *testing.T) {
 func guarded(s *source) []string { return panicking(s, make(map[string]bool)) }
 func lasting(s *source) []string { return globals(s, make(map[string]bool)) }
 
+func held(s *source) []string  { return heldWhileWaiting([]*source{s}, make(map[string]bool)) }
+func onced(s *source) []string { return waitingOnce(s, make(map[string]bool)) }
+
+// locking is a function that locks a mutex around code, beside functions that it may call.
+func locking(code string) string {
+	return `import "sync"
+		type t struct { mu sync.Mutex; c chan int; file interface{ Sync() error }; changed *sync.Cond; wg sync.WaitGroup; once sync.Once }
+		func (x *t) receive() int { return <-x.c }
+		func (x *t) poll() { select { case <-x.c: default: } }
+		func (x *t) f() {` + code + `}`
+}
+
 var ruleCases = []struct {
 	name, path, code string
 	rule             rule
@@ -74,6 +86,25 @@ var ruleCases = []struct {
 	{"client knows cluster", "internal/client/x.go", `import "github.com/conclave-go/conclave/cluster"`, downward, "may not import"},
 	{"root knows client", "x.go", `import "github.com/conclave-go/conclave/internal/client"`, downward, ""},
 	{"library imports a test package", "x.go", `import "github.com/conclave-go/conclave/internal/memnet"`, downward, "may not import"},
+
+	{"sync.Once", "x.go", locking(`x.once.Do(x.poll)`), onced, "sync.Once"},
+	{"sync.OnceFunc", "x.go", `import "sync"; func f() { sync.OnceFunc(f)() }`, onced, "sync.OnceFunc"},
+	{"sync.OnceValue in a test", "x_test.go", `import "sync"; func f() { sync.OnceValue(g) }`, onced, ""},
+	{"a receive under a mutex", "x.go", locking(`x.mu.Lock(); defer x.mu.Unlock(); <-x.c`), held, "t.f waits"},
+	{"a receive after the mutex", "x.go", locking(`x.mu.Lock(); x.mu.Unlock(); <-x.c`), held, ""},
+	{"a receive where the mutex is unlocked", "x.go", locking(`x.mu.Lock(); if x.c != nil { x.mu.Unlock(); <-x.c; return }; x.mu.Unlock()`), held, ""},
+	{"a receive in a branch", "x.go", locking(`x.mu.Lock(); if x.c != nil { <-x.c }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a receive in a condition", "x.go", locking(`x.mu.Lock(); if n := <-x.c; n > 0 { return }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a receive in a case", "x.go", locking(`x.mu.Lock(); switch { case x.c != nil: <-x.c }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a send under a mutex", "x.go", locking(`x.mu.Lock(); x.c <- 1; x.mu.Unlock()`), held, "t.f waits"},
+	{"a select under a mutex", "x.go", locking(`x.mu.Lock(); select { case <-x.c: case x.c <- 1: }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a select that does not wait", "x.go", locking(`x.mu.Lock(); select { case <-x.c: default: }; x.poll(); x.mu.Unlock()`), held, ""},
+	{"a method that waits", "x.go", locking(`x.mu.Lock(); x.receive(); x.mu.Unlock()`), held, "t.f waits"},
+	{"a literal that waits under a mutex", "x.go", locking(`go func() { x.mu.Lock(); x.receive(); x.mu.Unlock() }()`), held, "t.f waits"},
+	{"a goroutine that waits", "x.go", locking(`x.mu.Lock(); go x.receive(); x.mu.Unlock()`), held, ""},
+	{"the disk under a mutex", "x.go", locking(`x.mu.Lock(); x.file.Sync(); x.mu.Unlock()`), held, "t.f waits"},
+	{"goroutines under a mutex", "x.go", locking(`x.mu.Lock(); x.wg.Wait(); x.mu.Unlock()`), held, "t.f waits"},
+	{"a condition under its mutex", "x.go", locking(`x.mu.Lock(); x.changed.Wait(); x.mu.Unlock()`), held, ""},
 
 	{"vague", "util/x.go", ``, named, "is vague"},
 	{"no comment", "x.go", `type T struct{}`, explained, "T has no doc comment"},
