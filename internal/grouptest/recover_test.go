@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
 
@@ -103,6 +104,7 @@ func TestRecover_Uncommitted(t *testing.T) {
 	t.Parallel()
 	var losing atomic.Bool
 	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { LoseAppends(s, losing.Load) }))
+	g.AwaitLevel(wire.FeatureLevel) // the group proposes nothing by itself then
 	n := g.Nodes[g.Leader()]
 	MustPut(t, n.KV(), "k", "committed")
 	losing.Store(true) // the leader goes on to lead
