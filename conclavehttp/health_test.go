@@ -2,6 +2,7 @@ package conclavehttp_test
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,7 +16,10 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most of these tests wait for bounds that are seconds; the flag exists
+	goleak.VerifyTestMain(m)
+}
 
 func get(h http.Handler, method, target string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
