@@ -37,7 +37,9 @@ func newClientConn(c *conn, p Peer, t Timing, l clientLimits) *ClientConn {
 	q := newQueue[proto.Message](math.MaxInt, l.queue)
 	q.reset(true)
 	c.afterClose(func() { q.reset(false) })
-	return &ClientConn{s: newSizedStream(c, t, l.read, clientBuffer, clientBuffer), peer: p, queue: q, maxWrite: l.write}
+	s := newSizedStream(c, t, l.read, clientBuffer, clientBuffer)
+	s.piece = clientPiece
+	return &ClientConn{s: s, peer: p, queue: q, maxWrite: l.write}
 }
 
 // Peer describes the other end, as the handshake has proven it. Member is the ID of the
@@ -93,6 +95,13 @@ func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
 		return c.queue.pushBulk(m, size)
 	}
 	return c.queue.push(m, size)
+}
+
+// Unsent reports whether messages are queued or being written, and how many bytes were written
+// since the connection was established: while that grows, the network is slow and not the other
+// end.
+func (c *ClientConn) Unsent() (unsent bool, written uint64) {
+	return c.queue.holds(), c.s.written.Load()
 }
 
 // SendWait is Send, but blocks while a quarter of the queue has no room for m, so that

@@ -73,6 +73,13 @@ func (q *queue[T]) hasRoom(size int) bool {
 	return q.accepting && len(q.items)+len(q.bulk)+q.writing < q.maxItems && q.bytes+size <= q.maxBytes
 }
 
+// holds reports whether items are queued or being written.
+func (q *queue[T]) holds() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes > 0
+}
+
 func (q *queue[T]) signal() {
 	select {
 	case q.ready <- struct{}{}:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ const (
 	readBuffer   = 64 << 10
 	maxWrite     = 256 << 10 // bytes gathered for one write
 	clientBuffer = 4 << 10   // for reading from a client, or from the member of one
+	clientPiece  = 32 << 10  // bytes of one write there, so that the progress on a slow network shows
 )
 
 // errIdle ends a stream that has carried nothing for its idle timeout.
@@ -29,6 +31,9 @@ type stream struct {
 	buf    []byte // of the last frame read
 	out    []byte // for writeQueue, to gather frames
 
+	piece   int           // bytes of a write
+	written atomic.Uint64 // bytes
+
 	mu sync.Mutex // serializes writes
 }
 
@@ -38,7 +43,7 @@ func newStream(c *conn, t Timing, limit int) *stream {
 
 func newSizedStream(c *conn, t Timing, limit, buffer, keep int) *stream {
 	r := bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, buffer)
-	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r}
+	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r, piece: maxWrite}
 }
 
 // progressReader fails when nothing arrives for timeout, however long a whole
@@ -89,13 +94,14 @@ func (s *stream) writeKeepAlive() error {
 // writeLocked is write with s.mu held.
 func (s *stream) writeLocked(frames []byte) error {
 	for len(frames) > 0 {
-		n := min(len(frames), maxWrite)
+		n := min(len(frames), s.piece)
 		if err := s.SetWriteDeadline(time.Now().Add(s.timing.KeepAliveTimeout)); err != nil {
 			return err
 		}
 		if _, err := s.Conn.Write(frames[:n]); err != nil {
 			return err
 		}
+		s.written.Add(uint64(n))
 		frames = frames[n:]
 	}
 	return nil

@@ -25,6 +25,7 @@ type link struct {
 	renewalAt    uint64 // when the oldest renewal without an answer was sent
 	heardAt      uint64 // when the group has last answered
 	leaderlessAt uint64 // since then the member has had no leader
+	written      uint64 // bytes, at the last tick
 	probing      bool   // a probe is without an answer
 	probes       int    // that were answered since anything else was, up to maxProbeShift
 }

@@ -95,6 +95,7 @@ func (g *Group) checkLink() {
 	if len(g.renewals) == 0 {
 		l.renewalAt = 0
 	}
+	g.noteSending(l)
 	patience := g.cfg.Patience()
 	since := func(at uint64) time.Duration { return time.Duration(g.ticks-at) * tick }
 	silent := since(max(l.askedAt, l.heardAt))
@@ -109,6 +110,16 @@ func (g *Group) checkLink() {
 	case l.askedAt != 0 && silent > probe && !l.probing:
 		g.probe(l)
 	}
+}
+
+// noteSending begins the wait for an answer again while what was sent is on its way to the member:
+// another one would be as far.
+func (g *Group) noteSending(l *link) {
+	unsent, written := l.conn.Unsent()
+	if unsent && written != l.written {
+		l.heardAt = g.ticks
+	}
+	l.written = written
 }
 
 // leave ends a link, unless a member was left too recently to no avail.

@@ -197,8 +197,8 @@ func (g *Group) loop() {
 		select {
 		case <-ticker.C:
 			g.ticks++
-			g.send(g.tickets.Overdue)
 			g.checkLink()
+			g.send(g.overdue)
 		case <-g.mailbox.signal:
 			for _, run := range g.mailbox.fetch() {
 				run()
@@ -307,6 +307,16 @@ func (g *Group) send(next func(tick uint64) tickets.Outgoing) {
 	out := next(g.ticks)
 	g.sendLane(out.Urgent, true)
 	g.sendLane(out.Ordinary, false)
+}
+
+// overdue returns the commands whose retry is due. Ordinary ones are not sent again before the
+// first ones have left: on a slow network they would queue behind themselves.
+func (g *Group) overdue(tick uint64) tickets.Outgoing {
+	out := g.tickets.Overdue(tick)
+	if unsent, _ := g.link.conn.Unsent(); unsent {
+		out.Ordinary = nil
+	}
+	return out
 }
 
 func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
