@@ -129,7 +129,8 @@ type Member struct {
 }
 
 // Start opens the directory, forms the group if the directory belongs to none, and
-// starts the loop. It does not wait for a leader. ctx bounds the forming only.
+// starts the loop. It does not wait for a leader. ctx bounds the forming, and the waiting for
+// file descriptors that the process lacks.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
@@ -156,7 +157,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 }
 
 func (m *Member) start(ctx context.Context) error {
-	if err := m.openDisk(); err != nil {
+	if err := m.openDisk(ctx); err != nil {
 		m.cfg.Listener.Close()
 		return err
 	}
@@ -247,8 +248,22 @@ func (m *Member) fail(err error) {
 	m.end(err)
 }
 
-func (m *Member) openDisk() error {
-	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes})
+// openDisk opens the directory. A shortage of the process is waited out until ctx is done,
+// and later until the member's lifetime ends.
+func (m *Member) openDisk(ctx context.Context) error {
+	patient, giveUp := context.WithCancel(m.lifetime)
+	opened := context.AfterFunc(ctx, giveUp)
+	err := m.readDisk(patient.Done())
+	if !opened() {
+		err = cmp.Or(err, context.Cause(ctx))
+	}
+	return err
+}
+
+func (m *Member) readDisk(giveUp <-chan struct{}) error {
+	store, err := storage.Open(storage.Options{
+		Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes, GiveUp: giveUp,
+	})
 	if err != nil {
 		return err
 	}

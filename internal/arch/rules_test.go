@@ -72,6 +72,14 @@ var ruleCases = []struct {
 	{"a goroutine in the core", "cluster/core/x.go", `func f() { go f() }`, driven, "a goroutine or a select"},
 	{"a goroutine around the core", "cluster/x.go", `func f() { go f() }`, driven, ""},
 
+	{"a file for all", "x.go", `import "os"; func f() { os.Create("x") }`, private, "use mode 0600"},
+	{"a file for a group", "cmd/conclave/x.go", `import "os"; func f() { os.WriteFile("x", nil, 0o640) }`, private, "use mode 0600"},
+	{"a directory for all", "x.go", `import "os"; func f() { os.MkdirAll("x", 0o755) }`, private, "directories 0700"},
+	{"a file for its user", "x.go", `import "os"; func f() { os.OpenFile("x", os.O_CREATE, 0o600) }`, private, ""},
+	{"a file in a test", "x_test.go", `import "os"; func f() { os.Create("x") }`, private, ""},
+	{"the system's files", "cluster/x.go", `import "github.com/cockroachdb/pebble/v2/vfs"; var _ = vfs.Default`, private, "outside storage"},
+	{"the system's files in storage", "storage/x.go", `import "github.com/cockroachdb/pebble/v2/vfs"; var _ = vfs.Default`, private, ""},
+
 	{"a variable", "x.go", `var count int`, lasting, "variable count"},
 	{"a map", "x.go", `var table = map[int]int{}`, lasting, "variable table"},
 	{"a sentinel", "x.go", `import "errors"; var ErrX = errors.New("x")`, lasting, ""},

@@ -82,6 +82,9 @@ func (ld *loader) pair(key string, value []byte) error {
 	if key == "" {
 		return errShape
 	}
+	if !bounded(key[0], value) {
+		return errRange
+	}
 	ld.pairs++
 	rest := key[1:]
 	switch key[0] {
