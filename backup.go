@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Backup writes the group's state at one index to w: everything that was acknowledged
@@ -112,7 +113,9 @@ func offlineAt(ctx context.Context, dir string) cluster.Offline {
 	seams := cluster.SeamsFrom(ctx)
 	return cluster.Offline{
 		Dir: dir, FS: seams.FS,
-		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) { return machine.Load(state) },
+		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
+			return machine.LoadAt(state, cmp.Or(seams.FeatureLevel, wire.FeatureLevel))
+		},
 		SeedMachine: func(m cluster.Machine) (iter.Seq2[[]byte, []byte], error) {
 			count, err := firstCount(time.Now())
 			if err != nil {

@@ -354,7 +354,7 @@ func successor(to MemberID) string {
 //
 // ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
 // with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
-// was known, and nothing has changed. ErrClosed.
+// was known, and nothing has changed. ErrBusy with 64 transfers under way at this member. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
@@ -364,6 +364,8 @@ func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, client.ContextError(ctx))
 		case err != nil && ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		case errors.Is(err, cluster.ErrTooManyTransfers):
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
 		case errors.Is(err, cluster.ErrNoSuccessor) && to != 0:
 			err = fmt.Errorf("%w: the member is no voter, or it did not catch up: nothing has changed", ErrInvalid)
 		case errors.Is(err, cluster.ErrNoSuccessor):

@@ -44,6 +44,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
+		FirstState: machine.FirstState,
 		Ended: func(e wire.Ended) {
 			n.history.sessionEnded(e)
 			n.client.SessionEnded(e)

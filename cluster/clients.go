@@ -35,10 +35,10 @@ type Answer interface {
 
 // clients are the connections of clients. The loop's goroutine owns it.
 type clients struct {
-	attaching []*clientConn           // that wait until the log is applied as far as they have seen it
+	attaching attachQueue             // that wait until the log is applied as far as they have seen it
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
-	renewing  []*clientConn           // that have asked for a renewal since the last tick
+	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
@@ -50,6 +50,7 @@ type clientConn struct {
 	incarnation wire.ID
 	attach      *wire.Attach   // what has come of it; nil: it has been answered
 	gathering   bool           // the next frame has another part of attach
+	place       int            // in clients.attaching, from 1 on; 0: none
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
 	requests    requests
@@ -180,6 +181,9 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 
 // gather adds a part of the Attach. Each of its items has a bounded size (wire.Bounds).
 func (c *clientConn) gather(part *wire.Attach) error {
+	if part.GetApplied() > maxPosition {
+		return errClientProtocol
+	}
 	a := c.attach
 	if max(len(a.GetAwaiting())+len(part.GetAwaiting()), len(a.GetSessions())+len(part.GetSessions())) > wire.MaxAttached {
 		return errTooManyItems
@@ -227,16 +231,14 @@ func (c *clientConn) submission(s *wire.Submission) *wire.Submission {
 // attachClient attaches a client now, or as soon as the log is applied far enough: its
 // sessions would seem to have ended in an earlier state.
 func (m *Member) attachClient(core *core.Core, c *clientConn) {
-	m.clients.attaching = append(m.clients.attaching, c)
+	m.clients.attaching.add(c)
 	m.attachClients(core)
 }
 
+// attachClients attaches the clients that the log is applied far enough for.
 func (m *Member) attachClients(core *core.Core) {
 	applied := core.Status().Applied
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(c *clientConn) bool {
-		if c.attach.GetApplied() > applied {
-			return false
-		}
+	for c := m.clients.attaching.due(applied); c != nil; c = m.clients.attaching.due(applied) {
 		if m.clients.attached == nil {
 			m.clients.attached = make(map[wire.ID]*clientConn)
 		}
@@ -250,8 +252,7 @@ func (m *Member) attachClients(core *core.Core) {
 		c.attach = nil
 		core.AttachClient(c.incarnation, c)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}}, attachedSize(attached))
-		return true
-	})
+	}
 }
 
 // attachedState answers an Attach from the state that is applied now.
@@ -296,8 +297,8 @@ func (m *Member) detachClient(core *core.Core, c *clientConn) {
 		delete(m.clients.attached, c.incarnation)
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 	}
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
-	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })
+	m.clients.attaching.remove(c)
+	c.renewing = 0 // in clients.renewing until the next tick
 }
 
 // Notify implements core.Client. The notices of one step are sent together.

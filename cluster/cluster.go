@@ -60,7 +60,8 @@ var (
 	ErrCorrupt      = core.ErrCorrupt
 	ErrForgot       = core.ErrForgot
 
-	ErrUpgradeRequired = core.ErrUpgradeRequired
-	ErrNotLeader       = core.ErrNotLeader
-	ErrNoSuccessor     = core.ErrNoSuccessor
+	ErrUpgradeRequired  = core.ErrUpgradeRequired
+	ErrNotLeader        = core.ErrNotLeader
+	ErrNoSuccessor      = core.ErrNoSuccessor
+	ErrTooManyTransfers = core.ErrTooManyTransfers
 )

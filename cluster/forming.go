@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -206,7 +207,7 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 func (m *Member) isFormed(p *wire.Proposal) bool {
 	for _, f := range p.GetFounders() {
 		found := m.candidates.process(f.GetMember())
-		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) {
+		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) && !unheeding(found, p) {
 			return true
 		}
 	}
@@ -257,6 +258,8 @@ func (m *Member) propose() *wire.Proposal {
 		Cluster:  cluster[:],
 		Founders: founders[:m.cfg.Expect],
 		Voters:   m.wantedVoters(),
+
+		FeatureLevel: m.commonLevel(founders[:m.cfg.Expect]),
 	}
 }
 
@@ -279,6 +282,9 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 	if err == nil && (reply.GetMember() != f.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), f.GetKey())) {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
+	if err == nil && reply.GetAccepted() && unheeding(reply.GetCandidate(), p) {
+		return &wire.FormReply{Refusal: unheedingReason}, nil
+	}
 	return reply, err
 }
 
@@ -297,7 +303,8 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 		}
 	}
 	if !m.raftLog.Bootstrapped() {
-		if err := m.raftLog.Bootstrap(conf); err != nil {
+		state := m.cfg.FirstState(max(p.GetFeatureLevel(), lowestLevel))
+		if err := m.raftLog.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
 			return err
 		}
 	}
@@ -310,6 +317,6 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 		return err
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
-	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
+	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
 	return nil
 }

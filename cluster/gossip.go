@@ -100,8 +100,10 @@ func newGossip(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logge
 	return g, nil
 }
 
-// encodeMeta returns a member's meta data for gossip.
+// encodeMeta returns a member's meta data for gossip, without what only forming needs.
 func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
+	self = proto.CloneOf(self)
+	self.FeatureLevel = 0
 	meta, err := proto.Marshal(self)
 	if err == nil && len(meta) > memberlist.MetaMaxSize {
 		err = fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)

@@ -64,7 +64,7 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 func newIdentityRecord(group string) *wire.Identity {
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed) // never fails
-	return &wire.Identity{Version: wire.IdentityVersion, Group: group, Key: seed, Member: memberOf(seed)}
+	return &wire.Identity{Version: wire.IdentityBase, Group: group, Key: seed, Member: memberOf(seed)}
 }
 
 // memberOf returns the member ID of the key with that seed.
@@ -96,13 +96,13 @@ func decodeIdentity(data []byte) (*wire.Identity, error) {
 		return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
 	}
 	switch {
-	case r.GetVersion() > wire.IdentityVersion:
+	case r.GetVersion() > identityVersion(r):
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
 	case r.GetVersion() == 0:
 		return nil, fmt.Errorf("%w: the member's identity has no version", storage.ErrCorrupt)
-	case r.GetVersion() < wire.IdentityVersion:
+	case r.GetVersion() < wire.IdentityBase:
 		return nil, fmt.Errorf("directory was written by a build from before the first release, whose members had no keys "+
-			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityVersion)
+			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityBase)
 	}
 	return r, nil
 }
@@ -125,6 +125,7 @@ func (id *identity) save(change func(*wire.Identity)) error {
 	defer id.saving.release()
 	next := proto.CloneOf(id.get())
 	change(next)
+	next.Version = identityVersion(next)
 	data, err := proto.Marshal(next)
 	if err != nil {
 		return err
@@ -134,6 +135,14 @@ func (id *identity) save(change func(*wire.Identity)) error {
 	}
 	id.record.Store(next)
 	return nil
+}
+
+// identityVersion returns the version of a record: the lowest of which each build heeds what it says.
+func identityVersion(r *wire.Identity) uint32 {
+	if r.GetAccepted().GetFeatureLevel() > 0 {
+		return wire.IdentityVersion
+	}
+	return wire.IdentityBase
 }
 
 // public returns the member's public key.

@@ -49,8 +49,11 @@ type Config struct {
 	MaxCallBytes int // of the pending calls' commands
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
-	Commands    Commands
-	Clients     ClientsConfig
+	// FirstState returns the state with which a new group begins at a feature level, alike on
+	// all its founders.
+	FirstState func(level uint32) []wire.Change
+	Commands   Commands
+	Clients    ClientsConfig
 
 	// These run on the loop's goroutine, in log order, and must not block.
 

@@ -139,6 +139,8 @@ func (m *Member) meta() *wire.GossipMeta {
 		Expect:    uint32(m.cfg.Expect),
 		Voters:    uint32(m.cfg.Voters),
 		Key:       m.identity.public(),
+
+		FeatureLevel: m.seams.level(),
 	}
 }
 

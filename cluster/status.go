@@ -91,7 +91,8 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
 	}
-	if s := m.status.Load(); slices.Contains(s.removed, m.identity.member) {
+	s := m.status.Load()
+	if _, ok := slices.BinarySearch(s.removed, m.identity.member); ok {
 		m.considerRemoval(s)
 	}
 }

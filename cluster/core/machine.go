@@ -20,8 +20,8 @@ type Machine interface {
 	NextDeadline() (at int64, ok bool)
 	// Size is the approximate size of the state in bytes. It is cheap.
 	Size() uint64
-	// Removed returns the removed members. The leader removes them from Raft's
-	// configuration.
+	// Removed returns the removed members, ascending: all that ever were. The leader removes them
+	// from Raft's configuration.
 	Removed() []uint64
 	// Members returns the members that were not removed, by ID, and GroupConfig the group's
 	// settings. The slice is never changed.

@@ -21,7 +21,9 @@ type client struct {
 }
 
 // tombstone is kept of a client's registration that ended before the command that registered
-// it ended to be valid: a duplicate would register it again.
+// it ended to be valid: a duplicate would register it again. From feature level 6 on one is kept of
+// each, for a minute: late duplicates of its other commands would be applied again under a
+// second registration of the key, and members may not have deleted the first one's outcomes yet.
 type tombstone struct {
 	id    wire.ID // of the incarnation
 	until int64
@@ -81,13 +83,22 @@ func (m *Machine) registerClient(id wire.ID, from submitter, floor uint64, c *wi
 		return m.refuse(wire.Code_INVALID, "invalid registration: it would be valid for longer than its TTL, or than a minute")
 	case m.members[from.member] != nil || known != nil:
 		return m.refuse(wire.Code_INVALID, "invalid registration: the client's ID is in use; draw a new key")
-	case m.registry.clients+len(m.tombstones.byID) >= MaxClients:
+	case m.manyClients():
 		return m.refuse(wire.Code_BUSY, "too many clients are registered, at most 32,768; wait until some expire")
 	}
 	inc := &incarnation{id: id, member: from.member, client: true, ttl: c.Ttl, until: c.Until, window: window{floor: floor}}
 	m.insert(inc)
 	m.renewed(inc)
 	return m.reply(wire.Code_OK)
+}
+
+// manyClients reports whether no more clients may register. Those that ended are counted apart
+// once each leaves a tombstone: all clients may start again within a minute.
+func (m *Machine) manyClients() bool {
+	if m.levels.agreed < wire.LevelBounds {
+		return m.registry.clients+len(m.tombstones.byID) >= MaxClients
+	}
+	return m.registry.clients >= MaxClients || len(m.tombstones.byID) >= MaxClients
 }
 
 // checkClient refuses what no client may register.
@@ -167,8 +178,12 @@ func (m *Machine) forgetClient(id uint64) {
 func (m *Machine) endClient(inc *incarnation) {
 	m.clients[inc.member].incarnation = nil
 	m.forgetClient(inc.member)
-	if inc.until > m.now {
-		t := &tombstone{id: inc.id, until: inc.until}
+	until := inc.until
+	if m.levels.agreed >= wire.LevelBounds {
+		until = after(m.now, MaxRegistering) // inc.until is not later
+	}
+	if until > m.now {
+		t := &tombstone{id: inc.id, until: until}
 		m.tombstones.add(t)
 		m.dirty.put(t.key(), t)
 	}

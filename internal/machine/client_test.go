@@ -142,6 +142,7 @@ func TestLoad_Clients(t *testing.T) {
 		{"a tombstone without a time", map[string][]byte{"x" + unknown: marshalled(&wire.EndedClientState{})}, "range"},
 		{"a tombstone under a shorter key", map[string][]byte{"x" + unknown[1:]: marshalled(&wire.EndedClientState{Until: 1})}, "length"},
 		{"a malformed tombstone", map[string][]byte{"x" + unknown: {0xff}}, "x"},
+		{"a tombstone of a member's process", map[string][]byte{"x" + soundInc: marshalled(&wire.EndedClientState{Until: 1})}, ""},
 		{"a tombstone of a registered client", map[string][]byte{"i" + unknown: known["i"+unknown], "x" + unknown: marshalled(&wire.EndedClientState{Until: 1})}, "duplicate"},
 	} {
 		t.Run(row.name, func(t *testing.T) { loadClients(t, row.pairs, row.want) })

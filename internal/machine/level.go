@@ -7,13 +7,14 @@ import (
 )
 
 // The feature level decides which commands mean something. It is part of the state, so all
-// members agree on it, whatever their builds support. A group begins at level 1. A command
-// of a higher level is submitted only once the group is there.
+// members agree on it, whatever their builds support. A group begins at the highest level that all
+// its founders support (FirstState), one with a founder of a build from before level 6 at level 1. A
+// command of a higher level is submitted only once the group is there.
 
 // levels are the group's feature level and the highest that this build supports.
 type levels struct{ agreed, supported uint32 }
 
-// firstLevel is that of a new group, and of a member that states none.
+// firstLevel is that of an empty state, and of a member that states none.
 const firstLevel = 1
 
 // Level returns the group's feature level, and the highest that this build supports. With

@@ -31,11 +31,11 @@ const (
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
-	MaxClients        = 32_768       // registered at once, and those that ended while a duplicate could register them again
+	MaxClients        = 32_768       // registered at once, and those that ended and have a tombstone: from level 6 on each, before together
 	MaxClientSessions = 1_024        // of one client, unbound ones included
 	MaxRenewed        = 4_096        // clients that one RenewClients renews
 	MaxClientTTL      = 600 * second // of a client's registration: one that went without a word takes a place for as long
-	MaxRegistering    = 60 * second  // for which a RegisterClient may be valid
+	MaxRegistering    = 60 * second  // for which a RegisterClient may be valid, and a key unusable after a registration
 
 	MaxChecks        = 256       // of one member
 	MaxSessionChecks = 16        // that one session depends on

@@ -39,7 +39,7 @@ func (ld *loader) linkIncarnations() error {
 		switch {
 		case !ld.m.hasClients(), t.until > after(ld.m.now, MaxRegistering):
 			return fmt.Errorf("ended client %s: %w", id, errRange)
-		case ld.m.incarnation(id) != nil:
+		case ld.m.incarnation(id) != nil && ld.m.incarnation(id).client: // below level 6 a member's may be registered
 			return fmt.Errorf("ended client %s: %w", id, errTwice)
 		}
 	}

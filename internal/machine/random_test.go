@@ -47,6 +47,9 @@ func runRandom(t *testing.T, seed uint64, n int) {
 	t.Helper()
 	g := newGenerator(seed)
 	r := newRig()
+	if seed%5 == 4 { // a group that begins at a level of its own
+		r.begin(1 + uint32(g.rand.IntN(wire.FeatureLevel)))
+	}
 	if seed%2 == 0 { // often more to release than an entry may
 		r.split(1 + g.rand.IntN(6))
 	}
@@ -89,6 +92,17 @@ func newRig() *rig {
 		straight: New(), loaded: New(), disk: disk{},
 		leaders: map[string]*wire.Leader{}, entries: map[string]*wire.Entry{},
 		stale: map[sequencer]uint64{},
+	}
+}
+
+// begin has the group begin at a feature level.
+func (r *rig) begin(level uint32) {
+	r.model.Level = level
+	for _, c := range FirstState(level) {
+		r.disk[string(c.Key)] = c.Value
+	}
+	for _, m := range []**Machine{&r.straight, &r.loaded} {
+		*m = must(LoadAt(r.disk.pairs(), 1<<30))
 	}
 }
 

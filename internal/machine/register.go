@@ -17,7 +17,7 @@ func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *
 	if m.incarnation(id) != nil {
 		return m.reply(wire.Code_OK)
 	}
-	if m.gone[id] != nil {
+	if m.gone[id] != nil || m.tombstones.byID[id] != nil && m.levels.agreed >= wire.LevelBounds {
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation has ended; draw a new one")
 	}
 	known := m.members[c.Member]

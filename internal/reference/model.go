@@ -28,7 +28,7 @@ type Model struct {
 	Semaphores   []*Semaphore
 	Split        int // things that one entry releases; 0: MaxReleased
 
-	past        []ended // clients whose command of registration may still be valid
+	past        []ended // clients whose keys must not be used again yet
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
 	trace       []byte  // of the release being applied

@@ -15,7 +15,8 @@ import (
 const (
 	BatchVersion      = 1
 	StateVersion      = 1
-	IdentityVersion   = 2
+	IdentityVersion   = 3 // with an accepted proposal that states a feature level, which builds before would not heed
+	IdentityBase      = 2 // otherwise
 	SnapshotVersion   = 1
 	DivergenceVersion = 1
 	GossipVersion     = 1

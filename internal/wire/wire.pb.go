@@ -5083,10 +5083,10 @@ func (x *IncarnationState) GetUntil() int64 {
 }
 
 // EndedClientState is kept of a client's registration that ended before its command ended to
-// be valid.
+// be valid; from level 6 on of each, for a minute.
 type EndedClientState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"` // see RegisterClient
+	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"` // group time until which the key cannot be registered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
