@@ -29,7 +29,7 @@ type Node struct {
 	events  *events
 	history history
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
-	backups chan struct{}                  // has a token for each one that a client reads
+	backups backups                        // that clients read
 
 	shutdown *shutdown
 	routines sync.WaitGroup
@@ -58,12 +58,12 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 	}
 	checked.warn()
 	n := &Node{
-		cfg:    checked,
-		app:    app,
-		log:    checked.Logger,
-		events: newEvents(checked.Events, checked.Logger),
-		access: access{calls: newCalls(), isNode: true},
-		done:   make(chan struct{}), backups: make(chan struct{}, maxBackups),
+		cfg:      checked,
+		app:      app,
+		log:      checked.Logger,
+		events:   newEvents(checked.Events, checked.Logger),
+		access:   access{calls: newCalls(), isNode: true},
+		done:     make(chan struct{}),
 		shutdown: newShutdown(),
 	}
 	n.access.status = func(context.Context) (Status, error) { return n.Status(), nil }

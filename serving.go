@@ -37,6 +37,10 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 			}
 			return v.Incarnation, true
 		},
+		Occupied: func(m cluster.Machine, incarnation wire.ID) bool {
+			return m.(*machine.Machine).ClientCounts(incarnation)
+		},
+		Free:    func(m cluster.Machine) int { return m.(*machine.Machine).FreeClients() },
 		Serve:   n.serve,
 		Failure: failureOf,
 	}
@@ -84,20 +88,6 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer
 		}
 	}
 	return nil
-}
-
-// maxBackups bounds the backups that clients read at a time: while one does, the database keeps what
-// it would otherwise discard.
-const maxBackups = 4
-
-func (n *Node) serveBackup(ctx context.Context, answer io.Writer) error {
-	select {
-	case n.backups <- struct{}{}:
-		defer func() { <-n.backups }()
-		return n.Backup(ctx, answer)
-	default:
-		return fmt.Errorf("%w: %d clients read a backup from this member already", ErrBusy, maxBackups)
-	}
 }
 
 func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {

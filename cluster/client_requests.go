@@ -137,14 +137,22 @@ func (w *answerWriter) Hold(bytes int) {
 	w.conn.conn.Hold(bytes)
 }
 
+// Within implements Answer.
+func (w *answerWriter) Within(ctx context.Context) Answer { return answerWithin{w, ctx} }
+
+// Client implements Answer.
+func (w *answerWriter) Client() (client uint64, host string) { return w.conn.client, w.conn.host() }
+
 // Write implements io.Writer.
-func (w *answerWriter) Write(b []byte) (n int, err error) {
+func (w *answerWriter) Write(b []byte) (n int, err error) { return w.write(w.ctx, b) }
+
+func (w *answerWriter) write(ctx context.Context, b []byte) (n int, err error) {
 	held := 2 * len(b) // with the value that it encodes
 	w.conn.conn.Hold(held)
 	defer w.conn.conn.Hold(-held)
 	for rest := b; len(rest) > 0; {
 		part := rest[:min(len(rest), answerPart)]
-		if err := w.conn.sendAnswer(w.ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {
+		if err := w.conn.sendAnswer(ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {
 			return n, err
 		}
 		n += len(part)
@@ -152,3 +160,12 @@ func (w *answerWriter) Write(b []byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// answerWithin is an answer whose writes end with a context of their own as well.
+type answerWithin struct {
+	*answerWriter
+	ctx context.Context
+}
+
+// Write implements io.Writer.
+func (w answerWithin) Write(b []byte) (n int, err error) { return w.write(w.ctx, b) }

@@ -19,6 +19,11 @@ type ClientsConfig struct {
 	// alive is false if there is no such session. They run on the loop's goroutine.
 	Registered func(m Machine, incarnation wire.ID) bool
 	SessionOf  func(m Machine, session wire.ID) (incarnation wire.ID, alive bool)
+	// Occupied reports whether the incarnation of a client counts in a limit of the group,
+	// registered or not any more, and Free returns how many more that limit admits. They run
+	// on the loop's goroutine.
+	Occupied func(m Machine, incarnation wire.ID) bool
+	Free     func(m Machine) int
 	// Serve answers a request, and writes the answer in parts. It must return once ctx is
 	// done.
 	Serve func(ctx context.Context, r *wire.Request, answer Answer) error
@@ -26,11 +31,15 @@ type ClientsConfig struct {
 	Failure func(error) (wire.Failure, string)
 }
 
-// Answer is the answer to a request of a client.
+// Answer is the answer to a request of a client. Write blocks while the client does not read.
 type Answer interface {
 	io.Writer
 	// Hold counts bytes that are kept until Serve returns, as ClientConn.Hold does.
 	Hold(bytes int)
+	// Within returns the answer, whose writes end with ctx as well.
+	Within(ctx context.Context) Answer
+	// Client returns who asks, and the host that the connection comes from: see transport.HostOf.
+	Client() (client uint64, host string)
 }
 
 // clients are the connections of clients. The loop's goroutine owns it.
@@ -39,6 +48,8 @@ type clients struct {
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
 	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
+
+	registrations registrations
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
@@ -53,6 +64,7 @@ type clientConn struct {
 	place       int            // in clients.attaching, from 1 on; 0: none
 	notices     []*wire.Notice // to be sent
 	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
+	counted     bool           // among the registrations of its host
 	requests    requests
 	handled     signal // set when the loop has handled a frame
 }
@@ -159,7 +171,7 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 				return err
 			}
 			s := c.submission(body.Submission)
-			run = func(core *core.Core) { core.SubmitForClient(s) }
+			run = func(core *core.Core) { m.submitForClient(core, c, s) }
 		case *wire.ClientFrame_Renew:
 			run = func(*core.Core) { c.renews(body.Renew) }
 		case *wire.ClientFrame_Request:

@@ -21,6 +21,8 @@ func serving(t *testing.T, ticked func(Machine)) *Member {
 	cfg.Clients = ClientsConfig{
 		Registered: func(Machine, wire.ID) bool { return true },
 		SessionOf:  func(Machine, wire.ID) (wire.ID, bool) { return wire.ID{}, false },
+		Occupied:   func(Machine, wire.ID) bool { return true },
+		Free:       func(Machine) int { return 1 },
 		Serve:      func(ctx context.Context, _ *wire.Request, _ Answer) error { <-ctx.Done(); return ctx.Err() },
 		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
 	}

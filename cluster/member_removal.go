@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -119,7 +120,7 @@ func (m *Member) CheckLeave() error {
 	}
 	reachable := func(ids []uint64) (n int) {
 		for _, id := range ids {
-			if id != m.identity.member && !slices.Contains(s.removed, id) && m.port.PeerError(id) == nil {
+			if id != m.identity.member && !core.Includes(s.removed, id) && m.port.PeerError(id) == nil {
 				n++
 			}
 		}
@@ -217,7 +218,7 @@ func (m *Member) checkRemoved(ctx context.Context) error {
 	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
 		return err
 	}
-	if !slices.Contains(removed, m.identity.member) {
+	if !core.Includes(removed, m.identity.member) {
 		return ErrUnregistered
 	}
 	return nil
@@ -231,7 +232,7 @@ const confirmationElections = 5
 // ctx is done. It then waits, for a limited time, until this member has confirmed each
 // removal: if all others leave, no other member can.
 func (m *Member) AwaitRemovals(ctx context.Context) error {
-	err := m.awaitRemoval(ctx, func() bool { return !slices.ContainsFunc(m.status.Load().removed, m.isMember) })
+	err := m.awaitRemoval(ctx, func() bool { return !m.roster.snapshot().hasAny(m.status.Load().removed) })
 	if err != nil {
 		return err
 	}
@@ -306,7 +307,7 @@ func (m *Member) considerRemoval(s *Status) {
 // contains the removal.
 func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) (confirmed, inLog bool) {
 	voters := conf.GetVoters()
-	inLog = slices.Contains(removed, self) && !slices.Contains(voters, self)
+	inLog = core.Includes(removed, self) && !slices.Contains(voters, self)
 	if inLog {
 		return slices.ContainsFunc(refusers, func(id uint64) bool { return slices.Contains(voters, id) }), true
 	}
@@ -317,7 +318,7 @@ func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) 
 // removed. The refusal is this member's part of the confirmation of step 5.
 func (m *Member) isRemoved(id uint64) bool {
 	s := m.status.Load()
-	if s == nil || !slices.Contains(s.removed, id) {
+	if s == nil || !core.Includes(s.removed, id) {
 		return false
 	}
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
@@ -344,12 +345,12 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	// Before the roster changes: AwaitRemovals reads both.
 	gone := m.core.Machine().Removed() // the others were vouched for
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !slices.Contains(gone, id) })
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !core.Includes(gone, id) })
 	})
 	m.setMembership(conf)
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
-		if slices.Contains(gone, id) {
+		if core.Includes(gone, id) {
 			m.acknowledged.forget(id)
 		}
 	}

@@ -344,6 +344,11 @@ func (s *rosterSnapshot) has(id uint64) bool {
 	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
 }
 
+// hasAny reports whether one of the members is among the removed ones.
+func (s *rosterSnapshot) hasAny(removed []uint64) bool {
+	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return core.Includes(removed, m.id) })
+}
+
 // peer returns the record of a member; nil: none.
 func (s *rosterSnapshot) peer(id uint64) *wire.Peer {
 	if i := slices.IndexFunc(s.peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {

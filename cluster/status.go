@@ -91,8 +91,7 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
 	}
-	s := m.status.Load()
-	if _, ok := slices.BinarySearch(s.removed, m.identity.member); ok {
+	if s := m.status.Load(); core.Includes(s.removed, m.identity.member) {
 		m.considerRemoval(s)
 	}
 }

@@ -97,9 +97,9 @@ func (m *Member) vouch(s core.Status, v *wire.VouchedMember, by voucher) bool {
 
 // isOver reports whether a member is not accepted any more on the word of others.
 func (m *Member) isOver(id uint64, v *voucher, applied uint64) bool {
-	all := m.core.Machine().Removed()
-	removed := func(id uint64) bool { _, ok := slices.BinarySearch(all, id); return ok }
-	return applied >= v.index || removed(id) || slices.ContainsFunc(v.by, removed)
+	removed := m.core.Machine().Removed()
+	return applied >= v.index || core.Includes(removed, id) ||
+		slices.ContainsFunc(v.by, func(id uint64) bool { return core.Includes(removed, id) })
 }
 
 // withVouched adds the members for which others have vouched to a configuration, as standbys,

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxChecks    = 256 // conclave's limit for one member
+	maxChecks    = 256 // conclave's limit for those of a member's clients
 	maxNotes     = 4 << 10
 	maxOutput    = 4 << 10 // longer ones are truncated
 	maxCheckBody = 64 << 10
@@ -158,7 +158,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	check, err := c.node.RegisterCheck(ctx, d.id, d.ttl)
+	check, err := c.node.RegisterClientCheck(ctx, d.id, d.ttl)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,28 @@ func TestLimits_Answer(t *testing.T) {
 	})
 }
 
+// Clients of the API and the program of the node use up none of each other's checks.
+func TestLimits_Checks(t *testing.T) {
+	node := grouptest.Alone(t)
+	a := serveNode(t, node, nil)
+	register := func(name string) int {
+		return a.do("PUT", "/v1/agent/check/register", `{"Name": "`+name+`", "TTL": "1h"}`).status
+	}
+	for i := range 256 {
+		if status := register(fmt.Sprint("c", i)); status != http.StatusOK {
+			t.Fatal(i, status)
+		}
+	}
+	if status := register("more"); status != http.StatusTooManyRequests {
+		t.Error("one more check of a client:", status)
+	}
+	grouptest.MustCheck(t, node, "own", 0)
+	a.do("PUT", "/v1/agent/check/deregister/c7")
+	if status := register("more"); status != http.StatusOK {
+		t.Error("after another was deregistered:", status)
+	}
+}
+
 // Bodies that do not arrive keep no memory without a bound, and large transactions, whose
 // authorization is in the body, take no place of small ones and of other writes.
 func TestLimits_Bodies(t *testing.T) {

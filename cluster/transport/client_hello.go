@@ -40,13 +40,13 @@ func (t *Transport) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
 func (t *Transport) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
 	refused := t.checkClient(c, id, h)
 	if refused == nil {
-		release, ok := t.limits.reserveClient()
+		release, ok := t.limits.clients.take(hostOf(c.RemoteAddr()), func() { _ = c.Close() })
 		if ok {
 			c.afterClose(release)
 			return nil
 		}
 		refused = &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
-			"limit exceeded: this member has connections of %d clients: connect to another member", t.cfg.Limits.Clients)}
+			"limit exceeded: this member has connections of %d clients, and from no host more than from this one: connect to another member", t.cfg.Limits.Clients)}
 	}
 	refused.Client = true
 	return refused

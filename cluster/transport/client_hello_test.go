@@ -56,7 +56,7 @@ func TestListener_RefusesClient(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); err == nil {
 				t.Error("the connection stayed open")
 			}
-			if len(ended) != 0 || a.limits.clients != 0 {
+			if len(ended) != 0 || a.limits.clients.count() != 0 {
 				t.Error("the client was served")
 			}
 		})
@@ -225,7 +225,7 @@ func TestListener_ClientsLimit(t *testing.T) {
 		last = c
 	}
 	_, err := connect(4)
-	checkRefusal(t, err, ReasonBusy, "connections of 3 clients: connect to another member")
+	checkRefusal(t, err, ReasonBusy, "connections of 3 clients, and from no host more than from this one")
 	id := wire.MemberID(wire.FingerprintOf(publicOf(clientKey(4)))).String()
 	await(t, func() error {
 		if text := j.String(); !strings.Contains(text, "refused client "+id) {

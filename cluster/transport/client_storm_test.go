@@ -64,10 +64,8 @@ func TestClientConn_Storm(t *testing.T) {
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d clients are not connected", n)
 			}
-			a.limits.mu.Lock()
-			defer a.limits.mu.Unlock()
-			if a.limits.clients != clients {
-				t.Errorf("%d clients are counted", a.limits.clients)
+			if a.limits.clients.count() != clients {
+				t.Errorf("%d clients are counted", a.limits.clients.count())
 			}
 		})
 	}

@@ -155,9 +155,7 @@ func TestClientConn_ClosedAfterServing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	await(t, func() error {
-		a.limits.mu.Lock()
-		defer a.limits.mu.Unlock()
-		if a.limits.clients != 0 {
+		if a.limits.clients.count() != 0 {
 			return errors.New("the place is not free")
 		}
 		return nil

@@ -47,3 +47,33 @@ func TestClient_BackupsAtOnce(t *testing.T) {
 	}
 	Must(t, err)
 }
+
+// A client that reads as many backups as a member serves, and does not go on with them, keeps no
+// other client from reading one: the latest of them ends.
+func TestClient_BackupsOfOneClient(t *testing.T) {
+	g := Start(t, 1, LongSessions)
+	c, other := Dial(t, &conclave.ClientConfig{}, g.Nodes...), Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	for i := range 40 { // more than the connection's queues
+		_, err := c.KV().Put(Within(t, patience), fmt.Sprint(i), make([]byte, 512<<10))
+		Must(t, err)
+	}
+	h := held{make(chan struct{}, 1), make(chan struct{})}
+	results := make(chan error, 4)
+	for range 4 {
+		go func() { results <- c.Backup(Within(t, patience), h) }()
+		<-h.reached
+	}
+	Must(t, other.Backup(Within(t, patience), io.Discard))
+	close(h.released)
+	ended := 0
+	for range 4 {
+		if err := <-results; errors.Is(err, conclave.ErrBusy) {
+			ended++
+		} else {
+			Must(t, err)
+		}
+	}
+	if ended != 1 {
+		t.Errorf("%d backups were ended", ended)
+	}
+}

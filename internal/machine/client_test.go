@@ -127,6 +127,7 @@ func TestLoad_Clients(t *testing.T) {
 		{"with a time beyond a minute", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: MaxTTL, Until: MaxRegistering + 1})}, "range"},
 		{"without a time", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: second})}, "range"},
 		{"a member with a time", map[string][]byte{"i" + unknown: marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Until: 1})}, "range"},
+		{"barred below level 6", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: second, Until: 1, Barred: 5})}, "range"},
 		{"two of one ID", map[string][]byte{"i" + unknown: known["i"+unknown], "i" + other: known["i"+unknown]}, "duplicate"},
 		{"a session of it", map[string][]byte{"i" + unknown: known["i"+unknown], "s" + other: session(&wire.SessionState{Incarnation: of, Member: 7, Ttl: second})}, ""},
 		{"a session of it as a member's", map[string][]byte{"i" + unknown: known["i"+unknown], "s" + other: marshalled(&wire.SessionState{Incarnation: of, Member: 7, Ttl: second})}, "not exist"},

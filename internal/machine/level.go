@@ -60,14 +60,13 @@ func (m *Machine) NextLevel(members []uint64) uint32 {
 	return 0
 }
 
-// common returns the highest level that all members support: those that have registered
-// and were not removed, and the given ones.
+// common returns the highest level that all members support: those that
+// were not removed, and the given ones.
 func (m *Machine) common(members []uint64) uint32 {
 	lowest := ^uint32(0)
-	for id, k := range m.members { // order: the minimum does not depend on it
-		if !k.removed {
-			lowest = min(lowest, m.supports(id))
-		}
+	for id := range m.members { // order: the minimum does not depend on it
+		m.visits.count()
+		lowest = min(lowest, m.supports(id))
 	}
 	for _, id := range members {
 		lowest = min(lowest, m.supports(id))
@@ -78,7 +77,7 @@ func (m *Machine) common(members []uint64) uint32 {
 // supports returns the highest level that the member's last process supports; a member
 // that has not registered supports the first.
 func (m *Machine) supports(id uint64) uint32 {
-	if k := m.members[id]; k != nil {
+	if k := m.known(id); k != nil {
 		return max(k.level, firstLevel)
 	}
 	return firstLevel

@@ -29,8 +29,8 @@ func (ld *loader) link() error {
 func (ld *loader) linkIncarnations() error {
 	for inc := range ld.m.registry.all() {
 		switch {
-		case inc.client && !ld.m.hasClients():
-			return fmt.Errorf("client %s: %w", inc.id, errRange)
+		case inc.client && !ld.m.hasClients(), inc.barred > 0 && !ld.m.hasBounds():
+			return fmt.Errorf("incarnation %s: %w", inc.id, errRange)
 		case !inc.client && ld.m.members[inc.member] == nil:
 			return fmt.Errorf("incarnation %s: %w", inc.id, errLoose)
 		}
@@ -52,6 +52,9 @@ func (ld *loader) linkChecks() error {
 		if c.member = ld.m.members[p.state]; c.member == nil {
 			return fmt.Errorf("check %q: %w", c.name, errLoose)
 		}
+		if c.forClient && !ld.m.hasBounds() {
+			return fmt.Errorf("check %q: %w", c.name, errRange)
+		}
 		ld.m.addCheck(c)
 		ld.m.schedule(c)
 	}
@@ -66,7 +69,7 @@ func (ld *loader) linkSessions() error {
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
 		case p.of.standalone && !ld.m.hasStandalone():
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
-		case !p.of.client && ld.m.members[p.of.member] == nil:
+		case !p.of.client && ld.m.members[p.of.member] == nil && (!p.of.dead() || ld.m.known(p.of.member) == nil):
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
 		if p.of.attached > ld.m.fence() {
@@ -148,7 +151,7 @@ func (ld *loader) linkOutcomes() error {
 		if floor := inc.window.floor; p.of.Seq <= floor || p.of.Seq-floor > MaxInFlight {
 			return fmt.Errorf("ticket %s %d: %w", p.of.Incarnation, p.of.Seq, errRange)
 		}
-		inc.window.put(p.of.Seq, p.state)
+		ld.m.keep(inc, p.of.Seq, p.state)
 	}
 	return nil
 }

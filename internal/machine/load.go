@@ -156,18 +156,19 @@ func (ld *loader) member(rest string, value []byte) error {
 		return errShape
 	}
 	n := binary.BigEndian.Uint64([]byte(rest))
-	if ld.m.members[n] != nil {
+	if ld.m.known(n) != nil {
 		return errTwice
 	}
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
 	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
 	k.name, k.advertise, k.ephemeral, k.since = st.Name, st.Advertise, st.Ephemeral, st.Since
-	ld.m.addMember(k)
-	if st.Removed {
-		ld.m.checks.Delete(k.builtIn())
-		k.removed = true
+	if k.removed = st.Removed; k.removed {
+		k.checks, k.dependents = nil, nil
+		ld.m.former.add(k)
+		return nil
 	}
+	ld.m.addMember(k)
 	return nil
 }
 
@@ -183,7 +184,7 @@ func (ld *loader) check(rest string, value []byte) error {
 		st.State < wire.CheckState_PASSING || st.State > wire.CheckState_CRITICAL {
 		return errRange
 	}
-	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed}
+	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed, forClient: st.ForClient}
 	ld.checks = append(ld.checks, pending[check, uint64]{of: c, state: binary.BigEndian.Uint64([]byte(rest[:8]))})
 	return nil
 }
@@ -201,11 +202,13 @@ func (ld *loader) incarnation(rest string, value []byte) error {
 		return errRange
 	case !st.Client && st.Until != 0, st.Client && (st.Until <= 0 || st.Until > after(st.Renewed, min(st.Ttl, MaxRegistering))):
 		return errRange
+	case st.Barred != 0 && st.Barred <= st.Floor:
+		return errRange
 	case ld.m.incarnation(id) != nil, st.Client && ld.m.clients[st.Member] != nil:
 		return errTwice
 	}
 	ld.m.insert(&incarnation{
-		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor},
+		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor}, barred: st.Barred,
 	})
 	return nil
 }

@@ -64,11 +64,11 @@ func (r *Model) running(m *Member) *Incarnation {
 	return nil
 }
 
-// full tells whether a process has as many sessions as it may.
-func (r *Model) full(inc *Incarnation) bool {
+// full tells whether a process has as many sessions as it may, bound or standalone ones.
+func (r *Model) full(inc *Incarnation, alone bool) bool {
 	n := 0
 	for _, s := range r.Sessions {
-		if s.Member == inc.Member && s.Client == inc.Client {
+		if s.Member == inc.Member && s.Client == inc.Client && (s.Standalone == alone || !r.bounded()) {
 			n++
 		}
 	}

@@ -144,7 +144,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 		return answer(wire.Code_SESSION_BOUND)
 	case inc.Client && len(s.Checks) > 0:
 		return answer(wire.Code_INVALID)
-	case (s.Member != inc.Member || s.Client != inc.Client) && r.full(inc):
+	case (s.Member != inc.Member || s.Client != inc.Client) && r.full(inc, false):
 		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {

@@ -3310,6 +3310,7 @@ type SetCheck struct {
 	Register      bool                   `protobuf:"varint,2,opt,name=register,proto3" json:"register,omitempty"` // create the check if it does not exist, and set its TTL
 	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`           // 0: none; used only with register
 	State         CheckState             `protobuf:"varint,4,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
+	ForClient     bool                   `protobuf:"varint,5,opt,name=for_client,json=forClient,proto3" json:"for_client,omitempty"` // with register: for a client of the member's program. It means something from level 6 on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3370,6 +3371,13 @@ func (x *SetCheck) GetState() CheckState {
 		return x.State
 	}
 	return CheckState_PASSING
+}
+
+func (x *SetCheck) GetForClient() bool {
+	if x != nil {
+		return x.ForClient
+	}
+	return false
 }
 
 type DropCheck struct {
@@ -4942,7 +4950,8 @@ type CheckRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
 	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Refreshed     int64                  `protobuf:"varint,3,opt,name=refreshed,proto3" json:"refreshed,omitempty"` // group time
+	Refreshed     int64                  `protobuf:"varint,3,opt,name=refreshed,proto3" json:"refreshed,omitempty"`                  // group time
+	ForClient     bool                   `protobuf:"varint,4,opt,name=for_client,json=forClient,proto3" json:"for_client,omitempty"` // see SetCheck
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4998,6 +5007,13 @@ func (x *CheckRecord) GetRefreshed() int64 {
 	return 0
 }
 
+func (x *CheckRecord) GetForClient() bool {
+	if x != nil {
+		return x.ForClient
+	}
+	return false
+}
+
 type IncarnationState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -5006,6 +5022,7 @@ type IncarnationState struct {
 	Floor         uint64                 `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
 	Client        bool                   `protobuf:"varint,5,opt,name=client,proto3" json:"client,omitempty"` // the member is a client
 	Until         int64                  `protobuf:"varint,6,opt,name=until,proto3" json:"until,omitempty"`   // of a client: see RegisterClient
+	Barred        uint64                 `protobuf:"varint,7,opt,name=barred,proto3" json:"barred,omitempty"` // level 6: tickets up to this one that have no outcome are refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5078,6 +5095,13 @@ func (x *IncarnationState) GetClient() bool {
 func (x *IncarnationState) GetUntil() int64 {
 	if x != nil {
 		return x.Until
+	}
+	return 0
+}
+
+func (x *IncarnationState) GetBarred() uint64 {
+	if x != nil {
+		return x.Barred
 	}
 	return 0
 }
@@ -5984,12 +6008,14 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\fRenewSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\"\x1f\n" +
 	"\rAttachSession\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\fR\x02id\"\x84\x01\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"\xa3\x01\n" +
 	"\bSetCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bregister\x18\x02 \x01(\bR\bregister\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x126\n" +
-	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\"\x1f\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x1d\n" +
+	"\n" +
+	"for_client\x18\x05 \x01(\bR\tforClient\"\x1f\n" +
 	"\tDropCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"d\n" +
 	"\fReportGossip\x12\x16\n" +
@@ -6140,18 +6166,21 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tadvertise\x18\n" +
 	" \x01(\tR\tadvertise\x12\x1c\n" +
 	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x14\n" +
-	"\x05since\x18\f \x01(\x03R\x05since\"u\n" +
+	"\x05since\x18\f \x01(\x03R\x05since\"\x94\x01\n" +
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
-	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\"\x9a\x01\n" +
+	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\x12\x1d\n" +
+	"\n" +
+	"for_client\x18\x04 \x01(\bR\tforClient\"\xb2\x01\n" +
 	"\x10IncarnationState\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
 	"\x05floor\x18\x04 \x01(\x04R\x05floor\x12\x16\n" +
 	"\x06client\x18\x05 \x01(\bR\x06client\x12\x14\n" +
-	"\x05until\x18\x06 \x01(\x03R\x05until\"(\n" +
+	"\x05until\x18\x06 \x01(\x03R\x05until\x12\x16\n" +
+	"\x06barred\x18\a \x01(\x04R\x06barred\"(\n" +
 	"\x10EndedClientState\x12\x14\n" +
 	"\x05until\x18\x01 \x01(\x03R\x05until\"\xbf\x03\n" +
 	"\fSessionState\x12\x12\n" +
