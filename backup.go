@@ -27,8 +27,9 @@ import (
 //
 // Without a quorum Backup still writes what this member has applied, after three election
 // timeouts without a leader, and returns ErrUnavailable: the backup is complete, but may miss what the
-// lost members acknowledged. Every other error leaves w with a part of a backup, which
-// Restore refuses: that of w, ctx's, ErrClosed, ErrBusy, ErrCorrupt.
+// lost members acknowledged. ErrIncomplete: the backup broke off, and w has a part of it at most,
+// which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. With ErrBusy, and
+// with ctx's error or ErrClosed alone, nothing was written.
 func (n *Node) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {

@@ -148,6 +148,9 @@ func (a *access) Checks(ctx context.Context) iter.Seq2[CheckInfo, error] {
 // ChecksAfter is Checks from behind a check on, which need not exist (any more). Of after only
 // Node and Name count.
 func (a *access) ChecksAfter(ctx context.Context, after CheckInfo) iter.Seq2[CheckInfo, error] {
+	if err := validPrefixes(after.Name); err != nil {
+		return refused[CheckInfo]("list checks", "", err)
+	}
 	first := machine.CheckCursor{Member: uint64(after.Node), Name: after.Name}
 	return pages(ctx, a, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
 		return machine.ChecksQuery{After: after, Limit: pageSize}

@@ -366,6 +366,8 @@ func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
 		case errors.Is(err, cluster.ErrTooManyTransfers):
 			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		case errors.Is(err, cluster.ErrStopped): // the leader was asked, perhaps
+			err = fmt.Errorf("%w: %w", ErrUnknown, convert(err))
 		case errors.Is(err, cluster.ErrNoSuccessor) && to != 0:
 			err = fmt.Errorf("%w: the member is no voter, or it did not catch up: nothing has changed", ErrInvalid)
 		case errors.Is(err, cluster.ErrNoSuccessor):

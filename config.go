@@ -171,6 +171,10 @@ func (l *Limits) complete() {
 	}
 }
 
+// minDuration is the least of every duration that has no larger least value: what is shorter lacks its
+// unit, as LockDelay: 15 does.
+const minDuration = time.Millisecond
+
 func setDefault(d *time.Duration, to time.Duration) {
 	if *d == 0 {
 		*d = to
@@ -190,7 +194,7 @@ func (c *Config) validate() error {
 	check(c.Voters == 1 || c.Voters == 3 || c.Voters == 5 || c.Voters == 7, "Voters: want 1, 3, 5 or 7, got %d", c.Voters)
 	check(c.Expect >= 0 && c.Expect <= maxExpect, "Expect: want 0 to %d, got %d", maxExpect, c.Expect)
 	check(c.Expect != 1 || len(c.Join) == 0, "Expect: 1 forms a group of this member alone, so Join must be empty: set Expect to the number of members that form the group")
-	within("HeartbeatInterval", c.HeartbeatInterval, time.Millisecond, 10*time.Second)
+	within("HeartbeatInterval", c.HeartbeatInterval, minDuration, 10*time.Second)
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
 	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialed and when it dials, got none: "+
@@ -304,15 +308,32 @@ func loopback(host string) bool {
 
 // validName checks a name: 1 to 512 bytes of UTF-8 without NUL.
 func validName(name string) error {
-	switch {
-	case name == "":
+	if name == "" {
 		return fmt.Errorf("%w name: it is empty: want 1 to %d bytes", ErrInvalid, machine.MaxName)
-	case len(name) > machine.MaxName:
-		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooLarge, len(name), machine.MaxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w name: it is not UTF-8", ErrInvalid)
-	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w name: it contains NUL", ErrInvalid)
+	}
+	return validText("name", name)
+}
+
+// validPrefixes checks what names are compared with, as the prefix of a listing and the name behind
+// which it begins: none, or what a name can be. What a node takes, and JSON to a member does not, a client
+// would send as something else.
+func validPrefixes(texts ...string) error {
+	for _, text := range texts {
+		if err := validText("prefix", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validText(what, text string) error {
+	switch {
+	case len(text) > machine.MaxName:
+		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, what, len(text), machine.MaxName)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w %s: it is not UTF-8", ErrInvalid, what)
+	case strings.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("%w %s: it contains NUL", ErrInvalid, what)
 	}
 	return nil
 }

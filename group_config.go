@@ -106,8 +106,8 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 		return err
 	}
 	if err := n.member.AwaitRemoval(ctx, uint64(id)); err != nil {
-		if ctx.Err() == nil {
-			return err
+		if ctx.Err() == nil { // this node has stopped
+			return fmt.Errorf("%w: the group removes the member: %w", ErrUnknown, convert(err))
 		}
 		return fmt.Errorf("%w: the group removes the member as soon as a majority of the other voters is up: %w", ErrUnknown,
 			cmp.Or(client.ContextError(ctx), err))

@@ -132,6 +132,8 @@ func (g group) Unreachable() string { return g.Member.Unreachable() }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
 
+func (group) Busy(err error) bool { return errors.Is(err, cluster.ErrBusy) }
+
 // registration makes the command that registers this process of a member.
 func registration(process *wire.Register) func(attempt uint32, ttl time.Duration) *wire.Command {
 	return func(attempt uint32, ttl time.Duration) *wire.Command {

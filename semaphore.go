@@ -142,8 +142,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 	var f *client.Fault
 	switch {
 	case err == nil:
-		span.granted(Fence(p.GrantedFence()))
-		return &Permit{access: s.access, name: s.name, permit: p}, nil
+		permit := &Permit{access: s.access, name: s.name, permit: p}
+		span.granted(Fence(p.GrantedFence()), permit)
+		return permit, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
 		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
 	}
@@ -266,6 +267,9 @@ func (a *access) Semaphores(ctx context.Context, prefix string) iter.Seq2[Semaph
 
 // SemaphoresAfter is Semaphores from behind a name on, as [Node.LocksAfter].
 func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[SemaphoreInfo, error] {
+	if err := validPrefixes(prefix, after); err != nil {
+		return refused[SemaphoreInfo]("list semaphores", prefix, err)
+	}
 	return pages(ctx, a, "list semaphores", prefix, after, func(after string) machine.Query {
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
@@ -293,6 +297,9 @@ func (p *Permit) Release(ctx context.Context) error {
 	p.access.calls.returned(CallRelease, began, err)
 	return err
 }
+
+// giveUp implements grant.
+func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
 
 func (p *Permit) span(ctx context.Context) *span {
 	t := &p.access.tracing

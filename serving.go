@@ -95,6 +95,9 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 	if err := json.Unmarshal(r.GetBody(), &watch); err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
 	}
+	if err := validPrefixes(watch.Prefix); err != nil {
+		return err
+	}
 	changes := json.NewEncoder(answer)
 	var failed error
 	err := n.client.Watch(ctx, watch.Prefix, watch.After, func(c wire.KeyChange) bool {
@@ -108,6 +111,9 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 }
 
 func (n *Node) serveObserve(ctx context.Context, r *wire.Request, answer io.Writer) error {
+	if err := validName(string(r.GetBody())); err != nil {
+		return err
+	}
 	leaders := json.NewEncoder(answer)
 	var failed error
 	err := n.client.Observe(ctx, string(r.GetBody()), func(l *wire.Leader) bool {

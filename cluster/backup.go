@@ -18,6 +18,14 @@ import (
 var ErrUnconfirmed = errors.New("the backup is complete, and has what this member had applied; " +
 	"no quorum has confirmed that this is everything that was acknowledged")
 
+// IncompleteError: a backup broke off. What was written of it, if anything, is no backup.
+type IncompleteError struct{ Cause error }
+
+func (e *IncompleteError) Error() string { return "the backup broke off: " + e.Cause.Error() }
+
+// Unwrap returns e.Cause.
+func (e *IncompleteError) Unwrap() error { return e.Cause }
+
 const (
 	backupPage = 1 << 20 // bytes that are read at once
 
@@ -29,8 +37,18 @@ const (
 // caller's goroutine, from a view of the database, so nothing waits for w: neither the
 // member nor its shutdown. If a quorum confirms it in time, the state has everything that
 // was acknowledged before the call; otherwise the backup is written nevertheless, and the
-// error is ErrUnconfirmed.
+// error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
+// other error is an IncompleteError.
 func (m *Member) Backup(ctx context.Context, w io.Writer) error {
+	err := m.backUp(ctx, w)
+	if err == nil || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrBusy) {
+		return err
+	}
+	return &IncompleteError{err}
+}
+
+// backUp is Backup with the bare cause.
+func (m *Member) backUp(ctx context.Context, w io.Writer) error {
 	level := m.status.Load().level // of an earlier state than the backup's
 	index, unconfirmed := m.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {

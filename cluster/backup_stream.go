@@ -105,6 +105,7 @@ type backupReader struct {
 	pairs   uint64
 	lastKey []byte
 	header  *wire.BackupHeader
+	whole   bool // the end record was read, and matches
 }
 
 // damagedBackup returns an error that wraps storage.ErrCorrupt.
@@ -220,8 +221,10 @@ func (r *backupReader) finish(record []byte) error {
 	if end.GetPairs() != r.pairs || !bytes.Equal(end.GetChecksum(), r.sum.Sum(nil)) {
 		return damagedBackup("it does not match its checksum, with %d pairs of %d", r.pairs, end.GetPairs())
 	}
+	r.whole = true
 	switch n, err := io.ReadFull(r.from, make([]byte, 1)); {
 	case n > 0:
+		r.whole = false
 		return damagedBackup("something follows its end")
 	case err != io.EOF:
 		return truncated(err)

@@ -172,8 +172,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	c.write(http.StatusOK, "", nil)
-	return nil
+	return c.write(http.StatusOK, "", nil)
 }
 
 // initialState returns the state that a check begins with. As in Consul a check that this
@@ -311,6 +310,5 @@ func (c *call) withCheck(id string, do func(context.Context, *conclave.Check) er
 	case err != nil:
 		return err
 	}
-	c.write(http.StatusOK, "", nil)
-	return nil
+	return c.write(http.StatusOK, "", nil)
 }

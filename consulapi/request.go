@@ -28,6 +28,8 @@ type call struct {
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
 	read  bool          // the body, if there is one
+	out   *output       // the answer
+	room  *room         // for it; nil: it needs none yet
 }
 
 const (

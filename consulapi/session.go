@@ -176,25 +176,26 @@ func (c *call) sessionsOf(wanted func(node string) bool) error {
 		return err
 	}
 	c.stale = false // what may be stale may be current
-	ctx, cancel := c.patience()
-	defer cancel()
-	names := c.nodes()
-	l, release, err := c.collect(ctx, func(ctx context.Context) (list, error) {
-		var failed error
-		body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
-			failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
-				return !wanted(names.name(s.Node)) || yield(names.session(s))
-			})
-		})
-		return list{body: body}, errors.Join(err, failed)
+	return c.gathered(func() error {
+		ctx, cancel := c.patience()
+		defer cancel()
+		return c.collect(ctx, func() error { return c.listSessions(ctx, wanted) })
 	})
-	if err != nil {
+}
+
+func (c *call) listSessions(ctx context.Context, wanted func(node string) bool) error {
+	names := c.nodes()
+	var failed error
+	body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
+		failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
+			return !wanted(names.name(s.Node)) || yield(names.session(s))
+		})
+	})
+	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	defer release()
 	c.meta(c.node.Status().Applied)
-	c.write(http.StatusOK, "application/json", l.body)
-	return nil
+	return c.write(http.StatusOK, "application/json", body)
 }
 
 // each calls do for each item of a listing, until it returns false or the listing fails.

@@ -78,6 +78,7 @@ func TestSession_Refused(t *testing.T) {
 		create(`{"LockDelay":"soon"}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":[]}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":-1}`, 400, "LockDelay: want 0 or more, got -1ns"),
+		create(`{"LockDelay":"500us"}`, 400, "LockDelay: want 0 or at least 1ms, got 500µs"),
 		create(`{"Node":"none"}`, 400, `Node "none": ...`),
 		create(`{"ServiceChecks":[{"ID":"x"}]}`, 400, `field "ServiceChecks" is not supported`),
 		create(`{"Namespace":"x"}`, 400, `field "Namespace" is not supported`),

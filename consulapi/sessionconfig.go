@@ -11,6 +11,7 @@ import (
 const (
 	minTTL       = 10 * time.Second // Consul's
 	maxTTL       = 24 * time.Hour
+	minLockDelay = time.Millisecond
 	maxLockDelay = time.Minute
 )
 
@@ -91,6 +92,8 @@ func parseLockDelay(raw json.RawMessage) (time.Duration, error) {
 		return 0, invalid("LockDelay: want 0 or more, got %v", delay)
 	case delay == 0:
 		return conclave.NoLockDelay, nil
+	case delay < minLockDelay:
+		return 0, invalid("LockDelay: want 0 or at least %v, got %v", minLockDelay, delay)
 	}
 	return min(delay, maxLockDelay), nil
 }

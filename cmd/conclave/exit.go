@@ -22,6 +22,8 @@ const (
 	exitRefused     = 4
 	exitUnavailable = 5
 	exitUnknown     = 6
+	exitUnconfirmed = 7
+	exitIncomplete  = 8
 
 	exitLost        = 123
 	exitNotAcquired = 124
@@ -92,6 +94,8 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.Is(err, conclave.ErrRemoved):
 		return exitRemoved
+	case errors.Is(err, conclave.ErrIncomplete):
+		return exitIncomplete
 	case errors.Is(err, conclave.ErrUnknown):
 		return exitUnknown
 	case errors.Is(err, conclave.ErrUnavailable), errors.Is(err, conclave.ErrBusy):

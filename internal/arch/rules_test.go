@@ -67,6 +67,11 @@ var ruleCases = []struct {
 	{"a search of others", "cluster/x.go", `import "slices"; func f(s *Status) { slices.Contains(s.admitted, 1) }`, selective, ""},
 	{"a visit of all former members", "internal/machine/x.go", `func f(m *Machine) { for range m.former.byID {} }`, selective, "a visit of all"},
 	{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
+	{"a cleanup behind a yield", "x.go", `func g(yield func() bool) { if !yield() { finish() } }`, deferred, "use a defer"},
+	{"a cleanup in a loop with one", "x.go", `func g(yield func() bool) { for { if failed { s.Close(); continue }; yield() } }`, deferred, "use a defer"},
+	{"a place that is freed behind one", "x.go", `func g(f func()) { f(); <-places }`, deferred, "use a defer"},
+	{"a deferred one", "x.go", `func g(f func()) { defer finish(); f() }`, deferred, ""},
+	{"a wait behind one", "x.go", `func g(f func()) { f(); select { case <-done: } }`, deferred, ""},
 	{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 	{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 

@@ -52,6 +52,8 @@ func (l *Lease) closeInGroup() {
 		case isCode(err, wire.Code_LOCKED, wire.Code_SESSION_BOUND): // another process has attached it meanwhile
 			l.closing.err = unbound()
 		case isCode(err, wire.Code_SESSION_EXPIRED), a.expired():
+		case a.err != nil:
+			l.closing.err = l.client.ended(err)
 		default:
 			l.closing.err = err
 		}

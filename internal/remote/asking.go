@@ -48,6 +48,8 @@ var (
 	// ErrTooLarge: the answer exceeds the limit.
 	ErrTooLarge = fmt.Errorf("the answer exceeds %d MiB: ask for less at once, or open a node", maxAnswer>>20)
 	errSlow     = errors.New("this process reads the answer more slowly than it comes")
+	// ErrNotSent: no member was asked. With repeat one may have been, whose answer was lost.
+	ErrNotSent = errors.New("the request was not sent")
 	// ErrTooManyStreams: this process has as many watches and observers as a member serves.
 	ErrTooManyStreams = fmt.Errorf("limit exceeded: this process has %d watches and observers already", maxStreams)
 )
@@ -192,24 +194,32 @@ func (q *question) signal() {
 
 // Read implements io.Reader: it reads the answer, and blocks until there is some.
 func (q *question) Read(b []byte) (int, error) {
+	if err := q.await(); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.buffer.Read(b)
+}
+
+// await blocks until there is something to read, or returns why there will be nothing more.
+func (q *question) await() error {
 	for {
 		q.mu.Lock()
-		if q.buffer.Len() > 0 {
-			defer q.mu.Unlock()
-			return q.buffer.Read(b)
-		}
-		ended, err := q.ended, q.err
+		some, ended, err := q.buffer.Len() > 0, q.ended, q.err
 		q.mu.Unlock()
 		switch {
+		case some:
+			return nil
 		case ended && err != nil:
-			return 0, err
+			return err
 		case ended:
-			return 0, io.EOF
+			return io.EOF
 		}
 		select {
 		case <-q.wake:
 		case <-q.ctx.Done():
-			return 0, q.ctx.Err()
+			return q.ctx.Err()
 		}
 	}
 }
@@ -244,13 +254,13 @@ func (g *Group) leavePlace() { <-g.asking.answers }
 // then (wire.Failure_FAILURE_UNKNOWN).
 func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, error) {
 	if err := g.awaitPlace(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer g.leavePlace()
 	for {
 		q, err := g.begin(ctx, r)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 		answer, err := io.ReadAll(q)
 		g.finish(q)
@@ -264,28 +274,6 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 		}
 		return answer, err
 	}
-}
-
-// Copy has a member write the answer of a request to w. It blocks as Ask, and does not ask
-// another member.
-func (g *Group) Copy(ctx context.Context, r *wire.Request, w io.Writer) error {
-	if err := g.awaitPlace(ctx); err != nil {
-		return err
-	}
-	defer g.leavePlace()
-	q, err := g.begin(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer g.finish(q)
-	_, err = io.Copy(w, q)
-	switch {
-	case errors.Is(err, errLinkLost):
-		return &RequestError{wire.Failure_FAILURE_UNAVAILABLE, err.Error() + ": what was written is incomplete: discard it, and repeat the call"}
-	case errors.Is(err, errSlow):
-		return &RequestError{wire.Failure_FAILURE_BUSY, "busy: " + err.Error() + ": what was written is incomplete"}
-	}
-	return err
 }
 
 // Query implements client.Group. Fixed must be nil: there is no feed that an answer could be
@@ -321,19 +309,13 @@ func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, rec
 		if first == nil {
 			first = q.link
 		}
-		values := json.NewDecoder(q)
-		for err == nil {
-			var v V
-			if err = values.Decode(&v); err != nil {
-				break
-			}
-			if moves = 0; !receive(v) {
-				g.finish(q)
-				return nil
-			}
-		}
-		g.finish(q)
+		left, err := receiveAll(g, q, func(v V) bool {
+			moves = 0
+			return receive(v)
+		})
 		switch {
+		case left:
+			return nil
 		case q.again(err), errors.Is(err, errSlow):
 		case compacted(err) && q.link != first && moves < maxMoves:
 			moves++

@@ -285,6 +285,9 @@ func (g *Group) Registered(*wire.Reply) {}
 // Unregistered implements client.Group.
 func (g *Group) Unregistered(err error) bool { return errors.Is(err, ErrUnregistered) }
 
+// Busy implements client.Group.
+func (g *Group) Busy(err error) bool { return errors.Is(err, ErrBusy) }
+
 // Process implements client.Group.
 func (g *Group) Process() uint64 { return g.process.Load() }
 
