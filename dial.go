@@ -24,7 +24,7 @@ type ClientConfig struct {
 	Name string
 	// Addresses are those of any members, host:port, at least one. A host may be a name
 	// that stands for several members. The client learns the addresses of the other members
-	// from the one that it is connected to.
+	// from the one that it is connected to, also when they change.
 	Addresses []string
 	// Group is the group's name. Default: "conclave".
 	Group string
@@ -58,7 +58,7 @@ type ClientConfig struct {
 // in FIFO order, and a holder that cannot renew its session learns of the loss by its own
 // clock before the group may grant the lock to another owner.
 //
-// When its member fails or stops, the client goes on with another one. Sessions, holds,
+// When its member fails, stops or loses its leader, the client goes on with another one. Sessions, holds,
 // places in queues and watches survive that, as long as it takes less than the session's TTL.
 // Each call costs one more hop than at a node, and even a read with [Stale] asks a member.
 // Reads beyond 96 at once wait for each other, and a watch or observer beyond 128 ends with
@@ -124,7 +124,7 @@ func (c *Client) connect() (err error) {
 		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
-		Sessions: c.client.Sessions, Patience: c.patience,
+		Sessions: c.client.Sessions, Patience: c.patience, Left: c.client.Left,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -138,8 +138,8 @@ func (c *Client) connect() (err error) {
 	return nil
 }
 
-// patience is how long a member may take to acknowledge the registration or a renewal, before
-// the client goes on with another one: long enough for an election, unless the sessions cannot
+// patience is how long a member may take to acknowledge the registration, a renewal or a call,
+// before the client goes on with another one: long enough for an election, unless the sessions cannot
 // wait for that.
 func (c *Client) patience() time.Duration {
 	return min(max(c.client.RenewalInterval(), 300*time.Millisecond), 2*time.Second)

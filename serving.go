@@ -100,10 +100,19 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 	}
 	changes := json.NewEncoder(answer)
 	var failed error
-	err := n.client.Watch(ctx, watch.Prefix, watch.After, func(c wire.KeyChange) bool {
+	change := func(c wire.KeyChange) bool {
 		failed = changes.Encode(c)
 		return failed == nil
-	})
+	}
+	var err error
+	if watch.Progress {
+		err = n.client.FollowKeysPassing(ctx, watch.Prefix, watch.After, change, func(index uint64) bool {
+			failed = changes.Encode(remote.Watched{Progress: index})
+			return failed == nil
+		})
+	} else {
+		err = n.client.FollowKeys(ctx, watch.Prefix, watch.After, change)
+	}
 	if failed != nil {
 		return failed
 	}

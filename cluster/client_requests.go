@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -25,7 +26,7 @@ var (
 	errTooManyRequests = fmt.Errorf("%w: limit exceeded: the member answers %d requests of this client already", ErrBusy, maxRequests)
 	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
 	errSameRequest     = errors.New("two requests with one number")
-	errRequestFailed   = errors.New("internal error")
+	errRequestFailed   = errors.New("internal error in the member that was asked: its log has the details")
 )
 
 // requests are the requests of a client that are being answered.
@@ -75,15 +76,9 @@ func (r *requests) wait() { r.routines.Wait() }
 
 // answerClient answers a request of a client.
 func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Request) {
-	defer func() {
-		if r := recover(); r != nil {
-			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
-			c.conn.Close(errRequestFailed)
-		}
-	}()
 	answer := &answerWriter{ctx: ctx, conn: c, id: r.GetId()}
 	defer func() { c.conn.Hold(-answer.held) }()
-	err := m.cfg.Clients.Serve(ctx, r, answer)
+	err := m.serveRequest(ctx, c, r, answer)
 	if ctx.Err() != nil {
 		return // cancelled, or the connection ends: another member may answer
 	}
@@ -91,11 +86,28 @@ func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Reques
 	_ = c.sendAnswer(ctx, m.lastPart(r.GetId(), err))
 }
 
-// lastPart ends the answer of a request.
+// serveRequest calls Serve. A panic is the failure of that request: the connection is also that
+// of the client's sessions.
+func (m *Member) serveRequest(ctx context.Context, c *clientConn, r *wire.Request, answer Answer) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
+			err = errRequestFailed
+		}
+	}()
+	return m.cfg.Clients.Serve(ctx, r, answer)
+}
+
+// maxFailureText bounds the text of a failure, in bytes.
+const maxFailureText = 64 << 10
+
+// lastPart ends the answer of a request. The text of an error may have bytes that the client has
+// chosen: it must neither be refused as a frame nor exceed one, which would end the connection.
 func (m *Member) lastPart(id uint64, err error) *wire.Answer {
 	last := &wire.Answer{Id: id, Last: true}
 	if err != nil {
 		last.Failure, last.Error = m.cfg.Clients.Failure(err)
+		last.Error = strings.ToValidUTF8(last.GetError()[:min(len(last.GetError()), maxFailureText)], "\uFFFD")
 	}
 	return last
 }

@@ -48,6 +48,8 @@ type clients struct {
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
 	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
+	recent    []*clientConn           // that have been attached since the last tick; some may have ended since
+	view      *wire.GroupView         // that was sent last; nil: none
 
 	registrations registrations
 }
@@ -59,12 +61,14 @@ type clientConn struct {
 	conn        *transport.ClientConn
 	client      uint64
 	incarnation wire.ID
-	attach      *wire.Attach   // what has come of it; nil: it has been answered
-	gathering   bool           // the next frame has another part of attach
-	place       int            // in clients.attaching, from 1 on; 0: none
-	notices     []*wire.Notice // to be sent
-	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
-	counted     bool           // among the registrations of its host
+	attach      *wire.Attach    // what has come of it; nil: it has been answered
+	gathering   bool            // the next frame has another part of attach
+	place       int             // in clients.attaching, from 1 on; 0: none
+	notices     []*wire.Notice  // to be sent
+	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
+	counted     bool            // among the registrations of its host
+	views       bool            // it understands a GroupView
+	view        *wire.GroupView // that it has
 	requests    requests
 	handled     signal // set when the loop has handled a frame
 }
@@ -202,6 +206,7 @@ func (c *clientConn) gather(part *wire.Attach) error {
 	}
 	c.conn.Hold(attachedBytes(part))
 	a.Applied, c.gathering = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	a.Views = a.GetViews() || part.GetViews()
 	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
 	a.Sessions = append(a.GetSessions(), part.GetSessions()...)
 	return nil
@@ -270,8 +275,12 @@ func (m *Member) attachClients(core *core.Core) {
 // attachedState answers an Attach from the state that is applied now.
 func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 	machine := core.Machine()
-	level, _ := machine.Level()
-	a := &wire.Attached{Applied: core.Status().Applied, Level: level, Now: machine.Now(), Members: m.memberAddresses()}
+	c.views, c.view = c.attach.GetViews(), m.view(core)
+	a := &wire.Attached{
+		Applied: core.Status().Applied, Now: machine.Now(),
+		Level: c.view.GetLevel(), Members: c.view.GetMembers(), Leaderless: c.view.GetLeaderless(),
+	}
+	m.clients.recent = append(m.clients.recent, c)
 	for _, w := range c.attach.GetAwaiting() {
 		session, _ := wire.IDFrom(w.GetSession())
 		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
@@ -293,14 +302,6 @@ func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 		}
 	}
 	return a
-}
-
-// memberAddresses returns the addresses at which clients find members.
-func (m *Member) memberAddresses() (addresses []string) {
-	for _, p := range m.Status().Members {
-		addresses = append(addresses, p.Addr)
-	}
-	return addresses
 }
 
 func (m *Member) detachClient(core *core.Core, c *clientConn) {

@@ -79,6 +79,7 @@ func (m *Member) tick() {
 	m.noteRedundancy()
 	m.reconsiderVouched()
 	m.renewClients()
+	m.sendViews()
 	if m.cfg.Ticked != nil {
 		m.cfg.Ticked(m.core.Machine())
 	}

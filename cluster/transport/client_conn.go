@@ -110,14 +110,29 @@ func (c *ClientConn) Send(m proto.Message, size int) bool {
 	return false
 }
 
+// Offer is Send, but a full queue drops m and leaves the connection open: it is for what is sent
+// again if it is not answered. bulk is sent when nothing else is queued, and has half of the
+// queue.
+func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
+	size = itemBytes + max(0, size)
+	if bulk {
+		return c.queue.pushBulk(m, size)
+	}
+	return c.queue.push(m, size)
+}
+
 // SendWait is Send, but blocks while a quarter of the queue has no room for m, so that
 // Send has the rest: it is for the parts of large answers. Messages that wait are queued in
 // their order. An error means that m will not be sent: the cause of ctx, Err if the
-// connection is closed, or ErrTooLarge if the whole queue has no room for m.
+// connection is closed, or ErrTooLarge if the other end would not accept m, or the whole queue
+// has no room for it. That error leaves the connection open.
 func (c *ClientConn) SendWait(ctx context.Context, m proto.Message, size int) error {
 	size = itemBytes + max(0, size)
 	if size > c.queue.maxBytes {
 		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, size, c.queue.maxBytes)
+	}
+	if n := proto.Size(m); n > c.maxWrite {
+		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, n, c.maxWrite)
 	}
 	switch queued := c.queue.pushWait(ctx, c.Done(), m, size); {
 	case c.isClosed():

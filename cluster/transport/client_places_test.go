@@ -101,7 +101,7 @@ func TestListener_ClientsOfOtherHost(t *testing.T) {
 	many := dialer(t, nil)
 	var last *ClientConn
 	for n := range 3 {
-		c, err := many.Connect(t.Context(), a.addr, clientKey(n), wire.ID{})
+		c, err := many.Connect(t.Context(), Target{Addr: a.addr}, clientKey(n), wire.ID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestListener_ClientsOfOtherHost(t *testing.T) {
 			return d.DialContext(ctx, "tcp", addr)
 		}
 	})
-	c, err := other.Connect(t.Context(), a.addr, clientKey(7), wire.ID{})
+	c, err := other.Connect(t.Context(), Target{Addr: a.addr}, clientKey(7), wire.ID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +122,6 @@ func TestListener_ClientsOfOtherHost(t *testing.T) {
 	if err := last.Read(new(wire.MemberFrame)); err == nil {
 		t.Error("the latest client of the first host is still connected")
 	}
-	_, err = many.Connect(t.Context(), a.addr, clientKey(8), wire.ID{})
+	_, err = many.Connect(t.Context(), Target{Addr: a.addr}, clientKey(8), wire.ID{})
 	checkRefusal(t, err, ReasonBusy, "from no host more than from this one")
 }

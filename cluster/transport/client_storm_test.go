@@ -15,7 +15,7 @@ import (
 // taken the place of the last one after the client had proven its key.
 func persist(ctx context.Context, d *Dialer, addr string, n int) (*ClientConn, error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		c, err := d.Connect(ctx, addr, clientKey(n), wire.ID{})
+		c, err := d.Connect(ctx, Target{Addr: addr}, clientKey(n), wire.ID{})
 		if err == nil {
 			c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: 1}}, 0)
 			err = c.Read(new(wire.MemberFrame))

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -76,23 +75,12 @@ func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	}, nil
 }
 
-// Connect connects to the member at an address, as the client that key belongs to. It
-// accepts the members of one cluster only; of any cluster with the group's name if that is
-// zero: the one found is in the Peer of the connection. If the address is a host name that
-// Lookup, or the name service, resolves, it tries the addresses in random order, until a
-// member accepts the client.
-//
-// It blocks until the connection is established, ctx is done, or Timing.Dial has passed. The
-// error is a *RefusedError or a *ConnectError: of several addresses, a refusal if there is
-// one. A refusal because of ReasonKind comes from a build that knows no clients.
-func (d *Dialer) Connect(ctx context.Context, addr string, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
-	if len(key) != ed25519.PrivateKeySize {
-		return nil, &ConnectError{Addr: addr, Client: true, Err: fmt.Errorf("invalid key: want %d bytes, got %d", ed25519.PrivateKeySize, len(key))}
-	}
-	stoppable, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(d.ctx, func() { stop(ErrClosed) })()
-	bounded, cancel := context.WithTimeout(stoppable, d.cfg.Timing.Dial)
+// Resolve returns what to dial for an address: one target for each address that its host name
+// has now, at most 64, in random order, since thousands of clients must not all try the same
+// member first; or a target for the address itself. It blocks until Lookup, or the name service,
+// answers, ctx is done, or Timing.Dial has passed. The error is a *ConnectError.
+func (d *Dialer) Resolve(ctx context.Context, addr string) ([]Target, error) {
+	bounded, cancel := d.bounded(ctx)
 	defer cancel()
 	targets, err := d.network().resolve(bounded, addr)
 	if err != nil {
@@ -100,34 +88,47 @@ func (d *Dialer) Connect(ctx context.Context, addr string, key ed25519.PrivateKe
 		d.failures.outbound(ctx, Target{Addr: addr}, err)
 		return nil, err
 	}
-	// Thousands of clients must not all try the same member first.
 	rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
-	for i, to := range targets {
-		c, failed := d.connect(bounded, to, key, cluster, len(targets)-i)
-		if failed == nil {
-			return c, nil
-		}
-		d.failures.outbound(bounded, to, failed)
-		if err == nil || isRefusal(failed) && !isRefusal(err) {
-			err = failed
-		}
-		if bounded.Err() != nil {
-			break
-		}
+	return targets, nil
+}
+
+// Resolves reports whether Resolve looks up the host of an address.
+func (d *Dialer) Resolves(addr string) bool { return d.network().resolves(addr) }
+
+// bounded returns a context that ends with ctx, with Close, and after Timing.Dial.
+func (d *Dialer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	stoppable, stop := context.WithCancelCause(ctx)
+	closing := context.AfterFunc(d.ctx, func() { stop(ErrClosed) })
+	bounded, cancel := context.WithTimeout(stoppable, d.cfg.Timing.Dial)
+	return bounded, func() {
+		cancel()
+		closing()
+		stop(nil)
 	}
-	return nil, err
 }
 
-func isRefusal(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused)
-}
-
-// connect connects to one of the addresses that are left, in its share of the time.
-func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID, left int) (*ClientConn, error) {
-	deadline, _ := ctx.Deadline() // Connect has set one
-	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+// Connect connects to the member at a target, as the client that key belongs to. It accepts the
+// members of one cluster only; of any cluster with the group's name if that is zero: the one
+// found is in the Peer of the connection.
+//
+// It blocks until the connection is established, ctx is done, or Timing.Dial has passed. The
+// error is a *RefusedError or a *ConnectError. A refusal because of ReasonKind comes from a
+// build that knows no clients.
+func (d *Dialer) Connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return nil, &ConnectError{Addr: to.Addr, Client: true, Err: fmt.Errorf("invalid key: want %d bytes, got %d", ed25519.PrivateKeySize, len(key))}
+	}
+	bounded, cancel := d.bounded(ctx)
 	defer cancel()
+	c, err := d.connect(bounded, to, key, cluster)
+	if err != nil {
+		d.failures.outbound(bounded, to, err)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
 	failed := func(handshake bool, err error) error {
 		if d.ctx.Err() != nil && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)

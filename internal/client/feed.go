@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -117,9 +118,9 @@ func (f *feed[T]) chunkEnd(from int) int {
 	return end
 }
 
-// follow waits for items after a position. When the client stops, the items that
-// the feed has come first.
-func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T], error) {
+// follow waits for items after a position, and returns none once due delivers; nil: never. When
+// the client stops, the items that the feed has come first.
+func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64, due <-chan time.Time) ([]item[T], error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, contextFault(Interrupted, ctx)
@@ -130,6 +131,8 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T
 		}
 		select {
 		case <-grown:
+		case <-due:
+			return nil, nil
 		case <-ctx.Done():
 		case <-c.done:
 			if items, _, err = f.next(after); err == nil && len(items) == 0 {
@@ -144,7 +147,7 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T
 // is no error, or no item can come.
 func (f *feed[T]) each(ctx context.Context, c *Client, after uint64, yield func(T) bool) error {
 	for {
-		items, err := f.follow(ctx, c, after)
+		items, err := f.follow(ctx, c, after, nil)
 		if err != nil {
 			return err
 		}

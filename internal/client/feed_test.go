@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -195,4 +196,59 @@ func TestWatch_SlowWatcher(t *testing.T) {
 	if yielded > feedChunk {
 		t.Errorf("%d items before the gap was reported", yielded)
 	}
+}
+
+// A watcher of what does not change is told how far it has come: soon if much goes by, and
+// otherwise after a while.
+func TestWatch_Passing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newFake(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		positions, shown := make(chan uint64, 100), make(chan uint64, 100)
+		ended := make(chan error)
+		go func() {
+			ended <- c.FollowKeysPassing(ctx, "quiet/", 0, func(k wire.KeyChange) bool {
+				shown <- k.Index
+				return true
+			}, func(at uint64) bool {
+				positions <- at
+				return true
+			})
+		}()
+		add := func(at uint64, key string, size int) {
+			c.feeds.keys.add(at, wire.KeyChange{Index: at, Entry: &wire.Entry{Key: key, Value: make([]byte, size)}})
+		}
+		want := func(what string, ch chan uint64, at uint64) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case got := <-ch:
+				if got != at {
+					t.Errorf("%s: got %d, want %d", what, got, at)
+				}
+			default:
+				t.Errorf("%s: nothing", what)
+			}
+		}
+		for at := range uint64(10) {
+			add(1+at, "noise", 0)
+		}
+		<-time.After(passingInterval)
+		want("after a while", positions, 10)
+		add(11, "quiet/x", 0)
+		want("a change", shown, 11)
+		<-time.After(10 * passingInterval)
+		if synctest.Wait(); len(positions) > 0 {
+			t.Errorf("reported %d, and nothing has gone by", <-positions)
+		}
+		add(12, "noise", 0)
+		<-time.After(time.Nanosecond)
+		want("after a quiet time", positions, 12)
+		add(13, "noise", passingBytes)
+		want("many bytes", positions, 13)
+		cancel()
+		if err := <-ended; !IsKind(err, Interrupted) {
+			t.Error(err)
+		}
+	})
 }

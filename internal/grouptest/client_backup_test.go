@@ -128,7 +128,7 @@ func TestClient_BackupBroken(t *testing.T) {
 	}
 	var b bytes.Buffer
 	var start sync.Once
-	incomplete(c.Backup(Within(t, patience), writer(func(p []byte) (int, error) {
+	incomplete(c.Backup(Within(t, patience), writerFunc(func(p []byte) (int, error) {
 		start.Do(func() { left.Store(1 << 20) })
 		return b.Write(p)
 	})))
@@ -139,17 +139,17 @@ func TestClient_BackupBroken(t *testing.T) {
 	WantError(t, conclave.Restore(t.Context(), t.TempDir(), &b), conclave.ErrCorrupt)
 
 	failure := errors.New("no space left")
-	incomplete(c.Backup(Within(t, patience), writer(func([]byte) (int, error) { return 0, failure })), failure)
-	incomplete(c.Backup(Within(t, patience), writer(func([]byte) (int, error) { return 0, nil })), io.ErrShortWrite)
+	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
+	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, nil })), io.ErrShortWrite)
 	ctx, cancel := context.WithCancel(t.Context())
-	incomplete(c.Backup(ctx, writer(func(p []byte) (int, error) { cancel(); return len(p), nil })), context.Canceled)
-	incomplete(g.Nodes[0].Backup(Within(t, patience), writer(func([]byte) (int, error) { return 0, failure })), failure)
+	incomplete(c.Backup(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })), context.Canceled)
+	incomplete(g.Nodes[0].Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
 	Must(t, c.Backup(Within(t, patience), io.Discard))
 
 	g.Kill(0)
 	incomplete(c.Backup(Within(t, 300*time.Millisecond), io.Discard), context.DeadlineExceeded)
 }
 
-type writer func([]byte) (int, error)
+type writerFunc func([]byte) (int, error)
 
-func (w writer) Write(p []byte) (int, error) { return w(p) }
+func (w writerFunc) Write(p []byte) (int, error) { return w(p) }

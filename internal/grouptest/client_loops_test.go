@@ -51,7 +51,7 @@ func TestClient_LoopsEndAbruptly(t *testing.T) {
 						end()
 					}
 				})
-				abruptly(t, func() { _ = c.Backup(ctx, writer(func([]byte) (int, error) { end(); return 0, nil })) })
+				abruptly(t, func() { _ = c.Backup(ctx, writerFunc(func([]byte) (int, error) { end(); return 0, nil })) })
 				abruptly(t, func() {
 					for range c.Checks(ctx) {
 						end()

@@ -41,12 +41,12 @@ func receiveAll[V any](g *Group, q *question, receive func(V) bool) (left bool, 
 }
 
 func (g *Group) streamOnce(ctx context.Context, r *wire.Request, read func(io.Reader) error) (again bool, err error) {
-	q, err := g.begin(ctx, r)
+	q, err := g.begin(ctx, r, false)
 	if err != nil {
 		return false, err
 	}
 	defer g.finish(q)
-	if err := q.await(); err != nil && q.again(err) {
+	if err := q.await(); err != nil && g.again(q, err) {
 		return true, nil
 	}
 	return false, read(q)

@@ -241,6 +241,9 @@ func (t *Table[C]) Gate() { t.gated = true }
 // Registered reports whether the gate has been passed.
 func (t *Table[C]) Registered() bool { return !t.gated || t.floor > 0 }
 
+// Unanswered reports whether a command that was sent has had no outcome.
+func (t *Table[C]) Unanswered() bool { return len(t.pending) > 0 }
+
 // Floor returns the ticket up to which each has had its first outcome.
 func (t *Table[C]) Floor() uint64 { return t.floor }
 
