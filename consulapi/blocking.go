@@ -51,10 +51,24 @@ func (c *call) change(prefix string, wanted func(key string) bool) (local bool, 
 	}
 	ctx, cancel := context.WithTimeout(waiting, c.waitTime())
 	defer cancel()
-	for e, err := range c.node.KV().Watch(ctx, prefix, c.index) {
+	for after := c.index; ; {
+		local, err = c.watch(ctx, prefix, after, wanted)
+		if !errors.Is(err, conclave.ErrCompacted) {
+			return local, err
+		}
+		if after = c.unchanged(ctx, prefix); after == 0 {
+			return true, nil
+		}
+	}
+}
+
+// watch is change for what this node buffers of the changes after an index. ErrCompacted: it
+// does not buffer all of them.
+func (c *call) watch(ctx context.Context, prefix string, after uint64, wanted func(key string) bool) (local bool, err error) {
+	for e, err := range c.node.KV().Watch(ctx, prefix, after) {
 		switch {
 		case errors.Is(err, conclave.ErrCompacted):
-			return true, nil
+			return false, err
 		case err != nil && c.r.Context().Err() == nil && ctx.Err() != nil && !errors.Is(err, conclave.ErrClosed):
 			return c.stale, nil // a long time later, so a quorum has to confirm again
 		case err != nil:
@@ -64,6 +78,25 @@ func (c *call) change(prefix string, wanted func(key string) bool) (local bool, 
 		}
 	}
 	return c.stale, nil
+}
+
+// unchanged returns an index up to which the one key that is read has not changed since ?index, as the key itself
+// shows: clients may wait with the ModifyIndex of a key for as long as it lives, as Patroni does. It returns 0 if the
+// key has changed, or if that cannot be known: of a key that does not exist, and of a prefix, from which a key may
+// have been deleted. Their clients go on with the X-Consul-Index of the answer, whose later changes are buffered.
+func (c *call) unchanged(ctx context.Context, key string) uint64 {
+	if c.query.Has("recurse") || c.query.Has("keys") {
+		return 0
+	}
+	index, err := c.node.KV().Index(ctx, conclave.Stale()) // before the key: a change between the two is found again
+	if err != nil {
+		return 0
+	}
+	e, err := c.node.KV().Get(ctx, key, conclave.Stale())
+	if err != nil || e.ModifyIndex > c.index {
+		return 0
+	}
+	return index
 }
 
 // waitTime is ?wait, with a random part against herds.

@@ -45,6 +45,10 @@ type Options struct {
 	// least, and those of up to 1 MiB in 64 MiB of their own; further ones wait, and are made again.
 	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int
+	// SessionTTLMin is the least TTL that a session may have, as Consul's setting session_ttl_min. A shorter one
+	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. Less than 1 s
+	// counts as 1 s. Default: 10 s, as with Consul.
+	SessionTTLMin time.Duration
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
 	// query: 1 ms or more. Default: 10 s.
 	Timeout time.Duration
@@ -132,6 +136,7 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s.opts.Timeout = cmp.Or(max(0, s.opts.Timeout), defaultTimeout)
 	s.waits = &waits{limit: s.opts.MaxBlocking, after: minWaited}
 	s.small, s.large = newSending(smallRoom), newSending(max(2*s.opts.MaxAnswer, smallRoom))
+	s.opts.SessionTTLMin = max(cmp.Or(s.opts.SessionTTLMin, defaultMinTTL), leastMinTTL)
 	s.routes = routes()
 	return s
 }
@@ -164,7 +169,7 @@ type action struct {
 }
 
 // reads are the parameters of every endpoint that reads.
-const reads = "stale consistent index wait "
+const reads = "stale consistent cached index wait "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {
@@ -199,8 +204,16 @@ func routes() []route {
 		{"/v1/agent/check/warn/", true, put("note", (*call).checkWarn)},
 		{"/v1/agent/check/fail/", true, put("note", (*call).checkFail)},
 		{"/v1/agent/check/update/", true, putBody("", (*call).checkUpdate)},
+		{"/v1/agent/members", false, get("", (*call).agentMembers)},
+		{"/v1/agent/services", false, get("", (*call).agentServices)},
+		{"/v1/catalog/datacenters", false, get("", (*call).catalogDatacenters)},
 		{"/v1/catalog/nodes", false, get("", (*call).catalogNodes)},
+		{"/v1/catalog/node/", true, get("", (*call).catalogNode)},
+		{"/v1/catalog/services", false, get("", (*call).catalogServices)},
+		{"/v1/event/list", false, get("name ", (*call).eventList)},
 		{"/v1/health/node/", true, get("", (*call).healthNode)},
+		{"/v1/health/state/", true, get("", (*call).healthState)},
+		{"/v1/health/checks/", true, get("", (*call).healthChecks)},
 	}
 }
 
@@ -252,7 +265,7 @@ func (s *server) serve(c *call) error {
 		return err
 	}
 	if s.node == nil {
-		return noLeader()
+		return c.beforeOpen()
 	}
 	if !a.body {
 		if err := c.skipBody(); err != nil {
@@ -260,6 +273,19 @@ func (s *server) serve(c *call) error {
 		}
 	}
 	return a.serve(c, rest)
+}
+
+// beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.
+func (c *call) beforeOpen() error {
+	status := map[string]any{"/v1/status/leader": "", "/v1/status/peers": []string{}, "/v1/catalog/datacenters": []string{c.opts.Datacenter}}
+	answer, ok := status[c.r.URL.Path]
+	if !ok {
+		return noLeader()
+	}
+	if err := c.local("status"); err != nil {
+		return err
+	}
+	return c.answer(answer)
 }
 
 // patience returns a context for work with the group, which ends after Options.Timeout.

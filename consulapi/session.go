@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionEntry is a session as Consul's API has it. Checks is for clients of versions before
-// 1.7.
+// sessionEntry is a session as Consul's API has it. It has no field Checks, which Consul omits unless a client of a
+// version before 1.7 has set it: NodeChecks has all.
 type sessionEntry struct {
 	ID            string
 	Name          string
@@ -21,7 +21,6 @@ type sessionEntry struct {
 	TTL           string
 	NodeChecks    []string
 	ServiceChecks []string
-	Checks        []string
 	CreateIndex   uint64
 	ModifyIndex   uint64
 }
@@ -29,15 +28,11 @@ type sessionEntry struct {
 func (n nodes) session(s conclave.SessionInfo) sessionEntry {
 	e := sessionEntry{
 		ID: s.ID.String(), Name: s.Name, Node: n.name(s.Node), LockDelay: s.LockDelay, Behavior: s.Behavior.String(),
-		NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
-	}
-	if s.TTL != conclave.NoTTL {
-		e.TTL = s.TTL.String()
+		TTL: written(s.TTL), NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
 	}
 	for _, name := range s.Checks {
 		e.NodeChecks = append(e.NodeChecks, checkID(name))
 	}
-	e.Checks = e.NodeChecks
 	return e
 }
 
@@ -56,7 +51,7 @@ func (c *call) sessionCreate(string) error {
 		return err
 	}
 	defer release()
-	cfg, err := parseSession(body, own)
+	cfg, err := parseSession(body, own, c.opts.SessionTTLMin)
 	if err != nil {
 		return err
 	}

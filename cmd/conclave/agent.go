@@ -21,8 +21,7 @@ type agentOptions struct {
 	leave   bool
 	http    string
 	console string // file with a password
-	consul  string
-	token   string // file with a token
+	consul  consulOptions
 	log     string
 	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
 }
@@ -61,8 +60,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
 	f.StringVar(&o.http, "http", "127.0.0.1:7101", "`address` for probes, metrics and the console; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
-	f.StringVar(&o.consul, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500; none: do not serve it")
-	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
+	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd
 }
@@ -104,7 +102,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	defer s.close()
-	consul, err := newConsulServer(o, log)
+	consul, err := newConsulServer(o.consul, log)
 	if err != nil {
 		_ = l.Close()
 		return err

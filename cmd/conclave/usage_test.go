@@ -47,6 +47,7 @@ func TestUsage(t *testing.T) {
 		{"agent --memory --log xml", 2, "want text or json"},
 		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 0.0.0.0:0", 2, "--consul-token-file"},
+		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-session-ttl-min 10ms", 2, "want 1s to 24h"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-token-file missing", 1, "--consul-token-file"},
 		{"restore x", 2, "dir"},
 		{"verify missing", 1, "missing"},
