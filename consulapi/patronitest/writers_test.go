@@ -53,7 +53,7 @@ func (w *writers) run(i, port int) {
 			conn, _ = pgx.Connect(ctx, fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres", port))
 		}
 		if conn != nil {
-			// A replica that waits for nobody shows what a client could have been acknowledged.
+			// A replica that waits for no other shows what a client could have been acknowledged.
 			_, err := conn.Exec(ctx, "set synchronous_commit = local; create table if not exists written (node int); insert into written values ("+fmt.Sprint(i)+")")
 			if ok = err == nil; !ok && conn.IsClosed() {
 				conn = nil
