@@ -30,7 +30,9 @@ func leastDurations() map[string]time.Duration {
 		"conclave.GroupConfig.RemoveAfter":  5 * time.Second,
 		"conclave.Linger.d":                 time.Millisecond,
 		"conclave.RegisterCheck.ttl":        time.Second,
+		"conclave.RegisterClientCheck.ttl":  time.Second,
 		"consulapi.Options.Timeout":         time.Millisecond, // consulapi has its test
+		"consulapi.Options.SessionTTLMin":   time.Second,
 		"conclavegocron.HoldFor.d":          time.Millisecond, // as has conclavegocron
 		"conclavegocron.Timeout.d":          time.Millisecond,
 	}
@@ -179,7 +181,8 @@ func TestDurations_TooShortRefused(t *testing.T) {
 		"conclave.Linger.d": func(d time.Duration) error {
 			return n.FencedLock("x", conclave.Linger(d)).Do(ctx, func(context.Context) error { return nil })
 		},
-		"conclave.RegisterCheck.ttl": func(d time.Duration) error { _, err := n.RegisterCheck(ctx, "x", d); return err },
+		"conclave.RegisterCheck.ttl":       func(d time.Duration) error { _, err := n.RegisterCheck(ctx, "x", d); return err },
+		"conclave.RegisterClientCheck.ttl": func(d time.Duration) error { _, err := n.RegisterClientCheck(ctx, "y", d); return err },
 	}
 	refusesLess(t, tried)
 }

@@ -46,8 +46,8 @@ type Options struct {
 	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int
 	// SessionTTLMin is the least TTL that a session may have, as Consul's setting session_ttl_min. A shorter one
-	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. Less than 1 s
-	// counts as 1 s. Default: 10 s, as with Consul.
+	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. 1 s or more.
+	// Default: 10 s, as with Consul.
 	SessionTTLMin time.Duration
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
 	// query: 1 ms or more. Default: 10 s.
@@ -136,7 +136,7 @@ func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s.opts.Timeout = cmp.Or(max(0, s.opts.Timeout), defaultTimeout)
 	s.waits = &waits{limit: s.opts.MaxBlocking, after: minWaited}
 	s.small, s.large = newSending(smallRoom), newSending(max(2*s.opts.MaxAnswer, smallRoom))
-	s.opts.SessionTTLMin = max(cmp.Or(s.opts.SessionTTLMin, defaultMinTTL), leastMinTTL)
+	s.opts.SessionTTLMin = cmp.Or(max(0, s.opts.SessionTTLMin), defaultMinTTL)
 	s.routes = routes()
 	return s
 }
@@ -146,6 +146,8 @@ func (o *Options) invalid() error {
 	switch {
 	case o.Timeout != 0 && o.Timeout < minTimeout:
 		return refuse(http.StatusInternalServerError, "invalid Options.Timeout: want 0 (%v) or at least %v, got %v", defaultTimeout, minTimeout, o.Timeout)
+	case o.SessionTTLMin != 0 && o.SessionTTLMin < leastMinTTL:
+		return refuse(http.StatusInternalServerError, "invalid Options.SessionTTLMin: want 0 (%v) or at least %v, got %v", defaultMinTTL, leastMinTTL, o.SessionTTLMin)
 	case o.MaxBlocking < 0:
 		return refuse(http.StatusInternalServerError, "invalid Options.MaxBlocking: want 0 (%d) or more, got %d", defaultBlocking, o.MaxBlocking)
 	case o.MaxAnswer < 0:

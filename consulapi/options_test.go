@@ -16,6 +16,8 @@ func TestOptions_Invalid(t *testing.T) {
 	for want, opts := range map[string]consulapi.Options{
 		"want 0 (10s) or at least 1ms, got 15ns": {Timeout: 15},
 		"want 0 (10s) or at least 1ms, got -1s":  {Timeout: -time.Second},
+		"want 0 (10s) or at least 1s, got 10ns":  {SessionTTLMin: 10},
+		"want 0 (10s) or at least 1s, got -1s":   {SessionTTLMin: -time.Second},
 		"invalid Options.MaxBlocking":            {MaxBlocking: -1},
 		"invalid Options.MaxAnswer":              {MaxAnswer: -1},
 	} {

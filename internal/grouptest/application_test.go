@@ -43,7 +43,7 @@ func inHostedBubble(t *testing.T, test func(h *hosted)) {
 		test(h)
 	}, Newcomers(1), Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		if h.ours == nil {
-			h.ours, h.client = newAuthority(h.T.(*testing.T)), NewApplication() // in the bubble
+			h.ours, h.client = newAuthority(h.T), NewApplication() // in the bubble
 		}
 		h.apps = append(h.apps, NewApplication())
 		c.TLS = h.tls()
@@ -55,8 +55,7 @@ func inHostedBubble(t *testing.T, test func(h *hosted)) {
 }
 
 func (h *hosted) tls() *tls.Config {
-	t := h.T.(*testing.T) // InBubble's
-	return &tls.Config{Certificates: h.ours.issue(t), RootCAs: h.ours.pool}
+	return &tls.Config{Certificates: h.ours.issue(h.T), RootCAs: h.ours.pool}
 }
 
 // release lets every goroutine of the bubble end.

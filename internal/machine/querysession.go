@@ -117,6 +117,6 @@ type RemovedQuery struct{ Member uint64 }
 
 // Begin implements [Query].
 func (q RemovedQuery) Begin(m *Machine) func() any {
-	k := m.members[q.Member]
+	k := m.known(q.Member)
 	return answered(k != nil && k.removed)
 }

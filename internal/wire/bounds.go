@@ -84,7 +84,7 @@ func Bounds() map[string]Bound {
 		"Request.kind":    text(MaxRequestKind), "Request.body": text(MaxClientFrame),
 
 		"Attached.outcomes": many(MaxAttached), "Attached.sessions": {len(ID{}), MaxAttached}, "Attached.elsewhere": {len(ID{}), MaxAttached},
-		"Attached.members": {MaxFrame, maxMembers}, "Delivery.notices": many(maxNotices), "EndedSession.session": id(),
+		"Attached.members": {MaxFrame, maxMembers}, "GroupView.members": {MaxFrame, maxMembers}, "Delivery.notices": many(maxNotices), "EndedSession.session": id(),
 		"DeliveredRecall.session": id(), "DeliveredRecall.lock": text(maxName), "Answer.part": text(MaxFrame), "Answer.error": text(MaxFrame),
 		"Reply.detail": text(MaxFrame), "Reply.keys": many(maxOps), "Reply.checks": many(maxChecks), "Reply.trace": text(MaxFrame),
 		"Holder.session": id(), "KeyMeta.session": id(), "CheckTerms.name": text(MaxFrame),
