@@ -213,7 +213,7 @@ func TestClients_Views(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v := f.GetView(); v != nil {
-				if viewed = true; v.GetLeaderless() || v.GetLevel() != wire.LevelClient || len(v.GetMembers()) != 1 {
+				if viewed = true; v.GetLeaderless() || v.GetLevel() != wire.FeatureLevel || len(v.GetMembers()) != 1 {
 					t.Errorf("got %v", v)
 				}
 			}

@@ -70,7 +70,7 @@ func TestSession_Fields(t *testing.T) {
 // Patroni asks for its own TTL, is refused with this status and text, reads the least TTL of the agent, and takes that.
 func TestSession_TTLMin(t *testing.T) {
 	type self struct{ Config struct{ SessionTTLMin int64 } }
-	for _, c := range []struct{ option, least time.Duration }{{0, 10 * time.Second}, {15 * time.Second, 15 * time.Second}, {time.Millisecond, time.Second}} {
+	for _, c := range []struct{ option, least time.Duration }{{0, 10 * time.Second}, {15 * time.Second, 15 * time.Second}, {time.Second, time.Second}} {
 		a := serve(t, &consulapi.Options{SessionTTLMin: c.option})
 		if got := decode[self](t, a.do("GET", "/v1/agent/self")).Config.SessionTTLMin; got != int64(c.least) {
 			t.Errorf("option %v: agent/self shows %d, want %d", c.option, got, c.least)

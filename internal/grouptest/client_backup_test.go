@@ -73,7 +73,7 @@ func TestClient_BackupsOfOneClient(t *testing.T) {
 	close(h.released)
 	ended := 0
 	for range 4 {
-		if err := <-results; errors.Is(err, conclave.ErrBusy) {
+		if err := <-results; errors.Is(err, conclave.ErrIncomplete) {
 			ended++
 		} else {
 			Must(t, err)

@@ -60,7 +60,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t *testing.T, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
+func sign(t testing.TB, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
 	if err != nil {
