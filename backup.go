@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Backup writes the group's state at one index to w: everything that was acknowledged
@@ -26,8 +27,9 @@ import (
 //
 // Without a quorum Backup still writes what this member has applied, after three election
 // timeouts without a leader, and returns ErrUnavailable: the backup is complete, but may miss what the
-// lost members acknowledged. Every other error leaves w with a part of a backup, which
-// Restore refuses: that of w, ctx's, ErrClosed, ErrBusy, ErrCorrupt.
+// lost members acknowledged. ErrIncomplete: the backup broke off, and w has a part of it at most,
+// which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. With ErrBusy, and
+// with ctx's error or ErrClosed alone, nothing was written.
 func (n *Node) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
@@ -112,7 +114,9 @@ func offlineAt(ctx context.Context, dir string) cluster.Offline {
 	seams := cluster.SeamsFrom(ctx)
 	return cluster.Offline{
 		Dir: dir, FS: seams.FS,
-		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) { return machine.Load(state) },
+		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
+			return machine.LoadAt(state, cmp.Or(seams.FeatureLevel, wire.FeatureLevel))
+		},
 		SeedMachine: func(m cluster.Machine) (iter.Seq2[[]byte, []byte], error) {
 			count, err := firstCount(time.Now())
 			if err != nil {

@@ -2,6 +2,7 @@ package conclave
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -62,11 +63,28 @@ func (s CheckState) String() string {
 // or the ttl; ErrBusy with more than 256 checks; ErrClosed; and ctx's with
 // ErrUnavailable or ErrUnknown.
 func (n *Node) RegisterCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
+	return n.registerCheck(ctx, name, ttl, false)
+}
+
+// RegisterClientCheck is RegisterCheck on behalf of a client of this program, as package
+// consulapi calls it: such checks have a limit of their own, also of 256, so that clients
+// cannot use up that of the program. Both kinds share their names. A check that is
+// registered already remains of its kind.
+//
+// Until every member of the group runs a build that knows the two kinds, both share one limit.
+func (n *Node) RegisterClientCheck(ctx context.Context, name string, ttl time.Duration) (*Check, error) {
+	if err := n.raiseLevel(ctx, wire.LevelBounds); err != nil && !errors.Is(err, ErrUpgradeRequired) {
+		return nil, fault("register check", name, err)
+	}
+	return n.registerCheck(ctx, name, ttl, true)
+}
+
+func (n *Node) registerCheck(ctx context.Context, name string, ttl time.Duration, forClient bool) (*Check, error) {
 	c := &Check{access: &n.access, name: name}
 	err := validCheck(name, ttl)
 	if err == nil {
 		err = n.client.SetCheck(ctx, &wire.SetCheck{
-			Name: name, Register: true, Ttl: int64(ttl), State: wire.CheckState_PASSING,
+			Name: name, Register: true, Ttl: int64(ttl), State: wire.CheckState_PASSING, ForClient: forClient,
 		})
 	}
 	if err != nil {
@@ -130,6 +148,9 @@ func (a *access) Checks(ctx context.Context) iter.Seq2[CheckInfo, error] {
 // ChecksAfter is Checks from behind a check on, which need not exist (any more). Of after only
 // Node and Name count.
 func (a *access) ChecksAfter(ctx context.Context, after CheckInfo) iter.Seq2[CheckInfo, error] {
+	if err := validPrefixes(after.Name); err != nil {
+		return refused[CheckInfo]("list checks", "", err)
+	}
 	first := machine.CheckCursor{Member: uint64(after.Node), Name: after.Name}
 	return pages(ctx, a, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
 		return machine.ChecksQuery{After: after, Limit: pageSize}

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,15 +43,46 @@ func (c *Client) RemoveMember(ctx context.Context, id MemberID) error {
 	return fault("remove member", id.String(), err)
 }
 
-// Backup is [Node.Backup], by the member that the client is connected to. If the connection
-// is lost meanwhile, w has a part of a backup, which Restore refuses. ErrBusy while 4 clients
-// read one from that member.
+// Backup is [Node.Backup], by the member that the client is connected to, with its errors. It
+// checks what it receives: only after nil and after ErrUnavailable w has a backup. ErrIncomplete
+// also if the connection is lost meanwhile, or if ctx is done before a member has begun. ErrBusy
+// while 4 clients read one from that member. ErrUpgradeRequired, with ErrIncomplete: the member
+// has a newer build, whose backups this one cannot check.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(c.client.Usable(), client.ContextError(ctx))
 	if err == nil {
-		err = c.interrupted(ctx, c.group.Copy(ctx, &wire.Request{Kind: kindBackup}, w), true)
+		err = c.backUp(ctx, w)
 	}
 	return fault("backup", "", err)
+}
+
+func (c *Client) backUp(ctx context.Context, w io.Writer) error {
+	var written cluster.Copied
+	err := c.group.Stream(ctx, &wire.Request{Kind: kindBackup}, func(r io.Reader) (err error) {
+		written, err = cluster.CopyBackup(w, r)
+		return err
+	})
+	switch {
+	case err == nil, written.Whole && written.Confirmed:
+		return nil // whatever has ended the connection behind it
+	case written.Whole:
+		return cluster.ErrUnconfirmed
+	case ctx.Err() != nil:
+		err = client.ContextError(ctx)
+		if why := c.group.Unreachable(); why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
+		return incompleteError{err}
+	}
+	var refused *remote.RequestError
+	if !errors.As(err, &refused) {
+		return &cluster.IncompleteError{Cause: err}
+	}
+	if !written.Begun && refused.Failure == wire.Failure_FAILURE_BUSY {
+		return err
+	}
+	// What the member reports of itself, as its shutdown, is no error of this client.
+	return incompleteError{errors.New(refused.Text)}
 }
 
 func (c *Client) ask(ctx context.Context, kind, body string, repeat bool) ([]byte, error) {
@@ -64,11 +98,11 @@ func (c *Client) interrupted(ctx context.Context, err error, harmless bool) erro
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
+	if !harmless && !errors.Is(err, remote.ErrNotSent) {
+		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+	}
 	if why := c.group.Unreachable(); why != "" {
 		return fmt.Errorf("%w: %w: %s", ErrUnavailable, client.ContextError(ctx), why)
 	}
-	if harmless {
-		return fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
-	}
-	return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+	return fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
 }

@@ -21,24 +21,20 @@ import (
 // Node is this process's member of the group. All methods are safe for concurrent use.
 type Node struct {
 	access
-	cfg     Config
+	cfg     Config // its functions do not block; see application.go
+	app     *application
 	log     *slog.Logger
 	id      MemberID
 	member  *cluster.Member
 	events  *events
 	history history
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
-	backups chan struct{}                  // has a token for each one that a client reads
+	backups backups                        // that clients read
 
-	// A Close ends a Leave that is under way: it cancels leaving when its own time
-	// is up.
-	leaving     context.Context
-	cancelLeave context.CancelFunc
-
-	closeOnce sync.Once
-	routines  sync.WaitGroup
-	done      chan struct{}
-	err       error // set before done is closed
+	shutdown *shutdown
+	routines sync.WaitGroup
+	done     chan struct{}
+	err      error // set before done is closed
 }
 
 // Open opens the member's directory and finds its group or forms a new one. It blocks
@@ -56,26 +52,21 @@ type Node struct {
 // processes registered in the group; those of the network and the file system. After
 // an error nothing is left open.
 func Open(ctx context.Context, cfg *Config) (*Node, error) {
-	checked, err := cfg.withDefaults()
-	if err == nil {
-		err = listen(ctx, &checked)
-	}
+	checked, app, err := cfg.prepare(ctx)
 	if err != nil {
-		if checked.Listener != nil {
-			checked.Listener.Close() // it is the node's, and there will be no node
-		}
 		return nil, fault("open", checked.Dir, err)
 	}
 	checked.warn()
 	n := &Node{
-		cfg:    checked,
-		log:    checked.Logger,
-		events: newEvents(checked.Events, checked.Logger),
-		access: access{calls: newCalls(), isNode: true},
-		done:   make(chan struct{}), backups: make(chan struct{}, maxBackups),
+		cfg:      checked,
+		app:      app,
+		log:      checked.Logger,
+		events:   newEvents(checked.Events, checked.Logger),
+		access:   access{calls: newCalls(), isNode: true},
+		done:     make(chan struct{}),
+		shutdown: newShutdown(),
 	}
 	n.access.status = func(context.Context) (Status, error) { return n.Status(), nil }
-	n.leaving, n.cancelLeave = context.WithCancel(context.Background())
 	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
 	n.tracing.node = func() MemberID { return n.id }
 	n.client = client.New(client.Config{
@@ -87,6 +78,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		HoldLost:       n.holdLost,
 	})
 	if err := n.start(ctx); err != nil {
+		app.failed()
 		return nil, fault("open", checked.Dir, err)
 	}
 	return n, nil
@@ -136,6 +128,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.history.begin(status.Leader, status.Term)
 	if err != nil {
 		n.stop(func() {})
+		n.awaitEnd()
 		return err
 	}
 	return nil
@@ -187,7 +180,10 @@ func (n *Node) register(ctx context.Context) error {
 
 // watch reports the node's end, whatever its reason.
 func (n *Node) watch() {
-	n.routines.Go(func() { n.events.run(n.done) })
+	n.routines.Go(func() {
+		n.events.run(n.done)
+		n.app.lines.Close(logGrace)
+	})
 	<-n.member.Done()
 	why := n.member.Err()
 	n.client.Stopped(why, why == nil) // else it stopped by itself
@@ -205,28 +201,34 @@ func (n *Node) watch() {
 //
 // ctx bounds the graceful part, which takes three election timeouts at most. If ctx is
 // done already, Close still attempts it for one election timeout, so a deferred Close
-// works with a context that a signal has cancelled. A Leave that is under way goes on
-// for as long.
+// works with a context that a signal has cancelled. Close may be called at any time, more
+// than once, and concurrently. All calls wait for the one shutdown, and its graceful part
+// ends as soon as one of them has no more time for it. A Leave that is under way is cut short
+// in the same way.
 //
-// When Close returns, no goroutine, port or file of the node is left. If its disk has
-// failed, the database ends in the background, on files that it can no longer reach.
-// Close may be called at any time, more than once, and concurrently. It returns nil,
-// or, if ctx was done and the group had not answered in time, an error that wraps
+// When Close returns, no goroutine, port or file of the node is left, except goroutines
+// inside functions of the application that have not returned: Close waits up to 3 seconds for
+// [Events], a second for Logger, and 3 for the others of [Config]. If its disk has failed,
+// the database ends in the background, on files that it can no longer reach. Close returns
+// nil, or, if ctx was done and the group had not answered in time, an error that wraps
 // ErrUnknown and ctx's error; the group may then find out as if the process had
 // crashed.
 func (n *Node) Close(ctx context.Context) error {
 	bounded, cancel := n.shutdownContext(ctx)
 	defer cancel()
-	defer context.AfterFunc(bounded, n.cancelLeave)()
-	var err error
+	defer n.shutdown.bound(ctx, bounded)()
+	crash := cluster.IsCrash(ctx)
+	if crash { // this ends a graceful part that is under way as well
+		n.client.BeginShutdown()
+		n.member.Crash()
+	}
 	n.stop(func() {
-		if cluster.IsCrash(ctx) {
-			n.member.Crash()
-		} else {
-			err = n.shutDown(ctx)
+		if !crash {
+			n.shutDown(n.shutdown.graceful, n.shutdown.hurried.Load)
 		}
 	})
-	return fault("close", n.cfg.Dir, err)
+	n.awaitEnd()
+	return fault("close", n.cfg.Dir, n.shutdown.result(ctx))
 }
 
 // shutdownContext bounds a graceful shutdown.
@@ -237,37 +239,39 @@ func (n *Node) shutdownContext(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, 3*n.cfg.ElectionTimeout)
 }
 
-// stop ends the node, after the shutdown if no other call has begun one. It returns
-// when nothing of the node is left.
-func (n *Node) stop(shutdown func()) {
-	n.closeOnce.Do(func() {
+// stop ends the node, after the graceful part, unless another call does so; awaitEnd waits
+// for either.
+func (n *Node) stop(graceful func()) bool {
+	return n.shutdown.carryOut(func() {
 		n.client.BeginShutdown()
-		shutdown()
-		n.member.Stop()
-	})
+		graceful()
+	}, n.member.Stop)
+}
+
+// awaitEnd blocks until nothing of the node is left.
+func (n *Node) awaitEnd() {
+	<-n.shutdown.ended
 	<-n.done
 	n.routines.Wait()
 }
 
 // shutDown first ends the sessions in this process, and then in the group: no holder
-// here may trust a lock that the group is granting to another owner. It returns an
-// error if ctx was done before the group had answered.
-func (n *Node) shutDown(ctx context.Context) error {
+// here may trust a lock that the group is granting to another owner. bounded bounds the
+// second part; what is left of that is skipped when its caller is in a hurry by then.
+func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
 	n.client.StopRenewing()
 	n.client.EndLeases()
-	bounded, cancel := n.shutdownContext(ctx)
-	defer cancel()
 	if n.member.HasQuorum() {
-		err := n.client.Deregister(bounded)
-		if err != nil && bounded.Err() != nil && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		if err := n.client.Deregister(bounded); err != nil && bounded.Err() != nil {
+			if n.shutdown.unanswered = true; hurried() {
+				return
+			}
 		}
 		if err := n.member.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
 		}
 	}
 	n.member.AnnounceShutdown()
-	return nil
 }
 
 // Leave removes this member from the group permanently and closes the node. The
@@ -305,24 +309,32 @@ var errCloseCalled = errors.New("the node was closed meanwhile")
 func (n *Node) leave(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(n.leaving, func() { cancel(errCloseCalled) })()
-	var err error = ErrClosed // unless this call is the one that closes the node
-	n.stop(func() {
-		n.client.EndLeases()
-		err = n.member.Leave(ctx)
-		n.client.StopRenewing()
-		switch {
-		case err == nil:
-			n.member.AnnounceShutdown()
-			return
-		case ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
-		default:
-			// By itself the error would mean that the node runs on.
-			err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
-		}
-		_ = n.shutDown(ctx) // releases what can be released
-	})
+	defer context.AfterFunc(n.shutdown.graceful, func() { cancel(errCloseCalled) })()
+	var err error
+	if !n.stop(func() { err = n.leaveAndShutDown(ctx) }) {
+		return ErrClosed // or it is being closed
+	}
+	n.awaitEnd()
+	return err
+}
+
+func (n *Node) leaveAndShutDown(ctx context.Context) error {
+	n.client.EndLeases()
+	err := n.member.Leave(ctx)
+	n.client.StopRenewing()
+	switch {
+	case err == nil:
+		n.member.AnnounceShutdown()
+		return nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+	default:
+		// By itself the error would mean that the node runs on.
+		err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
+	}
+	bounded, cancel := n.shutdownContext(ctx)
+	defer cancel()
+	n.shutDown(bounded, func() bool { return ctx.Err() != nil }) // releases what can be released
 	return err
 }
 
@@ -342,7 +354,7 @@ func successor(to MemberID) string {
 //
 // ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
 // with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
-// was known, and nothing has changed. ErrClosed.
+// was known, and nothing has changed. ErrBusy with 64 transfers under way at this member. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
 	if err == nil {
@@ -352,6 +364,10 @@ func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
 			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, client.ContextError(ctx))
 		case err != nil && ctx.Err() != nil:
 			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		case errors.Is(err, cluster.ErrTooManyTransfers):
+			err = fmt.Errorf("%w: %w", ErrBusy, err)
+		case errors.Is(err, cluster.ErrStopped): // the leader was asked, perhaps
+			err = fmt.Errorf("%w: %w", ErrUnknown, convert(err))
 		case errors.Is(err, cluster.ErrNoSuccessor) && to != 0:
 			err = fmt.Errorf("%w: the member is no voter, or it did not catch up: nothing has changed", ErrInvalid)
 		case errors.Is(err, cluster.ErrNoSuccessor):

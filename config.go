@@ -18,6 +18,10 @@ import (
 
 // Config configures a node. The zero value, like a nil *Config, is a group of one in
 // memory. [Open] works on a copy.
+//
+// Its functions, and the methods of its values, run on goroutines of their own, except for
+// Tracer. One that blocks, panics or ends its goroutine costs what it was asked for: a line of
+// the log, an event, a connection. It costs no lock, and [Node.Close] is bounded.
 type Config struct {
 	// Name is the member's name, for people. Default: the host's name.
 	Name string
@@ -51,7 +55,8 @@ type Config struct {
 	// certificate and verifies that of its peer, by RootCAs unless ClientCAs is set
 	// as well. One of them is required: the system's authorities are never trusted.
 	// Its callbacks are called for each connection, so certificates and authorities
-	// can change while the node runs (see docs/OPERATIONS.md). Default nil: plaintext,
+	// can change while the node runs (see docs/OPERATIONS.md). They have the time of the
+	// handshake, as VerifyPeer does. Default nil: plaintext,
 	// which is refused unless all addresses are loopback or Insecure is set.
 	TLS *tls.Config
 	// Insecure permits plaintext beyond loopback. A process on the network path can
@@ -62,16 +67,20 @@ type Config struct {
 	// the other end has proved its key and, with TLS, its certificate is verified: an
 	// error refuses the connection. The error's text is sent to the peer. It can bind
 	// members to certificates, and restrict the processes that form a group. It is
-	// called concurrently and must not block: handshakes are bounded in number and
-	// time. A panic in it is logged and refuses the connection. Default nil: every
-	// process that TLS admits.
+	// called concurrently. A connection for which it has not returned within the time of the
+	// handshake, a few seconds, is refused, and so is every further one while 1,024 such
+	// calls have not returned. A panic in it is logged and refuses the connection. Default
+	// nil: every process that TLS admits.
 	VerifyPeer func(Peer) error
 
 	// Listener is used instead of listening on Bind. The node closes it, and Open does
-	// if it fails.
+	// if it fails. Accept has to return once it is closed, as the methods of a connection
+	// have to; a goroutine of one that does not is left behind.
 	Listener net.Listener
 	// Dial opens connections to host:port, where the host may be a name of Join or
-	// of another member's Advertise. Default: TCP.
+	// of another member's Advertise. It should heed ctx, which has a deadline within a few
+	// seconds: a connection that it returns later is closed, and while 4 calls for an
+	// address have not returned, further connections to it fail. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	// SessionTTL is the TTL of the node's own session: the minimum time from the last
@@ -87,7 +96,10 @@ type Config struct {
 	// Default: 1 s.
 	ElectionTimeout time.Duration
 
-	// Logger logs what operators need to know. Default: no log.
+	// Logger logs what operators need to know. Its handler is called on a goroutine of its
+	// own, one line after the other. While it blocks, up to 1,024 lines wait, of 1 MiB; then
+	// lines are dropped, and their number is logged where they are missing and in Metrics. A
+	// level that is enabled later has lines after a second. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens in the node. Default: none.
 	Events *Events
@@ -159,6 +171,10 @@ func (l *Limits) complete() {
 	}
 }
 
+// minDuration is the least of every duration that has no larger least value: what is shorter lacks its
+// unit, as LockDelay: 15 does.
+const minDuration = time.Millisecond
+
 func setDefault(d *time.Duration, to time.Duration) {
 	if *d == 0 {
 		*d = to
@@ -178,7 +194,7 @@ func (c *Config) validate() error {
 	check(c.Voters == 1 || c.Voters == 3 || c.Voters == 5 || c.Voters == 7, "Voters: want 1, 3, 5 or 7, got %d", c.Voters)
 	check(c.Expect >= 0 && c.Expect <= maxExpect, "Expect: want 0 to %d, got %d", maxExpect, c.Expect)
 	check(c.Expect != 1 || len(c.Join) == 0, "Expect: 1 forms a group of this member alone, so Join must be empty: set Expect to the number of members that form the group")
-	within("HeartbeatInterval", c.HeartbeatInterval, time.Millisecond, 10*time.Second)
+	within("HeartbeatInterval", c.HeartbeatInterval, minDuration, 10*time.Second)
 	check(c.ElectionTimeout >= 3*c.HeartbeatInterval, "ElectionTimeout: want at least 3 heartbeat intervals of %v, got %v", c.HeartbeatInterval, c.ElectionTimeout)
 	check(c.ElectionTimeout <= time.Minute, "ElectionTimeout: want at most %v, got %v", time.Minute, c.ElectionTimeout)
 	check(c.TLS == nil || hasCertificates(c.TLS), "TLS: want a certificate, which a member presents when it is dialed and when it dials, got none: "+
@@ -292,15 +308,32 @@ func loopback(host string) bool {
 
 // validName checks a name: 1 to 512 bytes of UTF-8 without NUL.
 func validName(name string) error {
-	switch {
-	case name == "":
+	if name == "" {
 		return fmt.Errorf("%w name: it is empty: want 1 to %d bytes", ErrInvalid, machine.MaxName)
-	case len(name) > machine.MaxName:
-		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooLarge, len(name), machine.MaxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w name: it is not UTF-8", ErrInvalid)
-	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w name: it contains NUL", ErrInvalid)
+	}
+	return validText("name", name)
+}
+
+// validPrefixes checks what names are compared with, as the prefix of a listing and the name behind
+// which it begins: none, or what a name can be. What a node takes, and JSON to a member does not, a client
+// would send as something else.
+func validPrefixes(texts ...string) error {
+	for _, text := range texts {
+		if err := validText("prefix", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validText(what, text string) error {
+	switch {
+	case len(text) > machine.MaxName:
+		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, what, len(text), machine.MaxName)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w %s: it is not UTF-8", ErrInvalid, what)
+	case strings.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("%w %s: it contains NUL", ErrInvalid, what)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type ClientConfig struct {
 	Name string
 	// Addresses are those of any members, host:port, at least one. A host may be a name
 	// that stands for several members. The client learns the addresses of the other members
-	// from the one that it is connected to.
+	// from the one that it is connected to, also when they change.
 	Addresses []string
 	// Group is the group's name. Default: "conclave".
 	Group string
@@ -35,13 +35,13 @@ type ClientConfig struct {
 	// VerifyPeer decides on each connection to a member, as in [Config]. Default nil: each
 	// that TLS admits.
 	VerifyPeer func(Peer) error
-	// Dial opens connections to host:port. Default: TCP.
+	// Dial opens connections to host:port, as in [Config]. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// SessionTTL is the TTL of the client's own session, as in [Config]: 1 s to 24 h.
 	// Default: 10 s. To keep its session a client has to find another member within that time
 	// when its member fails.
 	SessionTTL time.Duration
-	// Logger logs what operators need to know. Default: no log.
+	// Logger logs what operators need to know, as in [Config]. Default: no log.
 	Logger *slog.Logger
 	// Events are called when something happens: SessionEnded and LockLost; a client calls no
 	// others. Default: none.
@@ -58,7 +58,7 @@ type ClientConfig struct {
 // in FIFO order, and a holder that cannot renew its session learns of the loss by its own
 // clock before the group may grant the lock to another owner.
 //
-// When its member fails or stops, the client goes on with another one. Sessions, holds,
+// When its member fails, stops or loses its leader, the client goes on with another one. Sessions, holds,
 // places in queues and watches survive that, as long as it takes less than the session's TTL.
 // Each call costs one more hop than at a node, and even a read with [Stale] asks a member.
 // Reads beyond 96 at once wait for each other, and a watch or observer beyond 128 ends with
@@ -69,14 +69,15 @@ type ClientConfig struct {
 type Client struct {
 	access
 	cfg    ClientConfig
+	app    *application
 	log    *slog.Logger
 	group  *remote.Group
 	events *events
 
-	closeOnce sync.Once
-	routines  sync.WaitGroup
-	done      chan struct{}
-	err       error // set before done is closed
+	shutdown *shutdown
+	routines sync.WaitGroup
+	done     chan struct{}
+	err      error // set before done is closed
 }
 
 // Dial connects to a group as a client. It blocks until the group has registered the client,
@@ -91,9 +92,11 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fault("dial", "", err)
 	}
+	app := newApplication(checked.Logger)
+	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		access: access{calls: newCalls()}, cfg: checked, log: checked.Logger,
-		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}),
+		access: access{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
+		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
 	c.access.status = c.Status
 	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
@@ -105,6 +108,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 		HoldLost:   func(name string, fence uint64) { c.events.lockLost(name, Fence(fence)) },
 	})
 	if err := c.connect(); err != nil {
+		app.failed()
 		return nil, fault("dial", "", err)
 	}
 	if err := c.register(ctx); err != nil {
@@ -117,22 +121,25 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 func (c *Client) connect() (err error) {
 	c.group, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
-		Dial: c.cfg.Dial, Admit: adaptVerifyPeer(c.cfg.VerifyPeer), Logger: c.log,
+		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
 		Ended: c.client.SessionEnded, Recalled: c.client.Recalled, Replaced: c.client.StateReplaced, Woke: c.client.Woke,
-		Sessions: c.client.Sessions, Patience: c.patience,
+		Sessions: c.client.Sessions, Patience: c.patience, Left: c.client.Left,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	c.client.Connect(c.group, c.group.Registration)
-	c.routines.Go(func() { c.events.run(c.done) })
+	c.routines.Go(func() {
+		c.events.run(c.done)
+		c.app.lines.Close(logGrace)
+	})
 	c.group.Start()
 	return nil
 }
 
-// patience is how long a member may take to acknowledge the registration or a renewal, before
-// the client goes on with another one: long enough for an election, unless the sessions cannot
+// patience is how long a member may take to acknowledge the registration, a renewal or a call,
+// before the client goes on with another one: long enough for an election, unless the sessions cannot
 // wait for that.
 func (c *Client) patience() time.Duration {
 	return min(max(c.client.RenewalInterval(), 300*time.Millisecond), 2*time.Second)
@@ -159,44 +166,46 @@ func (c *Client) register(ctx context.Context) error {
 // or CloseSession.
 //
 // ctx bounds the graceful part, which takes 3 seconds at most; if ctx is done already, Close
-// attempts it for a second. When Close returns, no goroutine and no connection of the client
-// is left. It may be called more than once. It returns nil, or, if ctx was done and the group
-// had not answered in time, an error that wraps ErrUnknown and ctx's error: the group then
-// finds out by the TTL of the sessions.
+// attempts it for a second. Close may be called more than once, and concurrently. All calls
+// wait for the one shutdown, and its graceful part ends as soon as one of them has no more
+// time for it. When Close returns, no goroutine and no connection of the client is left, except
+// goroutines inside functions of the application, as at [Node.Close]. It returns nil, or, if
+// ctx was done and the group had not answered in time, an error that wraps ErrUnknown and
+// ctx's error: the group then finds out by the TTL of the sessions.
 func (c *Client) Close(ctx context.Context) error {
-	var err error
-	c.stop(func() { err = c.shutDown(ctx) })
-	return fault("close", "", err)
-}
-
-func (c *Client) shutDown(ctx context.Context) error {
 	limit, parent := 3*time.Second, ctx
 	if ctx.Err() != nil {
 		limit, parent = time.Second, context.WithoutCancel(ctx)
 	}
 	bounded, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
-	c.client.StopRenewing()
-	c.client.EndLeases()
-	if err := c.client.Deregister(bounded); err != nil && bounded.Err() != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
-	}
-	return nil
+	defer c.shutdown.bound(ctx, bounded)()
+	c.stop(c.shutDown)
+	return fault("close", "", c.shutdown.result(ctx))
 }
 
-// stop ends the client, after the shutdown if no other call has begun one. It returns when
+func (c *Client) shutDown() {
+	c.client.StopRenewing()
+	c.client.EndLeases()
+	if err := c.client.Deregister(c.shutdown.graceful); err != nil && c.shutdown.graceful.Err() != nil {
+		c.shutdown.unanswered = true
+	}
+}
+
+// stop ends the client, after the graceful part, unless another call does so. It returns when
 // nothing of the client is left.
-func (c *Client) stop(shutdown func()) {
-	c.closeOnce.Do(func() {
+func (c *Client) stop(graceful func()) {
+	c.shutdown.carryOut(func() {
 		c.client.BeginShutdown()
-		shutdown()
+		graceful()
+	}, func() {
 		c.group.Close()
 		c.client.Stopped(nil, true)
 		c.client.Wait()
 		c.err = fault("run", "", clientClosed{})
 		close(c.done)
 	})
-	<-c.done
+	<-c.shutdown.ended
 	c.routines.Wait()
 }
 

@@ -261,6 +261,9 @@ func (a *access) Elections(ctx context.Context, prefix string) iter.Seq2[Leader,
 
 // ElectionsAfter is Elections from behind a name on, as [Node.LocksAfter].
 func (a *access) ElectionsAfter(ctx context.Context, prefix, after string) iter.Seq2[Leader, error] {
+	if err := validPrefixes(prefix, after); err != nil {
+		return refused[Leader]("list elections", prefix, err)
+	}
 	all := pages(ctx, a, "list elections", prefix, after, func(after string) machine.Query {
 		return machine.LeadersQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LeaderView) string { return v.Name },

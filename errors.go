@@ -40,7 +40,7 @@ var (
 	// ErrSessionNotFound: the group has no such session.
 	ErrSessionNotFound = errors.New("session not found")
 	// ErrSessionBound: the session is bound to a live process, so it cannot be
-	// attached.
+	// attached. Retry when that process has ended.
 	ErrSessionBound = errors.New("session is bound to a live process")
 	// ErrCheckCritical: a check that the session would depend on is critical. Retry
 	// when it passes, or choose other checks.
@@ -64,14 +64,19 @@ var (
 	// ErrNoLeader: the election has no leader.
 	ErrNoLeader = errors.New("no leader")
 	// ErrUnavailable: no quorum of the group could be reached, and nothing was
-	// submitted: no effect. Worth a retry.
+	// submitted: no effect. Worth a retry. A Backup is complete nevertheless, and may be
+	// old.
 	ErrUnavailable = errors.New("no quorum of the group is reachable")
-	// ErrUnknown: the request was under way when the wait for it ended. It may take
-	// effect.
+	// ErrUnknown: the request was under way when the wait for it ended, with ctx or with
+	// the node or client, whose error is wrapped as well. It may take effect.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrClosed: the node or the client is closed, or the node has stopped; Node.Err
-	// returns the reason.
+	// returns the reason. No effect, unless it comes with ErrUnknown, as for a write that was
+	// under way.
 	ErrClosed = errors.New("node is closed")
+	// ErrIncomplete: a backup broke off, and what was written of it, if anything, is no
+	// backup: discard it. The cause is wrapped as well. Worth a retry.
+	ErrIncomplete = errors.New("the backup is incomplete")
 	// ErrCorrupt: data on disk is damaged, or is not what this member acknowledged.
 	ErrCorrupt = errors.New("data is corrupt")
 	// ErrTooLarge: a limit is exceeded, and a retry cannot succeed. No effect.
@@ -88,8 +93,9 @@ var (
 	ErrNotLeader = errors.New("not the leader")
 	// ErrLastVoter: the only voter of a group cannot leave it.
 	ErrLastVoter = errors.New("last voter of the group")
-	// ErrUpgradeRequired: the group, or the directory, uses what only a newer build of
-	// this library knows. Nothing is lost: open the directory with a newer build.
+	// ErrUpgradeRequired: a build is too old for what was asked: this one for the group, the
+	// directory or the backup, or that of a member of the group for the call. No effect, and
+	// nothing is lost: upgrade the build that the error names.
 	ErrUpgradeRequired = errors.New("newer build required")
 	// ErrRemoved: the member has been removed from its group, permanently.
 	ErrRemoved = errors.New("member has been removed from the group")
@@ -261,17 +267,27 @@ func describeWait(r *wire.Reply) string {
 }
 
 // convertMember turns the errors of the member in this process into those that are
-// documented here.
+// documented here. That of one that has stopped has its reason as well.
 func convertMember(err error) error {
+	if errors.Is(err, cluster.ErrStopped) && !errors.As(err, new(*cluster.IncompleteError)) {
+		return fmt.Errorf("%w (%w)", ErrClosed, convertFact(err))
+	}
+	return convertFact(err)
+}
+
+func convertFact(err error) error {
 	mark := func(sentinel error) error { return fmt.Errorf("%w: %w", sentinel, err) }
+	var incomplete *cluster.IncompleteError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &incomplete):
+		return incompleteError{convertMember(incomplete.Cause)}
 	case errors.Is(err, cluster.ErrRemoved):
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
-	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge):
+	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge), errors.Is(err, cluster.ErrTooLarge):
 		return mark(ErrTooLarge)
 	case errors.Is(err, machine.ErrQuery):
 		return mark(ErrInvalid)
@@ -281,8 +297,6 @@ func convertMember(err error) error {
 		return mark(ErrUnavailable)
 	case errors.Is(err, cluster.ErrNotLeader):
 		return mark(ErrNotLeader)
-	case errors.Is(err, cluster.ErrStopped):
-		return fmt.Errorf("%w (%w)", ErrClosed, err)
 	case errors.Is(err, cluster.ErrBusy):
 		return mark(ErrBusy)
 	case errors.Is(err, cluster.ErrUnregistered):
@@ -303,6 +317,15 @@ type clientClosed struct{}
 func (clientClosed) Error() string { return "client is closed" }
 
 func (clientClosed) Unwrap() error { return ErrClosed }
+
+// incompleteError is an ErrIncomplete with its cause.
+type incompleteError struct{ cause error }
+
+func (e incompleteError) Error() string {
+	return fmt.Sprintf("%v: it broke off: %v", ErrIncomplete, e.cause)
+}
+
+func (e incompleteError) Unwrap() []error { return []error{ErrIncomplete, e.cause} }
 
 // corruptError is an ErrCorrupt whose text already says so.
 type corruptError struct{ error }

@@ -1,9 +1,9 @@
 package conclave
 
 import (
-	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/conclave-go/conclave/cluster"
 )
@@ -12,7 +12,8 @@ import (
 // be nil. The node calls them one at a time, in order, on a goroutine of its own. A
 // function that blocks delays the later calls; up to 1,024 wait, and further ones
 // are dropped with a line in the log. Events may come before Open has returned. A
-// function must not wait for Open or Close, which wait for it.
+// function must not wait for Open or Close: Close waits for it, up to 3 seconds, and drops
+// the calls that are left then. A panic in one is logged, and the next call is made.
 type Events struct {
 	// LeaderChanged reports the leader of the group's Raft term, 0 if none is known.
 	LeaderChanged func(leader MemberID, term uint64)
@@ -49,6 +50,8 @@ type events struct {
 	log      *slog.Logger
 	queue    chan func()
 	dropping atomic.Bool // since the last call
+
+	abandoned atomic.Bool // no further call is made
 }
 
 func newEvents(on *Events, log *slog.Logger) *events {
@@ -59,24 +62,50 @@ func newEvents(on *Events, log *slog.Logger) *events {
 	return e
 }
 
-// run makes the calls that are queued until done is closed, and those that are left
-// then.
+// run has the calls made that are queued until done is closed, and those that are left then.
+// It returns when that has happened, or a function has not returned for too long after done.
 func (e *events) run(done <-chan struct{}) {
-	for {
+	ended := make(chan struct{})
+	go e.serve(done, ended)
+	<-done
+	timer := time.NewTimer(eventGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		e.abandoned.Store(true)
+		e.log.Warn("closing without an event function that has not returned")
+	}
+}
+
+// serve makes the calls. A function may end the goroutine by runtime.Goexit, as a test's FailNow
+// does; then another one goes on.
+func (e *events) serve(done <-chan struct{}, ended chan<- struct{}) {
+	finished := false
+	defer func() {
+		if !finished {
+			go e.serve(done, ended)
+		}
+	}()
+	for !e.abandoned.Load() {
 		select {
 		case f := <-e.queue:
 			e.call(f)
+			continue
+		default:
+		}
+		select {
+		case f := <-e.queue:
+			e.call(f)
+			continue
 		case <-done:
-			for {
-				select {
-				case f := <-e.queue:
-					e.call(f)
-				default:
-					return
-				}
-			}
+		}
+		if len(e.queue) == 0 {
+			break
 		}
 	}
+	finished = true
+	close(ended)
 }
 
 // call shields the node from a panic of the application.
@@ -84,7 +113,7 @@ func (e *events) call(f func()) {
 	e.dropping.Store(false)
 	defer func() {
 		if r := recover(); r != nil {
-			e.log.Error("an event function panicked", "panic", fmt.Sprint(r))
+			e.log.Error("an event function panicked", "panic", r)
 		}
 	}()
 	f()

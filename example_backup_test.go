@@ -55,7 +55,7 @@ func backUp(ctx context.Context, node *conclave.Node, path string) error {
 	}
 	defer file.Close()
 	if err := node.Backup(ctx, file); err != nil {
-		return err
+		return err // only with ErrUnavailable the file has a backup, which may be old
 	}
 	if err := file.Sync(); err != nil {
 		return err

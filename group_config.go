@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/client"
@@ -87,12 +86,12 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 	if id == n.id {
 		return fmt.Errorf("%w: it is this node's member: call Leave", ErrInvalid)
 	}
-	removed, err := ask[[]uint64](ctx, &n.access, machine.RemovedQuery{})
+	removed, err := ask[bool](ctx, &n.access, machine.RemovedQuery{Member: uint64(id)})
 	if err != nil {
 		return err
 	}
 	if !n.member.IsMember(uint64(id)) {
-		if slices.Contains(removed, uint64(id)) {
+		if removed {
 			return nil
 		}
 		return fmt.Errorf("%w: the group has no such member", ErrInvalid)
@@ -107,8 +106,8 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 		return err
 	}
 	if err := n.member.AwaitRemoval(ctx, uint64(id)); err != nil {
-		if ctx.Err() == nil {
-			return err
+		if ctx.Err() == nil { // this node has stopped
+			return fmt.Errorf("%w: the group removes the member: %w", ErrUnknown, convert(err))
 		}
 		return fmt.Errorf("%w: the group removes the member as soon as a majority of the other voters is up: %w", ErrUnknown,
 			cmp.Or(client.ContextError(ctx), err))

@@ -30,7 +30,7 @@ type Health struct {
 // HealthCheck is one of the checks that decide a node's Health. It is not a [Check], which
 // is registered with the group.
 type HealthCheck struct {
-	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up" or "progress"
+	Name string // "node", "loop", "shutdown", "member", "leader", "caught-up", "progress" or "resources"
 	Live bool   // the check decides Health.Live as well as Health.Ready
 	OK   bool
 	Text string // what is wrong and what to do, for people; "" if OK
@@ -59,6 +59,7 @@ func (n *Node) Health() Health {
 		{"leader", false, n.leaderFault},
 		{"caught-up", false, n.lagFault},
 		{"progress", false, n.progressFault},
+		{"resources", false, n.resourceFault},
 	} {
 		text := "the node has stopped" // what it knew last is outdated
 		if stopped == nil {
@@ -179,4 +180,14 @@ func (n *Node) progressFault(s *cluster.Health) string {
 		return fmt.Sprintf("an entry has not been committed for %v, and no lock is granted before it is: look at the disks of this leader and of the other voters, and at the network to them", stalled)
 	}
 	return fmt.Sprintf("a write to this member's disk has been under way for %v, and it applies no entry before that ends: look at the disk", stalled)
+}
+
+// resourceFault finds what the process lacks, and not the disk. A restart would end its leases,
+// and may not help if other processes use the descriptors up.
+func (n *Node) resourceFault(s *cluster.Health) string {
+	if s.Shortage == nil {
+		return ""
+	}
+	return fmt.Sprintf("an access to the disk has waited for %v because the process lacks file descriptors or memory (%v), and what depends on it is not acknowledged before: close files or connections, or raise the limit (LimitNOFILE, ulimit -n)",
+		s.Waited.Round(time.Millisecond), s.Shortage)
 }

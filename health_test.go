@@ -10,7 +10,7 @@ import (
 )
 
 // healthChecks are the names in the order of Health.Reasons.
-var healthChecks = []string{"node", "loop", "shutdown", "member", "leader", "caught-up", "progress"}
+var healthChecks = []string{"node", "loop", "shutdown", "member", "leader", "caught-up", "progress", "resources"}
 
 func TestHealth_Alone(t *testing.T) {
 	n := grouptest.Alone(t)

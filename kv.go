@@ -180,11 +180,15 @@ func (k *KV) Get(ctx context.Context, key string, opts ...ReadOption) (Entry, er
 }
 
 // List reads all keys that begin with prefix, as they are at one point in time, ordered
-// by their bytes. The empty prefix is all keys. It returns no error if there are none.
+// by their bytes. The empty prefix is all keys; one that no key can have is invalid. It returns no error if there are none.
 // It blocks like Get and has its errors but ErrKeyNotFound. It copies every value; see
 // Keys.
 func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Entry, error) {
-	entries, err := read[[]*wire.Entry](ctx, k, machine.KeysQuery{Prefix: prefix}, opts)
+	err := validPrefixes(prefix)
+	var entries []*wire.Entry
+	if err == nil {
+		entries, err = read[[]*wire.Entry](ctx, k, machine.KeysQuery{Prefix: prefix}, opts)
+	}
 	if err != nil {
 		return nil, fault("list", prefix, err)
 	}
@@ -200,7 +204,11 @@ func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Ent
 // the files and folders of a folder. The empty separator lists whole keys. It blocks
 // like Get and has its errors but ErrKeyNotFound.
 func (k *KV) Keys(ctx context.Context, prefix, separator string, opts ...ReadOption) ([]string, error) {
-	keys, err := read[[]string](ctx, k, machine.KeyNamesQuery{Prefix: prefix, Separator: separator}, opts)
+	err := validPrefixes(prefix, separator)
+	var keys []string
+	if err == nil {
+		keys, err = read[[]string](ctx, k, machine.KeyNamesQuery{Prefix: prefix, Separator: separator}, opts)
+	}
 	return keys, fault("list keys", prefix, err)
 }
 

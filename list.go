@@ -12,6 +12,14 @@ import (
 // other calls.
 const pageSize = 256
 
+// refused is a listing that yields nothing but an error.
+func refused[T any](op, name string, err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		yield(none, fault(op, name, err))
+	}
+}
+
 // pages yields all items of a listing, page by page, from the cursor first on. next makes the
 // query for the page behind a cursor, at returns the cursor of an item, and show makes the
 // item for the caller.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,9 +67,24 @@ func TestListings_Pages(t *testing.T) {
 	})
 }
 
-// The machine ends a page of semaphores early after one that has many holders.
+// A page ends early behind long values, and the listing goes on.
 func TestListings_ShortPage(t *testing.T) {
-	const holders = 8200
+	const elections, value = 20, 64 << 10 // more than a page has bytes
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		for i := range elections {
+			grouptest.MustCampaign(t, n.Election(fmt.Sprint(i)), strings.Repeat("v", value))
+		}
+		leaders, err := grouptest.Collect(n.Elections(t.Context(), ""))
+		if grouptest.Must(t, err); len(leaders) != elections || len(leaders[elections-1].Value) != value {
+			t.Errorf("%d elections are listed, want %d", len(leaders), elections)
+		}
+	})
+}
+
+// Of a semaphore with many holders the listing and Info have the first ones and the number, and
+// Holders has all, on a member and on a client.
+func TestSemaphores_ManyHolders(t *testing.T) {
+	const holders, described = 1230, 1024
 	n := grouptest.Alone(t)
 	var acquiring sync.WaitGroup
 	for range 41 {
@@ -85,8 +101,25 @@ func TestListings_ShortPage(t *testing.T) {
 	grouptest.MustAcquire(t, n.Semaphore("b", 1), 1)
 	semaphores, err := grouptest.Collect(n.Semaphores(t.Context(), ""))
 	grouptest.Must(t, err)
-	if len(semaphores) != 2 || len(semaphores[0].Holders) != holders {
-		t.Errorf("%d semaphores, want a with %d holders, and b", len(semaphores), holders)
+	if len(semaphores) != 2 || semaphores[1].HolderCount != 1 {
+		t.Fatalf("%d semaphores, want a and b: %+v", len(semaphores), semaphores[1:])
+	}
+	for _, a := range []grouptest.Access{n, grouptest.Dial(t, &conclave.ClientConfig{}, n)} {
+		s := a.Semaphore("a", holders)
+		for _, info := range []conclave.SemaphoreInfo{semaphores[0], grouptest.SemaphoreInfo(t, s)} {
+			if info.HolderCount != holders || len(info.Holders) != described {
+				t.Errorf("%d holders of %d", len(info.Holders), info.HolderCount)
+			}
+		}
+		all, err := grouptest.Collect(s.Holders(t.Context(), 0))
+		grouptest.Must(t, err)
+		if len(all) != holders || !slices.Equal(all[:described], semaphores[0].Holders) {
+			t.Errorf("%d holders, want %d", len(all), holders)
+		}
+		rest, err := grouptest.Collect(s.Holders(t.Context(), all[described].Fence))
+		if grouptest.Must(t, err); !slices.Equal(rest, all[described+1:]) {
+			t.Errorf("%d holders after one, want %d", len(rest), holders-described-1)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func Reentrant(limit int) LockOption {
 
 const maxLinger = time.Hour
 
-// Linger has the node keep the lock for up to d after an Unlock, at most an hour; 0 is not
+// Linger has the node keep the lock for up to d after an Unlock, 1 ms to an hour; 0 is not
 // at all. Until then each handle to the lock with this option, of the same session, acquires
 // it without asking the group, in some microseconds, and one that waits gets it from the one
 // that unlocks. Unlock does not block then.
@@ -85,8 +85,8 @@ const maxLinger = time.Hour
 // each member of the group runs a build that knows of it, a lock does not linger.
 func Linger(d time.Duration) LockOption {
 	return lockOption(func(o *lockOptions) {
-		if d < 0 || d > maxLinger {
-			o.err = fmt.Errorf("%w time to linger: want 0 (not at all) to %v, got %v", ErrInvalid, maxLinger, d)
+		if d != 0 && d < minDuration || d > maxLinger {
+			o.err = fmt.Errorf("%w time to linger: want 0 (not at all) or %v to %v, got %v", ErrInvalid, minDuration, maxLinger, d)
 			return
 		}
 		o.config.Linger = d
@@ -195,8 +195,18 @@ func (l *FencedLock) acquire(ctx context.Context, wait bool, value []byte, s *sp
 	if err != nil {
 		return 0, l.explain(err)
 	}
-	s.granted(Fence(f))
+	s.granted(Fence(f), l)
 	return Fence(f), nil
+}
+
+// giveUp implements grant.
+func (l *FencedLock) giveUp() { _ = l.handle.Release(ended(), nil) }
+
+// ended is a context with which a release does not wait for the group.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // explain adds to the error of an acquisition that this very handle was in the way, or how
@@ -381,6 +391,9 @@ func (a *access) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, e
 // shows a page at a time passes the last name of the page before: the cost of a page does not
 // depend on how many names come before it.
 func (a *access) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[LockInfo, error] {
+	if err := validPrefixes(prefix, after); err != nil {
+		return refused[LockInfo]("list locks", prefix, err)
+	}
 	return pages(ctx, a, "list locks", prefix, after, func(after string) machine.Query {
 		return machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LockView) string { return v.Name }, lockInfo)

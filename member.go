@@ -30,7 +30,8 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		TLS:        n.cfg.TLS,
 		Insecure:   n.cfg.Insecure,
 		Dial:       n.cfg.Dial,
-		VerifyPeer: n.cfg.verifyPeer(),
+		Calls:      n.app.calls,
+		VerifyPeer: n.app.verifyPeer(n.cfg.VerifyPeer),
 		Heartbeat:  n.cfg.HeartbeatInterval,
 		Election:   n.cfg.ElectionTimeout,
 		Logger:     n.log,
@@ -43,6 +44,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (cluster.Machine, error) {
 			return machine.LoadAt(state, supported)
 		},
+		FirstState: machine.FirstState,
 		Ended: func(e wire.Ended) {
 			n.history.sessionEnded(e)
 			n.client.SessionEnded(e)
@@ -129,6 +131,8 @@ func (g group) Level() uint32 { return g.Member.Level() }
 func (g group) Unreachable() string { return g.Member.Unreachable() }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
+
+func (group) Busy(err error) bool { return errors.Is(err, cluster.ErrBusy) }
 
 // registration makes the command that registers this process of a member.
 func registration(process *wire.Register) func(attempt uint32, ttl time.Duration) *wire.Command {

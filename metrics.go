@@ -55,8 +55,10 @@ type Metrics struct {
 
 	Held      int    // live holds of this node: locks, elections, permits, and locks that linger
 	HoldsLost uint64 // see Events.LockLost
-	Own       int    // live sessions of this node
-	Connected int    // clients that are connected to this node
+	// LogLinesDropped is how many log lines Config.Logger did not take in time.
+	LogLinesDropped uint64
+	Own             int // live sessions of this node
+	Connected       int // clients that are connected to this node
 	// What the group has, as applied here at the last heartbeat: sessions, locks and
 	// elections that are held or in a lock-delay, semaphores in use or with a limit from
 	// Resize, waiters in all queues, keys, checks, and registered clients.
@@ -222,6 +224,8 @@ func (n *Node) Metrics() Metrics {
 		SnapshotsSent: member.SnapshotsSent.Load(), SnapshotBytesSent: member.SnapshotBytesSent.Load(),
 		SnapshotsInstalled: status.Installed, Stalled: status.Stalled, Voters: status.Voters(),
 		GroupTime: time.Duration(member.GroupTime.Load()), DiskBytes: member.DiskBytes.Load(),
+		LogLinesDropped: n.app.lines.Dropped(),
+
 		Held: holds, HoldsLost: own.Lost.Load(), Own: sessions, Connected: int(member.Clients.Load()),
 		Sessions: group.Sessions, Locks: group.Locks, Elections: group.Elections, Semaphores: group.Semaphores,
 		Waiters: group.Waiters, Keys: group.Keys, Checks: group.Checks, Clients: group.Clients,

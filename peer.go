@@ -20,16 +20,8 @@ type Peer struct {
 	TLS *tls.ConnectionState
 }
 
-// verifyPeer adapts VerifyPeer to the cluster.
-func (c *Config) verifyPeer() func(remote.Peer) error { return adaptVerifyPeer(c.VerifyPeer) }
-
-func adaptVerifyPeer(verify func(Peer) error) func(remote.Peer) error {
-	if verify == nil {
-		return nil
-	}
-	return func(p remote.Peer) error {
-		return verify(Peer{
-			Member: MemberID(p.Member), Client: p.Inbound && p.Kind == wire.Kind_CLIENT, Name: p.Name, Addr: p.Advertise, TLS: p.TLS,
-		})
+func peerOf(p remote.Peer) Peer {
+	return Peer{
+		Member: MemberID(p.Member), Client: p.Inbound && p.Kind == wire.Kind_CLIENT, Name: p.Name, Addr: p.Advertise, TLS: p.TLS,
 	}
 }

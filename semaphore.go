@@ -36,8 +36,12 @@ type SemaphoreInfo struct {
 	Limit     int
 	Available int // negative while more permits are held than a smaller limit allows
 	Waiters   int
-	Holders   []PermitInfo  // by fence
-	Delay     time.Duration // until a lock-delay frees the next permit
+	// Holders are the first 1,024 Permits by fence; [Semaphore.Holders] lists all.
+	Holders []PermitInfo
+	// HolderCount is the number of all Permits. As Available, it includes those of sessions
+	// that have just ended until the group has released them.
+	HolderCount int
+	Delay       time.Duration // until a lock-delay frees the next permit
 }
 
 // PermitInfo describes one Permit.
@@ -138,8 +142,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 	var f *client.Fault
 	switch {
 	case err == nil:
-		span.granted(Fence(p.GrantedFence()))
-		return &Permit{access: s.access, name: s.name, permit: p}, nil
+		permit := &Permit{access: s.access, name: s.name, permit: p}
+		span.granted(Fence(p.GrantedFence()), permit)
+		return permit, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
 		err = fmt.Errorf("%w: not enough permits are free", ErrLocked)
 	}
@@ -194,7 +199,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 	return fault("resize", s.name, err)
 }
 
-// Info describes the semaphore and lists its holders, of any node. It is linearizable
+// Info describes the semaphore and lists its first holders, of any node. It is linearizable
 // and blocks until a quorum has confirmed that this node is up to date. The semaphore
 // may have changed by the time that Info returns. Its errors are those of
 // [FencedLock.Info].
@@ -213,26 +218,58 @@ func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 	return semaphoreInfo(*v), nil
 }
 
+// Holders lists the Permits that are held, of any node, by fence from behind the fence after on;
+// 0: all. It reads pages, as [Node.Locks] does. Its errors are those of [FencedLock.Info];
+// ErrInvalid also if a client asks a member of an earlier version.
+func (s *Semaphore) Holders(ctx context.Context, after Fence) iter.Seq2[PermitInfo, error] {
+	return func(yield func(PermitInfo, error) bool) {
+		q := machine.HoldersQuery{Name: s.name, After: uint64(after), Limit: pageSize}
+		for done := false; !done; {
+			page, err := machine.HoldersView{}, s.bad
+			if err == nil {
+				page, err = ask[machine.HoldersView](ctx, s.access, q)
+			}
+			if err != nil {
+				yield(PermitInfo{}, fault("list holders", s.name, err))
+				return
+			}
+			for _, p := range page.Holders {
+				if !yield(permitInfo(p), nil) {
+					return
+				}
+			}
+			q.After, done = page.Next, page.Done
+		}
+	}
+}
+
 func semaphoreInfo(v machine.SemaphoreView) SemaphoreInfo {
 	info := SemaphoreInfo{
 		Name: v.Name, Limit: int(v.Limit), Available: int(v.Available), Waiters: v.Waiters, Delay: duration(v.Delay),
+		HolderCount: max(v.Total, len(v.Holders)), // a member of an earlier version lists all and states no total
 	}
 	for _, p := range v.Holders {
-		info.Holders = append(info.Holders, PermitInfo{
-			Session: SessionID(p.Session), Node: MemberID(p.Member), Fence: Fence(p.Fence), Permits: int(p.Permits),
-		})
+		info.Holders = append(info.Holders, permitInfo(p))
 	}
 	return info
 }
 
+func permitInfo(p machine.PermitView) PermitInfo {
+	return PermitInfo{Session: SessionID(p.Session), Node: MemberID(p.Member), Fence: Fence(p.Fence), Permits: int(p.Permits)}
+}
+
 // Semaphores lists the semaphores of the group whose names begin with prefix and that
-// are in use or were resized, by name. It reads pages, as [Node.Locks] does.
+// are in use or were resized, by name, each as [Semaphore.Info] describes it. It reads pages,
+// as [Node.Locks] does.
 func (a *access) Semaphores(ctx context.Context, prefix string) iter.Seq2[SemaphoreInfo, error] {
 	return a.SemaphoresAfter(ctx, prefix, "")
 }
 
 // SemaphoresAfter is Semaphores from behind a name on, as [Node.LocksAfter].
 func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[SemaphoreInfo, error] {
+	if err := validPrefixes(prefix, after); err != nil {
+		return refused[SemaphoreInfo]("list semaphores", prefix, err)
+	}
 	return pages(ctx, a, "list semaphores", prefix, after, func(after string) machine.Query {
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
@@ -260,6 +297,9 @@ func (p *Permit) Release(ctx context.Context) error {
 	p.access.calls.returned(CallRelease, began, err)
 	return err
 }
+
+// giveUp implements grant.
+func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
 
 func (p *Permit) span(ctx context.Context) *span {
 	t := &p.access.tracing

@@ -37,13 +37,17 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 			}
 			return v.Incarnation, true
 		},
+		Occupied: func(m cluster.Machine, incarnation wire.ID) bool {
+			return m.(*machine.Machine).ClientCounts(incarnation)
+		},
+		Free:    func(m cluster.Machine) int { return m.(*machine.Machine).FreeClients() },
 		Serve:   n.serve,
 		Failure: failureOf,
 	}
 }
 
 // serve answers a request of a client.
-func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) error {
+func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer) error {
 	switch r.GetKind() {
 	case remote.KindWatch:
 		return n.serveWatch(ctx, r, answer)
@@ -74,6 +78,7 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 	if err != nil {
 		return err
 	}
+	answer.Hold(machine.AnswerSize(a))
 	for part, err := range machine.EncodeAnswer(a) {
 		if err == nil {
 			_, err = answer.Write(part)
@@ -85,31 +90,29 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer io.Writer) err
 	return nil
 }
 
-// maxBackups bounds the backups that clients read at a time: while one does, the database keeps what
-// it would otherwise discard.
-const maxBackups = 4
-
-func (n *Node) serveBackup(ctx context.Context, answer io.Writer) error {
-	select {
-	case n.backups <- struct{}{}:
-		defer func() { <-n.backups }()
-		return n.Backup(ctx, answer)
-	default:
-		return fmt.Errorf("%w: %d clients read a backup from this member already", ErrBusy, maxBackups)
-	}
-}
-
 func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer) error {
 	var watch remote.WatchBody
 	if err := json.Unmarshal(r.GetBody(), &watch); err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
 	}
+	if err := validPrefixes(watch.Prefix); err != nil {
+		return err
+	}
 	changes := json.NewEncoder(answer)
 	var failed error
-	err := n.client.Watch(ctx, watch.Prefix, watch.After, func(c wire.KeyChange) bool {
+	change := func(c wire.KeyChange) bool {
 		failed = changes.Encode(c)
 		return failed == nil
-	})
+	}
+	var err error
+	if watch.Progress {
+		err = n.client.FollowKeysPassing(ctx, watch.Prefix, watch.After, change, func(index uint64) bool {
+			failed = changes.Encode(remote.Watched{Progress: index})
+			return failed == nil
+		})
+	} else {
+		err = n.client.FollowKeys(ctx, watch.Prefix, watch.After, change)
+	}
 	if failed != nil {
 		return failed
 	}
@@ -117,6 +120,9 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 }
 
 func (n *Node) serveObserve(ctx context.Context, r *wire.Request, answer io.Writer) error {
+	if err := validName(string(r.GetBody())); err != nil {
+		return err
+	}
 	leaders := json.NewEncoder(answer)
 	var failed error
 	err := n.client.Observe(ctx, string(r.GetBody()), func(l *wire.Leader) bool {

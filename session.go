@@ -81,7 +81,7 @@ type SessionConfig struct {
 	// election may end the session. Default: 10 s.
 	TTL time.Duration
 	// LockDelay is for how long what the session held cannot be acquired after the
-	// session was invalidated, that is ended otherwise than by Close: up to 60 s, or
+	// session was invalidated, that is ended otherwise than by Close: 1 ms to 60 s, or
 	// NoLockDelay. It gives a holder that does not know yet time to stop, and one that
 	// depends on checks time until its deadline: with the check gossip, a partition of
 	// five seconds and the lock-delay ends the session, however long its TTL. Default:
@@ -167,8 +167,8 @@ func (c *SessionConfig) validate(mayCheck bool) error {
 	if low, high := duration(machine.MinTTL), duration(machine.MaxTTL); c.TTL != NoTTL && (c.TTL < low || c.TTL > high) {
 		faults = append(faults, fmt.Errorf("%w TTL: want %v to %v or NoTTL, got %v", ErrInvalid, low, high, c.TTL))
 	}
-	if high := duration(machine.MaxLockDelay); c.LockDelay < 0 || c.LockDelay > high {
-		faults = append(faults, fmt.Errorf("%w LockDelay: want up to %v or NoLockDelay, got %v", ErrInvalid, high, c.LockDelay))
+	if high := duration(machine.MaxLockDelay); c.LockDelay != 0 && (c.LockDelay < minDuration || c.LockDelay > high) {
+		faults = append(faults, fmt.Errorf("%w LockDelay: want %v to %v or NoLockDelay, got %v", ErrInvalid, minDuration, high, c.LockDelay))
 	}
 	if c.Behavior != ReleaseKeys && c.Behavior != DeleteKeys {
 		faults = append(faults, fmt.Errorf("%w Behavior: want ReleaseKeys or DeleteKeys, got %d", ErrInvalid, int(c.Behavior)))

@@ -44,11 +44,16 @@ func (n *Node) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionID
 
 // raiseLevel raises the feature level to that of a call, if every member supports it. The leader
 // does so as well, a second after the last of them has registered: a caller does not wait for that.
+// If all support a higher one it is raised to that, so that what follows has its limits.
 func (n *Node) raiseLevel(ctx context.Context, level uint32) error {
 	if n.member.Level() >= level {
 		return nil
 	}
-	switch err := n.member.RaiseLevel(ctx, level, false); {
+	err := n.member.RaiseLevel(ctx, wire.FeatureLevel, false)
+	if errors.Is(err, cluster.ErrLevel) && level < wire.FeatureLevel {
+		err = n.member.RaiseLevel(ctx, level, false)
+	}
+	switch {
 	case errors.Is(err, cluster.ErrLevel):
 		return fmt.Errorf("%w: %w", ErrUpgradeRequired, err)
 	case err != nil && ctx.Err() != nil:

@@ -3,6 +3,7 @@ package conclave_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,4 +85,28 @@ func TestStandalone_RenewedByClient(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	grouptest.WantError(t, c.RenewSession(t.Context(), conclave.SessionID{1}), conclave.ErrSessionNotFound)
+}
+
+// Standalone sessions that are created and forgotten, as many as there may be, leave the
+// sessions of the program alone.
+func TestStandalone_LeaveOwnSessions(t *testing.T) {
+	t.Parallel()
+	n := grouptest.Alone(t)
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			for range 101 { // 200 more than the limit
+				_, err := n.CreateSession(t.Context(), &conclave.SessionConfig{TTL: conclave.NoTTL})
+				if err != nil && !errors.Is(err, conclave.ErrBusy) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	_, err := n.CreateSession(t.Context(), &conclave.SessionConfig{TTL: conclave.NoTTL})
+	grouptest.WantError(t, err, conclave.ErrBusy)
+	_, err = n.FencedLock("x").Lock(t.Context())
+	grouptest.Must(t, err)
+	grouptest.MustSession(t, n, nil)
 }

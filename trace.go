@@ -110,6 +110,13 @@ type span struct {
 	tracing *tracing
 	of      Span
 	op      Operation
+	grant   grant // of the call; nil: none yet
+}
+
+// grant is what a call was granted.
+type grant interface {
+	// giveUp releases it in the background.
+	giveUp()
 }
 
 // begin begins the span of a call.
@@ -169,10 +176,25 @@ func (s *span) queued(r *wire.Reply) {
 	})
 }
 
-func (s *span) granted(f Fence) {
-	if s != nil {
-		s.event(SpanEvent{Kind: SpanGranted, Fence: f, Cause: s.Cause})
+func (s *span) granted(f Fence, g grant) {
+	if s == nil {
+		return
 	}
+	s.grant = g
+	s.complete(func() { s.event(SpanEvent{Kind: SpanGranted, Fence: f, Cause: s.Cause}) })
+}
+
+// complete calls the tracer. If that ends the goroutine (runtime.Goexit), no caller learns of the
+// grant, which is released then.
+func (s *span) complete(report func()) {
+	returned := false
+	defer func() {
+		if !returned && s.grant != nil {
+			s.grant.giveUp()
+		}
+	}()
+	report()
+	returned = true
 }
 
 // end ends the span with the error of the call.
@@ -187,7 +209,7 @@ func (s *span) end(err error) {
 	if errors.Is(err, ErrLockOwnershipLost) {
 		s.event(SpanEvent{Kind: SpanLost, Fence: s.op.Fence})
 	}
-	s.try(func() { s.of.End(err) })
+	s.complete(func() { s.try(func() { s.of.End(err) }) })
 }
 
 // span begins the span of a call of the handle.

@@ -8,7 +8,7 @@ func TestTracing_Off(t *testing.T) {
 	p := &Permit{access: l.access, name: "s"}
 	allocated := testing.AllocsPerRun(100, func() {
 		s := l.span(t.Context(), CallLock, "lock")
-		s.granted(1)
+		s.granted(1, l)
 		s.end(nil)
 		if s != nil || s.trace() != nil || p.span(t.Context()) != nil {
 			t.Error("a span without a tracer")

@@ -20,7 +20,7 @@ type Event struct {
 // needed to continue with another Watch, on any node. The empty prefix is all keys.
 //
 // The sequence ends with an error: ctx's, ErrCompacted, or ErrClosed when the node was
-// closed or has stopped. Watch has no goroutine and does not poll.
+// closed or has stopped; at once with ErrInvalid or ErrTooLarge for a prefix that no key can have. Watch has no goroutine and does not poll.
 //
 // A node buffers the last 65,536 changes, up to 32 MiB of keys and values, and none
 // from before its start, or before a snapshot that it received because it lagged too
@@ -30,9 +30,12 @@ type Event struct {
 // is not reached yet.
 func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		err := k.access.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
-			return yield(Event{Entry: entryOf(c.Entry), Deleted: c.Deleted, Index: c.Index}, nil)
-		})
+		err := validPrefixes(prefix)
+		if err == nil {
+			err = k.access.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
+				return yield(Event{Entry: entryOf(c.Entry), Deleted: c.Deleted, Index: c.Index}, nil)
+			})
+		}
 		if err != nil {
 			yield(Event{}, fault("watch", prefix, err))
 		}

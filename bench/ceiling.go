@@ -49,6 +49,7 @@ func ceilingConfig(name string, l net.Listener, join []string) cluster.Config {
 		Heartbeat: 100 * time.Millisecond, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
 		MaxCalls: 8192, MaxCallBytes: 64 << 20,
 		Commands: machine.Commands{}, LoadMachine: loadEmpty,
+		FirstState:    func(uint32) []wire.Change { return nil }, // the machine is empty at each level
 		Restored:      func(cluster.Machine) {},
 		Changed:       func([]wire.KeyChange, []wire.LeaderChange) {},
 		Ended:         func(wire.Ended) {},

@@ -13,8 +13,8 @@ import (
 )
 
 func (m *Member) accepted() *wire.Proposal {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	return m.identity.get().GetAccepted()
 }
 
@@ -31,16 +31,34 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	case r.GetProposal() == nil:
 		return m.introduce(sender)
 	}
-	reply := m.answer(sender.GetMember(), sender.GetKey(), r.GetProposal())
+	reply := &wire.FormReply{Member: m.identity.member, Refusal: unheedingReason}
+	if !unheeding(sender, r.GetProposal()) || m.hasRefused(r.GetProposal()) {
+		reply = m.answer(sender.GetMember(), sender.GetKey(), r.GetProposal())
+	}
 	reply.Candidate = m.meta()
 	return reply
+}
+
+// unheeding reports whether a founder does not heed the feature level of a proposal: its build forms
+// each group with an empty state. It has started again since it was found, with an earlier build. No
+// acceptance counts from or to it. That is not final: with the later build the founder heeds the level
+// of what it has accepted.
+func unheeding(founder *wire.GossipMeta, p *wire.Proposal) bool {
+	return p.GetFeatureLevel() > 0 && founder.GetFeatureLevel() == 0
+}
+
+const unheedingReason = "a founder runs an earlier build now than when the group was proposed: start it with the later one"
+
+// hasRefused reports whether this member has refused the proposal finally.
+func (m *Member) hasRefused(p *wire.Proposal) bool {
+	return slices.ContainsFunc(m.identity.get().GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) })
 }
 
 // answer answers a proposal from a member that has proved its key. An acceptance is on
 // disk before it is sent.
 func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	reply := &wire.FormReply{Member: m.identity.member}
 	record := m.identity.get()
 	switch {
@@ -52,7 +70,7 @@ func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 	case len(record.GetSeen()) > 0:
 		reply.Final, reply.Refusal = true, "it has found a member of an existing group, which it joins"
 		return reply
-	case slices.ContainsFunc(record.GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) }):
+	case m.hasRefused(p):
 		reply.Final, reply.Refusal = true, "it has refused this proposal before"
 		return reply
 	case record.GetAccepted() != nil && bytes.Equal(record.GetAccepted().GetCluster(), p.GetCluster()):
@@ -128,7 +146,7 @@ func (m *Member) objection(p *wire.Proposal) string {
 	if !among {
 		return "this member is not among the founders"
 	}
-	return ""
+	return m.levelObjection(p)
 }
 
 func (m *Member) refuseFinally(p *wire.Proposal) error {
@@ -142,8 +160,8 @@ func (m *Member) refuseFinally(p *wire.Proposal) error {
 // limit of refusals it stores none of its own: that founder's is on its disk, so if this
 // member should accept the proposal again, it is never accepted by all.
 func (m *Member) revoke(p *wire.Proposal) error {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	full := len(m.identity.get().GetRefused()) >= maxRefused
 	if full {
 		m.log.Warn("limit of final refusals exceeded: the proposal is dropped without a record", "limit", maxRefused)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -19,6 +18,14 @@ import (
 var ErrUnconfirmed = errors.New("the backup is complete, and has what this member had applied; " +
 	"no quorum has confirmed that this is everything that was acknowledged")
 
+// IncompleteError: a backup broke off. What was written of it, if anything, is no backup.
+type IncompleteError struct{ Cause error }
+
+func (e *IncompleteError) Error() string { return "the backup broke off: " + e.Cause.Error() }
+
+// Unwrap returns e.Cause.
+func (e *IncompleteError) Unwrap() error { return e.Cause }
+
 const (
 	backupPage = 1 << 20 // bytes that are read at once
 
@@ -30,8 +37,18 @@ const (
 // caller's goroutine, from a view of the database, so nothing waits for w: neither the
 // member nor its shutdown. If a quorum confirms it in time, the state has everything that
 // was acknowledged before the call; otherwise the backup is written nevertheless, and the
-// error is ErrUnconfirmed.
+// error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
+// other error is an IncompleteError.
 func (m *Member) Backup(ctx context.Context, w io.Writer) error {
+	err := m.backUp(ctx, w)
+	if err == nil || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrBusy) {
+		return err
+	}
+	return &IncompleteError{err}
+}
+
+// backUp is Backup with the bare cause.
+func (m *Member) backUp(ctx context.Context, w io.Writer) error {
 	level := m.status.Load().level // of an earlier state than the backup's
 	index, unconfirmed := m.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
@@ -156,14 +173,14 @@ func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
 
 // backupView is a view that one goroutine reads and another one may close.
 type backupView struct {
-	mu   sync.Mutex // held while the view is read or closed
+	use  longLock // held while the view is read or closed
 	view *raftlog.View
 	gone bool // closed
 }
 
 func (v *backupView) page(after []byte) ([]wire.Change, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.use.acquire()
+	defer v.use.release()
 	if v.gone {
 		return nil, ErrStopped
 	}
@@ -171,8 +188,8 @@ func (v *backupView) page(after []byte) ([]wire.Change, error) {
 }
 
 func (v *backupView) close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.use.acquire()
+	defer v.use.release()
 	if !v.gone {
 		v.gone = true
 		_ = v.view.Close() // it was only read

@@ -36,6 +36,7 @@ const (
 
 	recordPrefix = 1 + 4
 	maxRecord    = 8 << 20 // bytes of a body: several times what a page and a pair can have
+	maxEnds      = 1 << 20 // of the first and the last one
 )
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
@@ -104,6 +105,7 @@ type backupReader struct {
 	pairs   uint64
 	lastKey []byte
 	header  *wire.BackupHeader
+	whole   bool // the end record was read, and matches
 }
 
 // damagedBackup returns an error that wraps storage.ErrCorrupt.
@@ -158,9 +160,12 @@ func (r *backupReader) record() (kind byte, record []byte, err error) {
 	if _, err := io.ReadFull(r.from, prefix); err != nil {
 		return 0, nil, truncated(err)
 	}
-	size := binary.BigEndian.Uint32(prefix[1:])
-	if size > maxRecord {
-		return 0, nil, damagedBackup("a record of %d bytes, want at most %d", size, maxRecord)
+	size, most := binary.BigEndian.Uint32(prefix[1:]), uint32(maxRecord)
+	if prefix[0] != chunkRecord {
+		most = maxEnds
+	}
+	if size > most {
+		return 0, nil, damagedBackup("a record of %d bytes, want at most %d", size, most)
 	}
 	record = append(make([]byte, 0, recordPrefix+size+4), prefix...)[:recordPrefix+size+4]
 	if _, err := io.ReadFull(r.from, record[recordPrefix:]); err != nil {
@@ -181,8 +186,8 @@ func (r *backupReader) decode(record []byte, m proto.Message) error {
 }
 
 // next returns the pairs of the next chunk, or io.EOF behind the end record of a backup
-// that is whole.
-func (r *backupReader) next() ([]*wire.Pair, error) {
+// that is whole. It allocates the record and nothing for each pair.
+func (r *backupReader) next() (wire.Pairs, error) {
 	kind, record, err := r.record()
 	switch {
 	case err != nil:
@@ -193,18 +198,18 @@ func (r *backupReader) next() ([]*wire.Pair, error) {
 		return nil, damagedBackup("a record of kind %q", kind)
 	}
 	r.sum.Write(record)
-	chunk := new(wire.BackupChunk)
-	if err := r.decode(record, chunk); err != nil {
-		return nil, err
+	chunk, err := wire.DecodeChunk(record[recordPrefix : len(record)-4])
+	if err != nil {
+		return nil, damagedBackup("a malformed record: %v", err)
 	}
-	for _, p := range chunk.GetPairs() {
-		if r.pairs > 0 && bytes.Compare(p.GetKey(), r.lastKey) <= 0 {
-			return nil, damagedBackup("key %q follows key %q", p.GetKey(), r.lastKey)
+	for key := range chunk.Pairs.All() {
+		if r.pairs > 0 && bytes.Compare(key, r.lastKey) <= 0 {
+			return nil, damagedBackup("key %q follows key %q", key, r.lastKey)
 		}
 		r.pairs++
-		r.lastKey = p.GetKey()
+		r.lastKey = key
 	}
-	return chunk.GetPairs(), nil
+	return chunk.Pairs, nil
 }
 
 // finish checks the end record, and returns io.EOF if the backup is whole.
@@ -216,8 +221,10 @@ func (r *backupReader) finish(record []byte) error {
 	if end.GetPairs() != r.pairs || !bytes.Equal(end.GetChecksum(), r.sum.Sum(nil)) {
 		return damagedBackup("it does not match its checksum, with %d pairs of %d", r.pairs, end.GetPairs())
 	}
+	r.whole = true
 	switch n, err := io.ReadFull(r.from, make([]byte, 1)); {
 	case n > 0:
+		r.whole = false
 		return damagedBackup("something follows its end")
 	case err != io.EOF:
 		return truncated(err)
@@ -231,7 +238,7 @@ func (r *backupReader) all(more func() error, failed *error) iter.Seq2[[]byte, [
 	return func(yield func(key, value []byte) bool) {
 		for {
 			err := more()
-			var pairs []*wire.Pair
+			var pairs wire.Pairs
 			if err == nil {
 				pairs, err = r.next()
 			}
@@ -241,8 +248,8 @@ func (r *backupReader) all(more func() error, failed *error) iter.Seq2[[]byte, [
 				}
 				return
 			}
-			for _, p := range pairs {
-				if !yield(p.GetKey(), p.GetValue()) {
+			for key, value := range pairs.All() {
+				if !yield(key, value) {
 					*failed = errors.New("the rest of the backup was not read")
 					return
 				}

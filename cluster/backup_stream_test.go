@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -173,4 +174,55 @@ func FuzzBackup(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// One record, as long as it may be, has nothing but empty pairs, or is of another kind than a
+// chunk, or lies about its length. What reading it takes is its length.
+func TestBackup_RecordTakesItsLength(t *testing.T) {
+	const most = 2 * maxRecord
+	empty := bytes.Repeat([]byte{1<<3 | 2, 0}, maxRecord/2)
+	ascending := []byte{}
+	for i := uint32(0); len(ascending) < maxRecord-16; i++ {
+		ascending = append(ascending, 1<<3|2, 6, 1<<3|2, 4)
+		ascending = binary.BigEndian.AppendUint32(ascending, i)
+	}
+	for name, c := range map[string]struct {
+		kind  byte
+		body  []byte
+		valid bool
+	}{
+		"empty pairs":     {chunkRecord, empty, false},
+		"ascending pairs": {chunkRecord, ascending, true},
+		"end of nothing":  {endRecord, empty, false},
+		"unknown kind":    {'x', empty, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := bytes.NewBuffer(writtenBackup(t, 0))
+			b.Truncate(len(recordsOf(t, b.Bytes())[0]) + len(recordsOf(t, b.Bytes())[1])) // the header stays
+			record := binary.BigEndian.AppendUint32([]byte{c.kind}, uint32(len(c.body)))
+			record = append(record, c.body...)
+			record = binary.BigEndian.AppendUint32(record, crc(record))
+			b.Write(record)
+			r, err := openBackup(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken := allocated(func() { _, err = r.next() })
+			if (err == nil) != c.valid || err != nil && !errors.Is(err, storage.ErrCorrupt) {
+				t.Errorf("%v", err)
+			}
+			if taken > most {
+				t.Errorf("a record of %d bytes took %d", len(c.body), taken)
+			}
+		})
+	}
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

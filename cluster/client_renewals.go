@@ -28,11 +28,16 @@ func (m *Member) renewClients() {
 		c := &clientRenewals{member: m}
 		ids := make([]wire.ID, 0, n)
 		for _, conn := range m.clients.renewing[:n] {
+			if conn.renewing == 0 {
+				continue // its connection has ended
+			}
 			c.renewals = append(c.renewals, clientRenewal{conn, conn.renewing})
 			ids = append(ids, conn.incarnation)
 			conn.renewing = 0
 		}
-		m.clients.renewing = m.clients.renewing[n:]
+		if m.clients.renewing = m.clients.renewing[n:]; len(ids) == 0 {
+			continue
+		}
 		m.core.Submit(m.cfg.Commands.RenewClients(ids), c, true)
 	}
 	m.clients.renewing = nil

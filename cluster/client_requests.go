@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -17,12 +18,15 @@ const (
 	maxRequests = 256
 	// answerPart bounds the bytes of an answer that are sent together.
 	answerPart = 128 << 10
+	// requestBytes is about what answering a request takes, besides its body and its answer.
+	requestBytes = 16 << 10
 )
 
 var (
 	errTooManyRequests = fmt.Errorf("%w: limit exceeded: the member answers %d requests of this client already", ErrBusy, maxRequests)
+	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
 	errSameRequest     = errors.New("two requests with one number")
-	errRequestFailed   = errors.New("internal error")
+	errRequestFailed   = errors.New("internal error in the member that was asked: its log has the details")
 )
 
 // requests are the requests of a client that are being answered.
@@ -72,13 +76,9 @@ func (r *requests) wait() { r.routines.Wait() }
 
 // answerClient answers a request of a client.
 func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Request) {
-	defer func() {
-		if r := recover(); r != nil {
-			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
-			c.conn.Close(errRequestFailed)
-		}
-	}()
-	err := m.cfg.Clients.Serve(ctx, r, answerWriter{ctx, c, r.GetId()})
+	answer := &answerWriter{ctx: ctx, conn: c, id: r.GetId()}
+	defer func() { c.conn.Hold(-answer.held) }()
+	err := m.serveRequest(ctx, c, r, answer)
 	if ctx.Err() != nil {
 		return // cancelled, or the connection ends: another member may answer
 	}
@@ -86,19 +86,44 @@ func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Reques
 	_ = c.sendAnswer(ctx, m.lastPart(r.GetId(), err))
 }
 
-// lastPart ends the answer of a request.
+// serveRequest calls Serve. A panic is the failure of that request: the connection is also that
+// of the client's sessions.
+func (m *Member) serveRequest(ctx context.Context, c *clientConn, r *wire.Request, answer Answer) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
+			err = errRequestFailed
+		}
+	}()
+	return m.cfg.Clients.Serve(ctx, r, answer)
+}
+
+// maxFailureText bounds the text of a failure, in bytes.
+const maxFailureText = 64 << 10
+
+// lastPart ends the answer of a request. The text of an error may have bytes that the client has
+// chosen: it must neither be refused as a frame nor exceed one, which would end the connection.
 func (m *Member) lastPart(id uint64, err error) *wire.Answer {
 	last := &wire.Answer{Id: id, Last: true}
 	if err != nil {
 		last.Failure, last.Error = m.cfg.Clients.Failure(err)
+		last.Error = strings.ToValidUTF8(last.GetError()[:min(len(last.GetError()), maxFailureText)], "\uFFFD")
 	}
 	return last
 }
 
 // beginRequest has a request answered. An error ends the connection.
 func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Request) error {
-	err := c.requests.begin(ctx, r.GetId(), func(ctx context.Context) { m.answerClient(ctx, c, r) })
-	if errors.Is(err, errTooManyRequests) {
+	err := errLongRequest
+	if len(r.GetBody()) <= wire.MaxRequest {
+		err = c.requests.begin(ctx, r.GetId(), func(ctx context.Context) {
+			held := requestBytes + len(r.GetBody())
+			c.conn.Hold(held)
+			defer c.conn.Hold(-held)
+			m.answerClient(ctx, c, r)
+		})
+	}
+	if errors.Is(err, errTooManyRequests) || errors.Is(err, errLongRequest) {
 		refused := m.lastPart(r.GetId(), err)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
 		return nil
@@ -115,13 +140,31 @@ type answerWriter struct {
 	ctx  context.Context
 	conn *clientConn
 	id   uint64
+	held int
 }
 
+// Hold implements Answer.
+func (w *answerWriter) Hold(bytes int) {
+	w.held += bytes
+	w.conn.conn.Hold(bytes)
+}
+
+// Within implements Answer.
+func (w *answerWriter) Within(ctx context.Context) Answer { return answerWithin{w, ctx} }
+
+// Client implements Answer.
+func (w *answerWriter) Client() (client uint64, host string) { return w.conn.client, w.conn.host() }
+
 // Write implements io.Writer.
-func (w answerWriter) Write(b []byte) (n int, err error) {
+func (w *answerWriter) Write(b []byte) (n int, err error) { return w.write(w.ctx, b) }
+
+func (w *answerWriter) write(ctx context.Context, b []byte) (n int, err error) {
+	held := 2 * len(b) // with the value that it encodes
+	w.conn.conn.Hold(held)
+	defer w.conn.conn.Hold(-held)
 	for rest := b; len(rest) > 0; {
 		part := rest[:min(len(rest), answerPart)]
-		if err := w.conn.sendAnswer(w.ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {
+		if err := w.conn.sendAnswer(ctx, &wire.Answer{Id: w.id, Part: bytes.Clone(part)}); err != nil {
 			return n, err
 		}
 		n += len(part)
@@ -129,3 +172,12 @@ func (w answerWriter) Write(b []byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// answerWithin is an answer whose writes end with a context of their own as well.
+type answerWithin struct {
+	*answerWriter
+	ctx context.Context
+}
+
+// Write implements io.Writer.
+func (w answerWithin) Write(b []byte) (n int, err error) { return w.write(w.ctx, b) }

@@ -19,31 +19,56 @@ type ClientsConfig struct {
 	// alive is false if there is no such session. They run on the loop's goroutine.
 	Registered func(m Machine, incarnation wire.ID) bool
 	SessionOf  func(m Machine, session wire.ID) (incarnation wire.ID, alive bool)
+	// Occupied reports whether the incarnation of a client counts in a limit of the group,
+	// registered or not any more, and Free returns how many more that limit admits. They run
+	// on the loop's goroutine.
+	Occupied func(m Machine, incarnation wire.ID) bool
+	Free     func(m Machine) int
 	// Serve answers a request, and writes the answer in parts. It must return once ctx is
 	// done.
-	Serve func(ctx context.Context, r *wire.Request, answer io.Writer) error
+	Serve func(ctx context.Context, r *wire.Request, answer Answer) error
 	// Failure describes an error of Serve to the client.
 	Failure func(error) (wire.Failure, string)
 }
 
+// Answer is the answer to a request of a client. Write blocks while the client does not read.
+type Answer interface {
+	io.Writer
+	// Hold counts bytes that are kept until Serve returns, as ClientConn.Hold does.
+	Hold(bytes int)
+	// Within returns the answer, whose writes end with ctx as well.
+	Within(ctx context.Context) Answer
+	// Client returns who asks, and the host that the connection comes from: see transport.HostOf.
+	Client() (client uint64, host string)
+}
+
 // clients are the connections of clients. The loop's goroutine owns it.
 type clients struct {
-	attaching []*clientConn           // that wait until the log is applied as far as they have seen it
+	attaching attachQueue             // that wait until the log is applied as far as they have seen it
 	attached  map[wire.ID]*clientConn // by incarnation
 	touched   []*clientConn           // that have notices to be sent
-	renewing  []*clientConn           // that have asked for a renewal since the last tick
+	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
+	recent    []*clientConn           // that have been attached since the last tick; some may have ended since
+	view      *wire.GroupView         // that was sent last; nil: none
+
+	registrations registrations
 }
 
 // clientConn is the connection of a client. The loop's goroutine owns it, except for conn,
-// requests and handled.
+// requests, handled and gathering, and for attach until it is complete.
 type clientConn struct {
 	clients     *clients
 	conn        *transport.ClientConn
 	client      uint64
 	incarnation wire.ID
-	attach      *wire.Attach   // nil until its first part has come
-	notices     []*wire.Notice // to be sent
-	renewing    uint64         // the number of the last renewal that it has asked for; 0: none since the last tick
+	attach      *wire.Attach    // what has come of it; nil: it has been answered
+	gathering   bool            // the next frame has another part of attach
+	place       int             // in clients.attaching, from 1 on; 0: none
+	notices     []*wire.Notice  // to be sent
+	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
+	counted     bool            // among the registrations of its host
+	views       bool            // it understands a GroupView
+	view        *wire.GroupView // that it has
 	requests    requests
 	handled     signal // set when the loop has handled a frame
 }
@@ -55,12 +80,33 @@ var (
 	errReplaced       = errors.New("replaced by a later connection of the same client")
 )
 
-// maxAttached bounds what a client may ask about in an Attach, as the machine bounds its queue
-// places and its sessions.
-const maxAttached = 16_384
+// What a notice takes, and a key in the outcome of a Write, about: 128 of these are in one notice.
+const (
+	noticeBytes = 128
+	keyBytes    = 48
+)
 
-// noticeBytes is about what a notice takes.
-const noticeBytes = 128
+// replyBytes is about what an outcome takes in a queue.
+func replyBytes(r *wire.Reply) int {
+	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace())
+}
+
+// sizeOf is about what notices take in a queue.
+func sizeOf(notices []*wire.Notice) (n int) {
+	for _, notice := range notices {
+		n += replyBytes(notice.GetOutcome().GetReply()) + len(notice.GetRecall().GetLock())
+	}
+	return n
+}
+
+// attachedSize is about what the answer to an Attach takes in a queue.
+func attachedSize(a *wire.Attached) int {
+	n := noticeBytes * (len(a.GetSessions()) + len(a.GetElsewhere()) + len(a.GetMembers()))
+	for _, o := range a.GetOutcomes() {
+		n += replyBytes(o.GetReply())
+	}
+	return n
+}
 
 // clientsRefused implements transport.Config.ClientsRefused.
 func (m *Member) clientsRefused() string {
@@ -77,6 +123,7 @@ func (m *Member) clientsRefused() string {
 func (m *Member) serveClient(conn *transport.ClientConn) {
 	peer := conn.Peer()
 	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: newSignal()}
+	c.attach, c.gathering = new(wire.Attach), true
 	c.requests.running = make(map[uint64]context.CancelFunc)
 	ctx, cancel := context.WithCancel(m.lifetime)
 	defer c.requests.wait()
@@ -110,8 +157,7 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 		if err := c.conn.Read(f); err != nil {
 			return err
 		}
-		before := c.attach == nil || c.attach.GetMore()
-		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != before {
+		if _, attaches := f.GetBody().(*wire.ClientFrame_Attach); attaches != c.gathering {
 			return errClientProtocol
 		}
 		var run func(*core.Core)
@@ -120,16 +166,16 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 			if err := c.gather(body.Attach); err != nil {
 				return err
 			}
-			if c.attach.GetMore() {
+			if c.gathering {
 				continue
 			}
 			run = func(core *core.Core) { m.attachClient(core, c) }
 		case *wire.ClientFrame_Submission:
-			if len(body.Submission.GetCalls()) > core.MaxClientCalls {
-				return errTooManyItems
+			if err := checkSubmission(body.Submission); err != nil {
+				return err
 			}
 			s := c.submission(body.Submission)
-			run = func(core *core.Core) { core.SubmitForClient(s) }
+			run = func(core *core.Core) { m.submitForClient(core, c, s) }
 		case *wire.ClientFrame_Renew:
 			run = func(*core.Core) { c.renews(body.Renew) }
 		case *wire.ClientFrame_Request:
@@ -149,17 +195,44 @@ func (m *Member) readClient(ctx context.Context, c *clientConn) error {
 	}
 }
 
-// gather adds a part of the Attach.
+// gather adds a part of the Attach. Each of its items has a bounded size (wire.Bounds).
 func (c *clientConn) gather(part *wire.Attach) error {
-	if c.attach == nil {
-		c.attach = new(wire.Attach)
+	if part.GetApplied() > maxPosition {
+		return errClientProtocol
 	}
 	a := c.attach
-	a.Applied, a.More = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	if max(len(a.GetAwaiting())+len(part.GetAwaiting()), len(a.GetSessions())+len(part.GetSessions())) > wire.MaxAttached {
+		return errTooManyItems
+	}
+	c.conn.Hold(attachedBytes(part))
+	a.Applied, c.gathering = max(a.GetApplied(), part.GetApplied()), part.GetMore()
+	a.Views = a.GetViews() || part.GetViews()
 	a.Awaiting = append(a.GetAwaiting(), part.GetAwaiting()...)
 	a.Sessions = append(a.GetSessions(), part.GetSessions()...)
-	if max(len(a.GetAwaiting()), len(a.GetSessions())) > maxAttached {
+	return nil
+}
+
+// attachedBytes is about what a part of an Attach takes in memory.
+func attachedBytes(a *wire.Attach) int {
+	const awaiting, session = 128, 48
+	n := session*len(a.GetSessions()) + awaiting*len(a.GetAwaiting())
+	for _, w := range a.GetAwaiting() {
+		n += len(w.GetSemaphore())
+	}
+	return n
+}
+
+// checkSubmission refuses what no honest client submits, before its commands are decoded
+// anywhere.
+func checkSubmission(s *wire.Submission) error {
+	if len(s.GetCalls()) > core.MaxClientCalls {
 		return errTooManyItems
+	}
+	command := new(wire.Command)
+	for _, c := range s.GetCalls() {
+		if err := wire.Check(command, c.GetCommand()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -175,16 +248,14 @@ func (c *clientConn) submission(s *wire.Submission) *wire.Submission {
 // attachClient attaches a client now, or as soon as the log is applied far enough: its
 // sessions would seem to have ended in an earlier state.
 func (m *Member) attachClient(core *core.Core, c *clientConn) {
-	m.clients.attaching = append(m.clients.attaching, c)
+	m.clients.attaching.add(c)
 	m.attachClients(core)
 }
 
+// attachClients attaches the clients that the log is applied far enough for.
 func (m *Member) attachClients(core *core.Core) {
 	applied := core.Status().Applied
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(c *clientConn) bool {
-		if c.attach.GetApplied() > applied {
-			return false
-		}
+	for c := m.clients.attaching.due(applied); c != nil; c = m.clients.attaching.due(applied) {
 		if m.clients.attached == nil {
 			m.clients.attached = make(map[wire.ID]*clientConn)
 		}
@@ -194,18 +265,22 @@ func (m *Member) attachClients(core *core.Core) {
 		m.clients.attached[c.incarnation] = c
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 		attached := m.attachedState(core, c)
+		c.conn.Hold(-attachedBytes(c.attach))
+		c.attach = nil
 		core.AttachClient(c.incarnation, c)
-		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}},
-			noticeBytes*(len(attached.GetOutcomes())+len(attached.GetSessions())+len(attached.GetElsewhere())+len(attached.GetMembers())))
-		return true
-	})
+		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}}, attachedSize(attached))
+	}
 }
 
 // attachedState answers an Attach from the state that is applied now.
 func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 	machine := core.Machine()
-	level, _ := machine.Level()
-	a := &wire.Attached{Applied: core.Status().Applied, Level: level, Now: machine.Now(), Members: m.memberAddresses()}
+	c.views, c.view = c.attach.GetViews(), m.view(core)
+	a := &wire.Attached{
+		Applied: core.Status().Applied, Now: machine.Now(),
+		Level: c.view.GetLevel(), Members: c.view.GetMembers(), Leaderless: c.view.GetLeaderless(),
+	}
+	m.clients.recent = append(m.clients.recent, c)
 	for _, w := range c.attach.GetAwaiting() {
 		session, _ := wire.IDFrom(w.GetSession())
 		ticket := wire.Ticket{Incarnation: c.incarnation, Seq: w.GetSeq()}
@@ -229,22 +304,14 @@ func (m *Member) attachedState(core *core.Core, c *clientConn) *wire.Attached {
 	return a
 }
 
-// memberAddresses returns the addresses at which clients find members.
-func (m *Member) memberAddresses() (addresses []string) {
-	for _, p := range m.Status().Members {
-		addresses = append(addresses, p.Addr)
-	}
-	return addresses
-}
-
 func (m *Member) detachClient(core *core.Core, c *clientConn) {
 	core.DetachClient(c.incarnation, c)
 	if m.clients.attached[c.incarnation] == c {
 		delete(m.clients.attached, c.incarnation)
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
 	}
-	m.clients.attaching = slices.DeleteFunc(m.clients.attaching, func(o *clientConn) bool { return o == c })
-	m.clients.renewing = slices.DeleteFunc(m.clients.renewing, func(o *clientConn) bool { return o == c })
+	m.clients.attaching.remove(c)
+	c.renewing = 0 // in clients.renewing until the next tick
 }
 
 // Notify implements core.Client. The notices of one step are sent together.
@@ -270,7 +337,7 @@ func (m *Member) deliverToClients() {
 		for notices := range slices.Chunk(c.notices, maxNotices) {
 			c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
 				Applied: m.core.Status().Applied, Notices: notices,
-			}}}, noticeBytes*len(notices))
+			}}}, sizeOf(notices))
 		}
 		c.notices = nil
 	}

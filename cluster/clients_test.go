@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +22,9 @@ func serving(t *testing.T, ticked func(Machine)) *Member {
 	cfg.Clients = ClientsConfig{
 		Registered: func(Machine, wire.ID) bool { return true },
 		SessionOf:  func(Machine, wire.ID) (wire.ID, bool) { return wire.ID{}, false },
-		Serve:      func(ctx context.Context, _ *wire.Request, _ io.Writer) error { <-ctx.Done(); return ctx.Err() },
+		Occupied:   func(Machine, wire.ID) bool { return true },
+		Free:       func(Machine) int { return 1 },
+		Serve:      func(ctx context.Context, _ *wire.Request, _ Answer) error { <-ctx.Done(); return ctx.Err() },
 		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
 	}
 	m := start(t, cfg)
@@ -59,7 +61,7 @@ func dialMember(t *testing.T, m *Member) *transport.ClientConn {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	_, key, _ := ed25519.GenerateKey(nil) // never fails
-	c, err := d.Connect(t.Context(), m.cfg.Advertise, key, wire.ID{})
+	c, err := d.Connect(t.Context(), transport.Target{Addr: m.cfg.Advertise}, key, wire.ID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +149,77 @@ func TestClients_TooManyRequests(t *testing.T) {
 			break
 		} else if refused != id || next() != id+1 {
 			t.Fatalf("request %d was refused", refused)
+		}
+	}
+}
+
+// A request that panics, and one whose error has bytes that are no text, fail alone: what else the
+// connection is used for goes on.
+func TestClients_RequestFailsAlone(t *testing.T) {
+	m := serving(t, nil)
+	m.cfg.Clients.Serve = func(_ context.Context, r *wire.Request, _ Answer) error {
+		if r.GetKind() == "panic" {
+			panic("for a test")
+		}
+		return errors.New(string(r.GetBody()))
+	}
+	m.cfg.Clients.Failure = func(err error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, err.Error() }
+	c := connectClient(t, m)
+	requests := []*wire.Request{
+		{Kind: "panic"}, {Body: []byte("caf\xc3")}, {Body: bytes.Repeat([]byte("\xff"), wire.MaxRequest)}, {Body: []byte("ordinary")},
+	}
+	for i, r := range requests {
+		r.Id = uint64(i)
+		if err := c.SendWait(t.Context(), &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(r.GetBody())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answered := 0; answered < len(requests); {
+		f := new(wire.MemberFrame)
+		if err := c.Read(f); err != nil {
+			t.Fatal(err)
+		}
+		if a := f.GetAnswer(); a != nil {
+			if answered++; a.GetFailure() != wire.Failure_FAILURE_OTHER || a.GetError() == "" {
+				t.Errorf("got %v", a)
+			}
+		}
+	}
+}
+
+// A client that asks for it learns of what the member sees of its group when that changes, and
+// one of an earlier build, which would take it for a violation, does not.
+func TestClients_Views(t *testing.T) {
+	m := serving(t, nil)
+	for _, views := range []bool{true, false} {
+		c := dialMember(t, m)
+		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Views: views}}}, 0)
+		f := new(wire.MemberFrame)
+		if err := c.Read(f); err != nil || f.GetAttached().GetLeaderless() || len(f.GetAttached().GetMembers()) != 1 {
+			t.Fatal(f, err)
+		}
+		onLoop(m, func() {
+			for _, attached := range m.clients.attached {
+				attached.view = &wire.GroupView{Leaderless: true} // as if it had been so
+			}
+			m.clients.view = nil
+		})
+		pass(3 * m.cfg.Heartbeat)
+		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: 7}}, 0)
+		viewed := false
+		for f.GetRenewed() == nil {
+			f = new(wire.MemberFrame)
+			if err := c.Read(f); err != nil {
+				t.Fatal(err)
+			}
+			if v := f.GetView(); v != nil {
+				if viewed = true; v.GetLeaderless() || v.GetLevel() != wire.FeatureLevel || len(v.GetMembers()) != 1 {
+					t.Errorf("got %v", v)
+				}
+			}
+		}
+		if viewed != views {
+			t.Errorf("asked for views: %v; got some: %v", views, viewed)
 		}
 	}
 }

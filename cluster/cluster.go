@@ -47,6 +47,8 @@ var (
 	ErrStopped = errors.New("the member has stopped")
 	// ErrNoLeader: no leader was known in time.
 	ErrNoLeader = errors.New("no leader is known")
+	// ErrTooLarge: a client requests more than it may.
+	ErrTooLarge = errors.New("limit exceeded")
 	// ErrLevel: the group refuses a feature level.
 	ErrLevel = errors.New("the group refuses the feature level")
 )
@@ -58,7 +60,8 @@ var (
 	ErrCorrupt      = core.ErrCorrupt
 	ErrForgot       = core.ErrForgot
 
-	ErrUpgradeRequired = core.ErrUpgradeRequired
-	ErrNotLeader       = core.ErrNotLeader
-	ErrNoSuccessor     = core.ErrNoSuccessor
+	ErrUpgradeRequired  = core.ErrUpgradeRequired
+	ErrNotLeader        = core.ErrNotLeader
+	ErrNoSuccessor      = core.ErrNoSuccessor
+	ErrTooManyTransfers = core.ErrTooManyTransfers
 )

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -40,7 +40,7 @@ const (
 )
 
 type forming struct {
-	mu       sync.Mutex                                                                                   // held while the identity changes
+	changing longLock                                                                                     // held while the identity changes
 	accepted signal                                                                                       // set when a proposal is accepted
 	send     func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
 	refusal  string                                                                                       // of a founder, in the last round; owned by findGroup
@@ -207,7 +207,7 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 func (m *Member) isFormed(p *wire.Proposal) bool {
 	for _, f := range p.GetFounders() {
 		found := m.candidates.process(f.GetMember())
-		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) {
+		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) && !unheeding(found, p) {
 			return true
 		}
 	}
@@ -258,6 +258,8 @@ func (m *Member) propose() *wire.Proposal {
 		Cluster:  cluster[:],
 		Founders: founders[:m.cfg.Expect],
 		Voters:   m.wantedVoters(),
+
+		FeatureLevel: m.commonLevel(founders[:m.cfg.Expect]),
 	}
 }
 
@@ -280,6 +282,9 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 	if err == nil && (reply.GetMember() != f.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), f.GetKey())) {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
+	if err == nil && reply.GetAccepted() && unheeding(reply.GetCandidate(), p) {
+		return &wire.FormReply{Refusal: unheedingReason}, nil
+	}
 	return reply, err
 }
 
@@ -287,8 +292,8 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 // identity: an identity with a cluster but no log is a member that has lost its state,
 // whereas a log without a cluster only repeats the last round of forming.
 func (m *Member) bootstrap(p *wire.Proposal) error {
-	m.forming.mu.Lock()
-	defer m.forming.mu.Unlock()
+	m.forming.changing.acquire()
+	defer m.forming.changing.release()
 	conf := &raftpb.ConfState{}
 	for i, f := range p.GetFounders() {
 		if i < int(p.GetVoters()) {
@@ -298,7 +303,8 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 		}
 	}
 	if !m.raftLog.Bootstrapped() {
-		if err := m.raftLog.Bootstrap(conf); err != nil {
+		state := m.cfg.FirstState(max(p.GetFeatureLevel(), lowestLevel))
+		if err := m.raftLog.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
 			return err
 		}
 	}
@@ -311,6 +317,6 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 		return err
 	}
 	m.first = p.GetFounders()[0].GetMember() == m.identity.member
-	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()))
+	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
 	return nil
 }

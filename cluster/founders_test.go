@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/memdisk"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -30,7 +31,8 @@ type founder struct {
 	founders   *founders
 	n          int
 	disk       *memdisk.Disk
-	saves      int // after so many the disk fails; 0: it does not
+	saves      int    // after so many the disk fails; 0: it does not
+	build      uint32 // the highest feature level that it supports; 0: a build that forms groups at level 1 only
 	up         bool
 	attempting bool
 }
@@ -45,15 +47,18 @@ type founders struct {
 	depth     int // of faults during other faults
 	sent      []*wire.FormRequest
 	proposals map[string]*wire.Proposal // by cluster
+	digests   map[string]uint64         // of first states, by cluster
+	builds    []uint32                  // with which a founder starts, any of them; empty: the newest
 	clusters  map[uint64][]byte         // by member
 	touched   func(errorfs.Op) error    // if not nil, called with each operation on a disk, on any goroutine
 }
 
-func newFounders(t *testing.T, seed uint64, n, expect int) *founders {
+func newFounders(t *testing.T, seed uint64, n, expect int, builds ...uint32) *founders {
 	cryptotest.SetGlobalRandom(t, seed)
 	v := &founders{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), expect: expect,
 		proposals: make(map[string]*wire.Proposal), clusters: make(map[uint64][]byte),
+		builds: builds,
 	}
 	for i := range n {
 		v.founders = append(v.founders, &founder{founders: v, n: i, disk: memdisk.New()})
@@ -95,7 +100,7 @@ func (f *founder) start() {
 		t.Fatal(err)
 	}
 	m := &Member{
-		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.founders.expect, Voters: 3},
+		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.founders.expect, Voters: 3, FirstState: machine.FirstState},
 		log: quiet, store: store,
 		candidates: newCandidates(f.addr(), nil),
 	}
@@ -110,10 +115,12 @@ func (f *founder) start() {
 	if m.identity, err = loadIdentity(m.raftLog, "founders"); err != nil {
 		t.Fatal(err)
 	}
+	m.seams.FeatureLevel = f.chooseBuild(m.identity.get())
 	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
 		t.Fatal(err)
 	}
 	f.Member, f.up, f.attempting = m, true, false
+	f.readAccepted()
 	f.founders.check()
 }
 
@@ -130,6 +137,7 @@ var errLost = errors.New("lost")
 // send sends a proposal to a founder, unless it is lost. Other founders run meanwhile.
 func (f *founder) send(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.founders
+	f.encoded(r)
 	v.sent = append(v.sent, r)
 	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 	v.interleave()
@@ -137,7 +145,7 @@ func (f *founder) send(m *Member, addr string, r *wire.FormRequest) (*wire.FormR
 	if f.Member != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
-	reply := to.Form(r)
+	reply := to.receive(r)
 	v.interleave()
 	if f.Member != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
@@ -160,7 +168,7 @@ func (f *founder) meets(all bool) {
 	f.candidates.forget()
 	for _, other := range f.founders.founders {
 		if other != f && other.up && (all || f.founders.rng.IntN(4) > 0) {
-			f.candidates.find(other.meta())
+			f.candidates.find(other.stated())
 		}
 	}
 }
@@ -204,6 +212,7 @@ func (v *founders) check() {
 		}
 		if len(cluster) > 0 {
 			v.clusters[f.identity.member] = cluster
+			v.checkFirstState(f, string(cluster))
 		}
 	}
 	for _, cluster := range v.clusters {
@@ -238,7 +247,7 @@ func (v *founders) fault() {
 		f.saves = 1 + v.rng.IntN(3)
 	case 2, 3: // a request is repeated much later
 		if len(v.sent) > 0 && f.up {
-			f.Form(v.sent[v.rng.IntN(len(v.sent))])
+			f.receive(v.sent[v.rng.IntN(len(v.sent))])
 		}
 	default:
 		if !f.up {

@@ -39,8 +39,8 @@ type gossip struct {
 	probed   time.Time // guarded by mu; when the last probe began that was answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
-	closing sync.Mutex // held while announcing and closing: memberlist panics on an announcement after Shutdown
-	closed  bool       // guarded by closing
+	closing longLock // held while announcing and closing: memberlist panics on an announcement after Shutdown
+	closed  bool     // guarded by closing
 }
 
 // gossipEvents receives gossip's events, on gossip's goroutines. It must not block.
@@ -100,8 +100,10 @@ func newGossip(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logge
 	return g, nil
 }
 
-// encodeMeta returns a member's meta data for gossip.
+// encodeMeta returns a member's meta data for gossip, without what only forming needs.
 func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
+	self = proto.CloneOf(self)
+	self.FeatureLevel = 0
 	meta, err := proto.Marshal(self)
 	if err == nil && len(meta) > memberlist.MetaMaxSize {
 		err = fmt.Errorf("name and advertised address take %d bytes of gossip, limit %d: shorten them", len(meta), memberlist.MetaMaxSize)
@@ -151,8 +153,8 @@ func (g *gossip) lastJoinError() error {
 // announceShutdown broadcasts that this process stops, so that the others need not
 // detect it.
 func (g *gossip) announceShutdown() {
-	g.closing.Lock()
-	defer g.closing.Unlock()
+	g.closing.acquire()
+	defer g.closing.release()
 	if !g.closed {
 		_ = g.list.Leave(g.pace * announceTimeout)
 	}
@@ -168,10 +170,10 @@ func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }
 // ordinary case, in which every probe is answered.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
-	g.closing.Lock()
+	g.closing.acquire()
 	g.closed = true
 	_ = g.list.Shutdown()
-	g.closing.Unlock()
+	g.closing.release()
 	g.mu.Lock()
 	probed, departed := time.Since(g.probed), time.Since(g.departed)
 	g.mu.Unlock()
@@ -214,7 +216,7 @@ func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.notify(n, false) }
 
 func (g *gossip) notify(n *memberlist.Node, alive bool) {
 	meta := new(wire.GossipMeta)
-	if err := proto.Unmarshal(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
+	if err := wire.Decode(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
 		return
 	}
 	if alive {

@@ -23,6 +23,10 @@ type Health struct {
 	// Regained is set when the leader is heard again after an outage, until this member has
 	// what it missed.
 	Regained bool
+	// Shortage is what the process lacks that an access to the disk waits for, since Waited;
+	// nil: none waits.
+	Shortage error
+	Waited   time.Duration
 	// Reachable is how many of the Voters this member is connected to, or is itself.
 	Reachable, Voters int
 }
@@ -52,6 +56,7 @@ func (m *Member) Health() Health {
 		h.Contact = time.Duration(ticks)*m.cfg.Heartbeat + h.Idle
 	}
 	h.Reachable, h.Voters = m.reach(s.Members)
+	h.Waited, h.Shortage = m.store.Shortage()
 	return h
 }
 

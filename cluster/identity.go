@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -22,7 +21,7 @@ import (
 // connection proves the possession of the private one.
 type identity struct {
 	log         *raftlog.Log
-	saving      sync.Mutex // held from a change of the record until it is on disk
+	saving      longLock // held from a change of the record until it is on disk
 	record      atomic.Pointer[wire.Identity]
 	member      uint64
 	key         ed25519.PrivateKey
@@ -65,7 +64,7 @@ func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
 func newIdentityRecord(group string) *wire.Identity {
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed) // never fails
-	return &wire.Identity{Version: wire.IdentityVersion, Group: group, Key: seed, Member: memberOf(seed)}
+	return &wire.Identity{Version: wire.IdentityBase, Group: group, Key: seed, Member: memberOf(seed)}
 }
 
 // memberOf returns the member ID of the key with that seed.
@@ -97,13 +96,13 @@ func decodeIdentity(data []byte) (*wire.Identity, error) {
 		return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
 	}
 	switch {
-	case r.GetVersion() > wire.IdentityVersion:
+	case r.GetVersion() > identityVersion(r):
 		return nil, fmt.Errorf("%w: identity of version %d", storage.ErrNewer, r.GetVersion())
 	case r.GetVersion() == 0:
 		return nil, fmt.Errorf("%w: the member's identity has no version", storage.ErrCorrupt)
-	case r.GetVersion() < wire.IdentityVersion:
+	case r.GetVersion() < wire.IdentityBase:
 		return nil, fmt.Errorf("directory was written by a build from before the first release, whose members had no keys "+
-			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityVersion)
+			"(identity of version %d, want %d): this build cannot read it", r.GetVersion(), wire.IdentityBase)
 	}
 	return r, nil
 }
@@ -122,10 +121,11 @@ func checkKey(r *wire.Identity) error {
 
 // save changes the identity on disk, and then in memory.
 func (id *identity) save(change func(*wire.Identity)) error {
-	id.saving.Lock()
-	defer id.saving.Unlock()
+	id.saving.acquire()
+	defer id.saving.release()
 	next := proto.CloneOf(id.get())
 	change(next)
+	next.Version = identityVersion(next)
 	data, err := proto.Marshal(next)
 	if err != nil {
 		return err
@@ -135,6 +135,14 @@ func (id *identity) save(change func(*wire.Identity)) error {
 	}
 	id.record.Store(next)
 	return nil
+}
+
+// identityVersion returns the version of a record: the lowest of which each build heeds what it says.
+func identityVersion(r *wire.Identity) uint32 {
+	if r.GetAccepted().GetFeatureLevel() > 0 {
+		return wire.IdentityVersion
+	}
+	return wire.IdentityBase
 }
 
 // public returns the member's public key.

@@ -79,6 +79,7 @@ func (m *Member) tick() {
 	m.noteRedundancy()
 	m.reconsiderVouched()
 	m.renewClients()
+	m.sendViews()
 	if m.cfg.Ticked != nil {
 		m.cfg.Ticked(m.core.Machine())
 	}
@@ -141,11 +142,43 @@ func (m *Member) Frame(from uint64, f *wire.Frame) {
 			c.ReceiveDigest(from, body.Digest)
 		}
 	}
-	if event == nil {
-		return
+	if event != nil {
+		m.enqueue(event, isLarge(f))
+	}
+}
+
+// largeFrame is the size, in bytes, from which on a frame of a member is large.
+const largeFrame = 256 << 10
+
+// isLarge reports whether a frame takes much memory.
+func isLarge(f *wire.Frame) bool {
+	n := len(f.GetRaft())
+	for _, c := range f.GetSubmission().GetCalls() {
+		n += len(c.GetCommand())
+	}
+	const entry = 256 // bytes, of a call or of a member that is vouched for
+	return n+entry*max(len(f.GetSubmission().GetCalls()), len(f.GetMembership().GetMembers())) >= largeFrame
+}
+
+// enqueue queues an event of a member for the loop, and blocks while the queue is full. Of the
+// large ones each member has one in the queue, so that it bounds the memory as well: enqueue blocks
+// until the loop has run the event.
+func (m *Member) enqueue(event func(*core.Core), large bool) {
+	var handled chan struct{}
+	if large {
+		small := event
+		handled = make(chan struct{})
+		event = func(c *core.Core) { small(c); close(handled) }
 	}
 	select {
 	case m.inbound <- event:
 	case <-m.lifetime.Done():
+		return
+	}
+	if large {
+		select {
+		case <-handled:
+		case <-m.lifetime.Done():
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -36,7 +37,9 @@ type Config struct {
 	TLS       *tls.Config
 	Insecure  bool
 	Dial      func(ctx context.Context, addr string) (net.Conn, error)
-	// VerifyPeer refuses a connection by an error; nil: none. See the root's Config.
+	Calls     *appcall.Calls // of the application's functions, for VerifyPeer, Dial and Listener
+	// VerifyPeer refuses a connection by an error; nil: none. It returns when the connection
+	// is closed. See the root's Config.
 	VerifyPeer func(transport.Peer) error
 	Heartbeat  time.Duration
 	Election   time.Duration
@@ -46,8 +49,11 @@ type Config struct {
 	MaxCallBytes int // of the pending calls' commands
 
 	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
-	Commands    Commands
-	Clients     ClientsConfig
+	// FirstState returns the state with which a new group begins at a feature level, alike on
+	// all its founders.
+	FirstState func(level uint32) []wire.Change
+	Commands   Commands
+	Clients    ClientsConfig
 
 	// These run on the loop's goroutine, in log order, and must not block.
 
@@ -126,7 +132,8 @@ type Member struct {
 }
 
 // Start opens the directory, forms the group if the directory belongs to none, and
-// starts the loop. It does not wait for a leader. ctx bounds the forming only.
+// starts the loop. It does not wait for a leader. ctx bounds the forming, and the waiting for
+// file descriptors that the process lacks.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
 		cfg:     cfg,
@@ -153,7 +160,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 }
 
 func (m *Member) start(ctx context.Context) error {
-	if err := m.openDisk(); err != nil {
+	if err := m.openDisk(ctx); err != nil {
 		m.cfg.Listener.Close()
 		return err
 	}
@@ -244,8 +251,22 @@ func (m *Member) fail(err error) {
 	m.end(err)
 }
 
-func (m *Member) openDisk() error {
-	store, err := storage.Open(storage.Options{Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes})
+// openDisk opens the directory. A shortage of the process is waited out until ctx is done,
+// and later until the member's lifetime ends.
+func (m *Member) openDisk(ctx context.Context) error {
+	patient, giveUp := context.WithCancel(m.lifetime)
+	opened := context.AfterFunc(ctx, giveUp)
+	err := m.readDisk(patient.Done())
+	if !opened() {
+		err = cmp.Or(err, context.Cause(ctx))
+	}
+	return err
+}
+
+func (m *Member) readDisk(giveUp <-chan struct{}) error {
+	store, err := storage.Open(storage.Options{
+		Dir: m.cfg.Dir, FS: m.seams.FS, Logger: m.log, MemTableSize: m.seams.TableBytes, GiveUp: giveUp,
+	})
 	if err != nil {
 		return err
 	}

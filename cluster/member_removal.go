@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -61,7 +62,7 @@ var (
 type removal struct {
 	confirmed context.Context // done once this member's removal is confirmed
 	confirm   context.CancelFunc
-	once      sync.Once
+	found     atomic.Bool // it is confirmed, and considerRemoval has seen that
 	inLog     atomic.Bool // the confirmed removal is in this member's own log
 	requested atomic.Bool // by Leave, which completes the removal
 	changed   broadcast   // set after a membership change, or a change of unconfirmed
@@ -119,7 +120,7 @@ func (m *Member) CheckLeave() error {
 	}
 	reachable := func(ids []uint64) (n int) {
 		for _, id := range ids {
-			if id != m.identity.member && !slices.Contains(s.removed, id) && m.port.PeerError(id) == nil {
+			if id != m.identity.member && !core.Includes(s.removed, id) && m.port.PeerError(id) == nil {
 				n++
 			}
 		}
@@ -217,7 +218,7 @@ func (m *Member) checkRemoved(ctx context.Context) error {
 	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
 		return err
 	}
-	if !slices.Contains(removed, m.identity.member) {
+	if !core.Includes(removed, m.identity.member) {
 		return ErrUnregistered
 	}
 	return nil
@@ -231,7 +232,7 @@ const confirmationElections = 5
 // ctx is done. It then waits, for a limited time, until this member has confirmed each
 // removal: if all others leave, no other member can.
 func (m *Member) AwaitRemovals(ctx context.Context) error {
-	err := m.awaitRemoval(ctx, func() bool { return !slices.ContainsFunc(m.status.Load().removed, m.isMember) })
+	err := m.awaitRemoval(ctx, func() bool { return !m.roster.snapshot().hasAny(m.status.Load().removed) })
 	if err != nil {
 		return err
 	}
@@ -286,21 +287,19 @@ func (m *Member) considerRemoval(s *Status) {
 	if len(s.conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
 		confirmed = len(refusers) > 0
 	}
-	if !confirmed {
+	if !confirmed || !m.removal.found.CompareAndSwap(false, true) {
 		return
 	}
-	m.removal.once.Do(func() {
-		m.removal.inLog.Store(inLog)
-		m.removal.confirm()
-		if !m.removal.requested.Load() {
-			m.routine("removal", func() {
-				if err := m.recordRemoval(); err != nil {
-					m.fail(err)
-				}
-				m.fail(ErrRemoved)
-			})
-		}
-	})
+	m.removal.inLog.Store(inLog)
+	m.removal.confirm()
+	if !m.removal.requested.Load() {
+		m.routine("removal", func() {
+			if err := m.recordRemoval(); err != nil {
+				m.fail(err)
+			}
+			m.fail(ErrRemoved)
+		})
+	}
 }
 
 // removalOf reports whether the removal of a member is confirmed, by its own applied log,
@@ -308,7 +307,7 @@ func (m *Member) considerRemoval(s *Status) {
 // contains the removal.
 func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) (confirmed, inLog bool) {
 	voters := conf.GetVoters()
-	inLog = slices.Contains(removed, self) && !slices.Contains(voters, self)
+	inLog = core.Includes(removed, self) && !slices.Contains(voters, self)
 	if inLog {
 		return slices.ContainsFunc(refusers, func(id uint64) bool { return slices.Contains(voters, id) }), true
 	}
@@ -319,7 +318,7 @@ func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) 
 // removed. The refusal is this member's part of the confirmation of step 5.
 func (m *Member) isRemoved(id uint64) bool {
 	s := m.status.Load()
-	if s == nil || !slices.Contains(s.removed, id) {
+	if s == nil || !core.Includes(s.removed, id) {
 		return false
 	}
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
@@ -346,12 +345,12 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	// Before the roster changes: AwaitRemovals reads both.
 	gone := m.core.Machine().Removed() // the others were vouched for
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !slices.Contains(gone, id) })
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !core.Includes(gone, id) })
 	})
 	m.setMembership(conf)
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
-		if slices.Contains(gone, id) {
+		if core.Includes(gone, id) {
 			m.acknowledged.forget(id)
 		}
 	}

@@ -34,6 +34,7 @@ func (m *Member) openPort() error {
 		Key:          m.identity.key,
 		Listener:     m.cfg.Listener,
 		Dial:         m.cfg.Dial,
+		Calls:        m.cfg.Calls,
 		Lookup:       m.seams.Lookup,
 		TLS:          m.cfg.TLS,
 		Insecure:     m.cfg.Insecure,
@@ -138,6 +139,8 @@ func (m *Member) meta() *wire.GossipMeta {
 		Expect:    uint32(m.cfg.Expect),
 		Voters:    uint32(m.cfg.Voters),
 		Key:       m.identity.public(),
+
+		FeatureLevel: m.seams.level(),
 	}
 }
 

@@ -344,6 +344,11 @@ func (s *rosterSnapshot) has(id uint64) bool {
 	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
 }
 
+// hasAny reports whether one of the members is among the removed ones.
+func (s *rosterSnapshot) hasAny(removed []uint64) bool {
+	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return core.Includes(removed, m.id) })
+}
+
 // peer returns the record of a member; nil: none.
 func (s *rosterSnapshot) peer(id uint64) *wire.Peer {
 	if i := slices.IndexFunc(s.peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {
@@ -364,19 +369,12 @@ func (s *rosterSnapshot) at(addr string) *wire.Peer {
 
 // isAlive reports whether gossip shows the member alive.
 func (s *rosterSnapshot) isAlive(id uint64) bool {
-	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id && m.liveness == alive })
+	return s.liveness(id) == alive
 }
 
-// hasQuorum reports whether gossip shows a majority of the voters alive.
-func (s *rosterSnapshot) hasQuorum() bool {
-	voters, up := 0, 0
-	for _, m := range s.members {
-		if m.voter {
-			voters++
-			if m.liveness == alive {
-				up++
-			}
-		}
+func (s *rosterSnapshot) liveness(id uint64) liveness {
+	if i := slices.IndexFunc(s.members, func(m rosterMember) bool { return m.id == id }); i >= 0 {
+		return s.members[i].liveness
 	}
-	return up > voters/2
+	return unseen
 }

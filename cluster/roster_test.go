@@ -142,6 +142,29 @@ func TestRoster_Quorum(t *testing.T) {
 	})
 }
 
+// Gossip may have seen no other member yet, when the members have a leader already.
+func TestRoster_QuorumBeforeGossip(t *testing.T) {
+	withRoster(t, func(r *roster) {
+		r.setMembership(&raftpb.ConfState{Voters: []uint64{self, 7, 9}})
+		want := func(what string, leader uint64, want bool) {
+			t.Helper()
+			if got := r.snapshot().mayHaveQuorum(leader); got != want {
+				t.Errorf("%s: quorum %t", what, got)
+			}
+		}
+		want("no leader", 0, false)
+		want("leader not seen by gossip", 7, true)
+		want("this member leads", self, true)
+		r.alive(7, 1)
+		r.dead(7, 1)
+		want("leader dead", 7, false)
+		want("this member leads, one is dead", self, true)
+		r.alive(9, 1)
+		r.dead(9, 1)
+		want("this member leads, the others are dead", self, false)
+	})
+}
+
 // What gossip has shown before the member is admitted counts from then on.
 func TestRoster_NewMemberKnownFromGossip(t *testing.T) {
 	withRoster(t, func(r *roster) {

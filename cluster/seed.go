@@ -199,7 +199,9 @@ func seedIdentity(group string) *wire.Identity {
 }
 
 func (o Offline) options(access storage.Access) storage.Options {
-	return storage.Options{Dir: o.Dir, FS: o.FS, Logger: o.Logger, Access: access}
+	giveUp := make(chan struct{})
+	close(giveUp) // a tool reports a shortage of the process, and is run again
+	return storage.Options{Dir: o.Dir, FS: o.FS, Logger: o.Logger, Access: access, GiveUp: giveUp}
 }
 
 // with runs f on the log of the directory.

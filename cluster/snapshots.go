@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,9 @@ func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if header.GetVersion() != wire.SnapshotVersion {
 		return fmt.Errorf("snapshot of version %d, this member knows version %d", header.GetVersion(), wire.SnapshotVersion)
 	}
+	if n := len(header.GetRaft()); n > maxSnapshotMessage {
+		return fmt.Errorf("malformed snapshot: a message of %d bytes, want at most %d", n, maxSnapshotMessage)
+	}
 	message := new(raftpb.Message)
 	if err := proto.Unmarshal(header.GetRaft(), message); err != nil {
 		return err
@@ -141,7 +145,12 @@ func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	return m.offer(from, message, core.Staged{Generation: generation, Digest: header.GetDigest()})
 }
 
+// maxSnapshotMessage bounds, in bytes, Raft's message in the header of a snapshot, which has no
+// entries.
+const maxSnapshotMessage = 256 << 10
+
 func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
+	var last []byte
 	for {
 		pairs, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -150,10 +159,14 @@ func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, p := range pairs {
-			if err := to.Put(p.GetKey(), p.GetValue()); err != nil {
+		for key, value := range pairs.All() {
+			if bytes.Compare(key, last) <= 0 { // and no key is empty
+				return 0, fmt.Errorf("malformed snapshot: key %q follows key %q", key, last)
+			}
+			if err := to.Put(key, value); err != nil {
 				return 0, err
 			}
+			last = key
 		}
 	}
 }

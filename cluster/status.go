@@ -91,7 +91,7 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.set()
 	}
-	if s := m.status.Load(); slices.Contains(s.removed, m.identity.member) {
+	if s := m.status.Load(); core.Includes(s.removed, m.identity.member) {
 		m.considerRemoval(s)
 	}
 }
@@ -212,7 +212,3 @@ func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
 	}
 	return least
 }
-
-// HasQuorum reports whether gossip shows a majority of the voters alive, this member
-// included. It never blocks.
-func (m *Member) HasQuorum() bool { return m.roster.snapshot().hasQuorum() }

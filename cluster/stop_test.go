@@ -29,6 +29,7 @@ func alone(t *testing.T) Config {
 		Expect: 1, Voters: 1, Heartbeat: 20 * time.Millisecond, Election: 100 * time.Millisecond,
 		Logger: quiet, MaxCalls: 1000,
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
+		FirstState:  machine.FirstState,
 		Changed:     func([]wire.KeyChange, []wire.LeaderChange) {},
 		Ended:       func(wire.Ended) {}, Restored: func(Machine) {}, LeaderChanged: func(uint64, uint64) {},
 		Woke:     func() {},

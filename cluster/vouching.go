@@ -98,8 +98,8 @@ func (m *Member) vouch(s core.Status, v *wire.VouchedMember, by voucher) bool {
 // isOver reports whether a member is not accepted any more on the word of others.
 func (m *Member) isOver(id uint64, v *voucher, applied uint64) bool {
 	removed := m.core.Machine().Removed()
-	return applied >= v.index || slices.Contains(removed, id) ||
-		slices.ContainsFunc(v.by, func(id uint64) bool { return slices.Contains(removed, id) })
+	return applied >= v.index || core.Includes(removed, id) ||
+		slices.ContainsFunc(v.by, func(id uint64) bool { return core.Includes(removed, id) })
 }
 
 // withVouched adds the members for which others have vouched to a configuration, as standbys,

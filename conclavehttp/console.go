@@ -21,7 +21,8 @@ type ConsoleOptions struct {
 	// Authorize decides on each request, of which it gets what the request asks for: each act,
 	// and ActView for the page and its streams. It returns the name of the person or program
 	// for the audit log, or an error, which refuses the request with the status 403; the
-	// client gets the error's text. It is called concurrently, before anything is done. One that
+	// client gets the error's text. It is called concurrently, on the request's goroutine, before
+	// anything is done: one that blocks delays its request only. One that
 	// goes by the client's address has to check r.Host as well: any site can have its name
 	// resolve to this machine (DNS rebinding).
 	//
@@ -33,7 +34,9 @@ type ConsoleOptions struct {
 	// Audit gets a record of each act that is asked for, refused ones included, as log lines
 	// "console act" with the attributes act, target, actor, remote, result ("refused",
 	// "allowed" before it begins, then "done" or "failed") and error. Without it every act is
-	// refused, and so it is with a logger that drops the level Info. Views are not recorded.
+	// refused, and so it is with a logger that drops the level Info. Views are not recorded. An act
+	// waits for its record: while Audit blocks, up to 16 acts wait, further ones are refused, and
+	// nothing else waits.
 	Audit *slog.Logger
 	// MaxStreams is how many browsers may be connected at a time; further ones get the status
 	// 503. Default: 256.

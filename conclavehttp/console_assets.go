@@ -20,7 +20,7 @@ func parseTemplates() (*template.Template, error) {
 		"less":  func(n int) int { return n - 1 },
 		"place": func(i int) int { return i + 1 },
 		"first": func(all []conclave.PermitInfo) []conclave.PermitInfo { return all[:min(len(all), maxHolders)] },
-		"rest":  func(all []conclave.PermitInfo) int { return max(0, len(all)-maxHolders) },
+		"rest":  func(all int) int { return max(0, all-maxHolders) },
 		"value": func(v []byte) string { return display.Value(v, maxValue) },
 	}).ParseFS(assets, "console/*.html")
 }

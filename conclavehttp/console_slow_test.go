@@ -15,6 +15,7 @@ import (
 
 // Clients that never finish a form do not keep others from the page, and are disconnected.
 func TestConsole_SlowForms(t *testing.T) {
+	t.Parallel()
 	site := serve(t, grouptest.Alone(t), nil)
 	address := strings.TrimPrefix(strings.TrimSuffix(site.url, "/ops/console/"), "http://")
 	var replies []*bufio.Reader
@@ -42,6 +43,7 @@ func TestConsole_SlowForms(t *testing.T) {
 
 // Clients that do not read what they asked for do not keep others from the page.
 func TestConsole_SlowReadersOfPages(t *testing.T) {
+	t.Parallel()
 	site := serve(t, grouptest.Alone(t), nil)
 	listener := pipes{make(chan net.Conn)}
 	server := &http.Server{Handler: site.console}

@@ -73,6 +73,7 @@ func (e *events) awaitEnd() {
 
 // What happens in the group shows without a reload, whichever member it happens on.
 func TestConsole_Live(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3, grouptest.LongSessions)
 	n := g.Nodes[g.Leader()]
 	other := g.Nodes[(g.Leader()+1)%3]
@@ -117,6 +118,7 @@ func TestConsole_ShowsWaitCycles(t *testing.T) {
 // A group without a quorum is what a console is for: the parts that ask no other member stay
 // live, and the others say why they are not.
 func TestConsole_WithoutQuorum(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3)
 	site := serve(t, g.Nodes[0], nil)
 	events := site.events("")
@@ -203,6 +205,7 @@ func (local) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0,
 
 // A browser that does not read is disconnected, and disturbs no other.
 func TestConsole_DropsSlowBrowser(t *testing.T) {
+	t.Parallel()
 	site := serve(t, grouptest.Alone(t), &conclavehttp.ConsoleOptions{MaxStreams: 2})
 	listener := pipes{make(chan net.Conn)}
 	server := &http.Server{Handler: site.console}
@@ -241,6 +244,7 @@ func TestConsole_NoDeadlines(t *testing.T) {
 
 // Server.ReadTimeout and WriteTimeout do not end a stream.
 func TestConsole_OutlivesServerTimeouts(t *testing.T) {
+	t.Parallel()
 	console := conclavehttp.Console(grouptest.Alone(t), nil)
 	server := httptest.NewUnstartedServer(console)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second

@@ -163,6 +163,7 @@ func TestConsole_Lists(t *testing.T) {
 
 // Names that applications choose are shown as text, whatever they are.
 func TestConsole_EscapesHostileNames(t *testing.T) {
+	t.Parallel()
 	hostile := map[string]string{
 		"<script>alert(1)</script>":              "&lt;script&gt;alert(1)&lt;/script&gt;",
 		`"><img src=x onerror=alert(1)>`:         "&#34;&gt;&lt;img src=x onerror=alert(1)&gt;",

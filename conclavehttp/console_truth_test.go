@@ -44,6 +44,7 @@ func TestConsole_StoppedNodeShowsNoGroup(t *testing.T) {
 
 // A group without a quorum answers no read, which the page shows soon.
 func TestConsole_PageWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	g := grouptest.Start(t, 3)
 	n := g.Nodes[g.Leader()]
 	site := serve(t, n, nil)

@@ -41,6 +41,7 @@ func ExampleHealth() {
 	// [+]leader ok
 	// [+]caught-up ok
 	// [+]progress ok
+	// [+]resources ok
 	// readyz check passed
 }
 

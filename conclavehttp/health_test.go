@@ -2,6 +2,7 @@ package conclavehttp_test
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,7 +16,10 @@ import (
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most of these tests wait for bounds that are seconds; the flag exists
+	goleak.VerifyTestMain(m)
+}
 
 func get(h http.Handler, method, target string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
@@ -27,7 +31,7 @@ func TestHealth(t *testing.T) {
 	n := grouptest.Alone(t)
 	closed := grouptest.Alone(t)
 	grouptest.Must(t, closed.Close(context.Background()))
-	const live, ready = "[+]node ok\n[+]loop ok\n", "[+]shutdown ok\n[+]member ok\n[+]leader ok\n[+]caught-up ok\n[+]progress ok\n"
+	const live, ready = "[+]node ok\n[+]loop ok\n", "[+]shutdown ok\n[+]member ok\n[+]leader ok\n[+]caught-up ok\n[+]progress ok\n[+]resources ok\n"
 	const stopped = "[-]node failed: conclave: run: node is closed\n[-]loop failed: the node has stopped\n"
 	for name, c := range map[string]struct {
 		node   *conclave.Node

@@ -87,6 +87,7 @@ func (k sink) traffic(m conclave.Metrics) {
 	k.counter("commands_resent_total", float64(m.CommandsResent))
 	k.counter("lingering_grants_total", float64(m.LingeringGrants))
 	k.counter("holds_lost_total", float64(m.HoldsLost))
+	k.counter("log_lines_dropped_total", float64(m.LogLinesDropped))
 	k.counter("leader_changes_total", float64(m.LeaderChanges))
 	k.counter("snapshots_sent_total", float64(m.SnapshotsSent))
 	k.counter("snapshot_sent_bytes_total", float64(m.SnapshotBytesSent))

@@ -3,9 +3,12 @@ package conclaveprom
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,13 +25,22 @@ import (
 type scene struct {
 	*grouptest.Group
 	t      *testing.T
+	losing atomic.Bool // what members forward to the leader is lost
+	lost   chan struct{}
 	moved  map[string]bool // metrics, by name
 	gather []func() map[string]float64
 }
 
-func newScene(t *testing.T, g *grouptest.Group) *scene {
-	s := &scene{Group: g, t: t, moved: make(map[string]bool)}
-	for _, node := range g.Nodes {
+func newScene(t *testing.T) *scene {
+	s := &scene{t: t, lost: make(chan struct{}, 1), moved: make(map[string]bool)}
+	s.Group = grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.PoweredDisks, grouptest.LongSessions, grouptest.ShortLog,
+		grouptest.Edit(func(i int, c *conclave.Config, seams *cluster.Seams) {
+			if c.Voters, c.Limits.Calls = 3, 8; i == 0 {
+				c.Logger = slog.New(brokenHandler{slog.NewTextHandler(io.Discard, nil)})
+			}
+			seams.Effects = s.loseForwards
+		}))
+	for _, node := range s.Nodes {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(New(node))
 		s.gather = append(s.gather, func() map[string]float64 {
@@ -40,6 +52,18 @@ func newScene(t *testing.T, g *grouptest.Group) *scene {
 		})
 	}
 	return s
+}
+
+// loseForwards runs on the loop of each member.
+func (s *scene) loseForwards(e *cluster.Effects) {
+	if len(e.Forwards) == 0 || !s.losing.Load() {
+		return
+	}
+	e.Forwards = nil
+	select {
+	case s.lost <- struct{}{}:
+	default:
+	}
 }
 
 // values returns the value of each series; of a histogram, how many values it has.
@@ -114,8 +138,7 @@ func (s *scene) await(missing func() string) {
 // Each metric moves with what it counts, and only if that happens on this node or in the
 // group.
 func TestCollector_EachMetricMoves(t *testing.T) {
-	s := newScene(t, grouptest.Start(t, 4, grouptest.MemoryNetwork, grouptest.LongSessions, grouptest.ShortLog,
-		grouptest.Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Voters, c.Limits.Calls = 3, 8 })))
+	s := newScene(t)
 	s.locks()
 	s.semaphoresAndElections()
 	s.keys()
@@ -123,6 +146,7 @@ func TestCollector_EachMetricMoves(t *testing.T) {
 	s.clients()
 	s.leadership()
 	s.stall()
+	s.resend()
 	s.partition()
 	s.snapshot()
 	s.end()
@@ -194,14 +218,19 @@ func (s *scene) clients() {
 	s.moves(leader, func() { grouptest.Must(s.t, c.Close(s.t.Context())) }, "-clients", "-node_clients")
 }
 
-// losses ends a session of a node by another one.
+// brokenHandler takes no line.
+type brokenHandler struct{ slog.Handler }
+
+func (brokenHandler) Handle(context.Context, slog.Record) error { panic("a bug") }
+
+// losses ends a session of a node by another one. Its logger does not take the lines about it.
 func (s *scene) losses() {
 	lock := s.Nodes[0].FencedLock("lost")
 	grouptest.MustLock(s.t, lock)
 	s.moves(0, func() {
 		grouptest.Must(s.t, s.Nodes[1].CloseSession(s.t.Context(), grouptest.OwnSession(s.t, s.Nodes[0])))
 		<-lock.Lost()
-	}, "holds_lost_total")
+	}, "holds_lost_total", "log_lines_dropped_total")
 	s.moves(0, func() { _ = lock.Unlock(s.t.Context()) }, "calls_total{unlock,lost}")
 }
 
@@ -222,17 +251,38 @@ func (s *scene) leadership() {
 	}
 }
 
-// stall has the leader propose what it cannot commit.
+// stall has the leader write to a disk that hangs. Whichever member leads by the time of the
+// call, its entry is written here as well.
 func (s *scene) stall() {
 	leader := s.Leader()
-	ctx, cancel := context.WithCancel(s.t.Context())
-	defer cancel()
+	release := s.Seams[leader].FS.(*grouptest.PoweredDisk).Hang()
+	defer release()
+	put := make(chan error, 1)
 	s.moves(leader, func() {
-		s.Net.Isolate(leader)
-		go func() { _, _ = s.Nodes[leader].KV().Put(ctx, "k", nil) }()
+		go func() {
+			_, err := s.Nodes[leader].KV().Put(s.t.Context(), "k", nil)
+			put <- err
+		}()
 	}, "stalled_seconds")
-	s.Net.Rejoin(leader)
+	release()
+	grouptest.Must(s.t, <-put)
 	s.AwaitApplied(leader)
+}
+
+// resend loses a call on its way to the leader, of the member that never leads.
+func (s *scene) resend() {
+	follower := slices.IndexFunc(s.Nodes, func(n *conclave.Node) bool { return n.Status().Role == conclave.Standby })
+	put := make(chan error, 1)
+	s.moves(follower, func() {
+		s.losing.Store(true)
+		go func() {
+			_, err := s.Nodes[follower].KV().Put(s.t.Context(), "k", nil)
+			put <- err
+		}()
+		<-s.lost
+		s.losing.Store(false)
+	}, "commands_resent_total")
+	grouptest.Must(s.t, <-put)
 }
 
 // partition cuts off a voter that follows.
@@ -246,7 +296,7 @@ func (s *scene) partition() {
 	grouptest.MustLock(s.t, lock)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.moves(away, func() {
-		s.Net.Isolate(away) // the leader is known, so the calls are sent, and lost
+		s.Net.Isolate(away)
 		for range 8 {
 			go func() { _, _ = s.Nodes[away].KV().Put(ctx, "k", []byte("no quorum")) }()
 		}
@@ -254,14 +304,19 @@ func (s *scene) partition() {
 	s.moves(leader, func() {
 		grouptest.MustPut(s.t, s.Nodes[leader].KV(), "k", "while it is away")
 	}, "-member_alive{"+id+"}", "-redundancy")
-	behind := func() float64 { return s.gather[leader]()["member_lag_entries{"+id+"}"] }
+	behind := func() (entries float64) { // the leader knows it
+		for _, gather := range s.gather {
+			entries = max(entries, gather()["member_lag_entries{"+id+"}"])
+		}
+		return entries
+	}
 	s.becomes("member_lag_entries", func() bool { return behind() > 0 })
 	s.becomes("ready", func() bool { return s.gather[away]()["ready"] == 0 })
 	s.becomes("has_leader", func() bool { return s.gather[away]()["has_leader"] == 0 })
 	s.becomes("calls_pending", func() bool { return s.gather[away]()["calls_pending"] >= 8 })
 	s.moves(away, func() { _, _ = s.Nodes[away].KV().Put(s.t.Context(), "k", []byte("one too many")) },
 		"calls_refused_total", "calls_total{write,busy}")
-	s.moves(away, func() { s.Net.Rejoin(away) }, "commands_resent_total", "has_leader")
+	s.moves(away, func() { s.Net.Rejoin(away) }, "has_leader")
 	cancel()
 	s.becomes("member_lag_entries", func() bool { return behind() == 0 })
 }

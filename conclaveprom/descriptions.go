@@ -31,6 +31,7 @@ func ofCalls() []description {
 		{"renewal_margin_seconds", "For how long a session of this node would have lasted when its renewal was acknowledged, but for its checks.", nil},
 		{"node_holds", "Live holds of this node: locks, elections, permits, and locks that linger.", nil},
 		{"holds_lost_total", "Holds that this node has lost.", nil},
+		{"log_lines_dropped_total", "Log lines that the application's logger did not take in time.", nil},
 		{"node_sessions", "Live sessions of this node.", nil},
 	}
 }

@@ -61,6 +61,17 @@ func stacks() []stack {
 	}
 }
 
+// ourStacks returns the stacks of all goroutines that a package of a node started.
+func ourStacks() string {
+	var list []string
+	for _, g := range stacks() {
+		if ours(g.starter()) {
+			list = append(list, string(g))
+		}
+	}
+	return strings.Join(list, "\n\n")
+}
+
 // id is in the head, such as goroutine 42 [chan receive]:
 func (s stack) id() string {
 	head, _, _ := strings.Cut(string(s), " [")

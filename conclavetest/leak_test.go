@@ -1,6 +1,7 @@
 package conclavetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -99,5 +100,31 @@ func TestLeaked(t *testing.T) {
 	close(end)
 	if left := leaked(before, 10*time.Second); len(left) > 0 {
 		t.Errorf("a closed node has left:\n%s", strings.Join(left, "\n\n"))
+	}
+}
+
+// errorsOf notes the errors of a test.
+type errorsOf struct {
+	testing.TB
+	texts []string
+}
+
+func (e *errorsOf) Errorf(format string, args ...any) {
+	e.texts = append(e.texts, fmt.Sprintf(format, args...))
+}
+
+// A cleanup whose nodes do not end reports their goroutines.
+func TestEnds(t *testing.T) {
+	seen := &errorsOf{TB: t}
+	if !ends(seen, time.Minute, func() {}) || len(seen.texts) > 0 {
+		t.Errorf("at once: %q", seen.texts)
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	if ends(seen, time.Millisecond, func() { block(begun, end) }) {
+		t.Error("reported as ended")
+	}
+	if len(seen.texts) != 1 || !strings.Contains(seen.texts[0], "conclavetest.ends") {
+		t.Errorf("%q", seen.texts)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -36,7 +37,7 @@ func (g *Group) Kill(members ...int) {
 		g.check(i)
 		nodes = append(nodes, g.markStopped(i))
 	}
-	kill(nodes)
+	g.kill(nodes)
 }
 
 // markStopped marks a member as stopped before it is killed, so that it does not count
@@ -60,13 +61,38 @@ func Kill(node *conclave.Node) {
 	_ = node.Close(cluster.WithCrash(context.Background())) // reports only the lack of a graceful shutdown
 }
 
-// kill kills nodes, all at once.
-func kill(nodes []*conclave.Node) {
-	var closing sync.WaitGroup
-	for _, node := range nodes {
-		closing.Go(func() { Kill(node) })
+// kill kills nodes, all at once, and reports whether they have ended.
+func (g *Group) kill(nodes []*conclave.Node) bool {
+	g.t.Helper()
+	return ends(g.t, 2*patience, func() {
+		var closing sync.WaitGroup
+		for _, node := range nodes {
+			closing.Go(func() { Kill(node) })
+		}
+		closing.Wait()
+	})
+}
+
+// ends reports whether f, which kills nodes, returns in time. A function of the test that does
+// not return to a node, such as one of Config.Events, keeps the node from ending. That fails
+// the test with the stacks, and does not hang it.
+func ends(t testing.TB, bound time.Duration, f func()) bool {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		t.Errorf("conclavetest: nodes have not ended %v after they were killed: has each function that the test gave them returned?\n\n%s",
+			bound, ourStacks())
+		return false
 	}
-	closing.Wait()
 }
 
 // Restart starts killed members at the same time, with their directories, on other
@@ -169,7 +195,9 @@ func (g *Group) opened(s *start) {
 // network, as only they end the dials that are blocked in it.
 func (g *Group) close(before map[string]bool) {
 	g.t.Helper()
-	kill(g.Nodes())
+	if !g.kill(g.Nodes()) {
+		return // the rest would wait for them
+	}
 	g.net.close()
 	if left := leaked(before, 5*time.Second); len(left) > 0 {
 		g.t.Errorf("conclavetest: %d goroutines remain after the group was closed:\n\n%s", len(left), strings.Join(left, "\n\n"))

@@ -1,6 +1,7 @@
 package consulapi_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +68,12 @@ func TestAgent_Checks(t *testing.T) {
 	a.exchanges([]exchange{{"PUT", "/v1/agent/check/pass/c/1", "", 404, "Unknown check ID..."}})
 }
 
+// nodeID is a member's ID as Consul writes the ID of a node.
+func nodeID(id conclave.MemberID) string {
+	s := id.String()
+	return s[:8] + "-" + s[8:12] + "-" + s[12:] + "-8000-000000000000"
+}
+
 func TestAgent_Nodes(t *testing.T) {
 	a := serve(t, nil)
 	m := a.node.Status().Members[0]
@@ -86,12 +93,42 @@ func TestAgent_Nodes(t *testing.T) {
 		t.Error(p)
 	}
 	type node struct{ ID, Node, Address, Datacenter string }
-	if n := decode[[]node](t, a.do("GET", "/v1/catalog/nodes")); len(n) != 1 || n[0] != (node{m.ID.String(), m.Name, "127.0.0.1", "dc1"}) {
+	if n := decode[[]node](t, a.do("GET", "/v1/catalog/nodes")); len(n) != 1 || n[0] != (node{nodeID(m.ID), m.Name, "127.0.0.1", "dc1"}) {
 		t.Errorf("%+v", n)
 	}
 	if c := decode[[]check](t, a.do("GET", "/v1/health/node/none")); len(c) != 0 {
 		t.Errorf("%+v", c)
 	}
+	type catalogNode struct {
+		Node     node
+		Services map[string]any
+	}
+	if n := decode[catalogNode](t, a.do("GET", "/v1/catalog/node/"+m.Name)); n.Node != (node{nodeID(m.ID), m.Name, "127.0.0.1", "dc1"}) || n.Services == nil || len(n.Services) != 0 {
+		t.Errorf("%+v", n)
+	}
+	type serf struct {
+		Name, Addr string
+		Port       int
+		Status     int
+	}
+	if s := decode[[]serf](t, a.do("GET", "/v1/agent/members")); len(s) != 1 || fmt.Sprintf("%s:%d", s[0].Addr, s[0].Port) != m.Addr || s[0].Name != m.Name || s[0].Status != 1 {
+		t.Errorf("%+v", s)
+	}
+	for state, want := range map[string]int{"any": 1, "passing": 1, "critical": 0} {
+		if c := decode[[]check](t, a.do("GET", "/v1/health/state/"+state)); len(c) != want {
+			t.Errorf("%s: %+v", state, c)
+		}
+	}
+	a.exchanges([]exchange{
+		{"GET", "/v1/catalog/node/none", "", 200, "null"},
+		{"GET", "/v1/catalog/datacenters", "", 200, `["dc1"]`},
+		{"GET", "/v1/catalog/services", "", 200, "{}"},
+		{"GET", "/v1/agent/services", "", 200, "{}"},
+		{"GET", "/v1/health/checks/web", "", 200, "[]"},
+		{"GET", "/v1/event/list?name=deploy", "", 200, "[]"},
+		{"GET", "/v1/kv/a?ns=default&partition=default&cached", "", 404, ""},
+		{"GET", "/v1/health/state/good", "", 400, "Invalid check status: 'good'"},
+	})
 }
 
 // Nodes whose names are not unique are called by their IDs.
@@ -122,6 +159,8 @@ func TestHandler_NotOpen(t *testing.T) {
 	a := serveNode(t, nil, nil)
 	a.exchanges([]exchange{
 		{"GET", "/v1/kv/a", "", 500, "No cluster leader"},
-		{"GET", "/v1/status/leader", "", 500, "No cluster leader"},
+		{"GET", "/v1/agent/self", "", 500, "No cluster leader"},
+		{"GET", "/v1/status/leader", "", 200, `""`},
+		{"GET", "/v1/status/peers", "", 200, "[]"},
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"net/http"
@@ -54,7 +53,7 @@ func statusOf(err error) (status int, text string) {
 		return http.StatusInternalServerError, "outcome unknown: the change may take effect: " + err.Error()
 	case errors.Is(err, conclave.ErrClosed):
 		return http.StatusInternalServerError, err.Error()
-	case errors.Is(err, conclave.ErrUnavailable), errors.Is(err, conclave.ErrNoLeader):
+	case errors.Is(err, conclave.ErrUnavailable):
 		return http.StatusInternalServerError, "No cluster leader"
 	case errors.Is(err, conclave.ErrBusy):
 		return http.StatusTooManyRequests, err.Error()
@@ -66,7 +65,7 @@ func statusOf(err error) (status int, text string) {
 	return http.StatusInternalServerError, err.Error()
 }
 
-// fail answers with an error.
+// fail makes the answer to an error. It needs no room: texts are short.
 func (c *call) fail(err error) {
 	status, text := statusOf(err)
 	if status == http.StatusTooManyRequests {
@@ -75,25 +74,13 @@ func (c *call) fail(err error) {
 	if status >= http.StatusInternalServerError && c.opts.Logger != nil {
 		c.opts.Logger.Debug("consul request failed", "method", c.r.Method, "path", shorten(c.r.URL.Path), "status", status, "error", err)
 	}
-	c.write(status, "text/plain; charset=utf-8", []byte(text))
-}
-
-// writeTimeout bounds how long a client that does not read keeps an answer in memory.
-const writeTimeout = time.Minute
-
-func (c *call) write(status int, contentType string, body []byte) {
-	// Each answer of a connection sets it again. Where the server cannot, its own timeouts count.
-	controller := http.NewResponseController(c.w)
-	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if c.r.ContentLength != 0 && !c.read { // the server skips the body first
-		_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout))
+	for name := range c.w.Header() {
+		if strings.HasPrefix(name, "X-Consul-") { // of an answer that there is no room for
+			c.w.Header().Del(name)
+		}
 	}
-	if contentType != "" {
-		c.w.Header().Set("Content-Type", contentType)
-	}
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	c.w.WriteHeader(status)
-	_, _ = io.Copy(c.w, bytes.NewReader(body)) // the client is gone, or not
+	c.leaveRoom()
+	c.out = &output{status, "text/plain; charset=utf-8", []byte(text)}
 }
 
 // answer writes a value as JSON.
@@ -107,8 +94,7 @@ func (c *call) answerWith(status int, v any) error {
 	if c.query.Has("pretty") {
 		body = append(body, '\n')
 	}
-	c.write(status, "application/json", body)
-	return nil
+	return c.write(status, "application/json", body)
 }
 
 func (c *call) encode(v any, indent string) (body []byte, err error) {

@@ -29,7 +29,12 @@ func serve(t *testing.T, opts *consulapi.Options) *agent {
 
 func serveNode(t *testing.T, node *conclave.Node, opts *consulapi.Options) *agent {
 	t.Helper()
-	s := httptest.NewServer(consulapi.Handler(node, opts))
+	return serveHandler(t, node, consulapi.Handler(node, opts))
+}
+
+func serveHandler(t *testing.T, node *conclave.Node, h http.Handler) *agent {
+	t.Helper()
+	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return &agent{t, node, s}
 }

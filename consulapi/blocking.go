@@ -29,17 +29,18 @@ func (c *call) await(resource, prefix string, wanted func(key string) bool) (loc
 }
 
 // change blocks until a key that begins with prefix and is wanted has changed after ?index,
-// the time of ?wait has passed, or the client has disconnected.
+// the time of ?wait has passed, another query takes its place, or the client has disconnected.
 //
 // It reports whether a read of the node's own state satisfies the request: because that is
 // asked for, or because a quorum has confirmed during this call that the state is not older.
 func (c *call) change(prefix string, wanted func(key string) bool) (local bool, err error) {
-	select {
-	case c.waits <- struct{}{}:
-		defer func() { <-c.waits }()
-	default:
+	waiting, replaced := context.WithCancelCause(c.r.Context())
+	defer replaced(nil)
+	place := c.waits.begin(c.r.RemoteAddr, replaced)
+	if place == nil {
 		return false, busy("too many blocking queries are under way")
 	}
+	defer c.waits.leave(place)
 	if !c.stale {
 		ctx, cancel := c.patience()
 		defer cancel()
@@ -48,13 +49,27 @@ func (c *call) change(prefix string, wanted func(key string) bool) (local bool, 
 			return true, err // an index of the future: the group was restored, say
 		}
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), c.waitTime())
+	ctx, cancel := context.WithTimeout(waiting, c.waitTime())
 	defer cancel()
-	for e, err := range c.node.KV().Watch(ctx, prefix, c.index) {
+	for after := c.index; ; {
+		local, err = c.watch(ctx, prefix, after, wanted)
+		if !errors.Is(err, conclave.ErrCompacted) {
+			return local, err
+		}
+		if after = c.unchanged(ctx, prefix); after == 0 {
+			return true, nil
+		}
+	}
+}
+
+// watch is change for what this node buffers of the changes after an index. ErrCompacted: it
+// does not buffer all of them.
+func (c *call) watch(ctx context.Context, prefix string, after uint64, wanted func(key string) bool) (local bool, err error) {
+	for e, err := range c.node.KV().Watch(ctx, prefix, after) {
 		switch {
 		case errors.Is(err, conclave.ErrCompacted):
-			return true, nil
-		case err != nil && c.r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, conclave.ErrClosed):
+			return false, err
+		case err != nil && c.r.Context().Err() == nil && ctx.Err() != nil && !errors.Is(err, conclave.ErrClosed):
 			return c.stale, nil // a long time later, so a quorum has to confirm again
 		case err != nil:
 			return false, err
@@ -63,6 +78,25 @@ func (c *call) change(prefix string, wanted func(key string) bool) (local bool, 
 		}
 	}
 	return c.stale, nil
+}
+
+// unchanged returns an index up to which the one key that is read has not changed since ?index, as the key itself
+// shows: clients may wait with the ModifyIndex of a key for as long as it lives, as Patroni does. It returns 0 if the
+// key has changed, or if that cannot be known: of a key that does not exist, and of a prefix, from which a key may
+// have been deleted. Their clients go on with the X-Consul-Index of the answer, whose later changes are buffered.
+func (c *call) unchanged(ctx context.Context, key string) uint64 {
+	if c.query.Has("recurse") || c.query.Has("keys") {
+		return 0
+	}
+	index, err := c.node.KV().Index(ctx, conclave.Stale()) // before the key: a change between the two is found again
+	if err != nil {
+		return 0
+	}
+	e, err := c.node.KV().Get(ctx, key, conclave.Stale())
+	if err != nil || e.ModifyIndex > c.index {
+		return 0
+	}
+	return index
 }
 
 // waitTime is ?wait, with a random part against herds.
@@ -115,33 +149,31 @@ func (c *call) kvKeys(prefix string) error {
 	})
 }
 
-// smallAnswer is what may wait for a client without one of the places for listings.
-const smallAnswer = 1 << 20
-
-// listing answers with a list that collect makes from the node's own state.
-func (c *call) listing(prefix string, collect func(context.Context) (list, error)) error {
+// listing answers with a list that gather makes from the node's own state.
+func (c *call) listing(prefix string, gather func(context.Context) (list, error)) error {
 	local, err := c.await("key_prefix/"+prefix, prefix, func(string) bool { return true })
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.patience()
-	defer cancel()
-	index, err := c.lastIndex(ctx, local)
-	if err != nil {
-		return err
-	}
-	l, release, err := c.collect(ctx, collect)
-	if err != nil {
-		return err
-	}
-	defer release()
-	c.meta(max(index, l.newest))
-	if l.n == 0 && (prefix != "" || c.query.Has("recurse")) {
-		c.write(http.StatusNotFound, "", nil)
-		return nil
-	}
-	c.write(http.StatusOK, "application/json", l.body)
-	return nil
+	return c.gathered(func() error {
+		ctx, cancel := c.patience()
+		defer cancel()
+		index, err := c.lastIndex(ctx, local)
+		if err != nil {
+			return err
+		}
+		return c.collect(ctx, func() error {
+			l, err := gather(ctx)
+			if err != nil {
+				return err
+			}
+			c.meta(max(index, l.newest))
+			if l.n == 0 && (prefix != "" || c.query.Has("recurse")) {
+				return c.write(http.StatusNotFound, "", nil)
+			}
+			return c.write(http.StatusOK, "application/json", l.body)
+		})
+	})
 }
 
 // list is an answer that is a JSON array.
@@ -151,44 +183,13 @@ type list struct {
 	newest uint64 // the largest modify index of the keys in it, if that is known
 }
 
-// collect makes an answer in one of the places for listings. A large one then waits for its
-// client in one of the places for large answers, so that slow clients keep no small listing
-// waiting. If there is none, it is dropped, and made again once there is.
-func (c *call) collect(ctx context.Context, gather func(context.Context) (list, error)) (l list, release func(), err error) {
-	release = func() {}
-	take := func(places chan struct{}) bool {
-		select {
-		case places <- struct{}{}:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	for large := false; ; {
-		if !take(c.listings) {
-			release()
-			return list{}, nil, busy("too many listings are under way")
-		}
-		l, err = func() (list, error) {
-			defer func() { <-c.listings }()
-			return gather(ctx)
-		}()
-		switch {
-		case err != nil:
-			release()
-			return list{}, nil, err
-		case large || len(l.body) <= smallAnswer:
-			return l, release, nil
-		}
-		large, release = true, func() { <-c.answers }
-		select {
-		case c.answers <- struct{}{}:
-			return l, release, nil
-		default:
-		}
-		l = list{}
-		if !take(c.answers) {
-			return list{}, nil, busy("too many large answers are under way")
-		}
+// collect makes a list in one of the places for that.
+func (c *call) collect(ctx context.Context, make func() error) error {
+	select {
+	case c.listings <- struct{}{}:
+		defer func() { <-c.listings }()
+		return make()
+	case <-ctx.Done():
+		return busy("too many listings are under way")
 	}
 }

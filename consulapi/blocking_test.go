@@ -98,7 +98,8 @@ func TestBlocking_Index(t *testing.T) {
 }
 
 func TestBlocking_Ends(t *testing.T) {
-	a := serve(t, &consulapi.Options{MaxBlocking: 2})
+	n := grouptest.Alone(t)
+	a := serveHandler(t, n, consulapi.Unreplaced(consulapi.Handler(n, &consulapi.Options{MaxBlocking: 2})))
 	a.do("PUT", "/v1/kv/a", "1")
 	path := "/v1/kv/a?index=" + a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
 	ctx, cancel := context.WithCancel(t.Context())

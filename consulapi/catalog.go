@@ -1,6 +1,10 @@
 package consulapi
 
-import "github.com/conclave-go/conclave"
+import (
+	"time"
+
+	"github.com/conclave-go/conclave"
+)
 
 // statusLeader answers with the address of the leader, "" if none is known. It is this
 // node's view, as in Consul.
@@ -39,6 +43,38 @@ func (c *call) local(resource string) error {
 	return c.unblocking()
 }
 
+// serfMember is a node as Serf describes it.
+type serfMember struct {
+	Name, Addr string
+	Port       int
+	Tags       map[string]string
+	Status     int // 1: alive, 4: failed
+}
+
+func (c *call) serfMember(names nodes, m conclave.Member) serfMember {
+	host, port := hostPort(m.Addr)
+	s := serfMember{names.name(m.ID), host, port, map[string]string{
+		"role": "consul", "dc": c.opts.Datacenter, "id": nodeID(m.ID),
+	}, 1}
+	if !m.Alive && m.ID != names.status.ID {
+		s.Status = 4
+	}
+	return s
+}
+
+// agentMembers lists the nodes as this one's failure detector sees them.
+func (c *call) agentMembers(string) error {
+	names := c.nodes()
+	if err := c.local("agent/" + names.own()); err != nil {
+		return err
+	}
+	found := []serfMember{}
+	for _, m := range names.status.Members {
+		found = append(found, c.serfMember(names, m))
+	}
+	return c.answer(found)
+}
+
 // agentSelf describes this node.
 func (c *call) agentSelf(string) error {
 	names := c.nodes()
@@ -51,22 +87,17 @@ func (c *call) agentSelf(string) error {
 			own = m
 		}
 	}
-	host, port := hostPort(own.Addr)
 	type config struct {
 		Datacenter, NodeName, NodeID string
 		Server                       bool
-	}
-	type member struct {
-		Name, Addr string
-		Port       int
-		Status     int // alive, as in Serf
+		SessionTTLMin                time.Duration // nanoseconds, as all durations of Consul's API
 	}
 	return c.answer(struct {
 		Config config
-		Member member
+		Member serfMember
 	}{
-		config{c.opts.Datacenter, names.own(), names.status.ID.String(), true},
-		member{names.own(), host, port, 1},
+		config{c.opts.Datacenter, names.own(), nodeID(names.status.ID), true, c.opts.SessionTTLMin},
+		c.serfMember(names, own),
 	})
 }
 
@@ -110,50 +141,5 @@ func (c *call) agentChecks(string) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(found)
-}
-
-// healthNode lists the checks of a node.
-func (c *call) healthNode(name string) error {
-	if name == "" {
-		return invalid("Missing node name")
-	}
-	if err := c.local("node/" + name); err != nil {
-		return err
-	}
-	c.stale = false // what may be stale may be current
-	ctx, cancel := c.patience()
-	defer cancel()
-	names := c.nodes()
-	found := []healthCheck{}
-	if m, ok := names.find(name); ok {
-		err := c.checksOf(ctx, m.ID, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) })
-		if err != nil {
-			return err
-		}
-	}
-	c.meta(names.status.Applied)
-	return c.answer(found)
-}
-
-// catalogNodes lists the nodes, as this one sees them.
-func (c *call) catalogNodes(string) error {
-	if err := c.local("node_prefix/"); err != nil {
-		return err
-	}
-	type node struct {
-		ID, Node, Address, Datacenter string
-		TaggedAddresses, Meta         map[string]string
-	}
-	names := c.nodes()
-	found := []node{}
-	for _, m := range names.status.Members {
-		host, _ := hostPort(m.Addr)
-		found = append(found, node{
-			m.ID.String(), names.name(m.ID), host, c.opts.Datacenter,
-			map[string]string{}, map[string]string{"role": m.Role.String()},
-		})
-	}
-	c.meta(names.status.Applied)
 	return c.answer(found)
 }

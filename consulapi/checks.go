@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxChecks    = 256 // conclave's limit for one member
+	maxChecks    = 256 // conclave's limit for those of a member's clients
 	maxNotes     = 4 << 10
 	maxOutput    = 4 << 10 // longer ones are truncated
 	maxCheckBody = 64 << 10
@@ -158,7 +158,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	check, err := c.node.RegisterCheck(ctx, d.id, d.ttl)
+	check, err := c.node.RegisterClientCheck(ctx, d.id, d.ttl)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,7 @@ func (c *call) checkRegister(string) error {
 	if err != nil {
 		return err
 	}
-	c.write(http.StatusOK, "", nil)
-	return nil
+	return c.write(http.StatusOK, "", nil)
 }
 
 // initialState returns the state that a check begins with. As in Consul a check that this
@@ -311,6 +310,5 @@ func (c *call) withCheck(id string, do func(context.Context, *conclave.Check) er
 	case err != nil:
 		return err
 	}
-	c.write(http.StatusOK, "", nil)
-	return nil
+	return c.write(http.StatusOK, "", nil)
 }

@@ -32,8 +32,8 @@
 // another, or that is no longer in the group, has its member ID as name. The check serfHealth is
 // the built-in check "gossip".
 //
-// A session's LockDelay above one minute counts as one minute, and its TTL is shown as Go prints
-// it: "1m30s" for "90s". Lists of sessions, checks and nodes are not older than without ?stale. The limits are conclave's:
+// A session is held for twice its TTL, as by Consul's servers, but for 24 h at most. Its TTL is shown as half of
+// that, in seconds: "60s" for "1m". A LockDelay above one minute counts as one minute. Lists of sessions, checks and nodes are not older than without ?stale. The limits are conclave's:
 // keys of 1 to 512 bytes of UTF-8 without NUL, and 16,384 keys in one recursive deletion.
 //
 // A transaction may read keys that it has written, and reads are of the same point in time

@@ -3,16 +3,18 @@ package consulapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/logqueue"
 )
 
 // Options configures [Handler]. The zero value, like a nil *Options, serves loopback clients
-// only.
+// only. With options that are invalid, each request gets the status 500 and the reason.
 type Options struct {
 	// Datacenter is the name that the ?dc parameter may have. Default: "dc1".
 	Datacenter string
@@ -20,7 +22,8 @@ type Options struct {
 	// the request concerns, and again at the end of a blocking query. The token is that of the header X-Consul-Token, of the header
 	// "Authorization: Bearer", or of the parameter ?token, which logs of proxies may contain;
 	// "": there is none. An error refuses the request with the status 403; the client gets
-	// the error's text. It is called concurrently.
+	// the error's text. It is called concurrently, on the request's goroutine; a request with a
+	// large body that waits for it takes one of the places for such requests.
 	//
 	// The resource is "key/" and a key; "key_prefix/" and a prefix, for all keys that begin
 	// with it, the empty prefix included; "session/", "agent/" or "node/" and the name of a
@@ -31,18 +34,26 @@ type Options struct {
 	// whose request has no header of a proxy. A proxy on the same machine that adds none and
 	// names a loopback host is taken for such a client.
 	Authorize func(token string, verb Verb, resource string) error
-	// MaxBlocking is how many blocking queries may wait at a time; further ones get the
-	// status 429. Each keeps a goroutine and a connection. Default: 4096.
+	// MaxBlocking is how many blocking queries may wait at a time. Each keeps a goroutine and a
+	// connection. A further one takes the place of the oldest of the host with the most, which
+	// is answered early, as after its wait, so that clients that are gone unnoticed keep no others
+	// out; if that has waited for less than 2 s, the further one gets the status 429. Default: 4096.
 	MaxBlocking int
 	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
-	// status 413. Two listings are collected at a time, and two large ones sent; others wait. Each takes memory for
-	// all that it lists besides. Default: 64 MiB.
+	// status 413. Two listings are collected at a time, each of which takes memory for
+	// all that it lists besides. Answers wait for their clients in twice this many bytes, 64 MiB at
+	// least, and those of up to 1 MiB in 64 MiB of their own; further ones wait, and are made again.
+	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int
+	// SessionTTLMin is the least TTL that a session may have, as Consul's setting session_ttl_min. A shorter one
+	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. 1 s or more.
+	// Default: 10 s, as with Consul.
+	SessionTTLMin time.Duration
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
-	// query. Default: 10 s.
+	// query: 1 ms or more. Default: 10 s.
 	Timeout time.Duration
 	// Logger gets a record of each request that failed with a status of 500 or more, at the
-	// level Debug, without tokens. Default nil: none.
+	// level Debug, without tokens. No request waits for it. Default nil: none.
 	Logger *slog.Logger
 }
 
@@ -70,6 +81,7 @@ const (
 	defaultBlocking = 4096
 	defaultAnswer   = 64 << 20
 	defaultTimeout  = 10 * time.Second
+	minTimeout      = time.Millisecond
 	maxBodies       = 128 // requests with a large body that are read or worked on at a time, but for transactions
 	maxTxns         = 32  // transactions with a large body, which is read before it is known what they are authorized for; and of those worked on
 	maxListings     = 2   // listings of keys that are collected at a time
@@ -78,14 +90,16 @@ const (
 type server struct {
 	node     *conclave.Node
 	opts     Options
+	invalid  error // what is wrong with opts
 	routes   []route
 	checks   checkTable
 	bodies   chan struct{} // holds a value for each request with a large body, but for transactions
 	txns     chan struct{} // holds a value for each transaction with a large body
 	running  chan struct{} // holds a value for each transaction that is worked on
 	listings chan struct{} // holds a value for each listing of keys that is collected
-	answers  chan struct{} // holds a value for each large one that waits for its client
-	waits    chan struct{} // holds a value for each blocking query
+	waits    *waits        // of blocking queries
+
+	small, large *sending // of answers up to smallAnswer, and larger ones
 }
 
 // Handler returns a handler that serves Consul's HTTP API from the node, as the package
@@ -108,19 +122,38 @@ type server struct {
 func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s := &server{
 		node:   node,
-		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings), answers: make(chan struct{}, maxListings),
+		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
 		checks: checkTable{byID: make(map[string]*agentCheck)},
 	}
 	if opts != nil {
 		s.opts = *opts
+		s.opts.Logger, _ = logqueue.New(opts.Logger)
 	}
+	s.invalid = s.opts.invalid()
 	s.opts.Datacenter = cmp.Or(s.opts.Datacenter, "dc1")
 	s.opts.MaxBlocking = cmp.Or(max(0, s.opts.MaxBlocking), defaultBlocking)
 	s.opts.MaxAnswer = cmp.Or(max(0, s.opts.MaxAnswer), defaultAnswer)
 	s.opts.Timeout = cmp.Or(max(0, s.opts.Timeout), defaultTimeout)
-	s.waits = make(chan struct{}, s.opts.MaxBlocking)
+	s.waits = &waits{limit: s.opts.MaxBlocking, after: minWaited}
+	s.small, s.large = newSending(smallRoom), newSending(max(2*s.opts.MaxAnswer, smallRoom))
+	s.opts.SessionTTLMin = cmp.Or(max(0, s.opts.SessionTTLMin), defaultMinTTL)
 	s.routes = routes()
 	return s
+}
+
+// invalid returns what is wrong with the options.
+func (o *Options) invalid() error {
+	switch {
+	case o.Timeout != 0 && o.Timeout < minTimeout:
+		return refuse(http.StatusInternalServerError, "invalid Options.Timeout: want 0 (%v) or at least %v, got %v", defaultTimeout, minTimeout, o.Timeout)
+	case o.SessionTTLMin != 0 && o.SessionTTLMin < leastMinTTL:
+		return refuse(http.StatusInternalServerError, "invalid Options.SessionTTLMin: want 0 (%v) or at least %v, got %v", defaultMinTTL, leastMinTTL, o.SessionTTLMin)
+	case o.MaxBlocking < 0:
+		return refuse(http.StatusInternalServerError, "invalid Options.MaxBlocking: want 0 (%d) or more, got %d", defaultBlocking, o.MaxBlocking)
+	case o.MaxAnswer < 0:
+		return refuse(http.StatusInternalServerError, "invalid Options.MaxAnswer: want 0 (%d) or more, got %d", defaultAnswer, o.MaxAnswer)
+	}
+	return nil
 }
 
 // route is one path of the API, or all that begin with it.
@@ -138,7 +171,7 @@ type action struct {
 }
 
 // reads are the parameters of every endpoint that reads.
-const reads = "stale consistent index wait "
+const reads = "stale consistent cached index wait "
 
 func routes() []route {
 	get := func(params string, serve func(*call, string) error) map[string]action {
@@ -173,8 +206,16 @@ func routes() []route {
 		{"/v1/agent/check/warn/", true, put("note", (*call).checkWarn)},
 		{"/v1/agent/check/fail/", true, put("note", (*call).checkFail)},
 		{"/v1/agent/check/update/", true, putBody("", (*call).checkUpdate)},
+		{"/v1/agent/members", false, get("", (*call).agentMembers)},
+		{"/v1/agent/services", false, get("", (*call).agentServices)},
+		{"/v1/catalog/datacenters", false, get("", (*call).catalogDatacenters)},
 		{"/v1/catalog/nodes", false, get("", (*call).catalogNodes)},
+		{"/v1/catalog/node/", true, get("", (*call).catalogNode)},
+		{"/v1/catalog/services", false, get("", (*call).catalogServices)},
+		{"/v1/event/list", false, get("name ", (*call).eventList)},
 		{"/v1/health/node/", true, get("", (*call).healthNode)},
+		{"/v1/health/state/", true, get("", (*call).healthState)},
+		{"/v1/health/checks/", true, get("", (*call).healthChecks)},
 	}
 }
 
@@ -193,14 +234,26 @@ func (s *server) find(path string) (*route, string) {
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
 	c := &call{server: s, w: w, r: r}
-	if err := s.serve(c); err != nil {
+	defer c.leaveRoom()
+	err := s.serve(c)
+	var full *noRoom
+	if errors.As(err, &full) { // of an answer that is not large: it is kept meanwhile
+		if err = c.awaitRoom(full.size); err == nil {
+			c.out = full.out
+		}
+	}
+	if err != nil {
 		c.fail(err)
 	}
+	c.send()
 }
 
 func (s *server) serve(c *call) error {
 	if err := s.refusal(c.r); err != nil {
 		return err
+	}
+	if s.invalid != nil {
+		return s.invalid
 	}
 	route, rest := s.find(c.r.URL.Path)
 	if route == nil {
@@ -214,7 +267,7 @@ func (s *server) serve(c *call) error {
 		return err
 	}
 	if s.node == nil {
-		return noLeader()
+		return c.beforeOpen()
 	}
 	if !a.body {
 		if err := c.skipBody(); err != nil {
@@ -222,6 +275,19 @@ func (s *server) serve(c *call) error {
 		}
 	}
 	return a.serve(c, rest)
+}
+
+// beforeOpen answers while there is no node: that there is no leader, as a Consul agent does that has found no server.
+func (c *call) beforeOpen() error {
+	status := map[string]any{"/v1/status/leader": "", "/v1/status/peers": []string{}, "/v1/catalog/datacenters": []string{c.opts.Datacenter}}
+	answer, ok := status[c.r.URL.Path]
+	if !ok {
+		return noLeader()
+	}
+	if err := c.local("status"); err != nil {
+		return err
+	}
+	return c.answer(answer)
 }
 
 // patience returns a context for work with the group, which ends after Options.Timeout.

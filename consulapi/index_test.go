@@ -66,3 +66,49 @@ func TestIndex_FromBeforeTheStart(t *testing.T) {
 		grouptest.Must(t, node.Close(t.Context()))
 	}
 }
+
+// A client may wait with the ModifyIndex of a key, which is older than all that the node buffers once it has been
+// started again, or after many changes of other keys. The query waits for the key all the same.
+func TestIndex_ModifyIndexOfOldKey(t *testing.T) {
+	cfg := &conclave.Config{Dir: t.TempDir()}
+	node, err := conclave.Open(t.Context(), cfg)
+	grouptest.Must(t, err)
+	e, err := node.KV().Put(t.Context(), "leader", []byte("1"))
+	grouptest.Must(t, err)
+	_, err = node.KV().Put(t.Context(), "other", nil)
+	grouptest.Must(t, err)
+	grouptest.Must(t, node.Close(t.Context()))
+
+	node, err = conclave.Open(t.Context(), cfg)
+	grouptest.Must(t, err)
+	defer node.Close(t.Context())
+	a := serveNode(t, node, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan answer, 3)
+	for _, query := range []string{"", "&stale", "&consistent"} {
+		wait := a.begin(ctx, fmt.Sprintf("/v1/kv/leader?raw&index=%d%s", e.ModifyIndex, query))
+		go func() {
+			if got, err := wait(); err == nil {
+				answered <- got
+			}
+		}()
+	}
+	// The queries are under way for all that these take: one that did not wait would be answered before the last.
+	for i := range 200 {
+		_, err = node.KV().Put(t.Context(), "other", []byte{byte(i)})
+		grouptest.Must(t, err)
+	}
+	select {
+	case got := <-answered:
+		t.Fatal("a query did not wait:", got)
+	default:
+	}
+	_, err = node.KV().Put(t.Context(), "leader", []byte("2"))
+	grouptest.Must(t, err)
+	for range 3 {
+		if got := <-answered; got.status != 200 || got.body != "2" {
+			t.Error(got)
+		}
+	}
+}

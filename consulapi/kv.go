@@ -67,6 +67,11 @@ func (c *call) kvOne(key string, raw bool) error {
 	if err != nil {
 		return err
 	}
+	return c.gathered(func() error { return c.kvRead(key, raw, local) })
+}
+
+// kvRead reads one key. The state at hand is not older than the request if local.
+func (c *call) kvRead(key string, raw, local bool) error {
 	ctx, cancel := c.patience()
 	defer cancel()
 	index, err := c.lastIndex(ctx, local)
@@ -80,11 +85,9 @@ func (c *call) kvOne(key string, raw bool) error {
 	c.meta(max(index, e.ModifyIndex))
 	switch {
 	case err != nil:
-		c.write(http.StatusNotFound, "", nil)
-		return nil
+		return c.write(http.StatusNotFound, "", nil)
 	case raw:
-		c.write(http.StatusOK, "text/plain", e.Value)
-		return nil
+		return c.write(http.StatusOK, "text/plain", e.Value)
 	}
 	return c.answer([]kvPair{pairOf(e)})
 }

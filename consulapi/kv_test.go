@@ -51,7 +51,7 @@ func TestKV_Answers(t *testing.T) {
 		{"DELETE", "/v1/kv/a/?recurse", "", 200, "true"},
 		{"GET", "/v1/kv/?recurse", "", 404, ""},
 		{"POST", "/v1/kv/x", "", 405, "method not allowed"},
-		{"PUT", "/v1/kv/x?ns=y", "", 400, `query parameter "ns" is not supported by this endpoint`},
+		{"PUT", "/v1/kv/x?ns=y", "", 400, `query parameter "ns": want "default", got "y": there are no others`},
 		{"GET", "/v1/kv/x?dc=dc2", "", 500, "No path to datacenter"},
 		{"GET", "/v1/kv/x?dc=dc1", "", 404, ""},
 		{"GET", "/v1/kv/x?stale&consistent", "", 400, "Cannot specify ?stale with ?consistent, conflicting semantics."},

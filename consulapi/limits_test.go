@@ -34,6 +34,28 @@ func TestLimits_Answer(t *testing.T) {
 	})
 }
 
+// Clients of the API and the program of the node use up none of each other's checks.
+func TestLimits_Checks(t *testing.T) {
+	node := grouptest.Alone(t)
+	a := serveNode(t, node, nil)
+	register := func(name string) int {
+		return a.do("PUT", "/v1/agent/check/register", `{"Name": "`+name+`", "TTL": "1h"}`).status
+	}
+	for i := range 256 {
+		if status := register(fmt.Sprint("c", i)); status != http.StatusOK {
+			t.Fatal(i, status)
+		}
+	}
+	if status := register("more"); status != http.StatusTooManyRequests {
+		t.Error("one more check of a client:", status)
+	}
+	grouptest.MustCheck(t, node, "own", 0)
+	a.do("PUT", "/v1/agent/check/deregister/c7")
+	if status := register("more"); status != http.StatusOK {
+		t.Error("after another was deregistered:", status)
+	}
+}
+
 // Bodies that do not arrive keep no memory without a bound, and large transactions, whose
 // authorization is in the body, take no place of small ones and of other writes.
 func TestLimits_Bodies(t *testing.T) {
@@ -137,7 +159,8 @@ func (a *announced) Read(p []byte) (int, error) {
 
 // The server does not notice that a client is gone whose body is unread.
 func TestBlocking_ClientWithBodyGone(t *testing.T) {
-	a := serve(t, &consulapi.Options{MaxBlocking: 1})
+	n := grouptest.Alone(t)
+	a := serveHandler(t, n, consulapi.Unreplaced(consulapi.Handler(n, &consulapi.Options{MaxBlocking: 1})))
 	a.do("PUT", "/v1/kv/a", "x")
 	index := a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
 	c, err := net.Dial("tcp", a.Listener.Addr().String())
@@ -184,29 +207,123 @@ func TestListing_UnsentBody(t *testing.T) {
 	}
 }
 
-// Clients that do not read a large listing keep small ones waiting no longer than their own.
-func TestListing_SlowReaders(t *testing.T) {
-	a := serve(t, &consulapi.Options{Timeout: 5 * time.Second})
-	for i := range 30 {
+// slowReader sends a request, reads the status of its answer and nothing more.
+func (a *agent) slowReader(method, path, body string) {
+	a.t.Helper()
+	c, err := net.Dial("tcp", a.Listener.Addr().String())
+	grouptest.Must(a.t, err)
+	a.t.Cleanup(func() { _ = c.Close() })
+	grouptest.Must(a.t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+	_, err = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+	grouptest.Must(a.t, err)
+	status := make([]byte, len("HTTP/1.1 200"))
+	_, err = io.ReadFull(c, status)
+	if grouptest.Must(a.t, err); string(status) != "HTTP/1.1 200" {
+		a.t.Fatalf("%q", status)
+	}
+}
+
+// large puts keys with 500 KiB each.
+func (a *agent) large(n int) {
+	a.t.Helper()
+	for i := range n {
 		a.do("PUT", fmt.Sprintf("/v1/kv/a/%d", i), strings.Repeat("x", 500<<10))
 	}
-	for range 2 {
-		c, err := net.Dial("tcp", a.Listener.Addr().String())
-		grouptest.Must(t, err)
-		defer c.Close()
-		_, err = fmt.Fprintf(c, "GET /v1/kv/a?recurse HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		grouptest.Must(t, err)
-		status := make([]byte, len("HTTP/1.1 200")) // then it has its place, and reads no more
-		_, err = io.ReadFull(c, status)
-		if grouptest.Must(t, err); string(status) != "HTTP/1.1 200" {
-			t.Fatalf("%q", status)
-		}
-	}
-	if got := a.do("GET", "/v1/kv/a?recurse"); got.status != http.StatusTooManyRequests {
-		t.Error("two clients do not read, and a third one gets as large an answer:", got.status)
+}
+
+// Clients that do not read their large answers keep no others waiting, small or as large: what has no
+// room is made again once a client that takes nothing is disconnected.
+func TestListing_SlowReaders(t *testing.T) {
+	a := serve(t, &consulapi.Options{MaxAnswer: 32 << 20})
+	a.large(30) // 20 MiB as JSON, of 64
+	for range 6 {
+		a.slowReader("GET", "/v1/kv/a?recurse", "")
 	}
 	if got := a.do("GET", "/v1/kv/b?recurse"); got.status != http.StatusNotFound {
 		t.Error(got.status, got.body)
+	}
+	if got := a.do("GET", "/v1/kv/a?recurse"); got.status != http.StatusOK || len(got.body) < 20_000_000 {
+		t.Error(got.status, len(got.body))
+	}
+}
+
+// The places of transactions and listings are free while a client reads.
+func TestTxn_SlowReaders(t *testing.T) {
+	a := serve(t, &consulapi.Options{Timeout: 5 * time.Second})
+	a.large(30)
+	ops := make([]string, 10)
+	for i := range ops {
+		ops[i] = fmt.Sprintf(`{"KV":{"Verb":"get","Key":"a/%d"}}`, i)
+	}
+	gets := "[" + strings.Join(ops, ",") + "]"
+	for range 3 {
+		a.slowReader("PUT", "/v1/txn", `[{"KV":{"Verb":"get-tree","Key":"a/"}}]`)
+	}
+	for range 33 {
+		a.slowReader("PUT", "/v1/txn", gets)
+	}
+	for range 3 { // which write as well
+		a.slowReader("PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"b","Value":"eA=="}},`+gets[1:])
+	}
+	a.exchanges([]exchange{
+		{"GET", "/v1/kv/none?recurse", "", 404, ""},
+		{"GET", "/v1/kv/b?keys", "", 200, `["b"]`},
+		{"GET", "/v1/session/list", "", 200, "[]"},
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"get-or-empty","Key":"none"}}]`, 200, "..."},
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"c","Value":"eA=="}}]`, 200, "..."},
+	})
+	if got := a.do("PUT", "/v1/txn", gets); got.status != http.StatusOK {
+		t.Error(got.status, len(got.body))
+	}
+}
+
+// Clients that do not read a single key take no memory without a bound.
+func TestKey_SlowReaders(t *testing.T) {
+	a := serve(t, nil)
+	a.large(1)
+	for range 150 { // 100 MiB as JSON, of 64
+		a.slowReader("GET", "/v1/kv/a/0", "")
+	}
+	if got := a.do("GET", "/v1/kv/a/0"); got.status != http.StatusOK {
+		t.Error(got.status, len(got.body))
+	}
+}
+
+// A connection that is closed behind the first byte of a next request is not noticed as closed.
+func TestBlocking_ClosedBehindNextRequest(t *testing.T) {
+	a := serve(t, &consulapi.Options{MaxBlocking: 2})
+	a.do("PUT", "/v1/kv/a", "x")
+	index := a.do("GET", "/v1/kv/a").header.Get("X-Consul-Index")
+	path := "/v1/kv/a?index=" + index
+	for range 2 {
+		c, err := net.Dial("tcp", a.Listener.Addr().String())
+		grouptest.Must(t, err)
+		_, err = fmt.Fprintf(c, "GET %s&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\nG", path)
+		grouptest.Must(t, err)
+		defer c.Close()
+		time.Sleep(100 * time.Millisecond) // it is with the handler; if not, the test cannot fail
+		grouptest.Must(t, c.Close())
+	}
+	// Of three that are alive one is answered early, though nothing has changed.
+	ended := make(chan answer, 3)
+	for range 3 {
+		wait := a.begin(t.Context(), path+"&wait=10m")
+		go func() {
+			got, err := wait()
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- got
+		}()
+	}
+	if got := <-ended; got.status != http.StatusOK || got.header.Get("X-Consul-Index") != index {
+		t.Errorf("%+v", got)
+	}
+	a.do("PUT", "/v1/kv/a", "y")
+	for range 2 {
+		if got := <-ended; got.status != http.StatusOK {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 
@@ -48,6 +49,11 @@ func (n nodes) name(id conclave.MemberID) string {
 		return name
 	}
 	return id.String()
+}
+
+// nodeID is a member's ID in the form of Consul's: a UUID, that begins with the digits of the member's ID.
+func nodeID(id conclave.MemberID) string {
+	return fmt.Sprintf("%08x-%04x-%04x-8000-000000000000", uint64(id)>>32, uint64(id)>>16&0xffff, uint64(id)&0xffff)
 }
 
 // own returns the name of this node.

@@ -28,6 +28,8 @@ type call struct {
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
 	read  bool          // the body, if there is one
+	out   *output       // the answer
+	room  *room         // for it; nil: it needs none yet
 }
 
 const (
@@ -45,7 +47,7 @@ func (c *call) parse(params string) error {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return invalid("malformed query: %v", err)
 	}
-	known := append(strings.Fields(params), "dc", "token", "pretty")
+	known := append(strings.Fields(params), "dc", "ns", "partition", "token", "pretty")
 	for _, name := range slices.Sorted(maps.Keys(c.query)) {
 		switch {
 		case !slices.Contains(known, name):
@@ -58,6 +60,11 @@ func (c *call) parse(params string) error {
 	if dc := c.query.Get("dc"); dc != "" && dc != c.opts.Datacenter {
 		return refuse(http.StatusInternalServerError, "No path to datacenter")
 	}
+	for _, name := range []string{"ns", "partition"} { // there is one of each, and this is its name
+		if v := c.query.Get(name); v != "" && v != "default" {
+			return invalid("query parameter %q: want \"default\", got %q: there are no others", name, shorten(v))
+		}
+	}
 	return c.parseRead()
 }
 
@@ -65,6 +72,10 @@ func (c *call) parse(params string) error {
 func (c *call) parseRead() (err error) {
 	var consistent bool
 	if c.stale, err = c.flag("stale"); err != nil {
+		return err
+	}
+	// Consul's agents cache some answers on wish, and are free not to; this one caches none.
+	if _, err = c.flag("cached"); err != nil {
 		return err
 	}
 	if consistent, err = c.flag("consistent"); err != nil {

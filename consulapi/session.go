@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// sessionEntry is a session as Consul's API has it. Checks is for clients of versions before
-// 1.7.
+// sessionEntry is a session as Consul's API has it. It has no field Checks, which Consul omits unless a client of a
+// version before 1.7 has set it: NodeChecks has all.
 type sessionEntry struct {
 	ID            string
 	Name          string
@@ -21,7 +21,6 @@ type sessionEntry struct {
 	TTL           string
 	NodeChecks    []string
 	ServiceChecks []string
-	Checks        []string
 	CreateIndex   uint64
 	ModifyIndex   uint64
 }
@@ -29,15 +28,11 @@ type sessionEntry struct {
 func (n nodes) session(s conclave.SessionInfo) sessionEntry {
 	e := sessionEntry{
 		ID: s.ID.String(), Name: s.Name, Node: n.name(s.Node), LockDelay: s.LockDelay, Behavior: s.Behavior.String(),
-		NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
-	}
-	if s.TTL != conclave.NoTTL {
-		e.TTL = s.TTL.String()
+		TTL: written(s.TTL), NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.CreateIndex,
 	}
 	for _, name := range s.Checks {
 		e.NodeChecks = append(e.NodeChecks, checkID(name))
 	}
-	e.Checks = e.NodeChecks
 	return e
 }
 
@@ -56,7 +51,7 @@ func (c *call) sessionCreate(string) error {
 		return err
 	}
 	defer release()
-	cfg, err := parseSession(body, own)
+	cfg, err := parseSession(body, own, c.opts.SessionTTLMin)
 	if err != nil {
 		return err
 	}
@@ -176,25 +171,26 @@ func (c *call) sessionsOf(wanted func(node string) bool) error {
 		return err
 	}
 	c.stale = false // what may be stale may be current
-	ctx, cancel := c.patience()
-	defer cancel()
-	names := c.nodes()
-	l, release, err := c.collect(ctx, func(ctx context.Context) (list, error) {
-		var failed error
-		body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
-			failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
-				return !wanted(names.name(s.Node)) || yield(names.session(s))
-			})
-		})
-		return list{body: body}, errors.Join(err, failed)
+	return c.gathered(func() error {
+		ctx, cancel := c.patience()
+		defer cancel()
+		return c.collect(ctx, func() error { return c.listSessions(ctx, wanted) })
 	})
-	if err != nil {
+}
+
+func (c *call) listSessions(ctx context.Context, wanted func(node string) bool) error {
+	names := c.nodes()
+	var failed error
+	body, err := encodeAll(c, func(yield func(sessionEntry) bool) {
+		failed = each(c.node.Sessions(ctx), func(s conclave.SessionInfo) bool {
+			return !wanted(names.name(s.Node)) || yield(names.session(s))
+		})
+	})
+	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	defer release()
 	c.meta(c.node.Status().Applied)
-	c.write(http.StatusOK, "application/json", l.body)
-	return nil
+	return c.write(http.StatusOK, "application/json", body)
 }
 
 // each calls do for each item of a listing, until it returns false or the listing fails.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
@@ -37,12 +38,15 @@ func TestSession_Fields(t *testing.T) {
 	}{
 		{"", session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
 		{"{}", session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
-		{`{"Name":"n","TTL":"90s","LockDelay":"20s","Behavior":"delete","Node":"` + own + `"}`, session{Name: "n", TTL: "1m30s", LockDelay: 20 * time.Second, Behavior: "delete", NodeChecks: serf}},
+		{`{"Name":"n","TTL":"90s","LockDelay":"20s","Behavior":"delete","Node":"` + own + `"}`, session{Name: "n", TTL: "90s", LockDelay: 20 * time.Second, Behavior: "delete", NodeChecks: serf}},
 		{`{"lockdelay":5,"TTL":"0s","checks":[]}`, session{Behavior: "release", LockDelay: 5 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":0,"Checks":null}`, session{Behavior: "release", NodeChecks: none}},
 		{`{"LockDelay":"0s","NodeChecks":["serfHealth"],"ServiceChecks":[]}`, session{Behavior: "release", NodeChecks: serf}},
 		{`{"LockDelay":2000000000,"NodeChecks":[]}`, session{Behavior: "release", LockDelay: 2 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":"15000ms","NodeChecks":["serfHealth"],"Checks":["serfHealth"]}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: serf}},
+		{`{"Checks":null,"NodeChecks":null}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
+		{`{"Checks":[],"NodeChecks":["serfHealth"]}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
+		{`{"Checks":["serfHealth"],"NodeChecks":null}`, session{Behavior: "release", LockDelay: 15 * time.Second, NodeChecks: none}},
 		{`{"LockDelay":"5m"}`, session{Behavior: "release", LockDelay: time.Minute, NodeChecks: serf}},
 	} {
 		id := a.create(x.body)
@@ -52,14 +56,46 @@ func TestSession_Fields(t *testing.T) {
 		}
 		got, want := found[0], x.want
 		if got.ID != id || got.Node != own || got.CreateIndex == 0 || got.Name != want.Name || got.TTL != want.TTL || got.Behavior != want.Behavior ||
-			got.LockDelay != want.LockDelay || !slices.Equal(got.NodeChecks, want.NodeChecks) || !slices.Equal(got.Checks, want.NodeChecks) {
+			got.LockDelay != want.LockDelay || !slices.Equal(got.NodeChecks, want.NodeChecks) || got.Checks != nil {
 			t.Errorf("%s: %+v", x.body, got)
 		}
 	}
 	all := decode[[]session](t, a.do("GET", "/v1/session/list"))
 	mine := decode[[]session](t, a.do("GET", "/v1/session/node/"+own+"?stale"))
-	if len(all) != 9 || len(mine) != 9 || len(decode[[]session](t, a.do("GET", "/v1/session/node/none"))) != 0 {
+	if len(all) != 12 || len(mine) != 12 || len(decode[[]session](t, a.do("GET", "/v1/session/node/none"))) != 0 {
 		t.Errorf("%d sessions, %d of this node", len(all), len(mine))
+	}
+}
+
+// Patroni asks for its own TTL, is refused with this status and text, reads the least TTL of the agent, and takes that.
+func TestSession_TTLMin(t *testing.T) {
+	type self struct{ Config struct{ SessionTTLMin int64 } }
+	for _, c := range []struct{ option, least time.Duration }{{0, 10 * time.Second}, {15 * time.Second, 15 * time.Second}, {time.Second, time.Second}} {
+		a := serve(t, &consulapi.Options{SessionTTLMin: c.option})
+		if got := decode[self](t, a.do("GET", "/v1/agent/self")).Config.SessionTTLMin; got != int64(c.least) {
+			t.Errorf("option %v: agent/self shows %d, want %d", c.option, got, c.least)
+		}
+		a.exchanges([]exchange{
+			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%dns"}`, c.least-1), 500, fmt.Sprintf("Invalid Session TTL '%d', must be between [%v=24h0m0s]", c.least-1, c.least)},
+			{"PUT", "/v1/session/create", fmt.Sprintf(`{"TTL":"%v"}`, c.least), 200, "..."},
+		})
+	}
+}
+
+// Consul's servers hold a session for twice its TTL, and its clients rely on that.
+func TestSession_LeaseIsTwiceTheTTL(t *testing.T) {
+	a := serve(t, nil)
+	for _, c := range []struct {
+		written, shown string
+		lease          time.Duration
+	}{{"10s", "10s", 20 * time.Second}, {"1m", "60s", 2 * time.Minute}, {"12500ms", "12.5s", 25 * time.Second}, {"12h", "43200s", 24 * time.Hour}, {"", "", conclave.NoTTL}} {
+		id, err := conclave.ParseSessionID(a.create(`{"TTL":"` + c.written + `"}`))
+		grouptest.Must(t, err)
+		s, err := a.node.SessionInfo(t.Context(), id)
+		grouptest.Must(t, err)
+		if shown := a.info(id.String())[0].TTL; s.TTL != c.lease || shown != c.shown {
+			t.Errorf("TTL %s: held for %v, shown as %s", c.written, s.TTL, shown)
+		}
 	}
 }
 
@@ -71,13 +107,14 @@ func TestSession_Refused(t *testing.T) {
 		return exchange{"PUT", "/v1/session/create", body, status, want}
 	}
 	a.exchanges([]exchange{
-		create(`{"TTL":"9s"}`, 400, "Invalid Session TTL '9000000000', must be between [10s=24h0m0s]"),
-		create(`{"TTL":"25h"}`, 400, "Invalid Session TTL '90000000000000', must be between [10s=24h0m0s]"),
-		create(`{"TTL":"soon"}`, 400, "Session TTL 'soon' invalid: ..."),
-		create(`{"Behavior":"keep"}`, 400, "Invalid Behavior setting 'keep'"),
+		create(`{"TTL":"9s"}`, 500, "Invalid Session TTL '9000000000', must be between [10s=24h0m0s]"),
+		create(`{"TTL":"25h"}`, 500, "Invalid Session TTL '90000000000000', must be between [10s=24h0m0s]"),
+		create(`{"TTL":"soon"}`, 500, "Session TTL 'soon' invalid: ..."),
+		create(`{"Behavior":"keep"}`, 500, "Invalid Behavior setting 'keep'"),
 		create(`{"LockDelay":"soon"}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":[]}`, 400, "Request decode failed: LockDelay: ..."),
 		create(`{"LockDelay":-1}`, 400, "LockDelay: want 0 or more, got -1ns"),
+		create(`{"LockDelay":"500us"}`, 400, "LockDelay: want 0 or at least 1ms, got 500µs"),
 		create(`{"Node":"none"}`, 400, `Node "none": ...`),
 		create(`{"ServiceChecks":[{"ID":"x"}]}`, 400, `field "ServiceChecks" is not supported`),
 		create(`{"Namespace":"x"}`, 400, `field "Namespace" is not supported`),
@@ -161,6 +198,10 @@ func TestSession_OtherAgent(t *testing.T) {
 func TestSession_Check(t *testing.T) {
 	a := serve(t, nil)
 	a.do("PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1h","Status":"passing"}`)
+	older := a.create(`{"Checks":["c"]}`) // a field of before 1.7, in addition to the default of NodeChecks
+	if s := a.info(older); len(s) != 1 || !slices.Equal(s[0].NodeChecks, []string{"serfHealth", "c"}) {
+		t.Errorf("%+v", s)
+	}
 	id := a.create(`{"NodeChecks":["serfHealth","c"]}`)
 	if s := a.info(id); len(s) != 1 || !slices.Equal(s[0].NodeChecks, []string{"serfHealth", "c"}) {
 		t.Errorf("%+v", s)

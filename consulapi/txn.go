@@ -84,6 +84,11 @@ func (c *call) txn(string) error {
 	if err := c.unblocking(); err != nil {
 		return err
 	}
+	return c.gathered(func() error { return c.run(ops) })
+}
+
+// run executes the operations of a transaction, in one of the places for that.
+func (c *call) run(ops []keyOp) error {
 	done, err := c.place(c.running)
 	if err != nil {
 		return err
@@ -193,8 +198,7 @@ func (c *call) succeed(results []txnResult) error {
 		}
 		body = append(b.Bytes(), '\n')
 	}
-	c.write(http.StatusOK, "application/json", body)
-	return nil
+	return c.write(http.StatusOK, "application/json", body)
 }
 
 // rollBack answers that a transaction had no effect.

@@ -22,6 +22,9 @@ func (c *call) writeTxn(ops []keyOp) error {
 		if failed != nil {
 			return c.rollBack(failed)
 		}
+		if err := c.reserve(p.answerSize()); err != nil { // the write cannot be repeated for want of room
+			return err
+		}
 		entries, err := c.node.KV().Txn(ctx, p.ops...)
 		if err == nil {
 			return c.succeed(p.resolve(entries))
@@ -41,6 +44,21 @@ func (c *call) writeTxn(ops []keyOp) error {
 		return c.rollBack(&txnError{p.of[at], what})
 	}
 	return busy("the keys that the transaction reads changed during each attempt")
+}
+
+// answerSize bounds the size of the answer: what was read, and what else JSON has.
+func (p *plan) answerSize() int {
+	size := 1 << 10
+	for _, r := range p.results {
+		size += 6*maxKey + 1<<10 // a character of a key may take six bytes
+		if r.op == read && r.value {
+			size += 4 * (len(r.entry.Value)/3 + 1)
+		}
+	}
+	if p.query.Has("pretty") {
+		size += 1 << 10 * len(p.results)
+	}
+	return size
 }
 
 // make plans all operations.

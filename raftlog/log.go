@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -44,18 +45,28 @@ func (l *Log) Submit(ops []Op, done func(error)) {
 // It must be called for each operation, in the order of writing. Loop only.
 func (l *Log) Wrote(op Op) { op.update(&l.memStorage) }
 
-// Bootstrap makes an empty log the log of a new group, as if truncated at index
-// 1: with a membership and an empty state. It blocks until that is durable, and
+// BootstrapIndex is the index behind which the log of a new group begins.
+const BootstrapIndex = 1
+
+// Bootstrap makes an empty log the log of a new group, as if truncated at BootstrapIndex:
+// with a membership and an empty state. It blocks until that is durable, and
 // must be called before the log is used.
-func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
-	op := Install{
-		Index: 1, Term: 1,
-		ConfState: conf,
-		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
+func (l *Log) Bootstrap(conf *raftpb.ConfState) error { return l.BootstrapWith(conf, nil, 0) }
+
+// BootstrapWith is Bootstrap with a state and its digest.
+func (l *Log) BootstrapWith(conf *raftpb.ConfState, state []wire.Change, digest uint64) error {
+	generation, err := l.stageFirst(state)
+	if err != nil {
+		return err
 	}
-	err := l.store.Do(func(*pebble.DB) error {
-		if !l.written.empty() {
-			return fmt.Errorf("bootstrap the raft log in %s: it belongs to a group already", l.store.Dir())
+	op := Install{
+		Index: BootstrapIndex, Term: 1, Generation: generation, Digest: digest,
+		ConfState: conf,
+		HardState: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(BootstrapIndex))},
+	}
+	err = l.store.Do(func(*pebble.DB) error {
+		if err := l.vacant(); err != nil {
+			return err
 		}
 		return l.Write([]Op{op})
 	})
@@ -63,5 +74,33 @@ func (l *Log) Bootstrap(conf *raftpb.ConfState) error {
 		return err
 	}
 	l.Wrote(op)
+	return nil
+}
+
+// stageFirst stages the state of a new group; 0: it is empty.
+func (l *Log) stageFirst(state []wire.Change) (generation uint64, err error) {
+	if len(state) == 0 {
+		return 0, nil
+	}
+	if err := l.store.Do(func(*pebble.DB) error { return l.vacant() }); err != nil {
+		return 0, err
+	}
+	stage, err := l.Stage()
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range state {
+		if err := stage.Put(c.Key, c.Value); err != nil {
+			return 0, err
+		}
+	}
+	return stage.Finish()
+}
+
+// vacant returns an error if the log belongs to a group. It runs on the storage goroutine.
+func (l *Log) vacant() error {
+	if !l.written.empty() {
+		return fmt.Errorf("bootstrap the raft log in %s: it belongs to a group already", l.store.Dir())
+	}
 	return nil
 }

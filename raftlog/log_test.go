@@ -153,3 +153,26 @@ func TestLog_GroupsAreIsolated(t *testing.T) {
 		t.Errorf("other group: %v, %v", got, err)
 	}
 }
+
+// A new group may begin with a state.
+func TestLog_BootstrapWithState(t *testing.T) {
+	options := storage.Options{Dir: t.TempDir()}
+	store, log := openLog(t, options)
+	state := []wire.Change{set("a", "1"), set("b", "")}
+	if err := log.BootstrapWith(voters(1), state, 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.BootstrapWith(voters(1), state, 7); err == nil {
+		t.Error("bootstrapped twice")
+	}
+	for range 2 {
+		got := readState(t, log)
+		if want := (Applied{Index: BootstrapIndex, Term: 1, Digest: 7}); log.Applied() != want || !maps.Equal(got, map[string]string{"a": "1", "b": ""}) {
+			t.Errorf("%+v with %q", log.Applied(), got)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		store, log = openLog(t, options)
+	}
+}

@@ -8,6 +8,9 @@ import (
 // stageBatch is the approximate size of one write of a snapshot, in bytes.
 const stageBatch = 1 << 20
 
+// pairBytes is what a pair takes in memory until it is written, besides key and value.
+const pairBytes = 64
+
 // Stage receives a snapshot beside the installed state. It must be used by one
 // goroutine, which is not the storage goroutine. Every call may block on the
 // disk.
@@ -40,7 +43,7 @@ func (s *Stage) Put(key, value []byte) error {
 		value = []byte{} // nil would delete
 	}
 	s.changes = append(s.changes, wire.Change{Key: key, Value: value})
-	s.bytes += len(key) + len(value)
+	s.bytes += len(key) + len(value) + pairBytes
 	if s.bytes < stageBatch {
 		return nil
 	}

@@ -10,7 +10,8 @@ import (
 func (s *Store) OnClose(fn func() error) { s.onClose = append(s.onClose, fn) }
 
 // Close runs the work submitted before, closes the database and unlocks the
-// directory. It is idempotent. It blocks until everything pinned is unpinned.
+// directory. It is idempotent. It blocks until everything pinned is unpinned. It does not
+// wait for what the process lacks: a shortage is a failure from now on.
 //
 // After a failure, Close returns that failure and does not wait for Pebble,
 // which may hang on a parked goroutine. It waits only for the file operations
@@ -18,11 +19,18 @@ func (s *Store) OnClose(fn func() error) { s.onClose = append(s.onClose, fn) }
 // process. Pebble shuts down in the background, on files that discard
 // writes or are in memory.
 func (s *Store) Close() error {
-	s.closing.Do(func() { s.closeErr = s.close() })
+	if s.closing.CompareAndSwap(false, true) {
+		defer close(s.closed)
+		s.closeErr = s.close()
+	} else {
+		<-s.closed
+	}
 	return s.closeErr
 }
 
 func (s *Store) close() error {
+	defer s.patience.release()
+	s.patience.close()
 	s.queue.close()
 	s.pins.close()
 	closed := make(chan error, 1)

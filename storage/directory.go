@@ -3,10 +3,8 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -16,14 +14,15 @@ const lockName = "LOCK" // Pebble's name for it
 // directory is a data directory that is locked and has a marker file.
 type directory struct {
 	path  string
-	lock  io.Closer
+	lock  *directoryLock
 	fresh bool // there is no database yet: nothing was ever acknowledged from here
 }
 
 // openDirectory locks the directory and prepares it for Pebble. It refuses a
 // directory of another program or of a newer version before it changes anything
 // in it.
-func openDirectory(fsys vfs.FS, path string, access Access) (*directory, error) {
+func openDirectory(fsys *patientFS, options Options) (*directory, error) {
+	path, access := options.Dir, options.Access
 	if access == OpenOrCreate || access == Fill {
 		if err := makeDirectory(fsys, path); err != nil {
 			return nil, err
@@ -36,24 +35,27 @@ func openDirectory(fsys vfs.FS, path string, access Access) (*directory, error) 
 	if _, err := readFor(fsys, path, access); err != nil {
 		return nil, err
 	}
-	lock, err := lockDirectory(fsys, path)
-	if access == ReadOnly && errors.Is(err, syscall.EROFS) {
-		lock, err = io.NopCloser(nil), nil // no process can write there
-	}
+	lock, err := lockDirectory(fsys, path, access)
 	if err != nil {
 		return nil, err
 	}
 	d := &directory{path: path, lock: lock}
-	if err := d.prepare(fsys, access); err != nil {
+	if err = lock.check(); err == nil {
+		err = d.prepare(fsys, access)
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
+	}
+	if access != ReadOnly && onDisk(fsys) {
+		restrictFiles(path, options.Logger)
 	}
 	return d, nil
 }
 
-// canonical resolves a path to its only spelling. A file lock belongs to the
+// canonical resolves a path to its only spelling. A record lock belongs to the
 // process, so that two spellings of one directory would both be granted it.
 func canonical(fsys vfs.FS, path string) (string, error) {
-	if fsys != vfs.Default {
+	if !onDisk(fsys) {
 		return path, nil
 	}
 	path, err := filepath.EvalSymlinks(path)
@@ -98,20 +100,9 @@ func syncDirectory(fsys vfs.FS, path string) error {
 	return nil
 }
 
-// lockDirectory locks the directory for this store. A lock file that cannot be
-// created is a *fs.PathError; any other error means that the lock is taken.
-func lockDirectory(fsys vfs.FS, path string) (io.Closer, error) {
-	lock, err := fsys.Lock(fsys.PathJoin(path, lockName))
-	var pathError *fs.PathError
-	switch {
-	case err == nil:
-		return lock, nil
-	case errors.As(err, &pathError):
-		return nil, notWritable(path, err)
-	}
-	return nil, fmt.Errorf("%w: %s: %w: a directory serves one member in one process at a time", ErrInUse, path, err)
-}
-
 func notWritable(path string, err error) error {
+	if isShortage(err, true) {
+		return fmt.Errorf("data directory %s: %w: raise the process's limit", path, err)
+	}
 	return fmt.Errorf("data directory %s is not writable: %w", path, err)
 }

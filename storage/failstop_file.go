@@ -40,7 +40,7 @@ func (f *failstopFile) WriteAt(p []byte, off int64) (n int, err error) {
 }
 
 func (f *failstopFile) Preallocate(off, length int64) error {
-	_, err := f.failstop.mutate("preallocate", f.name, func() error { return preallocate(f.File, f.name, off, length) })
+	_, err := f.failstop.mutate("preallocate", f.name, func() error { return f.File.Preallocate(off, length) })
 	return err
 }
 

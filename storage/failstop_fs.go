@@ -16,12 +16,27 @@ import (
 // size is bounded by what Pebble had in memory, since no compaction creates a file.
 type failstopFS struct {
 	vfs.FS
+	disk     *patientFS // FS
+	lock     *directoryLock
 	failstop *failstop
 	overlay  *vfs.MemFS
 }
 
-func newFailstopFS(disk vfs.FS, f *failstop) *failstopFS {
-	return &failstopFS{FS: disk, failstop: f, overlay: vfs.NewMem()}
+func newFailstopFS(disk *patientFS, lock *directoryLock, f *failstop) *failstopFS {
+	return &failstopFS{FS: disk, disk: disk, lock: lock, failstop: f, overlay: vfs.NewMem()}
+}
+
+// inPlace returns an error unless the directory that is locked is still in its place.
+func (f *failstopFS) inPlace() error { return f.disk.do("stat", f.lock.path, true, f.lock.check) }
+
+// change runs a call on a name in the directory as a mutation.
+func (f *failstopFS) change(op, name string, call func() error) (ok bool, err error) {
+	return f.failstop.mutate(op, name, func() error {
+		if err := f.inPlace(); err != nil {
+			return err
+		}
+		return call()
+	})
 }
 
 func (f *failstopFS) Unwrap() vfs.FS { return f.FS }
@@ -32,7 +47,7 @@ func (f *failstopFS) inOverlay(name string) string { return "/" + f.PathBase(nam
 // file runs a call on name that returns the file newname for writing.
 func (f *failstopFS) file(op, name, newname string, call func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
-	ok, err := f.failstop.mutate(op, name, func() (err error) {
+	ok, err := f.change(op, name, func() (err error) {
 		file, err = call()
 		return err
 	})
@@ -77,6 +92,10 @@ func (f *failstopFS) Open(name string, options ...vfs.OpenOption) (vfs.File, err
 			return file, nil
 		}
 	}
+	if err := f.inPlace(); err != nil { // a missing table would be taken for damage
+		f.failstop.fail(err)
+		return nil, err
+	}
 	return f.FS.Open(name, options...)
 }
 
@@ -92,7 +111,7 @@ func (f *failstopFS) Stat(name string) (vfs.FileInfo, error) {
 // OpenDir opens a directory for syncing it.
 func (f *failstopFS) OpenDir(name string) (vfs.File, error) {
 	var dir vfs.File
-	ok, err := f.failstop.mutate("open directory", name, func() (err error) {
+	ok, err := f.change("open directory", name, func() (err error) {
 		dir, err = f.FS.OpenDir(name)
 		return err
 	})
@@ -108,7 +127,7 @@ func (f *failstopFS) OpenDir(name string) (vfs.File, error) {
 // List returns, after a failure, an empty directory: what Pebble would do with the names
 // is to remove files.
 func (f *failstopFS) List(name string) (names []string, err error) {
-	_, err = f.failstop.mutate("list directory", name, func() (err error) {
+	_, err = f.change("list directory", name, func() (err error) {
 		names, err = f.FS.List(name)
 		return err
 	})
@@ -129,7 +148,7 @@ func (f *failstopFS) beforeMarker(name string) error {
 }
 
 func (f *failstopFS) Link(oldname, newname string) error {
-	_, err := f.failstop.mutate("link", newname, func() error { return f.FS.Link(oldname, newname) })
+	_, err := f.change("link", newname, func() error { return f.FS.Link(oldname, newname) })
 	return err
 }
 
@@ -137,21 +156,21 @@ func (f *failstopFS) Remove(name string) error {
 	if err := f.beforeMarker(name); err != nil {
 		return err
 	}
-	_, err := f.failstop.mutate("remove", name, func() error { return f.FS.Remove(name) })
+	_, err := f.change("remove", name, func() error { return f.FS.Remove(name) })
 	return err
 }
 
 func (f *failstopFS) RemoveAll(name string) error {
-	_, err := f.failstop.mutate("remove", name, func() error { return f.FS.RemoveAll(name) })
+	_, err := f.change("remove", name, func() error { return f.FS.RemoveAll(name) })
 	return err
 }
 
 func (f *failstopFS) Rename(oldname, newname string) error {
-	_, err := f.failstop.mutate("rename", oldname, func() error { return f.FS.Rename(oldname, newname) })
+	_, err := f.change("rename", oldname, func() error { return f.FS.Rename(oldname, newname) })
 	return err
 }
 
 func (f *failstopFS) MkdirAll(dir string, perm os.FileMode) error {
-	_, err := f.failstop.mutate("mkdir", dir, func() error { return f.FS.MkdirAll(dir, perm) })
+	_, err := f.change("mkdir", dir, func() error { return f.FS.MkdirAll(dir, perm) })
 	return err
 }

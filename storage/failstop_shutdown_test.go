@@ -157,7 +157,8 @@ func TestFailstop_FilesAfterFailure(t *testing.T) {
 	disk := vfs.NewMem()
 	f := newFailstop()
 	broken := &errorfs.Toggle{Injector: errorfs.ErrInjected}
-	files := newFailstopFS(errorfs.Wrap(disk, broken), f)
+	patient := &patientFS{errorfs.Wrap(disk, broken), newPatience(Options{FS: disk}.withDefaults(), f.failed)}
+	files := newFailstopFS(patient, new(directoryLock), f)
 	create := func(name string) vfs.File {
 		t.Helper()
 		file, err := files.Create(name, vfs.WriteCategoryUnspecified)

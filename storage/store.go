@@ -5,7 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/pprof"
-	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,6 +18,9 @@ type Options struct {
 	Logger       *slog.Logger // default: discards
 	MemTableSize uint64       // in bytes; default 16 MiB, without Dir 4 MiB
 	Access       Access       // default: open or create
+	// GiveUp ends, when it is closed, the waiting for file descriptors and memory that the
+	// process lacks: from then on a shortage is a failure. nil: it ends with Close.
+	GiveUp <-chan struct{}
 	// Inline runs all work on the caller's goroutine and, after a failure,
 	// discards writes instead of parking: for a single-threaded simulator.
 	Inline bool
@@ -39,7 +42,8 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	disk, memTable := vfs.Default, uint64(16<<20)
+	var disk vfs.FS = newPrivateFS()
+	memTable := uint64(16 << 20)
 	if o.Dir == "" { // the log of a table takes as much memory again
 		disk, memTable = vfs.NewMem(), 4<<20
 	}
@@ -61,6 +65,7 @@ type Store struct {
 	dir      *directory
 	fs       *failstopFS
 	failstop *failstop
+	patience *patience
 	queue    *queue
 	pins     pins
 	stopped  chan struct{} // closed when the storage goroutine has returned
@@ -68,8 +73,9 @@ type Store struct {
 	db      *pebble.DB // set before Open returns, then read-only
 	onClose []func() error
 
-	closing  sync.Once
-	closeErr error
+	closing  atomic.Bool   // a call of Close has begun
+	closed   chan struct{} // closed when that call is done
+	closeErr error         // set before closed is closed
 }
 
 // Open opens the data directory and creates it where it is missing. It refuses
@@ -78,18 +84,22 @@ type Store struct {
 // and leaves it as it is. Other kinds of access create nothing, or fill it.
 func Open(options Options) (*Store, error) {
 	options = options.withDefaults()
-	dir, err := openDirectory(options.FS, options.Dir, options.Access)
+	f := newFailstop()
+	patient := &patientFS{options.FS, newPatience(options, f.failed)}
+	dir, err := openDirectory(patient, options)
 	if err != nil {
+		patient.patience.release()
 		return nil, err
 	}
-	f := newFailstop()
 	s := &Store{
 		options:  options,
 		dir:      dir,
-		fs:       newFailstopFS(options.FS, f),
+		fs:       newFailstopFS(patient, dir.lock, f),
 		failstop: f,
+		patience: patient.patience,
 		queue:    newQueue(),
 		stopped:  make(chan struct{}),
+		closed:   make(chan struct{}),
 	}
 	if options.Inline {
 		f.resume()

@@ -28,20 +28,21 @@ const (
 )
 
 // gathered is the changes of the entries that were applied since the last checkpoint.
+//
+// Invariant: the disk with the deletions and then the puts of write is the state that is applied. A
+// change that says Created is trusted in one respect only, that the key was not in the state before
+// its entry. Whether it is on the disk is another question: it is if its deletion has gathered, and then
+// the deletion stays.
 type gathered struct {
-	changes  []gatheredChange
+	changes  []wire.Change  // without a key: a free position
 	free     []int          // positions in changes
-	at       map[string]int // a key's position in changes
+	at       map[string]int // a key's position in changes, that of its last change
+	again    bool           // a key was created that had a position: the former one is not named by at any more
 	conf     *raftpb.ConfState
 	bytes    int // of changes
 	logBytes int
 	entries  int
 	since    uint64 // tick of the first entry
-}
-
-type gatheredChange struct {
-	wire.Change
-	none bool // the key was created and deleted since the last checkpoint
 }
 
 // add adds the changes of one entry.
@@ -61,38 +62,54 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 
 func (g *gathered) put(c wire.Change) {
 	key := unsafe.String(unsafe.SliceData(c.Key), len(c.Key)) // never changed
-	if c.Created && c.Value == nil {
+	if c.Created && c.Value != nil {
+		g.insert(key, c) // most have no position, which insert notices without a look-up
 		return
 	}
-	i, ok := 0, false
-	if !c.Created {
-		i, ok = g.at[key]
-	}
-	if !ok {
-		g.insert(key, gatheredChange{Change: c})
-		return
-	}
-	last := &g.changes[i]
-	if last.Created && c.Value == nil {
-		g.bytes -= len(last.Key) + len(last.Value)
-		*last = gatheredChange{none: true}
+	i, ok := g.at[key]
+	switch {
+	case ok && c.Value == nil && g.changes[i].Created: // it is not on the disk
+		g.bytes -= len(c.Key) + len(g.changes[i].Value)
+		g.changes[i] = wire.Change{}
 		g.free = append(g.free, i)
 		delete(g.at, key)
-		return
+	case ok:
+		g.bytes += len(c.Value) - len(g.changes[i].Value)
+		g.changes[i].Value = c.Value
+	case !c.Created:
+		g.insert(key, c)
 	}
-	g.bytes += len(c.Value) - len(last.Value)
-	last.Value = c.Value
 }
 
-func (g *gathered) insert(key string, c gatheredChange) {
+func (g *gathered) insert(key string, c wire.Change) {
 	g.bytes += len(c.Key) + len(c.Value)
+	i, keys := len(g.changes), len(g.at)
 	if n := len(g.free); n > 0 {
-		g.at[key], g.changes[g.free[n-1]] = g.free[n-1], c
-		g.free = g.free[:n-1]
-		return
+		i, g.free = g.free[n-1], g.free[:n-1]
+	} else {
+		g.changes = append(g.changes, wire.Change{})
 	}
-	g.at[key] = len(g.changes)
-	g.changes = append(g.changes, c)
+	g.at[key] = i
+	if len(g.at) == keys { // it may be on the disk
+		c.Created, g.again = false, true
+	}
+	g.changes[i] = c
+}
+
+// write returns what a checkpoint writes, in this order: the deletions, then the puts.
+func (g *gathered) write() []wire.Change {
+	changes := make([]wire.Change, 0, len(g.changes)-len(g.free))
+	for _, c := range g.changes {
+		if c.Key != nil && c.Value == nil {
+			changes = append(changes, c)
+		}
+	}
+	for i, c := range g.changes {
+		if c.Value != nil && (!g.again || g.at[string(c.Key)] == i) {
+			changes = append(changes, c)
+		}
+	}
+	return changes
 }
 
 // checkpointDue reports whether so much has gathered that it must be written.
@@ -116,12 +133,7 @@ func (c *Core) takeCheckpoint() (op raftlog.Checkpoint, ok bool) {
 	if g.entries == 0 || c.digests.index != c.applied { // the latter only after a panic
 		return op, false
 	}
-	op = raftlog.Checkpoint{After: c.checkpoint, Index: c.applied, Term: c.appliedTerm, Digest: c.digests.last, ConfState: g.conf}
-	for _, change := range g.changes {
-		if !change.none {
-			op.Changes = append(op.Changes, change.Change)
-		}
-	}
+	op = raftlog.Checkpoint{After: c.checkpoint, Index: c.applied, Term: c.appliedTerm, Digest: c.digests.last, ConfState: g.conf, Changes: g.write()}
 	c.gathered = gathered{}
 	c.checkpoint = c.applied
 	return op, true

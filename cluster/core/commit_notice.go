@@ -30,9 +30,17 @@ import (
 //     message that carries a change must therefore tell that the change before it is
 //     committed, so no notice is held back of any but the last one.
 //
-// A snapshot for a voter is not held back: it may show a change that is being synced.
+// A snapshot tells that its configuration is committed. So it is not sent before its leader has
+// applied the last change in it durably (rule 1; ConfirmSnapshot), although the state that is
+// read from the disk may show a change that is being synced; and not to a member that does not
+// vote before the change is settled (rule 2; mayTell).
+//
+// What a snapshot or a truncation has removed from the log may have ended with a change. It may not be
+// settled: a leader tells the voters of a change, also by a snapshot, before a majority
+// knows. So the index of the snapshot or truncation counts as a change.
 
-// changes is the indexes of membership changes in the log.
+// changes is the indexes of membership changes in the log, and the index before the log where it
+// is not that of a new group: a change up to there counts as one there.
 type changes struct {
 	log     []uint64 // ascending: the last one that is durably applied, and those after it
 	applied uint64   // the index up to which the log is durably applied
@@ -44,7 +52,8 @@ func (c *changes) appended(entries []*raftpb.Entry) {
 		return
 	}
 	first := entries[0].GetIndex()
-	c.log = slices.DeleteFunc(c.log, func(index uint64) bool { return index >= first })
+	kept, _ := slices.BinarySearch(c.log, first)
+	c.log = c.log[:kept]
 	for _, e := range entries {
 		if e.GetType() != raftpb.EntryNormal {
 			c.log = append(c.log, e.GetIndex())
@@ -52,8 +61,9 @@ func (c *changes) appended(entries []*raftpb.Entry) {
 	}
 }
 
-// replaced notes that a snapshot replaces the log. Entries may follow it before it is durable.
-func (c *changes) replaced() { c.log = nil }
+// replaced notes that a snapshot of the state at index replaces the log. Entries may follow it
+// before it is durable.
+func (c *changes) replaced(index uint64) { c.log = []uint64{index} }
 
 // stored notes what a durable operation applies.
 func (c *changes) stored(op raftlog.Op) {
@@ -72,6 +82,9 @@ func (c *changes) stored(op raftlog.Op) {
 func (c *changes) restore(log *raftlog.Log, applied, last uint64) error {
 	c.applied = applied
 	first, _ := log.FirstIndex() // in memory: never fails
+	if before := first - 1; before > raftlog.BootstrapIndex {
+		c.log = []uint64{before}
+	}
 	for next := first; next <= last; {
 		entries, err := log.Entries(next, last+1, math.MaxUint64)
 		if err != nil || len(entries) == 0 {
@@ -84,9 +97,10 @@ func (c *changes) restore(log *raftlog.Log, applied, last uint64) error {
 	return nil
 }
 
-// pending returns the first change that is not durably applied; 0: none.
+// pending returns the first change that is not durably applied; 0: none. A leader may append
+// many, and each message asks: only the first one of log may be applied.
 func (c *changes) pending() uint64 {
-	for _, index := range c.log {
+	for _, index := range c.log[:min(len(c.log), 2)] {
 		if index > c.applied {
 			return index
 		}
@@ -94,7 +108,13 @@ func (c *changes) pending() uint64 {
 	return 0
 }
 
-// last returns the last change in the log; 0: none.
+// unsynced reports whether the state at index may show a change that is not durably applied.
+func (c *changes) unsynced(index uint64) bool {
+	pending := c.pending()
+	return pending != 0 && pending <= index
+}
+
+// last returns the last change; 0: none.
 func (c *changes) last() uint64 {
 	if len(c.log) == 0 {
 		return 0
@@ -112,15 +132,15 @@ func lower(m *raftpb.Message, to uint64) {
 	}
 }
 
-// settling is what a leader knows of the last membership change in its log.
+// settling is what a leader knows of the last membership change.
 type settling struct {
 	change   uint64 // its index; 0: it is settled, or there is none
 	proposed bool   // an entry was proposed after the change was durably applied
 	entry    uint64 // that entry; 0: not appended yet
 }
 
-// beginSettling has a new leader settle the last change in its log: the leader before it
-// may not have done so. A change that is not in the log any more was settled.
+// beginSettling has a new leader settle the last change: the leader before it may not have done
+// so.
 func (c *Core) beginSettling() { c.settling = settling{change: c.changes.last()} }
 
 // maySettle reports whether the next entry that the leader proposes settles the last

@@ -217,9 +217,10 @@ func TestChanges_FollowLog(t *testing.T) {
 		{func() { c.appended(entries(8, false, false)) }, []uint64{6}, 0, 6},
 		{func() { c.appended(entries(10, true)) }, []uint64{6, 10}, 10, 10},
 		{func() { c.stored(raftlog.Checkpoint{Index: 10}) }, []uint64{10}, 0, 10},
-		{func() { c.replaced() }, nil, 0, 0},
-		{func() { c.appended(entries(13, true)) }, []uint64{13}, 13, 13},
-		{func() { c.stored(raftlog.Install{Index: 12}) }, []uint64{13}, 13, 13},
+		{func() { c.replaced(12) }, []uint64{12}, 12, 12},
+		{func() { c.appended(entries(13, true)) }, []uint64{12, 13}, 12, 13},
+		{func() { c.stored(raftlog.Install{Index: 12}) }, []uint64{12, 13}, 13, 13},
+		{func() { c.stored(raftlog.Checkpoint{Index: 13}) }, []uint64{13}, 0, 13},
 	} {
 		if step.do(); !slices.Equal(c.log, step.log) || c.pending() != step.pending || c.last() != step.last {
 			t.Errorf("%v, want %v", c, step)

@@ -246,10 +246,7 @@ func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
 
 // Read queues a linearizable read.
 func (c *Core) Read(r Read) error {
-	if c.reads.len() >= maxReads {
-		c.reads.prune()
-	}
-	if c.reads.len() >= maxReads {
+	if !c.reads.makeRoom() {
 		return ErrBusy
 	}
 	c.reads.waiting = append(c.reads.waiting, r)

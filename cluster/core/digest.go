@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
 var digestTable = crc32.MakeTable(crc32.Castagnoli)
@@ -40,6 +41,16 @@ func (d *digests) add(index uint64, changes []wire.Change) {
 	}
 	const prime = 0x9E3779B97F4A7C15 // 2^64 / golden ratio: spreads every input bit
 	d.put(index, (d.last^uint64(sum))*prime+1)
+}
+
+// FirstDigest returns the digest of the state with which a new group begins. That of an empty one is
+// 0, as for builds that know no other.
+func FirstDigest(state []wire.Change) uint64 {
+	var d digests
+	if len(state) > 0 {
+		d.add(raftlog.BootstrapIndex, state)
+	}
+	return d.last
 }
 
 // Digests are exchanged at each multiple of digestStride, and at an index that a voter

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3"
@@ -18,7 +19,13 @@ var (
 	ErrNotLeader = errors.New("this member does not lead the group")
 	// ErrNoSuccessor: leadership cannot be transferred.
 	ErrNoSuccessor = errors.New("no other voter is up to date")
+	// ErrTooManyTransfers: as many as may be are under way; the call had no effect.
+	ErrTooManyTransfers = fmt.Errorf("limit exceeded: %d leadership transfers are under way; wait for them", maxTransfers)
 )
+
+// maxTransfers bounds the transfers that callers of this process wait for, as each step looks at
+// them. Clients are such callers as well.
+const maxTransfers = 64
 
 // transfer is a leadership transfer that this member executes as the leader.
 type transfer struct {
@@ -38,8 +45,12 @@ type transferRequest struct {
 // Transfer transfers leadership to a voter, or to the most up-to-date one when to is 0.
 // A member that does not lead sends a request to the leader, once one is known. done,
 // which must be buffered, receives nil when another member leads, or to does, and
-// ErrNoSuccessor if the leader abandoned the transfer.
+// ErrNoSuccessor if the leader abandoned the transfer. ErrTooManyTransfers: nothing is requested.
 func (c *Core) Transfer(to uint64, done chan<- error) {
+	if len(c.transfers)+len(c.requests) >= maxTransfers {
+		done <- ErrTooManyTransfers
+		return
+	}
 	if c.isLeader() {
 		c.transfer(&transfer{to: to, done: done})
 		return
@@ -165,7 +176,7 @@ func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 		return
 	}
 	repeated := slices.ContainsFunc(c.transfers, func(t *transfer) bool { return t.peer == from && t.to == m.GetTo() })
-	if !repeated {
+	if !repeated && len(c.transfers) < 2*maxTransfers {
 		c.transfer(&transfer{to: m.GetTo(), peer: from})
 	}
 }

@@ -191,3 +191,33 @@ func TestTransfer_ReceivedByLeader(t *testing.T) {
 		t.Fatalf("gives up with %q, want %q", sent, want)
 	}
 }
+
+// Of the transfers that callers wait for, and that each step looks at, there are few. A member that
+// steps down is not refused for them.
+func TestTransfer_Limit(t *testing.T) {
+	for name, leader := range map[string]bool{"of a follower": false, "of a leader": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t).inRole(leader)
+			begin := func() error {
+				done := make(chan error, 1)
+				if r.Transfer(3, done); len(done) == 0 {
+					return nil
+				}
+				return <-done
+			}
+			for n := range maxTransfers {
+				if err := begin(); err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			if err := begin(); !errors.Is(err, ErrTooManyTransfers) || len(r.requests)+len(r.transfers) > maxTransfers {
+				t.Errorf("one too many: %v; %d requests, %d transfers", err, len(r.requests), len(r.transfers))
+			}
+			if done := make(chan error, 1); leader {
+				if r.StepDown(done); len(done) > 0 {
+					t.Errorf("stepping down: %v", <-done)
+				}
+			}
+		})
+	}
+}

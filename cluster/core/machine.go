@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -20,15 +21,15 @@ type Machine interface {
 	NextDeadline() (at int64, ok bool)
 	// Size is the approximate size of the state in bytes. It is cheap.
 	Size() uint64
-	// Removed returns the removed members. The leader removes them from Raft's
-	// configuration.
+	// Removed returns the removed members, ascending, all that ever were: see Includes. The
+	// leader removes them from Raft's configuration. The slice is never changed.
 	Removed() []uint64
 	// Members returns the members that were not removed, by ID, and GroupConfig the group's
 	// settings. The slice is never changed.
 	Members() []wire.MemberRecord
 	GroupConfig() wire.GroupConfig
-	// Registered returns the incarnation of the last registered process of each member.
-	// The map is never changed.
+	// Registered returns the incarnation of the last registered process of each member
+	// that was not removed. The map is never changed.
 	Registered() map[uint64]wire.ID
 	// Level returns the group's feature level and the highest that this build
 	// supports. Beyond that, the machine must not apply an entry.
@@ -70,3 +71,10 @@ var (
 	ErrForgot = errors.New("its directory was rolled back, or replaced by an older copy: " +
 		"stop this process and continue with the directory that it used last")
 )
+
+// Includes reports whether ascending IDs include one. Members that were removed become many in
+// time, so no list of them is searched one by one.
+func Includes(ids []uint64, id uint64) bool {
+	_, found := slices.BinarySearch(ids, id)
+	return found
+}

@@ -73,7 +73,7 @@ func (c *Core) stepDownForRemoval() bool {
 	if c.node.BasicStatus().LeadTransferee != raft.None {
 		return true
 	}
-	removed := func(id uint64) bool { return slices.Contains(c.machine.Removed(), id) }
+	removed := func(id uint64) bool { return Includes(c.machine.Removed(), id) }
 	candidates := slices.DeleteFunc(slices.Clone(c.conf.GetVoters()), removed)
 	if len(candidates) == 0 && !slices.Contains(c.conf.GetVoters(), c.id) {
 		candidates = c.conf.GetVoters() // of a joint configuration, which another one must leave

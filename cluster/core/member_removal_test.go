@@ -57,7 +57,7 @@ func (r *rig) acknowledge(ids ...uint64) (messages []*raftpb.Message) {
 func TestRemoval_OneChangeAtATime(t *testing.T) {
 	r := newRigIn(t, &raftpb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4, 5}}).follow().lead()
 	r.acknowledge(2, 3)
-	r.machine = removedMembers{r.machine, []uint64{9, 3, 4, 5}} // 9 was removed before
+	r.machine = removedMembers{r.machine, []uint64{3, 4, 5, 9}} // 9 was removed before
 	sent := r.settle()
 	for _, want := range []string{demotes(3), removes(3), removes(4), removes(5)} {
 		for wait := 0; len(r.changes(sent)) == 0 && wait <= electionTicks; wait++ {

@@ -31,6 +31,7 @@ type reads struct {
 	sentAt      uint64 // tick of that request
 	waiting     []Read // began later and need a later request
 	ready       []read // confirmed; run when applied
+	credit      int    // reads that makeRoom may look at
 
 	early []*raftpb.Message // requests of peers, one of each, for a leader that cannot answer yet
 	asked uint64            // as a leader: the last request that a heartbeat has asked the peers to confirm
@@ -68,6 +69,26 @@ func (r *reads) context() []byte {
 func (r *reads) prune() {
 	r.inFlight = slices.DeleteFunc(r.inFlight, Read.Ended)
 	r.waiting = slices.DeleteFunc(r.waiting, Read.Ended)
+}
+
+// pruned is how many reads a refused one pays for to be looked at.
+const pruned = 64
+
+// makeRoom drops abandoned reads if there are as many as there may be, and reports whether there is
+// room. Callers that are refused may come at any rate, and looking at all reads each time would
+// stall the loop: each look is paid for by as many reads that were accepted, or fewer that were
+// refused.
+func (r *reads) makeRoom() bool {
+	if r.len() < maxReads {
+		r.credit = min(r.credit+2, 2*maxReads)
+		return true
+	}
+	if r.credit += pruned; r.credit < maxReads {
+		return false
+	}
+	r.credit -= maxReads
+	r.prune()
+	return r.len() < maxReads
 }
 
 // retry abandons the request in flight, after a change of leader: the next request

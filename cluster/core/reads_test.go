@@ -140,3 +140,40 @@ func TestReads_AbandonedReadDropped(t *testing.T) {
 		t.Errorf("%v run, want 3", got)
 	}
 }
+
+// Reads that are refused do not have the loop look at all the others each time, and the room of
+// abandoned ones is found nevertheless.
+func TestReads_RefusedCostLittle(t *testing.T) {
+	c, looked := &Core{}, 0
+	for range maxReads {
+		if err := c.Read(&countedRead{looked: &looked}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const refused = 10_000
+	for range refused {
+		if err := c.Read(numberedRead(0)); err != ErrBusy {
+			t.Fatal(err)
+		}
+	}
+	if most := 3*maxReads + refused*pruned; looked > most {
+		t.Errorf("%d refused reads look at %d others, want at most %d", refused, looked, most)
+	}
+	for _, r := range c.reads.waiting {
+		r.(*countedRead).ended = true
+	}
+	for n := 0; c.Read(numberedRead(0)) != nil; n++ {
+		if n > maxReads/pruned {
+			t.Fatal("the room of abandoned reads is not found")
+		}
+	}
+}
+
+// countedRead counts how often it is looked at.
+type countedRead struct {
+	looked *int
+	ended  bool
+}
+
+func (r *countedRead) Run(Machine) {}
+func (r *countedRead) Ended() bool { *r.looked++; return r.ended }

@@ -117,7 +117,7 @@ func (f *facts) removeVoter() Plan {
 	leads := false
 	for _, id := range f.conf.GetVoters() {
 		switch {
-		case !slices.Contains(f.removed, id):
+		case !Includes(f.removed, id):
 		case id == f.self:
 			leads = true
 		default:
@@ -156,7 +156,7 @@ func (f *facts) removeVoter() Plan {
 
 func (f *facts) removeStandby() Plan {
 	for _, id := range f.conf.GetLearners() {
-		if slices.Contains(f.removed, id) {
+		if Includes(f.removed, id) {
 			if !f.heard(id) {
 				return Plan{Reason: fmt.Sprintf("waiting until %v knows that it is removed", wire.MemberID(id))}
 			}
@@ -271,7 +271,7 @@ func (f *facts) propose(reason string, changes ...Change) Plan {
 
 // staying returns the voters that were not removed.
 func (f *facts) staying() []uint64 {
-	return slices.DeleteFunc(slices.Clone(f.conf.GetVoters()), func(id uint64) bool { return slices.Contains(f.removed, id) })
+	return slices.DeleteFunc(slices.Clone(f.conf.GetVoters()), func(id uint64) bool { return Includes(f.removed, id) })
 }
 
 // silent reports whether the group has recorded that a member is silent. Of a founder that has

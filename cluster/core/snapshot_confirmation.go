@@ -21,6 +21,9 @@ import (
 // is unknown which.
 const confirmationElections = 3
 
+// Nor is one sent that shows a membership change which this leader has not applied durably
+// (commit_notice.go), whichever voters agree with it and however long it waits.
+
 // ErrUnconfirmed: no majority of the voters agrees with this member's state.
 var ErrUnconfirmed = errors.New("no majority of the voters agrees with this member's state")
 
@@ -53,6 +56,7 @@ func (c *Core) confirmSnapshots() {
 			} else {
 				s.done(ErrUnconfirmed)
 			}
+		case c.changes.unsynced(s.index):
 		case c.arbitration.agreed >= s.index:
 			delete(c.unconfirmed, peer)
 			if s.done != nil {

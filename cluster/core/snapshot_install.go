@@ -70,7 +70,7 @@ func (c *Core) install(s *raftpb.Snapshot, hard *raftpb.HardState) {
 	}})
 	c.last = meta.GetIndex()
 	c.gathered = gathered{} // of a state that is replaced
-	c.changes.replaced()
+	c.changes.replaced(meta.GetIndex())
 	c.staged, c.installing = nil, c.staged
 }
 

@@ -80,6 +80,12 @@ func (c *Core) Peers() map[uint64]PeerProgress {
 	return peers
 }
 
+// HearsLeader reports whether this member leads, or knows a leader and has heard from it within
+// two election timeouts. One that never campaigns keeps a leader that it does not hear.
+func (c *Core) HearsLeader() bool {
+	return c.isLeader() || c.role.Lead != raft.None && c.ticks-c.heardAt[c.role.Lead] <= 2*uint64(c.cfg.ElectionTicks)
+}
+
 // Status returns the progress up to the last Take. It is cheap.
 func (c *Core) Status() Status {
 	commit := c.node.BasicStatus().GetCommit()

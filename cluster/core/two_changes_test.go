@@ -1,6 +1,8 @@
 package core
 
 import (
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -22,7 +24,7 @@ type cores struct {
 func newCores(t *testing.T, conf *raftpb.ConfState) *cores {
 	v := &cores{t: t, all: make(map[uint64]*rig), held: make(map[uint64][]write)}
 	for _, id := range slices.Concat(conf.GetVoters(), conf.GetLearners()) {
-		v.all[id] = newRigIn(t, conf, func(c *Config) { c.ID = id })
+		v.all[id] = newRigIn(t, conf, func(c *Config) { c.ID, c.Rand = id, rand.New(rand.NewPCG(id, 1)) })
 	}
 	return v
 }
@@ -32,7 +34,7 @@ func (v *cores) run() {
 	v.t.Helper()
 	for busy := true; busy; {
 		busy = false
-		for _, id := range []uint64{1, 2, 3, 4} {
+		for _, id := range slices.Sorted(maps.Keys(v.all)) {
 			r := v.all[id]
 			out, err := r.Take(r.at)
 			if err != nil {
@@ -40,11 +42,18 @@ func (v *cores) run() {
 			}
 			for _, m := range out.Messages {
 				busy = true
-				if v.lost != nil && v.lost(m) {
+				to := v.all[m.GetTo()]
+				if to == nil || v.lost != nil && v.lost(m) {
 					continue
 				}
-				if err := v.all[m.GetTo()].Receive(id, proto.CloneOf(m)); err != nil {
+				if err := to.Receive(id, proto.CloneOf(m)); err != nil {
 					v.t.Logf("%v: %v", m, err)
+				}
+			}
+			for _, d := range out.Digests {
+				m := &raftpb.Message{From: new(id), To: new(d.To)}
+				if to := v.all[d.To]; to != nil && (v.lost == nil || !v.lost(m)) {
+					to.ReceiveDigest(id, d.Digest)
 				}
 			}
 			switch w := out.Batch.writes; {

@@ -63,21 +63,29 @@ func (t *Transport) admit(raw net.Conn) {
 	}
 }
 
+// admitted is answer in a place, which ends with it, however it ends: it asks the application.
+func (t *Transport) admitted(c *conn, place *slot) (*hello, error) {
+	defer t.handshakes.end(place)
+	return t.answer(c)
+}
+
 // serve runs one inbound connection.
 func (t *Transport) serve(c *conn, place *slot) {
-	h, err := t.answer(c)
-	t.handshakes.end(place)
+	given := false // to memberlist, which closes it
+	defer func() {
+		if !given {
+			_ = c.Close()
+		}
+	}()
+	h, err := t.admitted(c, place)
 	if err != nil {
 		t.failures.inbound(c.RemoteAddr(), err)
-		_ = c.Close()
 		return
 	}
-	if h.kind == wire.Kind_GOSSIP_STREAM {
-		t.gossip.acceptStream(c) // memberlist closes it
-		return
-	}
-	defer func() { _ = c.Close() }()
 	switch h.kind {
+	case wire.Kind_GOSSIP_STREAM:
+		given = true
+		t.gossip.acceptStream(c)
 	case wire.Kind_PEER:
 		t.servePeer(c, h)
 	case wire.Kind_GOSSIP_PACKETS:

@@ -20,6 +20,8 @@ const itemBytes = 256
 type ClientConn struct {
 	s        *stream
 	peer     Peer
+	account  *clientAccount // nil: this is the client's end
+	reading  int            // bytes that the account has for the frame that is being read; the reader's
 	queue    *queue[proto.Message]
 	maxWrite int // bytes of a frame that the other end accepts
 
@@ -40,6 +42,28 @@ func newClientConn(c *conn, p Peer, t Timing, l clientLimits) *ClientConn {
 	return &ClientConn{s: newSizedStream(c, t, l.read, clientBuffer, clientBuffer), peer: p, queue: q, maxWrite: l.write}
 }
 
+// countIn has the memory that the connection takes counted.
+func (c *ClientConn) countIn(m *clientMemory) {
+	c.account = m.open(hostOf(c.s.RemoteAddr()), c.Close)
+	c.s.grown = c.holdFrame
+	c.s.afterClose(c.account.end)
+}
+
+// Hold counts bytes that the caller keeps for the connection, and those with a negative sign
+// that it keeps no longer. If a member holds too much for all of its clients
+// (Limits.ClientsBytes), it closes the connection for which it holds the most.
+func (c *ClientConn) Hold(bytes int) { c.account.add(bytes) }
+
+// holdFrame is called when the memory for a frame has grown to that size. A decoded frame takes
+// as much again.
+func (c *ClientConn) holdFrame(size int) {
+	if size <= clientBuffer {
+		size = 0 // every connection has that
+	}
+	c.account.add(2*size - c.reading)
+	c.reading = 2 * size
+}
+
 // Peer describes the other end, as the handshake has proven it. Member is the ID of the
 // client, or of the member.
 func (c *ClientConn) Peer() Peer { return c.peer }
@@ -54,7 +78,7 @@ func (c *ClientConn) Peer() Peer { return c.peer }
 func (c *ClientConn) Read(m proto.Message) error {
 	body, err := c.s.read()
 	if err == nil {
-		if err = proto.Unmarshal(body, m); err == nil {
+		if err = wire.Decode(body, m); err == nil {
 			return nil
 		}
 		err = fmt.Errorf("%w: %w", ErrBadFrame, err)
@@ -77,21 +101,38 @@ func (c *ClientConn) Read(m proto.Message) error {
 // is larger than the other end accepts (Limits.Frame of a member's, Limits.ClientFrame of a
 // client's) closes the connection with ErrTooLarge.
 func (c *ClientConn) Send(m proto.Message, size int) bool {
-	if c.queue.push(m, itemBytes+max(0, size)) {
+	size = itemBytes + max(0, size)
+	if c.queue.push(m, size) {
+		c.account.add(size)
 		return true
 	}
 	c.Close(c.lost(ErrQueueFull))
 	return false
 }
 
+// Offer is Send, but a full queue drops m and leaves the connection open: it is for what is sent
+// again if it is not answered. bulk is sent when nothing else is queued, and has half of the
+// queue.
+func (c *ClientConn) Offer(m proto.Message, size int, bulk bool) bool {
+	size = itemBytes + max(0, size)
+	if bulk {
+		return c.queue.pushBulk(m, size)
+	}
+	return c.queue.push(m, size)
+}
+
 // SendWait is Send, but blocks while a quarter of the queue has no room for m, so that
 // Send has the rest: it is for the parts of large answers. Messages that wait are queued in
 // their order. An error means that m will not be sent: the cause of ctx, Err if the
-// connection is closed, or ErrTooLarge if the whole queue has no room for m.
+// connection is closed, or ErrTooLarge if the other end would not accept m, or the whole queue
+// has no room for it. That error leaves the connection open.
 func (c *ClientConn) SendWait(ctx context.Context, m proto.Message, size int) error {
 	size = itemBytes + max(0, size)
 	if size > c.queue.maxBytes {
 		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, size, c.queue.maxBytes)
+	}
+	if n := proto.Size(m); n > c.maxWrite {
+		return fmt.Errorf("%w: got a message of %d bytes, want at most %d", ErrTooLarge, n, c.maxWrite)
 	}
 	switch queued := c.queue.pushWait(ctx, c.Done(), m, size); {
 	case c.isClosed():
@@ -99,6 +140,7 @@ func (c *ClientConn) SendWait(ctx context.Context, m proto.Message, size int) er
 	case !queued:
 		return context.Cause(ctx)
 	}
+	c.account.add(size)
 	return nil
 }
 
@@ -162,7 +204,9 @@ func (c *ClientConn) writeAll() error {
 		case <-c.Done():
 			return ErrClosed
 		case <-c.queue.ready:
-			err = writeQueue(c.s, c.queue, c.encode)
+			var written int
+			written, err = writeQueue(c.s, c.queue, c.encode)
+			c.account.add(-written)
 		case <-timer.C:
 			err = c.s.write(appendFrame(nil, nil))
 		}

@@ -59,6 +59,37 @@ func part(size int) *wire.MemberFrame {
 	return &wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: &wire.Answer{Part: make([]byte, size)}}}
 }
 
+// What is offered to a full queue, and what the other end would refuse for its size, is not sent,
+// and the connection stays open.
+func TestClientConn_NotSentAndOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newClientPair(t, Limits{ClientQueueBytes: 4 << 20, ClientFrame: 1 << 20})
+		request := func(size int) *wire.ClientFrame {
+			return &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: &wire.Request{Body: make([]byte, size)}}}
+		}
+		if err := p.client.SendWait(t.Context(), request(1<<20+1), 1<<20); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("a frame that is too large: %v", err)
+		}
+		const size = 500 << 10
+		for _, bulk := range []bool{true, false} {
+			n := 0
+			for p.client.Offer(request(size), size, bulk) {
+				n++
+			}
+			// The other half, and what is being written meanwhile.
+			if least := 2 << 20 / (size + itemBytes) / 2; n < least {
+				t.Errorf("bulk %v: %d were queued", bulk, n)
+			}
+		}
+		if err := p.client.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := p.member.Read(new(wire.ClientFrame)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A client that does not read is closed as soon as its queue is full, and Send never blocks.
 func TestClientConn_QueueFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,13 +40,13 @@ func (t *Transport) checkClient(c *conn, id *Identity, h *hello) *RefusedError {
 func (t *Transport) admitClient(c *conn, id *Identity, h *hello) *RefusedError {
 	refused := t.checkClient(c, id, h)
 	if refused == nil {
-		release, ok := t.limits.reserveClient()
+		release, ok := t.limits.clients.take(hostOf(c.RemoteAddr()), func() { _ = c.Close() })
 		if ok {
 			c.afterClose(release)
 			return nil
 		}
 		refused = &RefusedError{Reason: ReasonBusy, Detail: fmt.Sprintf(
-			"limit exceeded: this member has connections of %d clients: connect to another member", t.cfg.Limits.Clients)}
+			"limit exceeded: this member has connections of %d clients, and from no host more than from this one: connect to another member", t.cfg.Limits.Clients)}
 	}
 	refused.Client = true
 	return refused
@@ -86,6 +86,7 @@ func clientIdentity(group, name string, key ed25519.PublicKey, cluster wire.ID) 
 func (t *Transport) serveClient(c *conn, h *hello) {
 	l := t.cfg.Limits
 	cc := newClientConn(c, peerOf(c, h, wire.Kind_CLIENT), t.cfg.Timing, clientLimits{read: l.ClientFrame, write: l.Frame, queue: l.ClientQueueBytes})
+	cc.countIn(t.clientMemory)
 	if !t.goroutines.start("client writer", cc.write) {
 		return // the transport is closed
 	}

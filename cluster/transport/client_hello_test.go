@@ -56,7 +56,7 @@ func TestListener_RefusesClient(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); err == nil {
 				t.Error("the connection stayed open")
 			}
-			if len(ended) != 0 || a.limits.clients != 0 {
+			if len(ended) != 0 || a.limits.clients.count() != 0 {
 				t.Error("the client was served")
 			}
 		})
@@ -134,7 +134,7 @@ func TestDialer_RefusesMember(t *testing.T) {
 			o := opening{id: identity(2), kind: wire.Kind_CLIENT}
 			r.change(&o)
 			addr := answerWith(t, o)
-			_, err := d.Connect(t.Context(), addr, clientKey(1), testCluster)
+			_, err := d.Connect(t.Context(), Target{Addr: addr}, clientKey(1), testCluster)
 			checkRefusal(t, err, r.reason, r.detail)
 			if refused := new(RefusedError); errors.As(err, &refused) && (!refused.Here || refused.Addr != addr) {
 				t.Errorf("got %+v, want Here and Addr %s", refused, addr)
@@ -149,12 +149,12 @@ func TestDialer_Cluster(t *testing.T) {
 	a, _ := serving(t, nil)
 	d := dialer(t, nil)
 	for _, cluster := range []wire.ID{{}, testCluster} {
-		c, err := d.Connect(t.Context(), a.addr, clientKey(1), cluster)
+		c, err := d.Connect(t.Context(), Target{Addr: a.addr}, clientKey(1), cluster)
 		if err != nil || c.Peer().Cluster != testCluster {
 			t.Fatal(err)
 		}
 	}
-	_, err := d.Connect(t.Context(), a.addr, clientKey(1), wire.ID{9})
+	_, err := d.Connect(t.Context(), Target{Addr: a.addr}, clientKey(1), wire.ID{9})
 	checkRefusal(t, err, ReasonCluster, "the client must begin again")
 }
 
@@ -173,7 +173,7 @@ func TestDialer_MemberWithoutClients(t *testing.T) {
 		_ = writeProof(c, testKeys[2], x, listenerVerdict, (&RefusedError{Reason: ReasonKind, Detail: "6"}).text())
 		_, _ = io.Copy(io.Discard, c)
 	})
-	_, err := dialer(t, nil).Connect(t.Context(), addr, clientKey(1), wire.ID{})
+	_, err := dialer(t, nil).Connect(t.Context(), Target{Addr: addr}, clientKey(1), wire.ID{})
 	checkRefusal(t, err, ReasonKind, "the member at "+addr+" runs a build without clients: upgrade it")
 }
 
@@ -214,7 +214,7 @@ func TestListener_ClientsLimit(t *testing.T) {
 	})
 	d := dialer(t, nil)
 	connect := func(n int) (*ClientConn, error) {
-		return d.Connect(t.Context(), a.addr, clientKey(n), wire.ID{})
+		return d.Connect(t.Context(), Target{Addr: a.addr}, clientKey(n), wire.ID{})
 	}
 	var last *ClientConn
 	for n := range 3 {
@@ -225,7 +225,7 @@ func TestListener_ClientsLimit(t *testing.T) {
 		last = c
 	}
 	_, err := connect(4)
-	checkRefusal(t, err, ReasonBusy, "connections of 3 clients: connect to another member")
+	checkRefusal(t, err, ReasonBusy, "connections of 3 clients, and from no host more than from this one")
 	id := wire.MemberID(wire.FingerprintOf(publicOf(clientKey(4)))).String()
 	await(t, func() error {
 		if text := j.String(); !strings.Contains(text, "refused client "+id) {

@@ -144,7 +144,7 @@ func TestClientConn_CloseRaces(t *testing.T) {
 		for n := range 4 {
 			wg.Go(func() {
 				for {
-					c, err := d.Connect(context.Background(), a.addr, clientKey(n), wire.ID{})
+					c, err := d.Connect(context.Background(), Target{Addr: a.addr}, clientKey(n), wire.ID{})
 					if err != nil {
 						return // one of the sides is closed
 					}

@@ -15,7 +15,7 @@ import (
 // taken the place of the last one after the client had proven its key.
 func persist(ctx context.Context, d *Dialer, addr string, n int) (*ClientConn, error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		c, err := d.Connect(ctx, addr, clientKey(n), wire.ID{})
+		c, err := d.Connect(ctx, Target{Addr: addr}, clientKey(n), wire.ID{})
 		if err == nil {
 			c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: 1}}, 0)
 			err = c.Read(new(wire.MemberFrame))
@@ -64,10 +64,8 @@ func TestClientConn_Storm(t *testing.T) {
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d clients are not connected", n)
 			}
-			a.limits.mu.Lock()
-			defer a.limits.mu.Unlock()
-			if a.limits.clients != clients {
-				t.Errorf("%d clients are counted", a.limits.clients)
+			if a.limits.clients.count() != clients {
+				t.Errorf("%d clients are counted", a.limits.clients.count())
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func dialer(t *testing.T, change func(*DialerConfig)) *Dialer {
 // mustConnect connects client 1.
 func mustConnect(t *testing.T, d *Dialer, addr string) *ClientConn {
 	t.Helper()
-	c, err := d.Connect(t.Context(), addr, clientKey(1), wire.ID{})
+	c, err := d.Connect(t.Context(), Target{Addr: addr}, clientKey(1), wire.ID{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +156,7 @@ func TestClientConn_ClosedAfterServing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	await(t, func() error {
-		a.limits.mu.Lock()
-		defer a.limits.mu.Unlock()
-		if a.limits.clients != 0 {
+		if a.limits.clients.count() != 0 {
 			return errors.New("the place is not free")
 		}
 		return nil
@@ -186,14 +185,14 @@ func TestClientConn_TLS(t *testing.T) {
 	mixed.RootCAs = secure.RootCAs
 	for name, cfg := range map[string]*tls.Config{"plaintext": nil, "no certificate": noCertificate, "trusts another authority": foreign, "has a foreign certificate": mixed} {
 		d := dialer(t, func(c *DialerConfig) { c.TLS = cfg })
-		_, err := d.Connect(t.Context(), a.addr, clientKey(1), wire.ID{})
+		_, err := d.Connect(t.Context(), Target{Addr: a.addr}, clientKey(1), wire.ID{})
 		var failed *ConnectError
 		if !errors.As(err, &failed) {
 			t.Errorf("%s: got %v, want a *ConnectError", name, err)
 		}
 	}
 	plain, _ := serving(t, nil)
-	if _, err := d.Connect(t.Context(), plain.addr, clientKey(1), wire.ID{}); !errors.Is(err, ErrTLSMismatch) {
+	if _, err := d.Connect(t.Context(), Target{Addr: plain.addr}, clientKey(1), wire.ID{}); !errors.Is(err, ErrTLSMismatch) {
 		t.Errorf("a member without TLS: %v", err)
 	}
 }
@@ -217,14 +216,14 @@ func TestNewDialer_Faults(t *testing.T) {
 // Plaintext beyond loopback is refused at both ends, before a byte is sent.
 func TestDialer_PlaintextBeyondLoopback(t *testing.T) {
 	d := dialer(t, nil)
-	if _, err := d.Connect(t.Context(), "192.0.2.1:7000", clientKey(1), wire.ID{}); !errors.Is(err, ErrPlaintext) {
+	if _, err := d.Connect(t.Context(), Target{Addr: "192.0.2.1:7000"}, clientKey(1), wire.ID{}); !errors.Is(err, ErrPlaintext) {
 		t.Error(err)
 	}
 	n := newMemNet()
 	ln := &foreignListener{memListener: n.listen("a")}
 	start(t, identity(1), ln, func(c *Config) { c.Client = echo(make(chan error, 1)) })
 	inside := dialer(t, func(c *DialerConfig) { c.Dial = n.dial })
-	if _, err := inside.Connect(t.Context(), "a", clientKey(1), wire.ID{}); err == nil {
+	if _, err := inside.Connect(t.Context(), Target{Addr: "a"}, clientKey(1), wire.ID{}); err == nil {
 		t.Error("connected from beyond loopback")
 	}
 	open := dialer(t, func(c *DialerConfig) { c.Insecure = true })
@@ -233,9 +232,8 @@ func TestDialer_PlaintextBeyondLoopback(t *testing.T) {
 	}
 }
 
-// Of the addresses of a name, the client takes the first member that accepts it, and
-// reports a refusal rather than an address where nothing listens.
-func TestDialer_TriesEveryAddress(t *testing.T) {
+// A name stands for all of its addresses, in any order; the certificate is still that of the name.
+func TestDialer_ResolvesNames(t *testing.T) {
 	a, _ := serving(t, nil)
 	_, port, err := net.SplitHostPort(a.addr)
 	if err != nil {
@@ -244,18 +242,27 @@ func TestDialer_TriesEveryAddress(t *testing.T) {
 	hosts := map[string][]netip.Addr{
 		"group": {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}, "empty": nil,
 	}
-	lookup := func(_ context.Context, host string) ([]netip.Addr, error) { return hosts[host], nil }
-	d := dialer(t, func(c *DialerConfig) { c.Lookup = lookup })
-	for range 5 {
-		c := mustConnect(t, d, "group:"+port)
-		roundTrip(t, c, 1)
+	d := dialer(t, func(c *DialerConfig) {
+		c.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) { return hosts[host], nil }
+	})
+	firsts := make(map[string]bool)
+	for range 64 {
+		targets, err := d.Resolve(t.Context(), "group:"+port)
+		if err != nil || len(targets) != 3 || targets[0].Host != "group" {
+			t.Fatal(targets, err)
+		}
+		firsts[targets[0].Addr] = true
+		if slices.IndexFunc(targets, func(to Target) bool { return to.Addr == a.addr }) < 0 {
+			t.Fatal(targets)
+		}
 	}
-	foreign := dialer(t, func(c *DialerConfig) { c.Lookup, c.Group = lookup, "other" })
-	for range 5 {
-		_, err := foreign.Connect(t.Context(), "group:"+port, clientKey(1), wire.ID{})
-		checkRefusal(t, err, ReasonGroup, `"other"`)
+	if len(firsts) != 3 {
+		t.Errorf("64 times only %v came first", firsts)
 	}
-	_, err = d.Connect(t.Context(), "empty:1", clientKey(1), wire.ID{})
+	if !d.Resolves("group:1") || d.Resolves(a.addr) {
+		t.Error("only a name is resolved")
+	}
+	_, err = d.Resolve(t.Context(), "empty:1")
 	wantParts(t, err, "empty:1", "no such host", "the addresses of members that this client has")
 }
 
@@ -266,16 +273,16 @@ func TestDialer_ConnectEnds(t *testing.T) {
 	cause := errors.New("the cause")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := d.Connect(ctx, silent, clientKey(1), wire.ID{}); !errors.Is(err, cause) {
+	if _, err := d.Connect(ctx, Target{Addr: silent}, clientKey(1), wire.ID{}); !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
 	quick := dialer(t, func(c *DialerConfig) { c.Timing.Dial = 20 * time.Millisecond })
-	_, err := quick.Connect(t.Context(), silent, clientKey(1), wire.ID{})
+	_, err := quick.Connect(t.Context(), Target{Addr: silent}, clientKey(1), wire.ID{})
 	wantParts(t, err, "handshake with "+silent, "no hello arrived in time", "the addresses of members that this client has")
 	failed := make(chan error)
 	slow := dialer(t, func(c *DialerConfig) { c.Timing.Dial = time.Hour })
 	go func() {
-		_, err := slow.Connect(t.Context(), silent, clientKey(1), wire.ID{})
+		_, err := slow.Connect(t.Context(), Target{Addr: silent}, clientKey(1), wire.ID{})
 		failed <- err
 	}()
 	await(t, func() error {
@@ -290,10 +297,10 @@ func TestDialer_ConnectEnds(t *testing.T) {
 	if err := <-failed; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if _, err := slow.Connect(t.Context(), silent, clientKey(1), wire.ID{}); !errors.Is(err, ErrClosed) {
+	if _, err := slow.Connect(t.Context(), Target{Addr: silent}, clientKey(1), wire.ID{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	if _, err := d.Connect(t.Context(), silent, nil, wire.ID{}); err == nil || !strings.Contains(err.Error(), "invalid key") {
+	if _, err := d.Connect(t.Context(), Target{Addr: silent}, nil, wire.ID{}); err == nil || !strings.Contains(err.Error(), "invalid key") {
 		t.Errorf("no key: %v", err)
 	}
 }

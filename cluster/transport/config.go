@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -51,7 +52,10 @@ type Config struct {
 	Identity Identity
 	Key      ed25519.PrivateKey                                       // whose fingerprint is Identity.Member
 	Listener net.Listener                                             // owned by the transport from New on
-	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	Dial     func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
+	// Calls are those of the application's functions, which Close waits for; nil: of the
+	// callbacks of TLS.
+	Calls *appcall.Calls
 	// Lookup returns the addresses of a host, for Resolve and for the advertised address;
 	// nil: those of the system's name service. Resolve does not use that if Dial is set.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -80,8 +84,8 @@ type Config struct {
 	Reconnected func(member uint64)
 	// Admit is asked about each connection, in both directions, after both sides have
 	// proven their keys; nil: no objection. The text of its error is the refusal; a
-	// *RefusedError keeps its Reason. The connection may still fail afterwards. It must
-	// not block.
+	// *RefusedError keeps its Reason. The connection may still fail afterwards. It returns
+	// once Closed of the Peer is closed.
 	Admit func(Peer) error
 	// OnRefused is called for each refusal of this member by a peer that has proven to
 	// be a member; nil: ignored. It must not block.
@@ -135,8 +139,11 @@ type Limits struct {
 	Chunk       int // bytes of one snapshot chunk. Default 1 MiB
 	Clients     int // inbound connections of clients. Default 16384
 	ClientFrame int // bytes of one frame from a client. Default 1 MiB + 64 KiB
+	// ClientsBytes bounds what a member holds for all its clients together, besides 16 KiB for
+	// each: frames, requests and their answers, and what is queued. Default 512 MiB
+	ClientsBytes int
 	// ClientQueueBytes bounds what is queued for one client, or for the member that a
-	// client is connected to (see ClientConn.Send). Default 4 MiB
+	// client is connected to (see ClientConn.Send). Default 16 MiB
 	ClientQueueBytes int
 }
 
@@ -160,6 +167,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Calls == nil {
+		c.Calls = new(appcall.Calls)
+	}
 	if c.Jitter == nil {
 		c.Jitter = func(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 	}
@@ -178,7 +188,7 @@ func setDefault[T int | time.Duration](v *T, d T) {
 
 // complete sets the defaults.
 func (l *Limits) complete() {
-	setDefault(&l.Frame, 4<<20)
+	setDefault(&l.Frame, wire.MaxFrame)
 	setDefault(&l.QueueFrames, 4096)
 	setDefault(&l.QueueBytes, 16<<20)
 	setDefault(&l.Handshakes, 64)
@@ -190,8 +200,9 @@ func (l *Limits) complete() {
 	setDefault(&l.Addresses, 256)
 	setDefault(&l.Chunk, 1<<20)
 	setDefault(&l.Clients, 16384)
-	setDefault(&l.ClientFrame, 1<<20+64<<10)
-	setDefault(&l.ClientQueueBytes, 4<<20)
+	setDefault(&l.ClientFrame, wire.MaxClientFrame)
+	setDefault(&l.ClientQueueBytes, 16<<20)
+	setDefault(&l.ClientsBytes, 512<<20)
 }
 
 // complete sets the defaults.

@@ -6,13 +6,13 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// connLimits bounds the inbound connections of members and clients. Those of members are
-// counted by the identity that they have proven.
+// connLimits bounds the inbound connections of members, counted by the identity that they have
+// proven, and has the places of clients.
 type connLimits struct {
-	limits Limits
+	limits  Limits
+	clients *clientPlaces
 
 	mu       sync.Mutex // guards what follows
-	clients  int
 	total    int
 	reserved map[connClass]int
 }
@@ -24,7 +24,7 @@ type connClass struct {
 }
 
 func newConnLimits(l Limits) *connLimits {
-	return &connLimits{limits: l, reserved: make(map[connClass]int)}
+	return &connLimits{limits: l, clients: newClientPlaces(l.Clients), reserved: make(map[connClass]int)}
 }
 
 // reserve reserves a place for a connection of a proven member.
@@ -51,21 +51,4 @@ func (l *connLimits) release(class connClass) {
 	if l.reserved[class]--; l.reserved[class] == 0 {
 		delete(l.reserved, class)
 	}
-}
-
-// reserveClient reserves a place for a connection of a proven client.
-func (l *connLimits) reserveClient() (release func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.clients >= l.limits.Clients {
-		return nil, false
-	}
-	l.clients++
-	return l.releaseClient, true
-}
-
-func (l *connLimits) releaseClient() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.clients--
 }

@@ -11,8 +11,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"time"
 
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -35,11 +35,13 @@ type Dialer struct {
 type DialerConfig struct {
 	Group, Name string // of the group, and of this process
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
+	Calls       *appcall.Calls
 	Lookup      func(ctx context.Context, host string) ([]netip.Addr, error)
 	TLS         *tls.Config // needs no certificate for being dialed; nil: plaintext
 	Insecure    bool
 	// Admit is asked about each member that has proven its key; nil: no objection. The text
-	// of its error is the refusal; a *RefusedError keeps its Reason. It must not block.
+	// of its error is the refusal; a *RefusedError keeps its Reason. It returns once Closed of
+	// the Peer is closed.
 	Admit  func(Peer) error
 	Logger *slog.Logger
 	Timing Timing
@@ -50,6 +52,9 @@ type DialerConfig struct {
 func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	cfg.Limits.complete()
 	cfg.Timing.complete()
+	if cfg.Calls == nil {
+		cfg.Calls = new(appcall.Calls)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -70,23 +75,12 @@ func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	}, nil
 }
 
-// Connect connects to the member at an address, as the client that key belongs to. It
-// accepts the members of one cluster only; of any cluster with the group's name if that is
-// zero: the one found is in the Peer of the connection. If the address is a host name that
-// Lookup, or the name service, resolves, it tries the addresses in random order, until a
-// member accepts the client.
-//
-// It blocks until the connection is established, ctx is done, or Timing.Dial has passed. The
-// error is a *RefusedError or a *ConnectError: of several addresses, a refusal if there is
-// one. A refusal because of ReasonKind comes from a build that knows no clients.
-func (d *Dialer) Connect(ctx context.Context, addr string, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
-	if len(key) != ed25519.PrivateKeySize {
-		return nil, &ConnectError{Addr: addr, Client: true, Err: fmt.Errorf("invalid key: want %d bytes, got %d", ed25519.PrivateKeySize, len(key))}
-	}
-	stoppable, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(d.ctx, func() { stop(ErrClosed) })()
-	bounded, cancel := context.WithTimeout(stoppable, d.cfg.Timing.Dial)
+// Resolve returns what to dial for an address: one target for each address that its host name
+// has now, at most 64, in random order, since thousands of clients must not all try the same
+// member first; or a target for the address itself. It blocks until Lookup, or the name service,
+// answers, ctx is done, or Timing.Dial has passed. The error is a *ConnectError.
+func (d *Dialer) Resolve(ctx context.Context, addr string) ([]Target, error) {
+	bounded, cancel := d.bounded(ctx)
 	defer cancel()
 	targets, err := d.network().resolve(bounded, addr)
 	if err != nil {
@@ -94,34 +88,47 @@ func (d *Dialer) Connect(ctx context.Context, addr string, key ed25519.PrivateKe
 		d.failures.outbound(ctx, Target{Addr: addr}, err)
 		return nil, err
 	}
-	// Thousands of clients must not all try the same member first.
 	rand.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
-	for i, to := range targets {
-		c, failed := d.connect(bounded, to, key, cluster, len(targets)-i)
-		if failed == nil {
-			return c, nil
-		}
-		d.failures.outbound(bounded, to, failed)
-		if err == nil || isRefusal(failed) && !isRefusal(err) {
-			err = failed
-		}
-		if bounded.Err() != nil {
-			break
-		}
+	return targets, nil
+}
+
+// Resolves reports whether Resolve looks up the host of an address.
+func (d *Dialer) Resolves(addr string) bool { return d.network().resolves(addr) }
+
+// bounded returns a context that ends with ctx, with Close, and after Timing.Dial.
+func (d *Dialer) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	stoppable, stop := context.WithCancelCause(ctx)
+	closing := context.AfterFunc(d.ctx, func() { stop(ErrClosed) })
+	bounded, cancel := context.WithTimeout(stoppable, d.cfg.Timing.Dial)
+	return bounded, func() {
+		cancel()
+		closing()
+		stop(nil)
 	}
-	return nil, err
 }
 
-func isRefusal(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused)
-}
-
-// connect connects to one of the addresses that are left, in its share of the time.
-func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID, left int) (*ClientConn, error) {
-	deadline, _ := ctx.Deadline() // Connect has set one
-	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+// Connect connects to the member at a target, as the client that key belongs to. It accepts the
+// members of one cluster only; of any cluster with the group's name if that is zero: the one
+// found is in the Peer of the connection.
+//
+// It blocks until the connection is established, ctx is done, or Timing.Dial has passed. The
+// error is a *RefusedError or a *ConnectError. A refusal because of ReasonKind comes from a
+// build that knows no clients.
+func (d *Dialer) Connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return nil, &ConnectError{Addr: to.Addr, Client: true, Err: fmt.Errorf("invalid key: want %d bytes, got %d", ed25519.PrivateKeySize, len(key))}
+	}
+	bounded, cancel := d.bounded(ctx)
 	defer cancel()
+	c, err := d.connect(bounded, to, key, cluster)
+	if err != nil {
+		d.failures.outbound(bounded, to, err)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey, cluster wire.ID) (*ClientConn, error) {
 	failed := func(handshake bool, err error) error {
 		if d.ctx.Err() != nil && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
@@ -154,7 +161,7 @@ func (d *Dialer) connect(ctx context.Context, to Target, key ed25519.PrivateKey,
 
 // greet is a client's half of the handshake (see handshake.go).
 func (d *Dialer) greet(c *conn, to Target, key ed25519.PrivateKey, cluster wire.ID) (*hello, error) {
-	if err := handshakeTLS(c); err != nil {
+	if err := handshakeTLS(c, d.cfg.Calls); err != nil {
 		return nil, err
 	}
 	public := key.Public().(ed25519.PublicKey) // always of that type
@@ -210,8 +217,9 @@ func (d *Dialer) checkMember(c *conn, own *Identity, h *hello) *RefusedError {
 	return askAdmission(d.cfg.Admit, c, h, wire.Kind_CLIENT)
 }
 
-// Close closes every connection and blocks until their goroutines have ended. Connects in
-// progress fail with ErrClosed. It may be called more than once.
+// Close closes every connection and blocks until their goroutines have ended, but for those
+// inside functions of the application, as Transport.Close does. Connects in progress fail with
+// ErrClosed. It may be called more than once.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -226,6 +234,7 @@ func (d *Dialer) Close() error {
 		_ = c.Close() // the member is owed nothing
 	}
 	d.goroutines.wait()
+	awaitApplication(d.cfg.Calls, d.cfg.Logger)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-const maxForm = 64 << 10
+const maxForm = wire.MaxForm
 
 // Form sends a proposal to a target and returns its answer.
 // It blocks for at most Timing.Form. The member in the answer, and the candidate that it
@@ -72,7 +72,7 @@ func readMessage(c *conn, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	if err := proto.Unmarshal(body, m); err != nil {
+	if err := wire.Decode(body, m); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadFrame, err)
 	}
 	return nil

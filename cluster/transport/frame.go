@@ -47,6 +47,12 @@ func seal(frame []byte) {
 // length alone is worth nothing. io.EOF means that the connection ended
 // between two frames.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
+	return readFrameGrowing(r, limit, buf, nil)
+}
+
+// readFrameGrowing is readFrame, and calls grown before each allocation with its size; nil:
+// ignored.
+func readFrameGrowing(r io.Reader, limit int, buf []byte, grown func(int)) ([]byte, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return nil, err
@@ -55,7 +61,7 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	if uint64(n) > uint64(limit) {
 		return nil, fmt.Errorf("%w: got a frame of %d bytes, want at most %d", ErrTooLarge, n, limit)
 	}
-	buf, err := readBody(r, int(n), buf)
+	buf, err := readBody(r, int(n), buf, grown)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +73,7 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 
 // readBody reads n bytes, into buf if that is large enough. It allocates no more than
 // firstBody, or four times what has arrived.
-func readBody(r io.Reader, n int, buf []byte) ([]byte, error) {
+func readBody(r io.Reader, n int, buf []byte, grown func(int)) ([]byte, error) {
 	const firstBody, growth = 4 << 10, 4
 	buf = buf[:0]
 	if cap(buf) < min(n, firstBody) {
@@ -85,6 +91,10 @@ func readBody(r io.Reader, n int, buf []byte) ([]byte, error) {
 		if len(buf) == n {
 			return buf, nil
 		}
-		buf = append(make([]byte, 0, min(n, growth*len(buf))), buf...)
+		larger := min(n, growth*len(buf))
+		if grown != nil {
+			grown(larger)
+		}
+		buf = append(make([]byte, 0, larger), buf...)
 	}
 }

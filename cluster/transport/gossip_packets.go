@@ -90,6 +90,6 @@ func (g *Gossip) serveLink(l *packetLink) error {
 		return ErrClosed
 	}
 	encode := func(buf, packet []byte) ([]byte, error) { return appendFrame(buf, packet), nil }
-	flush := func(s *stream) error { return writeQueue(s, l.queue, encode) }
+	flush := func(s *stream) error { _, err := writeQueue(s, l.queue, encode); return err }
 	return s.writeLoop(l.queue.ready, flush, g.t.cfg.Timing.Idle)
 }

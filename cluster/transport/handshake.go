@@ -70,7 +70,7 @@ func withCause(ctx context.Context, err error) error {
 
 // greet is the dialer's half of the handshake.
 func (t *Transport) greet(c *conn, to Target, kind wire.Kind) error {
-	if err := handshakeTLS(c); err != nil {
+	if err := handshakeTLS(c, t.cfg.Calls); err != nil {
 		return err
 	}
 	id := t.identity()
@@ -181,6 +181,9 @@ func (t *Transport) answer(c *conn) (*hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.cfg.Timing.Hello)); err != nil {
 		return nil, failed(err)
 	}
+	// The deadline does not end what waits for a function of the application.
+	limit := time.AfterFunc(t.cfg.Timing.Hello+handshakeGrace, func() { _ = c.Close() })
+	defer limit.Stop()
 	h, err := t.decide(c)
 	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
 		refused.Addr = c.RemoteAddr().String()
@@ -282,7 +285,7 @@ func (t *Transport) readInbound(c *conn) ([]byte, error) {
 	if t.tls != nil {
 		c.Conn = t.tls.accept(c.raw)
 	}
-	if err := handshakeTLS(c); err != nil {
+	if err := handshakeTLS(c, t.cfg.Calls); err != nil {
 		return nil, err
 	}
 	return readHello(c)

@@ -15,7 +15,7 @@ import (
 // Each side starts with the magic and one frame that holds a Hello.
 const (
 	magic    = "conclave"
-	maxHello = 4 << 10
+	maxHello = wire.MaxHello
 )
 
 // hello is a wire.Hello with well-formed fields. It is a claim until its proof is verified.
@@ -82,7 +82,7 @@ func readHello(r io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hello: %w", err)
 	}
-	if err := proto.Unmarshal(body, new(wire.Hello)); err != nil {
+	if err := wire.Decode(body, new(wire.Hello)); err != nil {
 		return nil, fmt.Errorf("%w: hello: %w", ErrBadFrame, err)
 	}
 	return body, nil
@@ -92,7 +92,7 @@ func readHello(r io.Reader) ([]byte, error) {
 // this version cannot accept.
 func parseHello(body []byte) (*hello, *RefusedError) {
 	var m wire.Hello
-	if err := proto.Unmarshal(body, &m); err != nil {
+	if err := wire.Decode(body, &m); err != nil {
 		return nil, &RefusedError{Reason: ReasonMalformed, Detail: err.Error()}
 	}
 	malformed := func(format string, args ...any) (*hello, *RefusedError) {

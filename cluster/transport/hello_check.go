@@ -26,13 +26,14 @@ type Peer struct {
 	DurableTerm, DurableIndex uint64
 	FeatureLevel              uint32               // the highest that its process supports
 	TLS                       *tls.ConnectionState // nil: plaintext
+	Closed                    <-chan struct{}      // closed when the connection is, also at the end of the handshake's time
 }
 
 func peerOf(c *conn, h *hello, kind wire.Kind) Peer {
 	p := Peer{
 		Member: h.Member, Key: h.key, Name: h.Name, Advertise: h.Advertise, Remote: c.RemoteAddr().String(), Inbound: c.inbound,
 		Kind: kind, Cluster: h.Cluster, Incarnation: h.Incarnation, Boot: h.Boot,
-		DurableTerm: h.durable.term, DurableIndex: h.durable.index, FeatureLevel: h.FeatureLevel,
+		DurableTerm: h.durable.term, DurableIndex: h.durable.index, FeatureLevel: h.FeatureLevel, Closed: c.done,
 	}
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		state := secure.ConnectionState()

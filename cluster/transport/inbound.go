@@ -3,8 +3,6 @@ package transport
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -59,7 +57,7 @@ func (t *Transport) readFrames(c *conn, from uint64) error {
 			return err
 		}
 		f := new(wire.Frame)
-		if err := proto.Unmarshal(body, f); err != nil {
+		if err := wire.Decode(body, f); err != nil {
 			return fmt.Errorf("%w: %w", ErrBadFrame, err)
 		}
 		if f.GetBody() == nil {

@@ -124,7 +124,8 @@ func (p *peer) serve(s *stream) error {
 		return ErrClosed
 	}
 	encode := func(buf []byte, f *wire.Frame) ([]byte, error) { return appendMessage(buf, f) }
-	err := s.writeLoop(p.queue.ready, func(s *stream) error { return writeQueue(s, p.queue, encode) }, 0)
+	flush := func(s *stream) error { _, err := writeQueue(s, p.queue, encode); return err }
+	err := s.writeLoop(p.queue.ready, flush, 0)
 	if read := <-readErr; isClosed(err) { // the reader knows the cause
 		err = read
 	}

@@ -40,6 +40,7 @@ func (t *Transport) RemovePeer(member uint64) {
 	t.mu.Lock()
 	p, in := t.peers[member], t.inbound[member]
 	delete(t.peers, member)
+	delete(t.hosts, member)
 	t.mu.Unlock()
 	if p != nil {
 		p.cancel()

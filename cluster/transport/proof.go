@@ -9,8 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -23,7 +21,7 @@ const (
 	channelLabel = "EXPORTER-conclave-handshake"
 	channelBytes = 32
 	nonceBytes   = 32
-	maxProof     = 8 << 10
+	maxProof     = wire.MaxProof
 	maxRefusal   = 4 << 10
 )
 
@@ -88,7 +86,7 @@ func readProof(r io.Reader, key ed25519.PublicKey, x *transcript, s stage) (refu
 		return "", err
 	}
 	m := new(wire.Proof)
-	if err := proto.Unmarshal(body, m); err != nil {
+	if err := wire.Decode(body, m); err != nil {
 		return "", fmt.Errorf("%w: proof: %w", ErrBadFrame, err)
 	}
 	refusal = m.GetRefusal()

@@ -106,19 +106,26 @@ func (q *queue[T]) take() []T {
 	return items
 }
 
-// written releases the room of what take returned.
-func (q *queue[T]) written() {
+// written releases the room of what take returned, and returns its bytes.
+func (q *queue[T]) written() (bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.bytes -= q.writeBytes
+	bytes = q.writeBytes
+	q.bytes -= bytes
 	q.writing, q.writeBytes = 0, 0
 	q.admitWaiting()
+	return bytes
 }
 
-// writeQueue writes everything queued, with as few writes as possible.
-func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) error {
+// writeQueue writes everything queued, with as few writes as possible. It returns the bytes that
+// the queue no longer has.
+func writeQueue[T any](s *stream, q *queue[T], encode func([]byte, T) ([]byte, error)) (bytes int, err error) {
 	items := q.take()
-	defer q.written()
+	err = writeItems(s, items, encode)
+	return q.written(), err
+}
+
+func writeItems[T any](s *stream, items []T, encode func([]byte, T) ([]byte, error)) error {
 	buf := s.out[:0]
 	for i, item := range items {
 		var err error

@@ -133,6 +133,9 @@ func hostOf(addr net.Addr) string {
 	return netip.PrefixFrom(ip, 64).Masked().String()
 }
 
+// HostOf is hostOf for an address as text.
+func HostOf(addr string) string { return hostOf(address(addr)) }
+
 // knownHost reports whether a member has connected from the host, or advertises it.
 func (t *Transport) knownHost(host string) bool {
 	t.mu.Lock()

@@ -105,7 +105,7 @@ func checkSnapshot(t *testing.T, in []byte) {
 		t.Fatalf("%d pairs of %d, header %v", len(handler.pairs), len(want), handler.header)
 	}
 	for i, p := range want {
-		if !proto.Equal(p, handler.pairs[i]) {
+		if got := handler.pairs[i]; !bytes.Equal(p.Key, got.Key) || !bytes.Equal(p.Value, got.Value) {
 			t.Fatalf("pair %d is %v, want %v", i, handler.pairs[i], p)
 		}
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -22,39 +23,57 @@ type SnapshotReader struct {
 // Header describes the snapshot.
 func (r *SnapshotReader) Header() *wire.SnapshotHeader { return r.header }
 
-// Next returns the next pairs, in the order in which they were added. io.EOF
-// means that the snapshot is complete; after any other error it must be
+// Next returns the next pairs, in the order in which they were added; they may be retained.
+// io.EOF means that the snapshot is complete; after any other error it must be
 // discarded.
-func (r *SnapshotReader) Next() ([]*wire.Pair, error) {
+func (r *SnapshotReader) Next() (wire.Pairs, error) {
 	for r.end == nil {
-		var chunk wire.SnapshotChunk
-		if r.end = r.receive(&chunk); r.end != nil {
+		var chunk wire.Chunk
+		if chunk, r.end = r.chunk(); r.end != nil {
 			break
 		}
-		r.total += uint64(len(chunk.GetPairs()))
-		if chunk.GetLast() {
+		r.total += chunk.Count
+		if chunk.Last {
 			r.end = io.EOF
-			if chunk.GetPairsTotal() != r.total {
-				r.end = fmt.Errorf("%w: incomplete snapshot: want %d pairs, got %d", ErrBadFrame, chunk.GetPairsTotal(), r.total)
+			if chunk.Total != r.total {
+				r.end = fmt.Errorf("%w: incomplete snapshot: want %d pairs, got %d", ErrBadFrame, chunk.Total, r.total)
 				break
 			}
 		}
-		if len(chunk.GetPairs()) > 0 {
-			return chunk.GetPairs(), nil
+		if chunk.Count > 0 {
+			return chunk.Pairs, nil
 		}
 	}
 	return nil, r.end
 }
 
-func (r *SnapshotReader) receive(m proto.Message) error {
+// chunk receives a chunk. It allocates the chunk and nothing for each pair.
+func (r *SnapshotReader) chunk() (wire.Chunk, error) {
+	body, err := r.read()
+	if err != nil {
+		return wire.Chunk{}, err
+	}
+	chunk, err := wire.DecodeChunk(bytes.Clone(body)) // the next read overwrites it
+	if err != nil {
+		return wire.Chunk{}, fmt.Errorf("%w: %w", ErrBadFrame, err)
+	}
+	return chunk, nil
+}
+
+func (r *SnapshotReader) read() ([]byte, error) {
 	body, err := r.s.read()
 	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF // only the last chunk ends a snapshot
+		return nil, io.ErrUnexpectedEOF // only the last chunk ends a snapshot
 	}
+	return body, err
+}
+
+func (r *SnapshotReader) receive(m proto.Message) error {
+	body, err := r.read()
 	if err != nil {
 		return err
 	}
-	if err := proto.Unmarshal(body, m); err != nil {
+	if err := wire.Decode(body, m); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadFrame, err)
 	}
 	return nil

@@ -32,7 +32,9 @@ func collect(into *[]*wire.Pair) func(uint64, *SnapshotReader) error {
 			if err != nil {
 				return err
 			}
-			*into = append(*into, p...)
+			for key, value := range p.All() {
+				*into = append(*into, &wire.Pair{Key: key, Value: value})
+			}
 		}
 	}
 }

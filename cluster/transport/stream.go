@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -26,10 +25,11 @@ type stream struct {
 	limit  int // bytes of one frame
 	keep   int // bytes of buf that are kept for the next frame; of out, twice that
 	r      *bufio.Reader
-	buf    []byte // of the last frame read
-	out    []byte // for writeQueue, to gather frames
+	buf    []byte         // of the last frame read
+	out    []byte         // for writeQueue, to gather frames
+	grown  func(size int) // is told of the size of buf while a frame is read; nil: ignored
 
-	mu sync.Mutex // serializes writes
+	writing chan struct{} // has a token while a write is under way
 }
 
 func newStream(c *conn, t Timing, limit int) *stream {
@@ -38,7 +38,7 @@ func newStream(c *conn, t Timing, limit int) *stream {
 
 func newSizedStream(c *conn, t Timing, limit, buffer, keep int) *stream {
 	r := bufio.NewReaderSize(&progressReader{c, t.KeepAliveTimeout}, buffer)
-	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r}
+	return &stream{conn: c, timing: t, limit: limit, keep: keep, r: r, writing: make(chan struct{}, 1)}
 }
 
 // progressReader fails when nothing arrives for timeout, however long a whole
@@ -62,7 +62,10 @@ func (s *stream) read() ([]byte, error) {
 		if cap(s.buf) > s.keep { // do not keep the memory of one large frame
 			s.buf = nil
 		}
-		body, err := readFrame(s.r, s.limit, s.buf)
+		if s.grown != nil {
+			s.grown(0)
+		}
+		body, err := readFrameGrowing(s.r, s.limit, s.buf, s.grown)
 		if err != nil || len(body) > 0 {
 			return body, err
 		}
@@ -72,22 +75,23 @@ func (s *stream) read() ([]byte, error) {
 // write sends whole frames. It fails, and the connection is then useless, when
 // the peer accepts no bytes for KeepAliveTimeout.
 func (s *stream) write(frames []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writeLocked(frames)
+	s.writing <- struct{}{}
+	return s.finishWrite(frames)
 }
 
 // writeKeepAlive writes a keep-alive, unless another write is in progress.
 func (s *stream) writeKeepAlive() error {
-	if !s.mu.TryLock() {
+	select {
+	case s.writing <- struct{}{}:
+		return s.finishWrite(appendFrame(nil, nil))
+	default:
 		return nil
 	}
-	defer s.mu.Unlock()
-	return s.writeLocked(appendFrame(nil, nil))
 }
 
-// writeLocked is write with s.mu held.
-func (s *stream) writeLocked(frames []byte) error {
+// finishWrite is write once the token of writing has been put.
+func (s *stream) finishWrite(frames []byte) error {
+	defer func() { <-s.writing }()
 	for len(frames) > 0 {
 		n := min(len(frames), maxWrite)
 		if err := s.SetWriteDeadline(time.Now().Add(s.timing.KeepAliveTimeout)); err != nil {

@@ -5,8 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/appcall"
 )
 
 // tlsPair holds the two sides of mutual TLS.
@@ -107,6 +111,7 @@ func mutual(cfg *tls.Config) *tls.Config {
 // for all members.
 func (p *tlsPair) clientFor(host string) *tls.Config {
 	c := p.client.Clone()
+	c.ClientSessionCache = nil // members issue no tickets, and it would be called by readers
 	c.ServerName = cmp.Or(c.ServerName, host)
 	return c
 }
@@ -119,13 +124,35 @@ type tlsError struct{ error }
 
 func (e *tlsError) Unwrap() error { return e.error }
 
-// handshakeTLS runs the TLS handshake of a connection that has one.
-func handshakeTLS(c *conn) error {
+// How long Close, and an inbound handshake whose time is up, wait for a function of the
+// application.
+const (
+	closeGrace     = 3 * time.Second
+	handshakeGrace = time.Second
+)
+
+// awaitApplication waits for the calls of the application's functions.
+func awaitApplication(calls *appcall.Calls, log *slog.Logger) {
+	if left := calls.Wait(closeGrace); left > 0 {
+		log.Warn("closing without functions of the application that have not returned", "calls", left)
+	}
+}
+
+// handshakeTLS runs the TLS handshake of a connection that has one. The configuration's
+// callbacks and keys are the application's: when the connection is closed the handshake is
+// left to itself.
+func handshakeTLS(c *conn, calls *appcall.Calls) error {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}
-	err := secure.Handshake()
+	err, failed := appcall.Do(calls, "the callbacks of Config.TLS", appcall.MaxLate, c.done, secure.Handshake, nil)
+	switch {
+	case errors.Is(failed, appcall.ErrLate):
+		return net.ErrClosed
+	case failed != nil:
+		return &tlsError{failed}
+	}
 	if err == nil || isBroken(err) {
 		return err
 	}

@@ -29,6 +29,7 @@ type Transport struct {
 	cancel       context.CancelFunc
 	goroutines   *goroutines
 	limits       *connLimits
+	clientMemory *clientMemory
 	handshakes   *slots // inbound connections that have proven nothing yet
 	strangers    *slots // those of proven processes that are no members
 	boots        *bootCounters
@@ -65,6 +66,7 @@ func New(cfg Config) (*Transport, error) {
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),
 		limits:       newConnLimits(c.Limits),
+		clientMemory: newClientMemory(c.Limits.ClientsBytes),
 		handshakes:   newSlots(c.Limits.Handshakes),
 		strangers:    newSlots(c.Limits.Strangers),
 		hosts:        make(map[uint64]string),
@@ -119,7 +121,8 @@ func (t *Transport) identity() Identity {
 }
 
 // Close closes every connection and blocks until every goroutine has ended,
-// which includes Handler calls in progress: unblock those first. It may be
+// which includes Handler calls in progress: unblock those first. For functions of the
+// application it waits 3 seconds: those of Config.Calls, and callbacks of TLS. It may be
 // called more than once, and before Start.
 //
 // The order is from source to sink. First nothing new can begin: the context
@@ -141,6 +144,7 @@ func (t *Transport) Close() error {
 		_ = c.Close() // the peer is owed nothing
 	}
 	t.goroutines.wait()
+	awaitApplication(t.cfg.Calls, t.cfg.Logger)
 	if isClosed(err) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/logqueue"
 )
 
 type agentOptions struct {
@@ -20,9 +21,9 @@ type agentOptions struct {
 	leave   bool
 	http    string
 	console string // file with a password
-	consul  string
-	token   string // file with a token
+	consul  consulOptions
 	log     string
+	lines   *logqueue.Queue // of cfg.Logger: the reader of standard error may stop
 }
 
 func (p *program) agentCommand() *cobra.Command {
@@ -43,6 +44,7 @@ func (p *program) agentCommand() *cobra.Command {
 			if err = o.complete(p); err != nil {
 				return err
 			}
+			defer o.lines.Close(logGrace)
 			return p.agent(cmd.Context(), o)
 		},
 	}
@@ -58,8 +60,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
 	f.StringVar(&o.http, "http", "127.0.0.1:7101", "`address` for probes, metrics and the console; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
-	f.StringVar(&o.consul, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500; none: do not serve it")
-	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
+	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
 	return cmd
 }
@@ -75,7 +76,7 @@ func (o *agentOptions) complete(p *program) (err error) {
 		return usagef("--log %q: want text or json", o.log)
 	}
 	o.cfg.Group, o.cfg.Insecure = p.connection.group, p.connection.tls.insecure
-	o.cfg.Logger = newLogger(p.stderr, o.log)
+	o.cfg.Logger, o.lines = logqueue.New(newLogger(p.stderr, o.log))
 	o.cfg.TLS, err = p.connection.tls.config()
 	return err // Open validates the rest and reports all faults at once
 }
@@ -101,7 +102,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 		return err
 	}
 	defer s.close()
-	consul, err := newConsulServer(o, log)
+	consul, err := newConsulServer(o.consul, log)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -133,6 +134,7 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 const (
 	leaveLimit = 20 * time.Second
 	closeLimit = 5 * time.Second
+	logGrace   = time.Second // for the reader of the log
 )
 
 func shutDown(node *conclave.Node, leave bool, log *slog.Logger) error {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/consulapi"
 )
@@ -31,27 +33,46 @@ type consulServer struct {
 // users of the machine.
 const tokenVariable = "CONCLAVE_CONSUL_TOKEN"
 
-func newConsulServer(o agentOptions, log *slog.Logger) (*consulServer, error) {
-	s := &consulServer{options: consulapi.Options{Logger: log}}
-	if o.consul == "none" {
+type consulOptions struct {
+	addr       string
+	token      string // file with a token
+	datacenter string
+	ttlMin     time.Duration
+}
+
+func (o *consulOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.addr, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500; none: do not serve it")
+	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
+	f.StringVar(&o.datacenter, "consul-dc", "dc1", "`name` of the datacenter in Consul's HTTP API")
+	f.DurationVar(&o.ttlMin, "consul-session-ttl-min", 10*time.Second, "the least TTL of a session in Consul's HTTP API, 1s or more")
+}
+
+func newConsulServer(o consulOptions, log *slog.Logger) (*consulServer, error) {
+	s := &consulServer{options: consulapi.Options{Logger: log, Datacenter: o.datacenter, SessionTTLMin: o.ttlMin}}
+	switch {
+	case o.addr == "none":
 		return s, nil
+	case o.datacenter == "":
+		return nil, usagef("--consul-dc: want a name")
+	case o.ttlMin < time.Second || o.ttlMin > 24*time.Hour:
+		return nil, usagef("--consul-session-ttl-min: want 1s to 24h, got %v", o.ttlMin)
 	}
 	if err := s.protect(o.token); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", o.consul)
+	l, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return nil, fmt.Errorf("--consul-http: %w", err)
 	}
 	if at, err := netip.ParseAddrPort(l.Addr().String()); s.options.Authorize == nil && (err != nil || !at.Addr().Unmap().IsLoopback()) {
 		_ = l.Close()
-		return nil, usagef("--consul-http %s: an address beyond loopback needs --consul-token-file or %s", o.consul, tokenVariable)
+		return nil, usagef("--consul-http %s: an address beyond loopback needs --consul-token-file or %s", o.addr, tokenVariable)
 	}
 	s.listener = l
 	s.opened(nil) // answers that there is no leader
 	// Not an http.ServeMux: it redirects keys with "//" or "..".
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) })
-	s.server = &http.Server{Handler: serve, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	s.server = newServer(serve, log)
 	go func() { _ = s.server.Serve(l) }() // until close
 	return s, nil
 }

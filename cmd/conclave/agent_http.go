@@ -53,10 +53,20 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
-	s.listener, s.server = l, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	s.listener, s.server = l, newServer(mux, log)
+	s.server.IdleTimeout = time.Minute
 	s.console.Store(conclavehttp.Console(nil, s.options)) // answers that the node is not open yet
 	go func() { _ = s.server.Serve(l) }()                 // until close
 	return s, nil
+}
+
+// newServer returns a server whose own messages go to the log: package log would write them to standard error,
+// whose reader may have stopped.
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: handler, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
 }
 
 // passwordVariable has the password of the console, if there is no file with it. A flag would show it to

@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -75,6 +77,63 @@ func TestAgent(t *testing.T) {
 	if code := run([]string{"health", "--http", web, "--timeout", "1s"}, nil, io.Discard, io.Discard); code != 5 {
 		t.Error("health of an agent that is down:", code)
 	}
+}
+
+// A reader of standard error that has stopped does not keep the agent from joining, serving and ending: an
+// agent whose log nothing reads answers probes as any other.
+func TestAgent_LogWithoutReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	must0(t, err)
+	defer r.Close()
+	fill(r, w)
+	web := freeAddr(t)
+	cmd := exec.Command(os.Args[0], "agent", "--memory", "--bind", "127.0.0.1:0", "--http", web)
+	cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1"), w
+	must0(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	must0(t, w.Close())
+	late := time.After(patience)
+	for run([]string{"health", "--http", web, "--timeout", "1s"}, nil, io.Discard, io.Discard) != 0 {
+		select {
+		case <-ended:
+			t.Fatal("the agent has ended:", cmd.ProcessState)
+		case <-late:
+			t.Fatal("the agent is not ready")
+		case <-time.After(10 * time.Millisecond): // nothing signals it
+		}
+	}
+	must0(t, cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-ended:
+		must0(t, err)
+	case <-late:
+		t.Fatal("the agent does not end")
+	}
+}
+
+// An error is reported to a reader that has stopped, and the exit code is as ever.
+func TestExit_WithoutReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	must0(t, err)
+	defer r.Close()
+	fill(r, w)
+	cmd := exec.CommandContext(within(t), os.Args[0], "agent")
+	cmd.Env, cmd.Stderr = append(os.Environ(), runVariable+"=1"), w
+	_ = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != exitUsage {
+		t.Errorf("%v, want exit code %d", cmd.ProcessState, exitUsage)
+	}
+}
+
+// freeAddr returns an address at which nothing listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must0(t, err)
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // While the founders have not found each other, the agent answers probes and ends gracefully.

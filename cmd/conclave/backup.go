@@ -19,13 +19,14 @@ func (p *program) backupCommand() *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use: "backup FILE", Args: exactly("FILE"), Short: "Write a backup of the group to a file; - for standard output",
-		Long: "Write a backup of the group to a file, which exists only once it is complete and durable; - writes to standard output, and is complete " +
-			"only if the exit code is 0. A backup has the keys with their values in clear. Without a quorum the backup has what the member has, which " +
-			"may be old: the file is kept, and the exit code is 5.",
+		Long: "Write a backup of the group to a file, which exists only once it is complete and durable, or is replaced only then; - writes to standard " +
+			"output. A backup has the keys with their values in clear. Without a quorum the backup has what the member has, which may be old: it is " +
+			"complete, the file is kept, and the exit code is 7. If the backup breaks off, the exit code is 8: FILE is as it was, and standard output " +
+			"has a part, which restore refuses.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.connected(cmd.Context(), func(c *conclave.Client) error {
 				if args[0] == "-" {
-					return c.Backup(cmd.Context(), p.stdout)
+					return backupCode(c.Backup(cmd.Context(), p.stdout))
 				}
 				if info, err := os.Stat(args[0]); err == nil && !info.Mode().IsRegular() {
 					return usagef("%q is not a regular file: choose another FILE, or - for standard output", args[0])
@@ -35,8 +36,8 @@ func (p *program) backupCommand() *cobra.Command {
 				}
 				var stale error
 				size, err := writeFile(args[0], func(w io.Writer) error {
-					err := c.Backup(cmd.Context(), w)
-					if errors.Is(err, conclave.ErrUnavailable) && cmd.Context().Err() == nil {
+					err := backupCode(c.Backup(cmd.Context(), w))
+					if errors.Is(err, conclave.ErrUnavailable) {
 						stale, err = err, nil
 					}
 					return err
@@ -51,6 +52,15 @@ func (p *program) backupCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace FILE if it exists")
 	return cmd
+}
+
+// backupCode gives the errors of a backup exit codes of their own: what else ErrUnavailable means
+// elsewhere has no effect, and here the backup is complete. After a signal the code is that of the signal.
+func backupCode(err error) error {
+	if errors.Is(err, conclave.ErrUnavailable) {
+		return withCode(exitUnconfirmed, err)
+	}
+	return err
 }
 
 // writeFile makes a file that exists only once it is complete and durable.

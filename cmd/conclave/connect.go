@@ -30,9 +30,6 @@ func (c *connection) define(flags *pflag.FlagSet) {
 
 // dial connects to the group. A signal or the time limit end the attempt.
 func (p *program) dial(ctx context.Context, edit ...func(*conclave.ClientConfig)) (*conclave.Client, error) {
-	if p.connection.timeout <= 0 {
-		return nil, usagef("--timeout %v: want a time above 0", p.connection.timeout)
-	}
 	secure, err := p.connection.tls.config()
 	if err != nil {
 		return nil, err

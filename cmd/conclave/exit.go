@@ -22,6 +22,8 @@ const (
 	exitRefused     = 4
 	exitUnavailable = 5
 	exitUnknown     = 6
+	exitUnconfirmed = 7
+	exitIncomplete  = 8
 
 	exitLost        = 123
 	exitNotAcquired = 124
@@ -54,10 +56,10 @@ func (p *program) exit(cmd *cobra.Command, err error) int {
 	if !strings.HasPrefix(text, "conclave: ") {
 		text = "conclave: " + text
 	}
-	fmt.Fprintln(p.stderr, printable(text))
 	if advice := advise(cmd, err); advice != "" {
-		fmt.Fprintln(p.stderr, advice)
+		text += "\n" + advice
 	}
+	p.tell(printable(text))
 	var coded codeError
 	if errors.As(err, &coded) {
 		return coded.code
@@ -92,6 +94,8 @@ func codeOf(err error) int {
 		return exitUsage
 	case errors.Is(err, conclave.ErrRemoved):
 		return exitRemoved
+	case errors.Is(err, conclave.ErrIncomplete):
+		return exitIncomplete
 	case errors.Is(err, conclave.ErrUnknown):
 		return exitUnknown
 	case errors.Is(err, conclave.ErrUnavailable), errors.Is(err, conclave.ErrBusy):

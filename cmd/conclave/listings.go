@@ -107,7 +107,8 @@ type semaphoreView struct {
 	Available int          `json:"available"`
 	Waiters   int          `json:"waiters"`
 	LockDelay float64      `json:"lockDelay,omitempty"` // seconds left
-	Holders   []permitView `json:"holders"`
+	Count     int          `json:"holderCount"`
+	Holders   []permitView `json:"holders"` // the first 1,024
 }
 
 type permitView struct {
@@ -119,14 +120,14 @@ type permitView struct {
 
 func (p *program) semaphoresCommand() *cobra.Command {
 	return p.listing("semaphores", "List the semaphores that are in use",
-		"List the semaphores that are in use. --output json has the holders of each.",
+		"List the semaphores that are in use. --output json has the first 1,024 holders of each.",
 		func(ctx context.Context, c *conclave.Client, prefix string, limit int) error {
 			return many(p, limit, "SEMAPHORE LIMIT AVAILABLE HOLDERS WAITERS", c.Semaphores(ctx, prefix), func(s conclave.SemaphoreInfo) (any, []string) {
-				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Holders: []permitView{}}
+				v := semaphoreView{Name: s.Name, Limit: s.Limit, Available: s.Available, Waiters: s.Waiters, LockDelay: s.Delay.Seconds(), Count: s.HolderCount, Holders: []permitView{}}
 				for _, h := range s.Holders {
 					v.Holders = append(v.Holders, permitView{Permits: h.Permits, Fence: h.Fence, Node: h.Node, Session: h.Session})
 				}
-				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(len(s.Holders)), fmt.Sprint(s.Waiters)}
+				return v, []string{name(s.Name), fmt.Sprint(s.Limit), fmt.Sprint(s.Available), fmt.Sprint(s.HolderCount), fmt.Sprint(s.Waiters)}
 			})
 		})
 }

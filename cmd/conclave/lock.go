@@ -187,7 +187,7 @@ func (p *program) elect(ctx context.Context, o tenancy, name string, argv []stri
 		if !errors.Is(err, errLost) || o.once || p.isStopping() {
 			return err
 		}
-		fmt.Fprintln(p.stderr, err, "- campaigning again")
+		p.tell(fmt.Sprint(err, " - campaigning again"))
 	}
 }
 
@@ -245,7 +245,9 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 	var err error
 	lost := false
 	if len(argv) == 0 {
-		fmt.Fprintf(p.stdout, "%s %s is held with fence %s: interrupt to release it\n", l.kind, name(l.name), l.fence)
+		p.saying.Go(func() { // a reader that has stopped must not keep the lock
+			fmt.Fprintf(p.stdout, "%s %s is held with fence %s: interrupt to release it\n", l.kind, name(l.name), l.fence)
+		})
 		select {
 		case <-ctx.Done():
 		case <-l.lost:
@@ -258,12 +260,12 @@ func (p *program) under(ctx context.Context, o tenancy, l lease, argv []string) 
 	releasing, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	released := l.release(releasing)
-	p.saying.Wait() // for the reader, after all that others wait for
+	p.said() // for the reader, after all that others wait for
 	switch {
 	case lost, errors.Is(released, conclave.ErrLockOwnershipLost):
 		return withCode(exitLost, fmt.Errorf("conclave: %s %q with fence %s: %w: another owner may hold it now", l.kind, l.name, l.fence, errLost))
 	case released != nil:
-		fmt.Fprintln(p.stderr, released, "- it is released when its session ends, by its TTL at the latest")
+		p.tell(fmt.Sprint(released, " - it is released when its session ends, by its TTL at the latest"))
 	}
 	return err
 }

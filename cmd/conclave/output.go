@@ -46,7 +46,7 @@ func many[T any](p *program, limit int, columns string, values iter.Seq2[T, erro
 		}
 		if limit > 0 && n == limit {
 			_ = w.Flush()
-			fmt.Fprintf(p.stderr, "conclave: only the first %d are shown: set --limit, 0 for all\n", limit)
+			p.tell(fmt.Sprintf("conclave: only the first %d are shown: set --limit, 0 for all", limit))
 			return nil
 		}
 		n++

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -90,8 +91,16 @@ func (p *program) prepare(cmd *cobra.Command) error {
 			faults = append(faults, fmt.Sprintf("%s: %v", variable(f.Name), err))
 		}
 	})
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d, err := cmd.Flags().GetDuration(f.Name); err == nil && d != 0 && d < time.Millisecond {
+			faults = append(faults, fmt.Sprintf("--%s %v: want at least %v", f.Name, d, time.Millisecond))
+		}
+	})
 	if len(faults) > 0 {
 		return usagef("%s", strings.Join(faults, "; "))
+	}
+	if p.connection.timeout == 0 {
+		return usagef("--timeout 0s: want a time above 0")
 	}
 	if p.format != "table" && p.format != "json" {
 		return usagef("--output %q: want table or json", p.format)

@@ -109,6 +109,31 @@ func (p *program) say(format string, args ...any) {
 	p.saying.Go(func() { fmt.Fprintf(p.stderr, format, args...) })
 }
 
+// messageGrace is how long this process waits for the reader of its messages.
+const messageGrace = 5 * time.Second
+
+// said waits until what say prints has been taken, for a while: a reader that has stopped must not keep this
+// process.
+func (p *program) said() {
+	taken := make(chan struct{})
+	go func() {
+		p.saying.Wait()
+		close(taken)
+	}()
+	timer := time.NewTimer(messageGrace)
+	defer timer.Stop()
+	select {
+	case <-taken:
+	case <-timer.C:
+	}
+}
+
+// tell prints a message and waits for its reader, for a while.
+func (p *program) tell(text string) {
+	p.say("%s\n", text)
+	p.said()
+}
+
 // survivePipes has a write to a pipe without a reader fail, also to standard output and standard error. Else it ends this
 // process, and with it the care for the command. The command does not inherit that.
 func (p *program) survivePipes() { signal.Notify(p.broken, syscall.SIGPIPE) }

@@ -47,6 +47,7 @@ func TestUsage(t *testing.T) {
 		{"agent --memory --log xml", 2, "want text or json"},
 		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 0.0.0.0:0", 2, "--consul-token-file"},
+		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-session-ttl-min 10ms", 2, "want 1s to 24h"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-token-file missing", 1, "--consul-token-file"},
 		{"restore x", 2, "dir"},
 		{"verify missing", 1, "missing"},
@@ -144,5 +145,43 @@ func TestStatus(t *testing.T) {
 	want(t, conclaveAt(n, "remove", "bert"), 4, `"bert"`)
 	if r := conclaveAt(n, "remove", "anna"); r.code == 0 {
 		t.Error("the only member is removed")
+	}
+}
+
+// Every flag that is a duration refuses what lacks its unit: 15ns is what a program means that sets 15.
+func TestUsage_DurationsTooShort(t *testing.T) {
+	args := map[string]string{ // that a command needs before its flags count
+		"lock": "x", "elect": "x", "explain": "x", "kv get": "x", "kv put": "x y", "kv cas": "x y --index 1", "kv rm": "x", "release": "x --force",
+		"remove": "1", "backup": "b", "verify": "d", "restore": "b --dir d", "recover": "--dir d",
+	}
+	n := member(t, "")
+	tried := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		if cmd.RunE == nil {
+			return
+		}
+		path := strings.TrimPrefix(cmd.CommandPath(), "conclave ")
+		check := func(f *pflag.Flag) {
+			if f.Value.Type() != "duration" {
+				return
+			}
+			line := append(strings.Fields(path+" "+args[path]), "--"+f.Name, "15ns")
+			code := exitUsage
+			if cmd.Annotations[runsChild] != "" {
+				code = exitItself
+			}
+			want(t, conclaveAt(n, line...), code, "--"+f.Name+" 15ns: want at least 1ms")
+			tried++
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(check)
+		cmd.InheritedFlags().VisitAll(check)
+	}
+	visit(new(program).root())
+	if tried < 20 {
+		t.Errorf("%d flags tried", tried)
 	}
 }

@@ -2,6 +2,7 @@ package conclavegocron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,11 +27,25 @@ func Prefix(p string) Option { return option(func(l *Locker) { l.prefix = p }) }
 // scheduler whose clock is behind, or that was delayed, is refused the same run. Choose more than
 // the clocks differ by and less than the time between two runs. The lock is released earlier
 // if the session ends, as when the process shuts down. Default: 0, which releases it after the run.
-func HoldFor(d time.Duration) Option { return option(func(l *Locker) { l.holdFor = d }) }
+// At least 1 ms otherwise; Lock refuses what is less with [conclave.ErrInvalid].
+func HoldFor(d time.Duration) Option {
+	return option(func(l *Locker) { l.holdFor, l.bad = d, errors.Join(l.bad, leastDuration("HoldFor", d, true)) })
+}
 
 // Timeout bounds the wait for the group's decision about a run, which takes milliseconds if the
-// group has a quorum. After that the run is skipped. Default: 10 s.
-func Timeout(d time.Duration) Option { return option(func(l *Locker) { l.timeout = d }) }
+// group has a quorum. After that the run is skipped. At least 1 ms; Lock refuses what is less with
+// [conclave.ErrInvalid]. Default: 10 s.
+func Timeout(d time.Duration) Option {
+	return option(func(l *Locker) { l.timeout, l.bad = d, errors.Join(l.bad, leastDuration("Timeout", d, false)) })
+}
+
+// leastDuration refuses a duration that lacks its unit.
+func leastDuration(option string, d time.Duration, zero bool) error {
+	if d >= time.Millisecond || d == 0 && zero {
+		return nil
+	}
+	return fmt.Errorf("%w %s: want at least %v, got %v", conclave.ErrInvalid, option, time.Millisecond, d)
+}
 
 // Locker implements [gocron.Locker]: a job runs in the process that is the first to take its
 // lock, and is skipped in the others. All methods are safe for concurrent use. A Locker has
@@ -43,6 +58,7 @@ type Locker struct {
 	prefix  string
 	holdFor time.Duration
 	timeout time.Duration
+	bad     error // what is wrong with the options
 
 	mu    sync.Mutex
 	holds map[string]*hold // guarded by mu; by the job's name
@@ -62,6 +78,9 @@ func NewLocker(locks Locks, opts ...Option) *Locker {
 // holder: the error then wraps [conclave.ErrLocked], or [conclave.ErrLockDelay]. The other errors
 // are those of [conclave.FencedLock.TryLock]. gocron passes them to [gocron.AfterLockError].
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	if l.bad != nil {
+		return nil, fmt.Errorf("conclavegocron: lock for job %q: %w", key, l.bad)
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	lock := l.locks.FencedLock(l.prefix + key)

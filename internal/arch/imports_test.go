@@ -16,21 +16,23 @@ import (
 //	floor 2   cluster            cluster/core and cluster/transport serve cluster only
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   internal/loopback   conclaveprom
+//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
-	".":                  {"internal/client", "internal/remote", "cluster", "storage", "internal/machine", "internal/metrics", "internal/wire"},
+	".":                  {"internal/client", "internal/remote", "cluster", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
-	"internal/remote":    {"cluster/transport", "internal/client", "internal/machine", "internal/tickets", "internal/wire"},
-	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/wire"},
+	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wire"},
+	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wire"},
 	"cluster/core":       {"raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
-	"cluster/transport":  {"internal/wire"},
+	"cluster/transport":  {"internal/appcall", "internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
 	"storage":            {},
 	"internal/machine":   {"internal/wire"},
 	"internal/metrics":   {},
+	"internal/appcall":   {}, // calls functions of the application
+	"internal/logqueue":  {}, // queues lines for the application's Logger
 	"internal/tickets":   {"internal/wire"},
 	"internal/wire":      {},
 	"internal/reference": {"internal/wire"}, // imported by tests only
@@ -46,9 +48,9 @@ var floors = map[string][]string{
 	"internal/display":   {},
 	"internal/loopback":  {},
 	"conclavehttp":       {".", "internal/display", "internal/loopback"},
-	"consulapi":          {".", "internal/loopback"}, // and the standard library
-	"fencing":            {"."},                      // and the standard library
-	"examples":           {".", "conclavehttp"},      // and each folder below
+	"consulapi":          {".", "internal/loopback", "internal/logqueue"}, // and the standard library
+	"fencing":            {"."},                                           // and the standard library
+	"examples":           {".", "conclavehttp"},                           // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest

@@ -16,6 +16,18 @@ func TestRules_FindViolations(t *testing.T) {
 func guarded(s *source) []string { return panicking(s, make(map[string]bool)) }
 func lasting(s *source) []string { return globals(s, make(map[string]bool)) }
 
+func held(s *source) []string  { return heldWhileWaiting([]*source{s}, make(map[string]bool)) }
+func onced(s *source) []string { return waitingOnce(s, make(map[string]bool)) }
+
+// locking is a function that locks a mutex around code, beside functions that it may call.
+func locking(code string) string {
+	return `import "sync"
+		type t struct { mu sync.Mutex; c chan int; file interface{ Sync() error }; changed *sync.Cond; wg sync.WaitGroup; once sync.Once }
+		func (x *t) receive() int { return <-x.c }
+		func (x *t) poll() { select { case <-x.c: default: } }
+		func (x *t) f() {` + code + `}`
+}
+
 var ruleCases = []struct {
 	name, path, code string
 	rule             rule
@@ -49,7 +61,17 @@ var ruleCases = []struct {
 	{"time.After as the only case", "x.go", `import "time"; func f() { select { case <-time.After(1): } }`, awake, "a sleep"},
 	{"time.After with other cases", "x.go", `import "time"; func f(c chan int) { select { case <-time.After(1): case <-c: } }`, awake, ""},
 	{"sleep in a bubble", "x_test.go", `import ("time"; "testing/synctest"); var _ = synctest.Wait; func f() { time.Sleep(1) }`, awake, ""},
+	{"a search of removed members", "cluster/x.go", `import "slices"; func f(s *Status) { slices.Contains(s.removed, 1) }`, selective, "linear search"},
+	{"one of the machine's", "cluster/core/x.go", `import "slices"; func f(m Machine) { slices.IndexFunc(m.Removed(), g) }`, selective, "linear search"},
+	{"a binary search", "cluster/x.go", `import "slices"; func f(s *Status) { slices.BinarySearch(s.removed, 1) }`, selective, ""},
+	{"a search of others", "cluster/x.go", `import "slices"; func f(s *Status) { slices.Contains(s.admitted, 1) }`, selective, ""},
+	{"a visit of all former members", "internal/machine/x.go", `func f(m *Machine) { for range m.former.byID {} }`, selective, "a visit of all"},
 	{"panic", "lock.go", `func (l *FencedLock) f() { panic(1) }`, guarded, "FencedLock.f"},
+	{"a cleanup behind a yield", "x.go", `func g(yield func() bool) { if !yield() { finish() } }`, deferred, "use a defer"},
+	{"a cleanup in a loop with one", "x.go", `func g(yield func() bool) { for { if failed { s.Close(); continue }; yield() } }`, deferred, "use a defer"},
+	{"a place that is freed behind one", "x.go", `func g(f func()) { f(); <-places }`, deferred, "use a defer"},
+	{"a deferred one", "x.go", `func g(f func()) { defer finish(); f() }`, deferred, ""},
+	{"a wait behind one", "x.go", `func g(f func()) { f(); select { case <-done: } }`, deferred, ""},
 	{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 	{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 
@@ -59,6 +81,14 @@ var ruleCases = []struct {
 	{"random source passed in", "cluster/core/x.go", `import "math/rand/v2"; func f(r *rand.Rand) { r.IntN(6) }`, driven, ""},
 	{"a goroutine in the core", "cluster/core/x.go", `func f() { go f() }`, driven, "a goroutine or a select"},
 	{"a goroutine around the core", "cluster/x.go", `func f() { go f() }`, driven, ""},
+
+	{"a file for all", "x.go", `import "os"; func f() { os.Create("x") }`, private, "use mode 0600"},
+	{"a file for a group", "cmd/conclave/x.go", `import "os"; func f() { os.WriteFile("x", nil, 0o640) }`, private, "use mode 0600"},
+	{"a directory for all", "x.go", `import "os"; func f() { os.MkdirAll("x", 0o755) }`, private, "directories 0700"},
+	{"a file for its user", "x.go", `import "os"; func f() { os.OpenFile("x", os.O_CREATE, 0o600) }`, private, ""},
+	{"a file in a test", "x_test.go", `import "os"; func f() { os.Create("x") }`, private, ""},
+	{"the system's files", "cluster/x.go", `import "github.com/cockroachdb/pebble/v2/vfs"; var _ = vfs.Default`, private, "outside storage"},
+	{"the system's files in storage", "storage/x.go", `import "github.com/cockroachdb/pebble/v2/vfs"; var _ = vfs.Default`, private, ""},
 
 	{"a variable", "x.go", `var count int`, lasting, "variable count"},
 	{"a map", "x.go", `var table = map[int]int{}`, lasting, "variable table"},
@@ -74,6 +104,25 @@ var ruleCases = []struct {
 	{"client knows cluster", "internal/client/x.go", `import "github.com/conclave-go/conclave/cluster"`, downward, "may not import"},
 	{"root knows client", "x.go", `import "github.com/conclave-go/conclave/internal/client"`, downward, ""},
 	{"library imports a test package", "x.go", `import "github.com/conclave-go/conclave/internal/memnet"`, downward, "may not import"},
+
+	{"sync.Once", "x.go", locking(`x.once.Do(x.poll)`), onced, "sync.Once"},
+	{"sync.OnceFunc", "x.go", `import "sync"; func f() { sync.OnceFunc(f)() }`, onced, "sync.OnceFunc"},
+	{"sync.OnceValue in a test", "x_test.go", `import "sync"; func f() { sync.OnceValue(g) }`, onced, ""},
+	{"a receive under a mutex", "x.go", locking(`x.mu.Lock(); defer x.mu.Unlock(); <-x.c`), held, "t.f waits"},
+	{"a receive after the mutex", "x.go", locking(`x.mu.Lock(); x.mu.Unlock(); <-x.c`), held, ""},
+	{"a receive where the mutex is unlocked", "x.go", locking(`x.mu.Lock(); if x.c != nil { x.mu.Unlock(); <-x.c; return }; x.mu.Unlock()`), held, ""},
+	{"a receive in a branch", "x.go", locking(`x.mu.Lock(); if x.c != nil { <-x.c }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a receive in a condition", "x.go", locking(`x.mu.Lock(); if n := <-x.c; n > 0 { return }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a receive in a case", "x.go", locking(`x.mu.Lock(); switch { case x.c != nil: <-x.c }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a send under a mutex", "x.go", locking(`x.mu.Lock(); x.c <- 1; x.mu.Unlock()`), held, "t.f waits"},
+	{"a select under a mutex", "x.go", locking(`x.mu.Lock(); select { case <-x.c: case x.c <- 1: }; x.mu.Unlock()`), held, "t.f waits"},
+	{"a select that does not wait", "x.go", locking(`x.mu.Lock(); select { case <-x.c: default: }; x.poll(); x.mu.Unlock()`), held, ""},
+	{"a method that waits", "x.go", locking(`x.mu.Lock(); x.receive(); x.mu.Unlock()`), held, "t.f waits"},
+	{"a literal that waits under a mutex", "x.go", locking(`go func() { x.mu.Lock(); x.receive(); x.mu.Unlock() }()`), held, "t.f waits"},
+	{"a goroutine that waits", "x.go", locking(`x.mu.Lock(); go x.receive(); x.mu.Unlock()`), held, ""},
+	{"the disk under a mutex", "x.go", locking(`x.mu.Lock(); x.file.Sync(); x.mu.Unlock()`), held, "t.f waits"},
+	{"goroutines under a mutex", "x.go", locking(`x.mu.Lock(); x.wg.Wait(); x.mu.Unlock()`), held, "t.f waits"},
+	{"a condition under its mutex", "x.go", locking(`x.mu.Lock(); x.changed.Wait(); x.mu.Unlock()`), held, ""},
 
 	{"vague", "util/x.go", ``, named, "is vague"},
 	{"no comment", "x.go", `type T struct{}`, explained, "T has no doc comment"},

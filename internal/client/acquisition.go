@@ -72,16 +72,31 @@ func newAcquisition(t target, l *Lease) *acquisition {
 
 // run submits the command and waits for the result.
 func (a *acquisition) run(ctx context.Context, cmd *wire.Command, tr *Trace) (fence uint64, err error) {
-	client := a.lease.client
 	a.places = tr.places()
-	client.submit(cmd, a, false)
+	a.lease.client.submit(cmd, a, false)
+	if tr == nil {
+		return a.wait(ctx, nil)
+	}
+	returned := false
+	defer func() {
+		if !returned { // the tracer has ended the goroutine
+			_ = a.abandon(errLeaseEnded) // there is no caller
+		}
+	}()
+	fence, err = a.wait(ctx, tr)
+	returned = true
+	return fence, err
+}
+
+func (a *acquisition) wait(ctx context.Context, tr *Trace) (fence uint64, err error) {
+	client := a.lease.client
 wait:
 	for {
 		select {
 		case r := <-a.places:
 			tr.Queued(r)
 		case r := <-a.result:
-			tr.caused(r, a.places)
+			tr.caused(a.result, r, a.places)
 			return r.fence, r.err
 		case <-a.lease.done:
 			tr.drain(a.places)

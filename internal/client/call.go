@@ -134,13 +134,13 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 	c.submit(cmd, k, isUrgent(cmd))
 	select {
 	case a := <-answered:
-		return a.reply, a.err
+		return a.reply, c.ended(a.err)
 	case <-ctx.Done():
 	}
 	c.group.Cancel(k)
 	select {
 	case a := <-answered: // it was faster
-		return a.reply, a.err
+		return a.reply, c.ended(a.err)
 	case sent := <-cancelled:
 		if !sent {
 			return nil, c.unavailable(ctx)
@@ -148,10 +148,19 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 	}
 	select {
 	case a := <-answered:
-		return a.reply, a.err
+		return a.reply, c.ended(a.err)
 	default:
 		return nil, contextFault(Unknown, ctx)
 	}
+}
+
+// ended is the fault of a command that was submitted, with what Fail got. The end of the group's
+// connection does not tell whether the command was applied before.
+func (c *Client) ended(err error) error {
+	if err == nil || c.group.Busy(err) || c.group.Unregistered(err) {
+		return err
+	}
+	return &Fault{Kind: Unknown, Cause: err}
 }
 
 // isUrgent reports whether a deadline in the group depends on the command: renewals and

@@ -3,14 +3,14 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // closing is the Close of a lease under way.
 type closing struct {
-	once     sync.Once
+	begun    atomic.Bool
 	answered chan struct{} // closed when the group has answered
 	err      error         // valid once answered is closed
 }
@@ -27,7 +27,9 @@ func (l *Lease) Close(ctx context.Context) error {
 		}
 		return nil
 	}
-	l.closing.once.Do(l.closeInGroup)
+	if l.closing.begun.CompareAndSwap(false, true) {
+		l.closeInGroup()
+	}
 	select {
 	case <-l.closing.answered:
 		return l.closing.err
@@ -50,6 +52,8 @@ func (l *Lease) closeInGroup() {
 		case isCode(err, wire.Code_LOCKED, wire.Code_SESSION_BOUND): // another process has attached it meanwhile
 			l.closing.err = unbound()
 		case isCode(err, wire.Code_SESSION_EXPIRED), a.expired():
+		case a.err != nil:
+			l.closing.err = l.client.ended(err)
 		default:
 			l.closing.err = err
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -30,8 +31,12 @@ type item[T any] struct {
 	value T
 }
 
-// feedChunk bounds the items that a reader takes at a time.
-const feedChunk = 64
+// feedChunk and feedChunkBytes bound the items that a reader takes at a time, but for the bytes of
+// the last one: a slow one keeps them, even when the feed has dropped them.
+const (
+	feedChunk      = 64
+	feedChunkBytes = 256 << 10
+)
 
 // restart discards everything: the next item comes after floor.
 func (f *feed[T]) restart(floor uint64) {
@@ -96,7 +101,7 @@ func (f *feed[T]) next(after uint64) (items []item[T], grown <-chan struct{}, er
 	}
 	from := sort.Search(len(f.items), func(i int) bool { return f.items[i].at > after })
 	if from < len(f.items) {
-		return slices.Clone(f.items[from:min(from+feedChunk, len(f.items))]), nil, nil
+		return slices.Clone(f.items[from:f.chunkEnd(from)]), nil, nil
 	}
 	if f.grown == nil {
 		f.grown = make(chan struct{})
@@ -104,9 +109,18 @@ func (f *feed[T]) next(after uint64) (items []item[T], grown <-chan struct{}, er
 	return nil, f.grown, nil
 }
 
-// follow waits for items after a position. When the client stops, the items that
-// the feed has come first.
-func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T], error) {
+// chunkEnd is where the chunk ends that begins at an index. It is called with mu held.
+func (f *feed[T]) chunkEnd(from int) int {
+	end := from
+	for bytes := 0; end < min(from+feedChunk, len(f.items)) && bytes < feedChunkBytes; end++ {
+		bytes += f.bytesOf(f.items[end].value)
+	}
+	return end
+}
+
+// follow waits for items after a position, and returns none once due delivers; nil: never. When
+// the client stops, the items that the feed has come first.
+func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64, due <-chan time.Time) ([]item[T], error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, contextFault(Interrupted, ctx)
@@ -117,6 +131,8 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T
 		}
 		select {
 		case <-grown:
+		case <-due:
+			return nil, nil
 		case <-ctx.Done():
 		case <-c.done:
 			if items, _, err = f.next(after); err == nil && len(items) == 0 {
@@ -131,7 +147,7 @@ func (f *feed[T]) follow(ctx context.Context, c *Client, after uint64) ([]item[T
 // is no error, or no item can come.
 func (f *feed[T]) each(ctx context.Context, c *Client, after uint64, yield func(T) bool) error {
 	for {
-		items, err := f.follow(ctx, c, after)
+		items, err := f.follow(ctx, c, after, nil)
 		if err != nil {
 			return err
 		}

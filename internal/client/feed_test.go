@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -35,6 +36,21 @@ func (f *feed[T]) wantCompacted(t *testing.T, after uint64) {
 	t.Helper()
 	if _, _, err := f.next(after); !IsKind(err, Compacted) {
 		t.Fatalf("after %d: %v", after, err)
+	}
+}
+
+// What a reader takes at a time is bounded by bytes: a slow one keeps what the feed has dropped.
+func TestFeed_ChunkBytes(t *testing.T) {
+	f := newTestFeed(1000, 1<<30)
+	for at := range uint64(100) {
+		f.add(at+1, 100<<10)
+	}
+	for after := uint64(0); after < 100; {
+		items, _, err := f.next(after)
+		if err != nil || len(items) == 0 || len(items) > 3 {
+			t.Fatalf("%d items of 100 KiB, %v", len(items), err)
+		}
+		after = items[len(items)-1].at
 	}
 }
 
@@ -180,4 +196,59 @@ func TestWatch_SlowWatcher(t *testing.T) {
 	if yielded > feedChunk {
 		t.Errorf("%d items before the gap was reported", yielded)
 	}
+}
+
+// A watcher of what does not change is told how far it has come: soon if much goes by, and
+// otherwise after a while.
+func TestWatch_Passing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newFake(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		positions, shown := make(chan uint64, 100), make(chan uint64, 100)
+		ended := make(chan error)
+		go func() {
+			ended <- c.FollowKeysPassing(ctx, "quiet/", 0, func(k wire.KeyChange) bool {
+				shown <- k.Index
+				return true
+			}, func(at uint64) bool {
+				positions <- at
+				return true
+			})
+		}()
+		add := func(at uint64, key string, size int) {
+			c.feeds.keys.add(at, wire.KeyChange{Index: at, Entry: &wire.Entry{Key: key, Value: make([]byte, size)}})
+		}
+		want := func(what string, ch chan uint64, at uint64) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case got := <-ch:
+				if got != at {
+					t.Errorf("%s: got %d, want %d", what, got, at)
+				}
+			default:
+				t.Errorf("%s: nothing", what)
+			}
+		}
+		for at := range uint64(10) {
+			add(1+at, "noise", 0)
+		}
+		<-time.After(passingInterval)
+		want("after a while", positions, 10)
+		add(11, "quiet/x", 0)
+		want("a change", shown, 11)
+		<-time.After(10 * passingInterval)
+		if synctest.Wait(); len(positions) > 0 {
+			t.Errorf("reported %d, and nothing has gone by", <-positions)
+		}
+		add(12, "noise", 0)
+		<-time.After(time.Nanosecond)
+		want("after a quiet time", positions, 12)
+		add(13, "noise", passingBytes)
+		want("many bytes", positions, 13)
+		cancel()
+		if err := <-ended; !IsKind(err, Interrupted) {
+			t.Error(err)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -24,6 +25,54 @@ func (c *Client) FollowKeys(ctx context.Context, prefix string, after uint64, yi
 	return c.feeds.keys.each(ctx, c, after, func(change wire.KeyChange) bool {
 		return !strings.HasPrefix(change.Entry.Key, prefix) || yield(change)
 	})
+}
+
+// When FollowKeysPassing reports its position: soon enough for another member to continue from
+// there, whose feed is as large, and that may have started since. The interval is that of the
+// keep-alives of clients, which it replaces.
+const (
+	passingInterval = 2 * time.Second
+	passingItems    = maxFeedItems / 4
+	passingBytes    = maxFeedBytes / 4
+)
+
+// FollowKeysPassing is FollowKeys, and calls passed with the index of the last change that has
+// gone by without one that begins with the prefix, from time to time. False ends it, as of yield.
+func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool, passed func(uint64) bool) error {
+	reported, at, items, bytes := after, time.Now(), 0, 0
+	timer := time.NewTimer(passingInterval)
+	defer timer.Stop()
+	for {
+		var due <-chan time.Time
+		if after > reported {
+			due = timer.C
+		}
+		changes, err := c.feeds.keys.follow(ctx, c, after, due)
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			after, items, bytes = change.at, items+1, bytes+c.feeds.keys.bytesOf(change.value)
+			if !strings.HasPrefix(change.value.Entry.Key, prefix) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return contextFault(Interrupted, ctx)
+			}
+			if !yield(change.value) {
+				return nil
+			}
+			reported, items, bytes = after, 0, 0
+		}
+		if after == reported || len(changes) > 0 && items < passingItems && bytes < passingBytes && time.Since(at) < passingInterval {
+			continue
+		}
+		if !passed(after) {
+			return nil
+		}
+		reported, at, items, bytes = after, time.Now(), 0, 0
+		timer.Reset(passingInterval)
+	}
 }
 
 // FollowLeader implements [Group].Observe by the feed of this process. After a gap in the

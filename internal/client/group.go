@@ -32,6 +32,9 @@ type Group interface {
 	// Unregistered reports whether err, given to Fail, means that the registration
 	// of this process has expired.
 	Unregistered(err error) bool
+	// Busy reports whether err, given to Fail, means that the command was refused for the
+	// limits on calls, with no effect.
+	Busy(err error) bool
 	// Renew is Submit of the urgent command that renews the registration of this process with
 	// its sessions. A group may do so without that command.
 	Renew(size int, encode func() []byte, c Call)

@@ -239,6 +239,8 @@ func (g *fakeGroup) Level() uint32 {
 
 func (*fakeGroup) Unreachable() string { return "" }
 
+func (*fakeGroup) Busy(err error) bool { return errors.Is(err, errRefused) }
+
 func (*fakeGroup) Unregistered(err error) bool { return errors.Is(err, errFakeUnregistered) }
 
 // replaceState acts as if a snapshot had replaced the state.

@@ -59,6 +59,9 @@ func (h *Hold) release(ctx context.Context, cmd *wire.Command, tr *Trace, done f
 		if isCode(err, wire.Code_NOT_HELD, wire.Code_SESSION_EXPIRED, wire.Code_UNKNOWN_INCARNATION) {
 			return &Fault{Kind: Lost} // it was held here, so it was lost before
 		}
+		if a.err != nil {
+			err = h.lease.client.ended(err)
+		}
 		return err
 	case <-h.lease.done:
 		// The command may have been applied in time, but whether the hold was

@@ -77,6 +77,22 @@ func (c *Client) Sessions() (ids []wire.ID) {
 // RenewalInterval is how often this process renews its registration and its leases.
 func (c *Client) RenewalInterval() time.Duration { return c.smallestSpan() / 3 }
 
+// NoLease is what Left returns without a lease that ends by time.
+const NoLease = 24 * time.Hour
+
+// Left returns for how long all leases of this process last without another renewal.
+func (c *Client) Left() time.Duration {
+	left := NoLease
+	for _, l := range c.liveLeases() {
+		l.mu.Lock()
+		if at, _ := l.deadline(); at != never {
+			left = min(left, c.clock.until(at))
+		}
+		l.mu.Unlock()
+	}
+	return max(left, 0)
+}
+
 // Woke checks the deadlines of all leases, and whether a renewal is due. The group calls
 // it whenever the goroutine that delivers outcomes has something to do, each tick
 // included: timers stand still while the machine is suspended, and lag behind the

@@ -116,6 +116,9 @@ func (o *opening) run(ctx context.Context) (*Lease, error) {
 		defer mu.Unlock()
 		if !abandoned || o.attach {
 			lease, refused = o.answered(a)
+			if a.err != nil && !a.expired() {
+				refused = o.client.ended(a.err)
+			}
 		} else if a.err != nil || refusal(a.reply) == nil {
 			o.discard()
 		}

@@ -35,3 +35,4 @@ type refusing struct{ Group }
 
 func (refusing) Submit(_ int, _ func() []byte, c Call, _ bool) { c.Fail(errRefused) }
 func (refusing) Unregistered(error) bool                       { return false }
+func (refusing) Busy(err error) bool                           { return errors.Is(err, errRefused) }

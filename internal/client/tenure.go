@@ -236,13 +236,28 @@ func (t *tenure) holder(code wire.Code) *wire.Reply {
 }
 
 // await waits for the result of a request.
-func (t *tenure) await(ctx context.Context, p *linger.Place[*keptRequest], tr *Trace) (uint64, error) {
+func (t *tenure) await(ctx context.Context, p *linger.Place[*keptRequest], tr *Trace) (fence uint64, err error) {
+	if tr == nil {
+		return t.awaitTraced(ctx, p, nil)
+	}
+	returned := false
+	defer func() {
+		if !returned { // the tracer has ended the goroutine
+			_ = t.leave(ctx, p, errLeaseEnded) // there is no caller
+		}
+	}()
+	fence, err = t.awaitTraced(ctx, p, tr)
+	returned = true
+	return fence, err
+}
+
+func (t *tenure) awaitTraced(ctx context.Context, p *linger.Place[*keptRequest], tr *Trace) (uint64, error) {
 	for {
 		select {
 		case r := <-p.Owner.places:
 			tr.Queued(r)
 		case r := <-p.Owner.result:
-			tr.caused(r, p.Owner.places)
+			tr.caused(p.Owner.result, r, p.Owner.places)
 			return r.fence, r.err
 		case <-t.keeper.lease.done:
 			tr.drain(p.Owner.places)

@@ -32,13 +32,16 @@ func (tr *Trace) places() chan *wire.Reply {
 	return make(chan *wire.Reply, 1)
 }
 
-// caused notes the result of a request that had these places.
-func (tr *Trace) caused(r acquired, places <-chan *wire.Reply) {
+// caused notes the result of a request that had these places. Meanwhile the result is where it was
+// taken from, for the case that the tracer does not return.
+func (tr *Trace) caused(from chan acquired, r acquired, places <-chan *wire.Reply) {
 	if tr == nil {
 		return
 	}
+	from <- r
 	tr.drain(places)
 	tr.Cause = r.cause
+	<-from
 }
 
 // drain notes that the request was queued, if that is news: a result may overtake it.

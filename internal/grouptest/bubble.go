@@ -26,12 +26,19 @@ func heartbeatOf(i int) time.Duration { return time.Duration(100+2*i) * time.Mil
 // InBubble runs a test with a group of n members in virtual time, on a network and
 // crashable disks in memory. Nothing of a node is replaced: its goroutines, timers,
 // transport, gossip and database are those of production. A bubble ends only when
-// every goroutine in it has ended.
+// every goroutine in it has ended; one that hangs ends the process, with a report.
 func InBubble(t *testing.T, n int, test func(g *Group), opts ...Option) {
 	t.Helper()
+	inBubble(t, newWatchdog(), n, test, opts)
+}
+
+func inBubble(t *testing.T, w *watchdog, n int, test func(g *Group), opts []Option) {
+	t.Helper()
+	defer w.watch(t.Name())()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, n, append([]Option{MemoryNetwork}, opts...))
-		g.patience, g.interval = time.Minute, BubbleHeartbeat/10
+		w.enter()
+		g := newGroup(noted{t, &w.failure}, n, append([]Option{MemoryNetwork}, opts...))
+		g.inBubble, g.patience, g.interval = true, time.Minute, BubbleHeartbeat/10
 		for i := range n {
 			g.Seams[i].FS = vfs.NewCrashableMem()
 			g.Configs[i] = conclave.Config{

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +61,66 @@ func TestClient_TooManyWatches(t *testing.T) {
 		}
 	}
 }
+
+// Whatever fails of what a client asks, the connection that its sessions need as well stays.
+func TestClient_FailedRequestsKeepConnection(t *testing.T) {
+	g := Start(t, 1)
+	var dials atomic.Int64
+	c := Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}}, g.Nodes...)
+	kv, ctx := c.KV(), Within(t, patience)
+	entry, err := kv.Put(ctx, "k", nil)
+	Must(t, err)
+	before := dials.Load()
+	watch := func(ctx context.Context, prefix string, after uint64) error {
+		for _, err := range kv.Watch(ctx, prefix, after) {
+			return err
+		}
+		return nil
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	long := strings.Repeat("x", 2<<20)
+	for name, request := range map[string]func() error{
+		"a prefix that ends within a character": func() error { _, err := kv.List(ctx, "caf\xc3"); return err },
+		"a prefix that is too long":             func() error { _, err := kv.List(ctx, long); return err },
+		"a key that is too long":                func() error { _, err := kv.Get(ctx, long); return err },
+		"a lock's name that is too long":        func() error { _, err := c.FencedLock(long).Info(ctx); return err },
+		"an observer of a long name": func() error {
+			for _, err := range c.Election(long).Observe(Within(t, time.Second)) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"a watch of a long prefix":      func() error { return watch(Within(t, time.Second), long, 0) },
+		"a watch that ends by its ctx":  func() error { return watch(Within(t, 50*time.Millisecond), "none/", entry.ModifyIndex) },
+		"a value that is too large":     func() error { _, err := kv.Put(ctx, "k", []byte(long)); return err },
+		"a backup without a reader":     func() error { return c.Backup(ctx, failingWriter{}) },
+		"a member that is none":         func() error { return c.RemoveMember(ctx, 12345) },
+		"a session that is none":        func() error { return c.CloseSession(ctx, conclave.SessionID{1}) },
+		"a call whose ctx has ended":    func() error { _, err := kv.Get(ended, "k"); return err },
+		"leadership for no member":      func() error { return c.TransferLeadership(ctx, 12345) },
+		"an explanation of a long name": func() error { _, err := c.Explain(ctx, long); return err },
+	} {
+		if err := request(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := kv.Get(ctx, "k"); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+		if n := dials.Load() - before; n > 0 {
+			t.Fatalf("%s: %d further connections", name, n)
+		}
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
 
 // Any number of reads at once of one client is answered.
 func TestClient_ManyReads(t *testing.T) {

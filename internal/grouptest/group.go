@@ -34,11 +34,13 @@ type Group struct {
 	Seams   []cluster.Seams
 	Nodes   []*conclave.Node // nil: not running
 
+	inBubble  bool
 	newcomers int // the last ones, which do not form the group and are not started
 
 	patience time.Duration // bounds waits for the group, for example for an election
 	interval time.Duration // between two polls of a snapshot
 	edits    []func(i int, c *conclave.Config, s *cluster.Seams)
+	listener func(i int, l net.Listener) net.Listener // of the network in memory; nil: as it is
 
 	mu      sync.Mutex
 	members []*cluster.Member // guarded by mu; of the latest start
@@ -150,7 +152,7 @@ func (g *Group) form() {
 			edit(i, c, &g.Seams[i])
 		}
 	}
-	g.T.Cleanup(g.KillAll)
+	g.T.Cleanup(g.cleanUp)
 	g.Start(g.All()[:founders]...)
 }
 
@@ -216,6 +218,9 @@ func (g *Group) OpenWith(ctx context.Context, i int) (*conclave.Node, error) {
 	g.Configs[i].Listener = nil // for one start; then Bind is listened on
 	if g.Net != nil {
 		c.Listener = g.Net.Listen(i, c.Bind)
+		if g.listener != nil {
+			c.Listener = g.listener(i, c.Listener)
+		}
 	}
 	seams.Started = func(m *cluster.Member) {
 		g.mu.Lock()
@@ -243,6 +248,27 @@ func (g *Group) Kill(members ...int) {
 func (g *Group) Disconnect(i int) {
 	g.Net.Isolate(i)
 	g.Net.Reset(i)
+}
+
+// cleanUp is KillAll for the end of a test, and reports members that do not end. Those of a
+// bubble are watched from outside.
+func (g *Group) cleanUp() {
+	if g.inBubble {
+		g.KillAll()
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		g.KillAll()
+	}()
+	bound := time.NewTimer(longPatience)
+	defer bound.Stop()
+	select {
+	case <-ended:
+	case <-bound.C:
+		g.T.Errorf("the members have not ended %v after they were killed:\n\n%s", longPatience, allStacks())
+	}
 }
 
 // KillAll kills all members that run.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave"
@@ -133,6 +134,16 @@ func LoseOutcomes(s *cluster.Seams, lose func() bool) {
 	s.Effects = func(e *cluster.Effects) {
 		if lose() {
 			e.Notifications = slices.DeleteFunc(e.Notifications, func(n cluster.Notification) bool { return n.Call != nil })
+		}
+	}
+}
+
+// LoseAppends makes a member not send entries while lose returns true. Heartbeats go on, so a
+// leader still leads. It runs on the member's loop.
+func LoseAppends(s *cluster.Seams, lose func() bool) {
+	s.Effects = func(e *cluster.Effects) {
+		if lose() {
+			e.Messages = slices.DeleteFunc(e.Messages, func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp })
 		}
 	}
 }

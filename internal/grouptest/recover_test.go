@@ -7,11 +7,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/storage"
 )
 
@@ -98,14 +102,21 @@ func TestRecover_Survivor(t *testing.T) {
 // and applied by Recover: a lost majority may have acknowledged it.
 func TestRecover_Uncommitted(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, MemoryNetwork)
-	leader := g.Leader()
-	n := g.Nodes[leader]
+	var losing atomic.Bool
+	g := Start(t, 3, Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { LoseAppends(s, losing.Load) }))
+	g.AwaitLevel(wire.FeatureLevel) // the group proposes nothing by itself then
+	n := g.Nodes[g.Leader()]
 	MustPut(t, n.KV(), "k", "committed")
-	g.Net.Isolate(leader)
-	_, err := n.KV().Put(Within(t, 150*time.Millisecond), "k", []byte("not committed"))
-	WantError(t, err, conclave.ErrUnknown)
-	dir := g.Configs[leader].Dir
+	losing.Store(true) // the leader goes on to lead
+	ctx, cancel := context.WithCancel(t.Context())
+	put := make(chan error, 1)
+	go func() {
+		_, err := n.KV().Put(ctx, "k", []byte("not committed"))
+		put <- err
+	}()
+	dir := g.Configs[g.awaitStalled()].Dir
+	cancel()
+	WantError(t, <-put, conclave.ErrUnknown)
 	g.KillAll()
 	info := verify(t, dir)
 	if info.Uncertain() == 0 || info.Last <= info.Commit || !strings.Contains(info.String(), "not known to be committed") {
@@ -117,6 +128,22 @@ func TestRecover_Uncommitted(t *testing.T) {
 	if e := MustGet(t, openSolo(t, c).KV(), "k"); string(e.Value) != "not committed" {
 		t.Errorf("%+v", e)
 	}
+}
+
+// awaitStalled blocks until a member leads that has an entry in flight.
+func (g *Group) awaitStalled() (leader int) {
+	g.T.Helper()
+	stalled := func(i int) bool {
+		s := g.Nodes[i].Status()
+		return s.Leader == s.ID && g.Nodes[i].Metrics().Stalled > 0
+	}
+	if !g.poll(g.patience, func() bool {
+		leader = slices.IndexFunc(g.All(), stalled)
+		return leader >= 0
+	}) {
+		g.T.Fatal("no leader has an entry in flight")
+	}
+	return leader
 }
 
 // Directories from which no group can begin are refused, and not changed.

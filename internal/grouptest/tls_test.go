@@ -26,7 +26,7 @@ type authority struct {
 	pool *x509.CertPool
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{pool: x509.NewCertPool()}
 	template := certificate()
@@ -38,7 +38,7 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // issue issues a member's certificate, which may have names.
-func (a *authority) issue(t *testing.T, names ...string) []tls.Certificate {
+func (a *authority) issue(t testing.TB, names ...string) []tls.Certificate {
 	t.Helper()
 	template, key := certificate(), newKey(t)
 	template.DNSNames = names
@@ -51,7 +51,7 @@ func certificate() *x509.Certificate {
 	return &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -60,7 +60,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t *testing.T, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
+func sign(t testing.TB, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
 	if err != nil {

@@ -188,68 +188,50 @@ func (a *auditor) entries() {
 }
 
 func (a *auditor) members() {
-	var removed []uint64
 	for id, k := range a.m.members {
-		if a.m.checks.Has(k.builtIn()) != (k.isRegistered() && !k.removed) {
+		if k.removed || a.m.former.byID[id] != nil || a.m.checks.Has(k.builtIn()) != k.isRegistered() {
 			a.fail("member %d: its built-in check is wrong", id)
 		}
+		forClients, standalone := 0, 0
 		for _, c := range k.checks {
+			if c.forClient {
+				forClients++
+			}
 			if found, _ := a.m.checks.Get(c); found != c {
 				a.fail("member %d: check %q is not listed", id, c.name)
 			}
 		}
-		if !k.removed {
-			continue
+		for s := range k.sessions.all(new(visits)) {
+			if s.standalone {
+				standalone++
+			}
 		}
-		removed = append(removed, id)
+		if forClients != k.forClients || standalone != k.standalone {
+			a.fail("member %d counts %d checks for clients and %d standalone sessions, and has %d and %d", id, k.forClients, k.standalone, forClients, standalone)
+		}
+	}
+	var removed []uint64
+	unstarted := 0
+	for id, k := range a.m.former.byID {
+		if removed = append(removed, id); !k.isRegistered() {
+			unstarted++
+		}
 		inc := a.m.incarnation(k.incarnation) // or, by now, another member's of that ID
-		if inc != nil && inc.member == id || len(k.checks) > 0 {
+		if inc != nil && inc.member == id || len(k.checks) > 0 || !k.removed || a.m.checks.Has(k.builtIn()) {
 			a.fail("member %d has been removed and is still there", id)
 		}
 	}
 	if slices.Sort(removed); !slices.Equal(removed, a.m.Removed()) {
 		a.fail("%v have been removed, and %v are listed", removed, a.m.Removed())
 	}
-}
-
-func (a *auditor) incarnations() {
-	for id, inc := range a.m.gone {
-		if a.m.incarnation(id) != nil || inc.idle() || len(inc.window.ring) > 0 {
-			a.fail("the incarnation %s is kept after its end", id)
-		}
-		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
-	}
-	for inc := range a.m.registry.all() {
-		a.waiting += inc.waiters.Len()
-		a.tickets -= inc.holds.Len() + inc.permits.Len()
-		outcomes := 0
-		for _, r := range inc.window.ring {
-			if r.reply != nil {
-				outcomes++
-			}
-		}
-		if outcomes != inc.window.count {
-			a.fail("incarnation %s counts %d outcomes and has %d", inc.id, inc.window.count, outcomes)
-		}
-		n := 0
-		timed := 0
-		inc.classes.Ascend(func(c *class) bool {
-			if n += c.sessions.Len(); c.ttl != never {
-				timed += c.sessions.Len()
-			}
-			return true
-		})
-		if n != inc.count || timed != inc.timed {
-			a.fail("incarnation %s counts %d sessions, %d timed, and has %d and %d", inc.id, inc.count, inc.timed, n, timed)
-		}
-		a.bound += n
+	if n := len(a.m.former.unstarted); n != unstarted {
+		a.fail("%d removed members have never registered, and %d are listed", unstarted, n)
 	}
 }
 
 func (a *auditor) sessions() {
-	if a.m.byCreation.Len() != len(a.m.sessions) {
-		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), len(a.m.sessions))
+	if listed := len(a.m.sessions) - a.m.ending.len; a.m.byCreation.Len() != listed {
+		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), listed)
 	}
 	dead := 0
 	defer func() {
@@ -265,9 +247,10 @@ func (a *auditor) sessions() {
 		}
 	}()
 	for _, s := range a.m.sessions {
-		if found, _ := a.m.byCreation.Get(s); found != s {
-			a.fail("session %s is not listed", s.id)
+		if found, _ := a.m.byCreation.Get(s); (found == s) == s.dead() {
+			a.fail("session %s is listed: %t", s.id, found == s)
 		}
+		a.ender(s)
 		a.holds -= s.holds.len + s.leads.len
 		a.permits -= s.permits.len
 		a.waiters -= s.waiters.len

@@ -16,6 +16,7 @@ type check struct {
 	status    wire.CheckState
 	ttl       int64 // 0: none
 	refreshed int64 // group time
+	forClient bool  // of the member's program: see SetCheck
 	at        int   // position in checkups
 }
 
@@ -65,10 +66,12 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	switch {
 	case known == nil && !c.Register:
 		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
-	case known == nil && len(member.checks) >= MaxChecks:
-		return m.refuse(wire.Code_BUSY, "the member has too many checks; deregister some")
 	case known == nil:
-		known = &check{member: member, name: c.Name, status: c.State}
+		forClient := c.ForClient && m.hasBounds()
+		if r := m.mayHaveCheck(member, forClient); r != nil {
+			return r
+		}
+		known = &check{member: member, name: c.Name, status: c.State, forClient: forClient}
 		m.addCheck(known)
 	}
 	failed := c.State == wire.CheckState_CRITICAL && known.status != c.State
@@ -84,6 +87,22 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	r := m.reply(wire.Code_OK)
 	r.Checks = []*wire.CheckTerms{m.terms(known)}
 	return r
+}
+
+// mayHaveCheck refuses a member that has too many checks. From level 6 on those of its program
+// and those for clients of that count apart.
+func (m *Machine) mayHaveCheck(k *member, forClient bool) *wire.Reply {
+	n := len(k.checks)
+	switch {
+	case forClient:
+		n = k.forClients
+	case m.hasBounds():
+		n -= k.forClients
+	}
+	if n >= MaxChecks {
+		return m.refuse(wire.Code_BUSY, "the member has too many checks; deregister some")
+	}
+	return nil
 }
 
 func (m *Machine) terms(c *check) *wire.CheckTerms {
@@ -110,11 +129,17 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 
 func (m *Machine) addCheck(c *check) {
 	c.member.checks[c.name] = c
+	if c.forClient {
+		c.member.forClients++
+	}
 	m.checks.ReplaceOrInsert(c)
 }
 
 func (m *Machine) removeCheck(c *check) {
 	delete(c.member.checks, c.name)
+	if c.forClient {
+		c.member.forClients--
+	}
 	m.checks.Delete(c)
 	if c.at != 0 {
 		m.checkups.remove(c)
@@ -130,7 +155,7 @@ func (m *Machine) removeCheck(c *check) {
 // recorded, so that a holder knows by its own clock when that can happen first. The
 // reply says how long that still takes.
 func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
-	k := m.members[c.Member]
+	k := m.known(c.Member)
 	if k == nil || !k.isRegistered() || c.Term != m.term || c.Boot < k.boot || k.silent == !c.Alive {
 		return m.reply(wire.Code_OK)
 	}

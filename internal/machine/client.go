@@ -21,7 +21,9 @@ type client struct {
 }
 
 // tombstone is kept of a client's registration that ended before the command that registered
-// it ended to be valid: a duplicate would register it again.
+// it ended to be valid: a duplicate would register it again. From feature level 6 on one is kept of
+// each, for a minute: late duplicates of its other commands would be applied again under a
+// second registration of the key, and members may not have deleted the first one's outcomes yet.
 type tombstone struct {
 	id    wire.ID // of the incarnation
 	until int64
@@ -79,9 +81,9 @@ func (m *Machine) registerClient(id wire.ID, from submitter, floor uint64, c *wi
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the registration comes too late; draw a new key")
 	case c.Until > after(m.now, min(c.Ttl, MaxRegistering)):
 		return m.refuse(wire.Code_INVALID, "invalid registration: it would be valid for longer than its TTL, or than a minute")
-	case m.members[from.member] != nil || known != nil:
+	case m.known(from.member) != nil || known != nil:
 		return m.refuse(wire.Code_INVALID, "invalid registration: the client's ID is in use; draw a new key")
-	case m.registry.clients+len(m.tombstones.byID) >= MaxClients:
+	case m.FreeClients() == 0:
 		return m.refuse(wire.Code_BUSY, "too many clients are registered, at most 32,768; wait until some expire")
 	}
 	inc := &incarnation{id: id, member: from.member, client: true, ttl: c.Ttl, until: c.Until, window: window{floor: floor}}
@@ -167,11 +169,33 @@ func (m *Machine) forgetClient(id uint64) {
 func (m *Machine) endClient(inc *incarnation) {
 	m.clients[inc.member].incarnation = nil
 	m.forgetClient(inc.member)
-	if inc.until > m.now {
-		t := &tombstone{id: inc.id, until: inc.until}
+	until := inc.until
+	if m.levels.agreed >= wire.LevelBounds {
+		until = after(m.now, MaxRegistering) // inc.until is not later
+	}
+	if until > m.now {
+		t := &tombstone{id: inc.id, until: until}
 		m.tombstones.add(t)
 		m.dirty.put(t.key(), t)
 	}
+}
+
+// ClientCounts reports whether the incarnation of a client counts in MaxClients: it is registered,
+// or was and has a tombstone. FreeClients returns how many more may be registered. Both take the
+// same short time for a state of any size.
+func (m *Machine) ClientCounts(id wire.ID) bool {
+	inc := m.incarnation(id)
+	return inc != nil && inc.client || m.tombstones.byID[id] != nil
+}
+
+// FreeClients is explained at ClientCounts. Those that ended are counted apart once each leaves a
+// tombstone: all clients may start again within a minute.
+func (m *Machine) FreeClients() int {
+	registered, ended := m.registry.clients, len(m.tombstones.byID)
+	if m.levels.agreed < wire.LevelBounds {
+		return max(0, MaxClients-registered-ended)
+	}
+	return max(0, MaxClients-max(registered, ended))
 }
 
 // Registration returns whose the incarnation is: a member's or a client's ID. ok is false if

@@ -60,6 +60,45 @@ func TestLimit_Clients(t *testing.T) {
 	}
 }
 
+// From level 6 on all clients may start again within a minute, and no more often: each that ended
+// leaves a tombstone for a minute.
+func TestLimit_ClientTombstones(t *testing.T) {
+	d := newDriverAt(t, wire.LevelBounds)
+	const ttl = 2 * second
+	expire := func() {
+		t.Helper()
+		d.time += ttl
+		for due, ok := d.m.NextDeadline(); ok && due <= d.time; due, ok = d.m.NextDeadline() {
+			d.submit()
+		}
+	}
+	next := func(n uint64) wire.Code {
+		return d.submit(ofClient(n, 1, registerClientCommand(n, ttl, d.time+second))).Outcomes[0].Reply.Code
+	}
+	d.registerClients(0, MaxClients-1, ttl, second)
+	expire()
+	d.registerClients(MaxClients, 2*MaxClients, ttl, d.time+second)
+	if code := next(2 * MaxClients); code != wire.Code_BUSY {
+		t.Errorf("beyond the clients: %v", code)
+	}
+	expire()
+	if n := len(d.m.tombstones.byID); n != 2*MaxClients-1 {
+		t.Errorf("%d tombstones", n)
+	}
+	if code := next(2 * MaxClients); code != wire.Code_BUSY {
+		t.Errorf("beyond the tombstones: %v", code)
+	}
+	d.time = MaxRegistering + ttl
+	d.submit()
+	expire()
+	if code := next(0); code != wire.Code_OK {
+		t.Errorf("a minute after the end: %v", code)
+	}
+	if err := audit(d.m); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLimit_ClientSessions(t *testing.T) {
 	d := atClientLevel(t)
 	d.registerClients(1, 2, MaxClientTTL, second)

@@ -127,6 +127,7 @@ func TestLoad_Clients(t *testing.T) {
 		{"with a time beyond a minute", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: MaxTTL, Until: MaxRegistering + 1})}, "range"},
 		{"without a time", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: second})}, "range"},
 		{"a member with a time", map[string][]byte{"i" + unknown: marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Until: 1})}, "range"},
+		{"barred below level 6", map[string][]byte{"i" + unknown: inc(&wire.IncarnationState{Member: 7, Ttl: second, Until: 1, Barred: 5})}, "range"},
 		{"two of one ID", map[string][]byte{"i" + unknown: known["i"+unknown], "i" + other: known["i"+unknown]}, "duplicate"},
 		{"a session of it", map[string][]byte{"i" + unknown: known["i"+unknown], "s" + other: session(&wire.SessionState{Incarnation: of, Member: 7, Ttl: second})}, ""},
 		{"a session of it as a member's", map[string][]byte{"i" + unknown: known["i"+unknown], "s" + other: marshalled(&wire.SessionState{Incarnation: of, Member: 7, Ttl: second})}, "not exist"},
@@ -142,6 +143,7 @@ func TestLoad_Clients(t *testing.T) {
 		{"a tombstone without a time", map[string][]byte{"x" + unknown: marshalled(&wire.EndedClientState{})}, "range"},
 		{"a tombstone under a shorter key", map[string][]byte{"x" + unknown[1:]: marshalled(&wire.EndedClientState{Until: 1})}, "length"},
 		{"a malformed tombstone", map[string][]byte{"x" + unknown: {0xff}}, "x"},
+		{"a tombstone of a member's process", map[string][]byte{"x" + soundInc: marshalled(&wire.EndedClientState{Until: 1})}, ""},
 		{"a tombstone of a registered client", map[string][]byte{"i" + unknown: known["i"+unknown], "x" + unknown: marshalled(&wire.EndedClientState{Until: 1})}, "duplicate"},
 	} {
 		t.Run(row.name, func(t *testing.T) { loadClients(t, row.pairs, row.want) })

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"math"
 	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -16,8 +17,9 @@ import (
 // at waiters, so that it costs nothing where none waits, whatever is held.
 
 const (
-	// maxWalked bounds the waiters that the walks of one query look at, to about 1 ms. One
-	// process has no more queue places than that.
+	// maxWalked bounds the waiters that the walks of one query look at, to about 1 ms, and the
+	// waiters and processes that walks may begin at. One process has no more queue places than
+	// that.
 	maxWalked = MaxQueued
 	// sessionWalked is how many waiters a session that a walk reaches counts for, besides its
 	// own: by what it takes to remember it.
@@ -49,8 +51,12 @@ type WaitCyclesView struct {
 func (q WaitCyclesQuery) Begin(m *Machine) func() any {
 	p := cyclesPage{m: m, view: WaitCyclesView{Next: q.After}, left: maxWalked}
 	for inc := range m.registry.from(q.After.Incarnation) {
+		if !p.begin() {
+			return answered(p.view)
+		}
 		if inc.waiters.Len() == 0 {
-			continue // there may be tens of thousands of those
+			p.view.Next = wire.Ticket{Incarnation: inc.id, Seq: math.MaxUint64} // there may be tens of thousands of those
+			continue
 		}
 		pivot, more := &waiter{ticket: ticket{inc, 0}}, true
 		if inc.id == q.After.Incarnation {
@@ -72,7 +78,7 @@ func (q WaitCyclesQuery) Begin(m *Machine) func() any {
 type cyclesPage struct {
 	m      *Machine
 	view   WaitCyclesView
-	seen   int // waiters
+	seen   int // waiters and processes
 	left   int // waiters that walks may still look at
 	walked bool
 }
@@ -81,11 +87,11 @@ type cyclesPage struct {
 // or the page is full. A walk that is cut short is repeated in the next page, and once it was
 // the first of its page given up.
 func (p *cyclesPage) add(w *waiter) (more bool) {
-	if p.seen++; p.seen > maxWalked {
+	if !p.begin() {
 		return false
 	}
 	if s := w.session; s.waiters.first == w && s.holds.len+s.leads.len > 0 && !s.dead() {
-		path, whole := s.cycle(&p.left)
+		path, whole := s.cycle(&p.left, &p.m.visits)
 		if !whole && p.walked {
 			return false
 		}
@@ -97,13 +103,22 @@ func (p *cyclesPage) add(w *waiter) (more bool) {
 	return true
 }
 
+// begin counts a waiter or a process that a walk may begin at, and reports whether the page has
+// room for it.
+func (p *cyclesPage) begin() (more bool) {
+	p.m.visits.count()
+	p.seen++
+	return p.seen <= maxWalked
+}
+
 // cycle returns the waiters along a shortest cycle through the session, from its own waiter
 // on; nil: there is none, or not whole. It looks at left waiters at most, and counts them down;
 // whole reports that they were enough.
-func (s *session) cycle(left *int) (path []*waiter, whole bool) {
+func (s *session) cycle(left *int, v *visits) (path []*waiter, whole bool) {
 	by := make(map[*session]*waiter) // by which the session was reached
 	for next := []*session{s}; len(next) > 0; next = next[1:] {
 		for w := next[0].waiters.first; w != nil; w = w.inSession.next {
+			v.count()
 			if *left--; *left < 0 {
 				return nil, false
 			}
@@ -116,6 +131,7 @@ func (s *session) cycle(left *int) (path []*waiter, whole bool) {
 				next = append(next, owner)
 			default:
 				for ; w != nil; w = by[w.session] {
+					v.count()
 					path = append(path, w)
 				}
 				slices.Reverse(path)
@@ -138,6 +154,7 @@ func (w *waiter) blockedBy() *session {
 func (m *Machine) viewCycle(path []*waiter) []WaitView {
 	var views []WaitView
 	for _, w := range path {
+		m.visits.count()
 		v := WaitView{Name: w.lock.name(), Waiter: m.viewWaiter(w), Holder: m.viewHolder(w.lock)}
 		if w.lock.isElection() {
 			v.Space = wire.Space_ELECTION

@@ -52,6 +52,9 @@ func dump(m *Machine) disk {
 		d[key] = must(proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, r.state()))
 	}
 	put(machineKey, m)
+	for _, k := range m.former.byID {
+		put(k.key(), k)
+	}
 	for _, k := range m.members {
 		put(k.key(), k)
 		for _, c := range k.checks {
@@ -64,8 +67,8 @@ func dump(m *Machine) disk {
 	for inc := range m.registry.all() {
 		put(inc.key(), inc)
 		for seq := inc.window.floor + 1; seq <= inc.window.floor+uint64(len(inc.window.ring)); seq++ {
-			if r := inc.window.get(seq); r != nil {
-				put(string(appendTicketKey(nil, &inc.id, seq)), stored{r})
+			if a := inc.window.at(seq); a != nil {
+				put(string(appendTicketKey(nil, &inc.id, seq)), a)
 			}
 		}
 	}

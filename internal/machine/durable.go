@@ -67,10 +67,12 @@ func numbered(kind byte, of string, n uint64) string {
 	return string(binary.BigEndian.AppendUint64(b, n))
 }
 
-// stored is an outcome in the window of its incarnation.
+// stored is an outcome as it is kept.
 type stored struct{ reply *wire.Reply }
 
 func (s stored) state() proto.Message { return s.reply }
+
+func (a *answer) state() proto.Message { return a.reply() }
 
 func (m *Machine) state() proto.Message {
 	return &wire.MachineState{
@@ -91,7 +93,7 @@ func (k *member) state() proto.Message {
 
 func (inc *incarnation) state() proto.Message {
 	return &wire.IncarnationState{
-		Member: inc.member, Ttl: inc.ttl, Renewed: inc.renewed, Floor: inc.window.floor,
+		Member: inc.member, Ttl: inc.ttl, Renewed: inc.renewed, Floor: inc.window.floor, Barred: inc.barred,
 		Client: inc.client, Until: inc.until,
 	}
 }
@@ -99,7 +101,7 @@ func (inc *incarnation) state() proto.Message {
 func (t *tombstone) state() proto.Message { return &wire.EndedClientState{Until: t.until} }
 
 func (c *check) state() proto.Message {
-	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed}
+	return &wire.CheckRecord{State: c.status, Ttl: c.ttl, Refreshed: c.refreshed, ForClient: c.forClient}
 }
 
 func (s *session) state() proto.Message {

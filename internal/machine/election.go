@@ -40,7 +40,7 @@ func (m *Machine) checkLeaderValue(value []byte) *wire.Reply {
 	switch {
 	case len(value) > MaxCandidate:
 		return m.refuse(wire.Code_TOO_LARGE, "the value is too long: at most 64 KiB")
-	case m.candidates+len(value) > MaxCandidates:
+	case m.candidates+len(value) > m.limit(MaxCandidates, ReservedCandidates):
 		return m.refuse(wire.Code_BUSY, "the values of all elections take too much; propose a shorter one")
 	}
 	return nil

@@ -30,7 +30,7 @@ func encode(r record) []byte {
 // without reflection, to the same bytes; false: it cannot, and has written nothing.
 type plain interface{ fields(w *wire.Writer) bool }
 
-var _ = []plain{(*lock)(nil), stored{}, (*incarnation)(nil)}
+var _ = []plain{(*lock)(nil), stored{}, (*answer)(nil), (*incarnation)(nil)}
 
 func (l *lock) fields(w *wire.Writer) bool {
 	if l.owner != nil {
@@ -79,5 +79,11 @@ func (inc *incarnation) fields(w *wire.Writer) bool {
 	w.Number(4, inc.window.floor)
 	w.Flag(5, inc.client)
 	w.Number(6, uint64(inc.until))
+	w.Number(7, inc.barred)
+	return true
+}
+
+func (a *answer) fields(w *wire.Writer) bool {
+	w.Buf = append(w.Buf, a.encoded...)
 	return true
 }

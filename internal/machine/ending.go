@@ -32,7 +32,17 @@ func (m *Machine) endSession(s *session, why wire.Cause) {
 	m.endings++
 	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed
 	m.ending.push(s)
+	m.unlist(s)
 	m.ended = append(m.ended, ended)
+}
+
+// unlist takes an ended session out of the listings, so that no page has to skip what is only
+// being released.
+func (m *Machine) unlist(s *session) {
+	m.byCreation.Delete(s)
+	if s.locked() > 0 {
+		m.keys.enders.ReplaceOrInsert(ender{s.id, s.behavior})
+	}
 }
 
 // dead reports whether the session has ended, and what it had is being released.
@@ -73,7 +83,7 @@ func (m *Machine) releaseOne(s *session) {
 	default:
 		m.ending.remove(s)
 		delete(m.sessions, s.id)
-		m.byCreation.Delete(s)
+		m.keys.enders.Delete(ender{id: s.id})
 		m.dirty.drop(s.key())
 	}
 }

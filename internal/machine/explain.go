@@ -45,10 +45,11 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 	if v.Held {
 		v.Owner = m.viewHolder(l)
 		left := maxWalked
-		path, _ := l.owner.cycle(&left)
+		path, _ := l.owner.cycle(&left, &m.visits)
 		v.Cycle = m.viewCycle(path)
 	}
 	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.next, n+1 {
+		m.visits.count()
 		if !w.session.dead() {
 			v.Queue = append(v.Queue, m.viewWaiter(w))
 		}

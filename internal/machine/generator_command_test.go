@@ -148,7 +148,7 @@ func (g *generator) checkName() string {
 }
 
 func (g *generator) setCheck() *wire.Command {
-	c := &wire.SetCheck{Name: g.checkName(), Register: g.chance(60), State: wire.CheckState(g.rand.Int32N(2))}
+	c := &wire.SetCheck{Name: g.checkName(), Register: g.chance(60), ForClient: g.chance(40), State: wire.CheckState(g.rand.Int32N(2))}
 	switch {
 	case g.chance(20):
 		c.State = wire.CheckState_CRITICAL

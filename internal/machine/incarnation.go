@@ -21,6 +21,7 @@ type incarnation struct {
 	until   int64 // of a client: see RegisterClient
 	renewed int64 // group time of the last renewal
 	window  window
+	barred  uint64                // see bar; 0: none
 	classes *btree.BTreeG[*class] // of its sessions, by TTL; nil: it ends or has ended
 	timed   int                   // of the sessions: those with a TTL
 	gone    bool                  // ended: see Machine.gone
@@ -48,6 +49,8 @@ type member struct {
 	since       int64 // group time: of the admission until it registers; of silence
 	checks      map[string]*check
 	sessions    list[session, sessionsOfMember]               // of all its processes
+	standalone  int                                           // of the sessions
+	forClients  int                                           // of the checks
 	dependents  map[string]*list[dependency, sessionsOfCheck] // by the check
 }
 

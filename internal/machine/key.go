@@ -24,6 +24,16 @@ type keys struct {
 	lockFloorAt uint64 // raft index
 
 	delays map[string]*keyDelay // by key
+
+	// Ended sessions with keys that are not released yet, perhaps with some that have none
+	// left: a reader has to know which keys are free. Copied on write, as the entries are.
+	enders *btree.BTreeG[ender]
+}
+
+// ender is an ended session that has locked keys.
+type ender struct {
+	id       wire.ID
+	behavior wire.Behavior
 }
 
 // keyDelay prevents a key from being acquired, whether it exists or not.
@@ -37,6 +47,7 @@ func newKeys() keys {
 		tree: btree.NewG(degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),
 
 		delays: make(map[string]*keyDelay),
+		enders: btree.NewG(degree, func(a, b ender) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }),
 	}
 }
 
@@ -50,21 +61,12 @@ func (k *keys) get(key string) *wire.Entry {
 // goes on.
 type snapshot struct {
 	tree *btree.BTreeG[*wire.Entry]
-	dead map[wire.ID]wire.Behavior // ended sessions with keys that are not released yet
+	dead *btree.BTreeG[ender]
 }
 
-// snapshot returns all keys as they are now, in O(1), but for ended sessions.
+// snapshot returns all keys as they are now, in O(1).
 func (m *Machine) snapshot() snapshot {
-	s := snapshot{tree: m.keys.tree.Clone()}
-	for e := range m.ending.all(&m.visits) {
-		if e.locked() > 0 {
-			if s.dead == nil {
-				s.dead = make(map[wire.ID]wire.Behavior)
-			}
-			s.dead[e.id] = e.behavior
-		}
-	}
-	return s
+	return snapshot{tree: m.keys.tree.Clone(), dead: m.keys.enders.Clone()}
 }
 
 // released returns a key locked by an ended session as it will be when it is
@@ -85,8 +87,8 @@ func (s snapshot) prefix(prefix string) iter.Seq[*wire.Entry] {
 			if !strings.HasPrefix(e.Key, prefix) {
 				return false
 			}
-			if behavior, dead := s.dead[e.Session]; dead {
-				e = released(e, behavior)
+			if by, dead := s.dead.Get(ender{id: e.Session}); dead {
+				e = released(e, by.behavior)
 			}
 			return e == nil || yield(e)
 		})

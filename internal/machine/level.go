@@ -7,13 +7,14 @@ import (
 )
 
 // The feature level decides which commands mean something. It is part of the state, so all
-// members agree on it, whatever their builds support. A group begins at level 1. A command
-// of a higher level is submitted only once the group is there.
+// members agree on it, whatever their builds support. A group begins at the highest level that all
+// its founders support (FirstState), one with a founder of a build from before level 6 at level 1. A
+// command of a higher level is submitted only once the group is there.
 
 // levels are the group's feature level and the highest that this build supports.
 type levels struct{ agreed, supported uint32 }
 
-// firstLevel is that of a new group, and of a member that states none.
+// firstLevel is that of an empty state, and of a member that states none.
 const firstLevel = 1
 
 // Level returns the group's feature level, and the highest that this build supports. With
@@ -59,14 +60,13 @@ func (m *Machine) NextLevel(members []uint64) uint32 {
 	return 0
 }
 
-// common returns the highest level that all members support: those that have registered
-// and were not removed, and the given ones.
+// common returns the highest level that all members support: those that
+// were not removed, and the given ones.
 func (m *Machine) common(members []uint64) uint32 {
 	lowest := ^uint32(0)
-	for id, k := range m.members { // order: the minimum does not depend on it
-		if !k.removed {
-			lowest = min(lowest, m.supports(id))
-		}
+	for id := range m.members { // order: the minimum does not depend on it
+		m.visits.count()
+		lowest = min(lowest, m.supports(id))
 	}
 	for _, id := range members {
 		lowest = min(lowest, m.supports(id))
@@ -77,7 +77,7 @@ func (m *Machine) common(members []uint64) uint32 {
 // supports returns the highest level that the member's last process supports; a member
 // that has not registered supports the first.
 func (m *Machine) supports(id uint64) uint32 {
-	if k := m.members[id]; k != nil {
+	if k := m.known(id); k != nil {
 		return max(k.level, firstLevel)
 	}
 	return firstLevel

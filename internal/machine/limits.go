@@ -21,7 +21,7 @@ const (
 	MinSilence   = 5 * second // of a registered process, before it can be declared dead
 
 	MaxIncarnations = 1024      // of members, registered at once
-	MaxSessions     = 20_000    // of one member, unbound ones included: one entry may end all
+	MaxSessions     = 20_000    // of one member, unbound ones included: one entry may end all. From level 6 on standalone ones have as much
 	MaxAllSessions  = 1_048_576 // of the group, unbound ones included
 	MaxStandalone   = 16_384    // standalone sessions with a TTL: the first entry of a term renews all
 	MaxPlaces       = 1_048_576 // holds, permits, locked keys and queue places of one session
@@ -31,13 +31,17 @@ const (
 	MaxReleased     = 5_000     // things that one entry releases because of ended sessions and lock-delays
 	MaxInFlight     = 32_768    // sequence numbers above an incarnation's floor
 
-	MaxClients        = 32_768       // registered at once, and those that ended while a duplicate could register them again
+	MaxOutcomeBytes    = 16 << 20  // of the outcomes that one process has not acknowledged
+	MaxAllOutcomeBytes = 256 << 20 // of those of all clients; of all members as much
+	MinOutcomeBytes    = 8 << 10   // that each process may keep, however much others do
+
+	MaxClients        = 32_768       // registered at once, and those that ended and have a tombstone: from level 6 on each, before together
 	MaxClientSessions = 1_024        // of one client, unbound ones included
 	MaxRenewed        = 4_096        // clients that one RenewClients renews
 	MaxClientTTL      = 600 * second // of a client's registration: one that went without a word takes a place for as long
-	MaxRegistering    = 60 * second  // for which a RegisterClient may be valid
+	MaxRegistering    = 60 * second  // for which a RegisterClient may be valid, and a key unusable after a registration
 
-	MaxChecks        = 256       // of one member
+	MaxChecks        = 256       // of one member's program; from level 6 on its clients have as many
 	MaxSessionChecks = 16        // that one session depends on
 	MaxCandidate     = 64 << 10  // bytes, of a value in an election
 	MaxCandidates    = 256 << 20 // of all of them
@@ -49,6 +53,14 @@ const (
 	MaxPrefixKeys = 16_384    // keys that the prefixes of one Write delete
 	MaxKeys       = 1_048_576
 	MaxKeyBytes   = 1 << 30 // of all keys and values
+
+	// What members have beyond the limits that they share with clients, from level 6 on: clients
+	// can use up theirs, and no program's own member is locked out by that.
+	ReservedSessions   = 65_536
+	ReservedCandidates = 64 << 20 // bytes
+	ReservedResized    = 4_096
+	ReservedKeys       = 65_536
+	ReservedKeyBytes   = 64 << 20
 
 	maxFences = 1<<48 - 1 // the counter's bits in a fence
 	maxEpoch  = 1<<16 - 1

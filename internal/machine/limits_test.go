@@ -155,12 +155,13 @@ func TestWindow(t *testing.T) {
 	const last = uint64(math.MaxUint64)
 	w := window{floor: last - 40}
 	for _, seq := range []uint64{last, last - 39, last - 7, last - 20} {
-		w.put(seq, &wire.Reply{Index: seq})
+		r := &wire.Reply{Index: seq}
+		w.put(seq, r, must(proto.Marshal(r)))
 	}
 	for seq := last - 39; seq != 0; seq++ {
 		want := seq == last || seq == last-39 || seq == last-7 || seq == last-20
-		if r := w.get(seq); (r != nil) != want || r != nil && r.Index != seq {
-			t.Errorf("%d: %v", last-seq, r)
+		if a := w.at(seq); (a != nil) != want || a != nil && a.reply().Index != seq {
+			t.Errorf("%d: %v", last-seq, a)
 		}
 	}
 	var dropped []uint64

@@ -29,8 +29,8 @@ func (ld *loader) link() error {
 func (ld *loader) linkIncarnations() error {
 	for inc := range ld.m.registry.all() {
 		switch {
-		case inc.client && !ld.m.hasClients():
-			return fmt.Errorf("client %s: %w", inc.id, errRange)
+		case inc.client && !ld.m.hasClients(), inc.barred > 0 && !ld.m.hasBounds():
+			return fmt.Errorf("incarnation %s: %w", inc.id, errRange)
 		case !inc.client && ld.m.members[inc.member] == nil:
 			return fmt.Errorf("incarnation %s: %w", inc.id, errLoose)
 		}
@@ -39,7 +39,7 @@ func (ld *loader) linkIncarnations() error {
 		switch {
 		case !ld.m.hasClients(), t.until > after(ld.m.now, MaxRegistering):
 			return fmt.Errorf("ended client %s: %w", id, errRange)
-		case ld.m.incarnation(id) != nil:
+		case ld.m.incarnation(id) != nil && ld.m.incarnation(id).client: // below level 6 a member's may be registered
 			return fmt.Errorf("ended client %s: %w", id, errTwice)
 		}
 	}
@@ -51,6 +51,9 @@ func (ld *loader) linkChecks() error {
 		c := p.of
 		if c.member = ld.m.members[p.state]; c.member == nil {
 			return fmt.Errorf("check %q: %w", c.name, errLoose)
+		}
+		if c.forClient && !ld.m.hasBounds() {
+			return fmt.Errorf("check %q: %w", c.name, errRange)
 		}
 		ld.m.addCheck(c)
 		ld.m.schedule(c)
@@ -66,7 +69,7 @@ func (ld *loader) linkSessions() error {
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
 		case p.of.standalone && !ld.m.hasStandalone():
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
-		case !p.of.client && ld.m.members[p.of.member] == nil:
+		case !p.of.client && ld.m.members[p.of.member] == nil && (!p.of.dead() || ld.m.known(p.of.member) == nil):
 			return fmt.Errorf("session %s: %w", p.of.id, errLoose)
 		}
 		if p.of.attached > ld.m.fence() {
@@ -133,6 +136,9 @@ func (ld *loader) linkKeys() (err error) {
 	if err == nil && len(slices.Compact(indexes)) < m.keys.tree.Len() {
 		err = errors.New("two keys have the same modify index")
 	}
+	for s := range m.ending.all(&m.visits) {
+		m.unlist(s)
+	}
 	return err
 }
 
@@ -145,7 +151,7 @@ func (ld *loader) linkOutcomes() error {
 		if floor := inc.window.floor; p.of.Seq <= floor || p.of.Seq-floor > MaxInFlight {
 			return fmt.Errorf("ticket %s %d: %w", p.of.Incarnation, p.of.Seq, errRange)
 		}
-		inc.window.put(p.of.Seq, p.state)
+		ld.m.keep(inc, p.of.Seq, p.state)
 	}
 	return nil
 }

@@ -82,6 +82,9 @@ func (ld *loader) pair(key string, value []byte) error {
 	if key == "" {
 		return errShape
 	}
+	if !bounded(key[0], value) {
+		return errRange
+	}
 	ld.pairs++
 	rest := key[1:]
 	switch key[0] {
@@ -153,18 +156,19 @@ func (ld *loader) member(rest string, value []byte) error {
 		return errShape
 	}
 	n := binary.BigEndian.Uint64([]byte(rest))
-	if ld.m.members[n] != nil {
+	if ld.m.known(n) != nil {
 		return errTwice
 	}
 	k := newMember(n)
 	k.boot, k.attempt, k.incarnation, k.silent = st.Boot, st.Attempt, id, st.Silent
 	k.token, k.public, k.level = token, string(st.Key), st.FeatureLevel
 	k.name, k.advertise, k.ephemeral, k.since = st.Name, st.Advertise, st.Ephemeral, st.Since
-	ld.m.addMember(k)
-	if st.Removed {
-		ld.m.checks.Delete(k.builtIn())
-		k.removed = true
+	if k.removed = st.Removed; k.removed {
+		k.checks, k.dependents = nil, nil
+		ld.m.former.add(k)
+		return nil
 	}
+	ld.m.addMember(k)
 	return nil
 }
 
@@ -180,7 +184,7 @@ func (ld *loader) check(rest string, value []byte) error {
 		st.State < wire.CheckState_PASSING || st.State > wire.CheckState_CRITICAL {
 		return errRange
 	}
-	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed}
+	c := &check{name: rest[8:], status: st.State, ttl: st.Ttl, refreshed: st.Refreshed, forClient: st.ForClient}
 	ld.checks = append(ld.checks, pending[check, uint64]{of: c, state: binary.BigEndian.Uint64([]byte(rest[:8]))})
 	return nil
 }
@@ -198,11 +202,13 @@ func (ld *loader) incarnation(rest string, value []byte) error {
 		return errRange
 	case !st.Client && st.Until != 0, st.Client && (st.Until <= 0 || st.Until > after(st.Renewed, min(st.Ttl, MaxRegistering))):
 		return errRange
+	case st.Barred != 0 && st.Barred <= st.Floor:
+		return errRange
 	case ld.m.incarnation(id) != nil, st.Client && ld.m.clients[st.Member] != nil:
 		return errTwice
 	}
 	ld.m.insert(&incarnation{
-		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor},
+		id: id, member: st.Member, client: st.Client, ttl: st.Ttl, until: st.Until, renewed: st.Renewed, window: window{floor: st.Floor}, barred: st.Barred,
 	})
 	return nil
 }
@@ -253,7 +259,9 @@ func (ld *loader) session(rest string, value []byte) error {
 		standalone: st.Standalone, renewed: st.Renewed,
 	}
 	ld.m.sessions[id] = s
-	ld.m.byCreation.ReplaceOrInsert(s)
+	if !s.dead() {
+		ld.m.byCreation.ReplaceOrInsert(s)
+	}
 	ld.sessions = append(ld.sessions, pending[session, *wire.SessionState]{of: s, state: st})
 	return nil
 }

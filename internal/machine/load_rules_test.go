@@ -75,12 +75,15 @@ var violations = []stateRow{
 	{"a check with too short a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MinTTL - 1})},
 	{"a check with too long a TTL", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: MaxTTL + 1})},
 	{"a check that is in no state", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, State: -1})},
+	{"a check for a client, below its level", "c" + be(1) + "ok", marshalled(&wire.CheckRecord{Ttl: second, ForClient: true})},
 	{"a check with the name of the built-in one", "c" + be(1) + "gossip", marshalled(&wire.CheckRecord{Ttl: second})},
 
 	{"an incarnation of an unknown member", "i" + unknown, marshalled(&wire.IncarnationState{Member: 3, Ttl: second})},
 	{"an incarnation with too short a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MinTTL - 1})},
 	{"an incarnation with too long a TTL", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: MaxTTL + 1})},
 	{"an incarnation renewed before the beginning", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Renewed: -1})},
+	{"an incarnation barred below its level", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Barred: 1})},
+	{"an incarnation barred up to its floor", "i" + unknown, marshalled(&wire.IncarnationState{Member: 2, Ttl: second, Floor: 2, Barred: 2})},
 	{"an incarnation under a shorter key", "i" + unknown[1:], marshalled(&wire.IncarnationState{Member: 2, Ttl: second})},
 
 	{"a session under a shorter key", "s" + unknown[1:], timedSession(&wire.SessionState{Ttl: second})},

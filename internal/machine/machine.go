@@ -24,8 +24,8 @@ type Machine struct {
 	epoch     uint32 // high bits of each fence
 	positions uint64 // queue places assigned so far
 
-	members      map[uint64]*member
-	removed      []uint64            // members, ascending; never changed in place. nil: see Removed
+	members      map[uint64]*member  // not removed
+	former       former              // removed
 	roster       []wire.MemberRecord // of the members; never changed in place. nil: see Members
 	settings     settings
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
@@ -33,7 +33,7 @@ type Machine struct {
 	clients      map[uint64]*client
 	tombstones   tombstones // of clients
 	sessions     map[wire.ID]*session
-	byCreation   *btree.BTreeG[*session]
+	byCreation   *btree.BTreeG[*session]    // those that have not ended
 	freeSessions *btree.FreeListG[*session] // shared by the trees of all classes
 	locks        space
 	elections    space
@@ -53,10 +53,15 @@ type Machine struct {
 	deadlines    heap[*incarnation]
 	standalone   heap[*session] // with a TTL
 
+	retention retention
+
 	decoder wire.Decoder
+	encoder wire.Writer // of outcomes; its memory is used again
 	visits  visits
 	left    int    // things that the present entry may still release
 	cause   []byte // trace of the release that is being applied; nil: none
+
+	forClient bool // a client has submitted the command that is being applied
 
 	// Of the entry being applied.
 	index    uint64
@@ -72,9 +77,10 @@ type Machine struct {
 // New returns the machine before the first entry.
 func New() *Machine {
 	m := &Machine{split: MaxReleased, levels: levels{firstLevel, wire.FeatureLevel}}
+	m.retention = retention{most: MaxOutcomeBytes, all: MaxAllOutcomeBytes, least: MinOutcomeBytes}
 	v := &m.visits
 	m.gone = make(map[wire.ID]*incarnation)
-	m.members = make(map[uint64]*member)
+	m.members, m.former = make(map[uint64]*member), newFormer()
 	m.registry = newRegistry(v)
 	m.clients = make(map[uint64]*client)
 	m.tombstones = newTombstones(v)

@@ -83,7 +83,7 @@ func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
 	case len(c.Advertise) > maxAdvertise:
 		return m.refuse(wire.Code_INVALID, "invalid admission: the address is longer than 260 bytes")
 	}
-	k := m.members[c.Member]
+	k := m.known(c.Member)
 	switch {
 	case k != nil && k.removed:
 		return m.refuse(wire.Code_REMOVED, "the member has been removed from the group")
@@ -108,9 +108,7 @@ func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
 func (m *Machine) checkRoom() *wire.Reply {
 	unregistered, n := 0, 0
 	for _, k := range m.members { // order: two sums
-		if k.removed {
-			continue
-		}
+		m.visits.count()
 		n++
 		if !k.isRegistered() {
 			unregistered++
@@ -130,7 +128,7 @@ func (k *member) isRegistered() bool { return !k.incarnation.IsZero() }
 
 // memberChanged records a change of a member.
 func (m *Machine) memberChanged(k *member) {
-	m.roster, m.removed, m.registered = nil, nil, nil
+	m.roster, m.registered = nil, nil
 	m.dirty.put(k.key(), k)
 }
 
@@ -149,12 +147,12 @@ func (m *Machine) Members() []wire.MemberRecord {
 	if m.roster == nil {
 		m.roster = make([]wire.MemberRecord, 0, len(m.members))
 		for _, id := range slices.Sorted(maps.Keys(m.members)) {
-			if k := m.members[id]; !k.removed {
-				m.roster = append(m.roster, wire.MemberRecord{
-					ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
-					Ephemeral: k.ephemeral, Registered: k.isRegistered(), Silent: k.silent, Since: k.since,
-				})
-			}
+			m.visits.count()
+			k := m.members[id]
+			m.roster = append(m.roster, wire.MemberRecord{
+				ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
+				Ephemeral: k.ephemeral, Registered: k.isRegistered(), Silent: k.silent, Since: k.since,
+			})
 		}
 	}
 	return m.roster
@@ -208,7 +206,7 @@ func (m *Machine) removeOverdue() {
 // a member that runs and can be promoted.
 func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Reply {
 	id := cmp.Or(c.Member, inc.member)
-	k := m.members[id]
+	k := m.known(id)
 	if k == nil { // a founder that never registered
 		if r := m.checkRoom(); r != nil {
 			return r
@@ -220,7 +218,7 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 		return m.reply(wire.Code_OK)
 	}
 	votes := func(voter uint64) bool {
-		other := m.members[voter]
+		other := m.known(voter)
 		return voter != id && (other == nil || !other.removed)
 	}
 	runs := func(r wire.MemberRecord) bool { return r.ID != id && r.Registered && !r.Silent }
@@ -240,7 +238,7 @@ func (m *Machine) remove(k *member) {
 	k.removed, k.since = true, 0
 	if !k.isRegistered() {
 		k.since = m.now
-		m.makeRoomForRemoved(k)
+		m.makeRoom()
 	}
 	m.memberChanged(k)
 	var shortened shortened
@@ -255,40 +253,10 @@ func (m *Machine) remove(k *member) {
 	if inc != nil {
 		m.drop(inc, wire.MemberRemoved)
 	}
-}
-
-// makeRoomForRemoved forgets one in favor of another removed member that has never registered, or else
-// strangers that are admitted and never start would fill the state. Such a member has
-// acknowledged nothing, so it may be admitted again; those that registered are kept.
-func (m *Machine) makeRoomForRemoved(next *member) {
-	var oldest *member
-	n := 0
-	for _, k := range m.members { // order: the minimum does not depend on it
-		if k == next || !k.removed || k.isRegistered() {
-			continue
-		}
-		if n++; oldest == nil || cmp.Or(cmp.Compare(k.since, oldest.since), cmp.Compare(k.id, oldest.id)) < 0 {
-			oldest = k
-		}
-	}
-	if n >= MaxForgettable {
-		delete(m.members, oldest.id)
-		m.dirty.drop(oldest.key())
-	}
-}
-
-// Removed returns the removed members, ascending. The slice is never changed.
-func (m *Machine) Removed() []uint64 {
-	if m.removed == nil {
-		m.removed = make([]uint64, 0)
-		for id, k := range m.members { // order: sorted below
-			if k.removed {
-				m.removed = append(m.removed, id)
-			}
-		}
-		slices.Sort(m.removed)
-	}
-	return m.removed
+	delete(m.members, k.id)
+	k.checks, k.dependents = nil, nil
+	m.former.add(k)
+	m.roster, m.registered = nil, nil
 }
 
 // sessionsOf returns all sessions of a member, unbound ones included, by creation.

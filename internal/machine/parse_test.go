@@ -215,7 +215,7 @@ func parseSession(a *arguments, c *wire.Command) {
 	case "attach":
 		c.Op = &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: a.id(a.at(1))}}
 	case "check":
-		op := &wire.SetCheck{Name: a.name(1), Register: a.flag("register"), Ttl: a.duration("ttl", 0)}
+		op := &wire.SetCheck{Name: a.name(1), Register: a.flag("register"), ForClient: a.flag("for-client"), Ttl: a.duration("ttl", 0)}
 		op.State = wire.CheckState(a.one("passing", "warning", "critical", "unheard-of"))
 		c.Op = &wire.Command_SetCheck{SetCheck: op}
 	case "drop":

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"math"
+
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -11,15 +13,53 @@ import (
 // A listing is read in pages: each one continues after the last object of the
 // page before it, and the listing ends with an empty page. A page may be shorter
 // than asked for.
+//
+// Begin looks at MaxVisits objects at most, whatever the size of the state, since no
+// command is applied meanwhile; what needs more is a page, or a copy of the state that
+// finish reads.
 type Query interface {
 	Begin(m *Machine) (finish func() any)
 }
 
-// MaxPage is the largest Limit of a query; 0 and larger limits mean the same.
-const MaxPage = 1024
+const (
+	// MaxPage is the largest Limit of a query; 0 and larger limits mean the same.
+	MaxPage = 1024
+	// MaxHolders bounds the holders that are listed with a semaphore: the oldest ones.
+	MaxHolders = MaxPage
+	// MaxVisits bounds what Begin of a query looks at: objects, and comparisons of them.
+	// Most look at a page of objects; the most expensive listing first merges 2 * maxMerged
+	// names into a tree of a million.
+	MaxVisits = 1 << 17
+	// pageBytes ends a page early: values and names may be long. The last object of the page
+	// may exceed it.
+	pageBytes = 1 << 20
+	// pageVisits ends a page of semaphores early: their holders are listed as well.
+	pageVisits = 8 * MaxPage
+)
 
-// maxHolders ends a page of semaphores early: their holders are listed as well.
-const maxHolders = 8 * MaxPage
+// page is what a page of a listing may still take.
+type page struct {
+	counter               *visits
+	items, bytes, visited int
+}
+
+func (m *Machine) newPage(limit int) *page {
+	return &page{counter: &m.visits, items: limited(limit), bytes: pageBytes, visited: pageVisits}
+}
+
+// add counts an item of that many bytes, and reports whether another one fits.
+func (p *page) add(bytes int) (more bool) {
+	p.items--
+	p.bytes -= bytes
+	return p.visit() && p.items > 0 && p.bytes > 0
+}
+
+// visit counts an object that is looked at, and reports whether another one may be.
+func (p *page) visit() (more bool) {
+	p.counter.count()
+	p.visited--
+	return p.visited > 0
+}
 
 // Ask answers a query at once. An answer that is absent is the zero A.
 func Ask[A any](m *Machine, q Query) A {
@@ -41,10 +81,11 @@ func limited(limit int) int {
 // pageOf returns views of up to limit locks or elections.
 func pageOf[V any](m *Machine, election bool, prefix, after string, limit int, view func(*lock) V) []V {
 	var views []V
+	p := m.newPage(limit)
 	pivot := &lock{key: lockKey(election, max(prefix, after))}
 	m.space(election).index.page(pivot, prefix, after, func(l *lock) bool {
 		views = append(views, view(l))
-		return len(views) < limited(limit)
+		return p.add(l.listedBytes())
 	})
 	return views
 }
@@ -115,7 +156,7 @@ func (q LeadersQuery) Begin(m *Machine) func() any {
 	}))
 }
 
-// SemaphoreQuery asks for a semaphore.
+// SemaphoreQuery asks for a semaphore, with its first MaxHolders holders.
 // The answer is a *SemaphoreView: nil if the name is idle.
 type SemaphoreQuery struct{ Name string }
 
@@ -125,11 +166,12 @@ func (q SemaphoreQuery) Begin(m *Machine) func() any {
 	if s == nil {
 		return answered((*SemaphoreView)(nil))
 	}
-	v := m.viewSemaphore(s)
+	v := m.viewSemaphore(s, m.newPage(0))
 	return answered(&v)
 }
 
-// SemaphoresQuery asks for semaphores. The answer is a []SemaphoreView by name.
+// SemaphoresQuery asks for semaphores, each with its first MaxHolders holders at most. The
+// answer is a []SemaphoreView by name.
 type SemaphoresQuery struct {
 	Prefix, After string
 	Limit         int
@@ -138,12 +180,50 @@ type SemaphoresQuery struct {
 // Begin implements [Query].
 func (q SemaphoresQuery) Begin(m *Machine) func() any {
 	var views []SemaphoreView
-	holders := 0
+	p := m.newPage(q.Limit)
 	pivot := &semaphore{key: semaphoreKey(max(q.Prefix, q.After))}
 	m.semaphores.index.page(pivot, q.Prefix, q.After, func(s *semaphore) bool {
-		views = append(views, m.viewSemaphore(s))
-		holders += s.held.Len()
-		return len(views) < limited(q.Limit) && holders < maxHolders
+		views = append(views, m.viewSemaphore(s, p))
+		return p.add(len(s.name())) && p.visited >= 2*MaxHolders
 	})
 	return answered(views)
+}
+
+// HoldersQuery asks for the holders of a semaphore. The answer is a HoldersView.
+type HoldersQuery struct {
+	Name  string
+	After uint64 // fence
+	Limit int
+}
+
+// HoldersView is a page of the holders of a semaphore. The listing is complete when it says
+// so, not with an empty page.
+type HoldersView struct {
+	Holders []PermitView // by fence
+	Next    uint64       // to continue after
+	Done    bool         // nothing follows
+}
+
+// Begin implements [Query].
+func (q HoldersQuery) Begin(m *Machine) func() any {
+	v := HoldersView{Next: q.After, Done: true}
+	s := m.semaphores.byName[q.Name]
+	if s == nil || q.After == math.MaxUint64 {
+		return answered(v)
+	}
+	p := m.newPage(q.Limit)
+	s.held.AscendGreaterOrEqual(&permit{fence: q.After + 1}, func(at *permit) bool {
+		if p.items == 0 || p.visited == 0 {
+			v.Done = false
+			return false
+		}
+		p.visit()
+		v.Next = at.fence
+		if !at.owner.dead() {
+			p.items--
+			v.Holders = append(v.Holders, viewPermit(at))
+		}
+		return true
+	})
+	return answered(v)
 }

@@ -142,23 +142,65 @@ func TestSemaphoresQuery(t *testing.T) {
 	}
 }
 
-// A page of semaphores that have many holders ends early, and the listing goes on.
+// Of many holders the first are listed with their number. A page of semaphores that have many
+// ends early, and the listing goes on.
 func TestSemaphoresQuery_ManyHolders(t *testing.T) {
+	const semaphores, each = 10, MaxHolders + 100
 	d := newDriver(t)
 	d.line(wire.Code_OK, "open s ttl=1h")
-	acquire := read(t, "acquire a s limit=%d permits=1", MaxPermits)
-	commands := make([]*wire.Command, maxHolders)
-	for i := range commands {
-		commands[i] = acquire
+	for i := range semaphores {
+		d.do(slices.Repeat([]*wire.Command{read(t, "acquire s%d s limit=%d permits=1", i, MaxPermits)}, each)...)
 	}
-	d.do(commands...)
-	d.line(wire.Code_OK, "acquire b s limit=1 permits=1")
-	page := Ask[[]SemaphoreView](d.m, SemaphoresQuery{})
-	if len(page) != 1 || len(page[0].Holders) != maxHolders {
-		t.Fatalf("%d semaphores", len(page))
+	one := Ask[*SemaphoreView](d.m, SemaphoreQuery{Name: "s0"})
+	if one.Total != each || len(one.Holders) != MaxHolders || one.Available != MaxPermits-each {
+		t.Errorf("%d holders of %d, %d available", len(one.Holders), one.Total, one.Available)
 	}
-	if page = Ask[[]SemaphoreView](d.m, SemaphoresQuery{After: "a"}); len(page) != 1 || page[0].Name != "b" {
-		t.Errorf("%+v", page)
+	all := pages(t, d.m, func(after *SemaphoreView) Query {
+		if after == nil {
+			return SemaphoresQuery{}
+		}
+		return SemaphoresQuery{After: after.Name}
+	})
+	if len(all) != semaphores || len(Ask[[]SemaphoreView](d.m, SemaphoresQuery{})) >= semaphores {
+		t.Errorf("%d semaphores are listed, or in one page", len(all))
+	}
+	for i, v := range all {
+		if v.Name != fmt.Sprint("s", i) || v.Total != each || len(v.Holders) != MaxHolders {
+			t.Errorf("%s has %d holders of %d", v.Name, len(v.Holders), v.Total)
+		}
+	}
+}
+
+// The holders come in pages. Those of an ended session are skipped, even if they are a page.
+func TestHoldersQuery_Pages(t *testing.T) {
+	d := newDriver(t)
+	d.m.split = 1
+	d.line(wire.Code_OK, "open gone ttl=1h")
+	d.line(wire.Code_OK, "open s ttl=1h")
+	var want []uint64
+	for _, session := range []string{"gone", "s"} {
+		acquire := read(t, "acquire p %s limit=%d permits=1", session, MaxPermits)
+		for _, o := range d.do(slices.Repeat([]*wire.Command{acquire}, pageVisits+10)...) {
+			if session == "s" {
+				want = append(want, o.Reply.Fence)
+			}
+		}
+	}
+	d.line(wire.Code_OK, "close gone")
+	var got []uint64
+	q, rounds := HoldersQuery{Name: "p", Limit: 1000}, 0
+	for done := false; !done; rounds++ {
+		page := Ask[HoldersView](d.m, q)
+		if done = page.Done; !done && page.Next <= q.After || len(page.Holders) > q.Limit {
+			t.Fatalf("after %d: %d holders, then %d", q.After, len(page.Holders), page.Next)
+		}
+		for _, h := range page.Holders {
+			got = append(got, h.Fence)
+		}
+		q.After = page.Next
+	}
+	if !slices.Equal(got, want) || rounds < 10 {
+		t.Errorf("%d holders in %d pages, want %d", len(got), rounds, len(want))
 	}
 }
 

@@ -60,6 +60,7 @@ func codecs() []codec {
 		codecOf[LeadersQuery, []LeaderView]("leaders"),
 		codecOf[SemaphoreQuery, *SemaphoreView]("semaphore"),
 		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
+		codecOf[HoldersQuery, HoldersView]("holders"),
 		codecOf[SessionQuery, *SessionView]("session"),
 		codecOf[SessionsQuery, []SessionView]("sessions"),
 		codecOf[ChecksQuery, []CheckView]("checks"),
@@ -69,7 +70,7 @@ func codecs() []codec {
 		codecOf[SequencerQuery, bool]("sequencer"),
 		codecOf[IndexQuery, uint64]("index"),
 		codecOf[GroupConfigQuery, wire.GroupConfig]("group-config"),
-		codecOf[RemovedQuery, []uint64]("removed"),
+		codecOf[RemovedQuery, bool]("removed-member"),
 		codecOf[WaitCyclesQuery, WaitCyclesView]("wait-cycles"),
 		codecOf[ExplainQuery, *ExplainView]("explain"),
 	}
@@ -137,7 +138,7 @@ func decodeStrictly[Q any](body []byte) (q Q, err error) {
 // answer; it is the last part.
 func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		if n := answerSize(answer); n > MaxAnswer {
+		if n := AnswerSize(answer); n > MaxAnswer {
 			yield(nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrAnswerTooLarge, n, MaxAnswer))
 			return
 		}
@@ -191,10 +192,10 @@ func encodePart(v any) ([]byte, error) {
 	return body, nil
 }
 
-// answerSize returns the approximate size of an answer that does not come in bounded pages, and
+// AnswerSize returns the approximate size of an answer that does not come in bounded pages, and
 // 0 of the others.
-func answerSize(answer any) (n int) {
-	const entry, holder = 100, 100 // bytes, of their numbers
+func AnswerSize(answer any) (n int) {
+	const entry = 100 // bytes, of its numbers
 	switch a := answer.(type) {
 	case []*wire.Entry:
 		for _, e := range a {
@@ -203,14 +204,6 @@ func answerSize(answer any) (n int) {
 	case []string:
 		for _, name := range a {
 			n += len(name)
-		}
-	case *SemaphoreView:
-		if a != nil {
-			n = holder * len(a.Holders)
-		}
-	case []SemaphoreView:
-		for _, s := range a {
-			n += holder * len(s.Holders)
 		}
 	}
 	return n

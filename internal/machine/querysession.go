@@ -38,12 +38,14 @@ func (v SessionView) Cursor() SessionCursor { return SessionCursor{v.CreateIndex
 // Begin implements [Query].
 func (q SessionsQuery) Begin(m *Machine) func() any {
 	var views []SessionView
+	p := m.newPage(q.Limit)
 	after := &session{createIndex: q.After.CreateIndex, id: q.After.ID}
 	m.byCreation.AscendGreaterOrEqual(after, func(s *session) bool {
-		if byCreation(s, after) > 0 && !s.dead() {
-			views = append(views, m.viewSession(s))
+		if s.createIndex == q.After.CreateIndex && s.id == q.After.ID {
+			return true
 		}
-		return len(views) < limited(q.Limit)
+		views = append(views, m.viewSession(s))
+		return p.add(s.listedBytes())
 	})
 	return answered(views)
 }
@@ -78,12 +80,14 @@ func (v CheckView) Cursor() CheckCursor { return CheckCursor{v.Member, v.Name} }
 // Begin implements [Query].
 func (q ChecksQuery) Begin(m *Machine) func() any {
 	var views []CheckView
+	p := m.newPage(q.Limit)
 	after := &check{member: &member{id: q.After.Member}, name: q.After.Name}
 	m.checks.AscendGreaterOrEqual(after, func(c *check) bool {
-		if byMember(c, after) > 0 {
-			views = append(views, m.viewCheck(c))
+		if c.member.id == q.After.Member && c.name == q.After.Name {
+			return true
 		}
-		return len(views) < limited(q.Limit)
+		views = append(views, m.viewCheck(c))
+		return p.add(len(c.name))
 	})
 	return answered(views)
 }
@@ -108,9 +112,11 @@ type GroupConfigQuery struct{}
 // Begin implements Query.
 func (GroupConfigQuery) Begin(m *Machine) func() any { return answered(m.GroupConfig()) }
 
-// RemovedQuery asks for the members that have been removed. The answer is a
-// []uint64, ascending.
-type RemovedQuery struct{}
+// RemovedQuery asks whether a member has been removed. The answer is a bool.
+type RemovedQuery struct{ Member uint64 }
 
 // Begin implements [Query].
-func (RemovedQuery) Begin(m *Machine) func() any { return answered(m.Removed()) }
+func (q RemovedQuery) Begin(m *Machine) func() any {
+	k := m.known(q.Member)
+	return answered(k != nil && k.removed)
+}

@@ -47,8 +47,14 @@ func runRandom(t *testing.T, seed uint64, n int) {
 	t.Helper()
 	g := newGenerator(seed)
 	r := newRig()
+	if seed%5 == 4 { // a group that begins at a level of its own
+		r.begin(1 + uint32(g.rand.IntN(wire.FeatureLevel)))
+	}
 	if seed%2 == 0 { // often more to release than an entry may
 		r.split(1 + g.rand.IntN(6))
+	}
+	if seed%4 == 0 { // often more outcomes than may be kept
+		r.retain(1_000+g.rand.IntN(4_000), 2_000+g.rand.IntN(10_000), 500+g.rand.IntN(500))
 	}
 	for begin := seed%3 > 0; g.made < n; begin = false {
 		data := g.entry(&r.model)
@@ -92,8 +98,27 @@ func newRig() *rig {
 	}
 }
 
+// begin has the group begin at a feature level.
+func (r *rig) begin(level uint32) {
+	r.model.Level = level
+	for _, c := range FirstState(level) {
+		r.disk[string(c.Key)] = c.Value
+	}
+	for _, m := range []**Machine{&r.straight, &r.loaded} {
+		*m = must(LoadAt(r.disk.pairs(), 1<<30))
+	}
+}
+
 // split sets how many things one entry releases at most.
 func (r *rig) split(n int) { r.straight.split, r.loaded.split, r.model.Split = n, n, n }
+
+// retain sets how many bytes of outcomes are kept at most.
+func (r *rig) retain(most, all, least int) {
+	for _, m := range []*Machine{r.straight, r.loaded} {
+		m.retention.most, m.retention.all, m.retention.least = most, all, least
+	}
+	r.model.MostOutcomes, r.model.AllOutcomes, r.model.LeastOutcomes = most, all, least
+}
 
 // reload goes on from the disk, which must hold neither more nor less than the
 // state.
@@ -101,11 +126,12 @@ func (r *rig) reload() (err error) {
 	if len(r.disk) > 0 && !(r.disk.equal(dump(r.straight)) && r.disk.equal(dump(r.loaded))) {
 		return errors.New("the changes do not add up to the state")
 	}
-	split := r.loaded.split
+	split, bounds := r.loaded.split, r.loaded.retention
 	if r.loaded, err = LoadAt(r.disk.pairs(), 1<<30); err != nil {
 		return err
 	}
 	r.loaded.split = split
+	r.loaded.retention.most, r.loaded.retention.all, r.loaded.retention.least = bounds.most, bounds.all, bounds.least
 	if err := audit(r.loaded); err != nil {
 		return fmt.Errorf("the loaded machine's books: %w", err)
 	}
@@ -172,7 +198,33 @@ func (r *rig) compare(batch *wire.Batch) error {
 	if r.model.Now != r.straight.Now() {
 		return fmt.Errorf("now %d, want %d", r.straight.Now(), r.model.Now)
 	}
-	return errors.Join(r.checkCycles(), r.checkLocks())
+	return errors.Join(r.checkCycles(), r.checkLocks(), r.checkBounds(batch))
+}
+
+// checkBounds wants each outcome to count at least the bytes that it has, and no more than its
+// command lets one expect.
+func (r *rig) checkBounds(batch *wire.Batch) error {
+	bounds := map[wire.Ticket]int{}
+	for _, s := range batch.GetSubmissions() {
+		for _, call := range s.Calls {
+			c := new(wire.Command)
+			if err := proto.Unmarshal(call.Command, c); err == nil && bytes.Equal(must(proto.Marshal(c)), call.Command) {
+				id, _ := wire.IDFrom(s.Incarnation)
+				t := wire.Ticket{Incarnation: id, Seq: call.Seq}
+				bounds[t] = max(bounds[t], wire.OutcomeBound(call.Command)) // a duplicate may be of another command
+			}
+		}
+	}
+	for _, o := range r.last.Outcomes {
+		n := wire.OutcomeBytes(o.Reply)
+		if size := proto.Size(o.Reply); size > n {
+			return fmt.Errorf("the outcome %v counts %d bytes and has %d", o, n, size)
+		}
+		if bound, ok := bounds[o.Ticket]; ok && n+wire.TicketBytes > bound && o.Reply.Index == r.index {
+			return fmt.Errorf("the outcome %v counts %d bytes, and its command %d", o, n, bound)
+		}
+	}
+	return nil
 }
 
 // printBatch prints what was asked for, for people.

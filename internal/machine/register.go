@@ -17,10 +17,10 @@ func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *
 	if m.incarnation(id) != nil {
 		return m.reply(wire.Code_OK)
 	}
-	if m.gone[id] != nil {
+	if m.gone[id] != nil || m.tombstones.byID[id] != nil && m.levels.agreed >= wire.LevelBounds {
 		return m.refuse(wire.Code_UNKNOWN_INCARNATION, "the incarnation has ended; draw a new one")
 	}
-	known := m.members[c.Member]
+	known := m.known(c.Member)
 	var old *incarnation
 	if known != nil {
 		if r := m.checkSuccession(known, id, c); r != nil {
@@ -123,12 +123,14 @@ func (m *Machine) remember(c *wire.Register, id wire.ID) {
 	m.foundSettings(c.Voters)
 }
 
-// Registered returns the incarnation of the last registered process of each member. The
+// Registered returns the incarnation of the last registered process of each member that was not
+// removed. The
 // map is never changed.
 func (m *Machine) Registered() map[uint64]wire.ID {
 	if m.registered == nil {
 		m.registered = make(map[uint64]wire.ID, len(m.members))
 		for id, k := range m.members { // order: of a map
+			m.visits.count()
 			if k.isRegistered() {
 				m.registered[id] = k.incarnation
 			}

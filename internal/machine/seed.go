@@ -23,6 +23,18 @@ var (
 	ErrCount = errors.New("machine: the first count of fences is out of range")
 )
 
+// FirstState returns the state with which a new group begins at a feature level: what its founders
+// agree on, so each of them must have the same. At the first level it is empty, as for builds
+// that know no other.
+func FirstState(level uint32) []wire.Change {
+	if level <= firstLevel {
+		return nil
+	}
+	m := New()
+	m.levels.agreed = level
+	return []wire.Change{{Key: []byte(machineKey), Value: encode(m), Created: true}}
+}
+
 // Seed returns the state of a new group, as pairs sorted by key: the keys and the limits
 // that Resize has set, and the group's settings. All sessions end, with what they hold and await; members, processes,
 // checks and lock-delays are forgotten. Keys that a session has locked are released or
@@ -31,7 +43,8 @@ var (
 // Fences begin behind count in the next epoch. The indexes of changes begin behind the
 // same number, and so do the lock indexes of keys that were locked before: it is larger
 // than each that the old group gives out, as long as that makes fewer than 2^48 changes in
-// an epoch. The machine must not be used while the pairs are read.
+// an epoch. Nothing of the state depends on the feature level, so that of the new group is the highest
+// that this build supports. The machine must not be used while the pairs are read.
 func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 	switch {
 	case m.epoch >= maxEpoch:
@@ -40,7 +53,7 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 		return nil, fmt.Errorf("%w: %d, want at most %d", ErrCount, count, uint64(maxFences-1))
 	}
 	s := New()
-	s.levels, s.settings = m.levels, m.settings
+	s.levels, s.settings = levels{m.levels.supported, m.levels.supported}, m.settings
 	s.now, s.positions, s.endings = m.now, m.positions, m.endings
 	s.epoch, s.fences = m.epoch+1, count
 	s.keys.changes = max(m.keys.changes, s.fence())

@@ -125,7 +125,9 @@ func TestSeed_BehindTheOldGroup(t *testing.T) {
 	largest, change := old.m.fence(), old.m.keys.changes
 	for _, m := range []*Machine{first, later} {
 		d := &driver{tb: t, m: m, disk: disk{}, inc: wire.ID{2}, index: old.index + 5}
-		d.do(registerCommand(2, MaxTTL))
+		register := registerCommand(2, MaxTTL)
+		register.GetRegister().FeatureLevel = wire.FeatureLevel
+		d.want(wire.Code_OK, d.do(register))
 		begin := m.fence()
 		d.want(wire.Code_OK, d.do(openCommand(session, second, 0)))
 		if f := d.want(wire.Code_OK, d.do(lockCommand("x", session, 1))).Fence; f <= largest || f != begin+1 {
@@ -140,6 +142,31 @@ func TestSeed_BehindTheOldGroup(t *testing.T) {
 	}
 	if first.fence() >= later.fence()-1000 {
 		t.Errorf("fences %x and %x", first.fence(), later.fence())
+	}
+}
+
+// A group begins at the feature level that its founders agree on, and one that follows a lost group
+// at that of the build which makes the seed, whatever the lost group had.
+func TestSeed_Level(t *testing.T) {
+	for level := uint32(0); level <= wire.FeatureLevel; level++ {
+		d := disk{}
+		if err := d.write(FirstState(level)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Load(d.pairs())
+		if err != nil {
+			t.Fatal(level, err)
+		}
+		if got, _ := m.Level(); got != max(level, 1) || len(d) > 0 != (level > 1) {
+			t.Errorf("a group at level %d begins at %d with %d pairs", level, got, len(d))
+		}
+		if err := audit(m); err != nil || m.Summary().Fence != 0 {
+			t.Errorf("level %d: %v", level, err)
+		}
+		s, _ := seedOf(t, m, 1)
+		if got, _ := s.Level(); got != wire.FeatureLevel {
+			t.Errorf("the seed of a group at level %d begins at %d", level, got)
+		}
 	}
 }
 

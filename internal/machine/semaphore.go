@@ -192,7 +192,7 @@ func (m *Machine) resize(c *wire.Resize) *wire.Reply {
 		return r
 	}
 	s := m.semaphores.byName[c.Name]
-	if (s == nil || !s.resized) && m.resized >= MaxResized {
+	if (s == nil || !s.resized) && m.resized >= m.limit(MaxResized, ReservedResized) {
 		return m.refuse(wire.Code_TOO_LARGE, "too many semaphores have been resized; use fewer names")
 	}
 	if s == nil {

@@ -107,10 +107,10 @@ func (m *Machine) open(inc *incarnation, c *wire.OpenSession, standalone bool) *
 		}
 		return m.bound(s)
 	}
-	if len(m.sessions) >= MaxAllSessions {
+	if len(m.sessions) >= m.limit(MaxAllSessions, ReservedSessions) {
 		return m.refuse(wire.Code_BUSY, "the group has too many sessions; close some")
 	}
-	if r := cmp.Or(m.mayBind(inc), m.healthy(inc.member, c.Checks)); r != nil {
+	if r := cmp.Or(m.mayBind(inc, standalone), m.healthy(inc.member, c.Checks)); r != nil {
 		return r
 	}
 	s := &session{
@@ -150,15 +150,28 @@ func (m *Machine) bound(s *session) *wire.Reply {
 	return r
 }
 
-// mayBind refuses a member or client that has too many sessions, unbound ones included.
-func (m *Machine) mayBind(inc *incarnation) *wire.Reply {
+// mayBind refuses a member or client that has too many sessions, unbound ones included. From
+// level 6 on standalone ones count apart: a client of Consul's API that creates and forgets them
+// must not use up those of the program.
+func (m *Machine) mayBind(inc *incarnation, standalone bool) *wire.Reply {
 	if inc.client {
 		if m.clients[inc.member].sessions.len >= MaxClientSessions {
 			return m.refuse(wire.Code_BUSY, "the client has too many sessions; close some")
 		}
 		return nil
 	}
-	if m.members[inc.member].sessions.len >= MaxSessions {
+	k := m.members[inc.member]
+	n := k.sessions.len
+	switch {
+	case m.hasBounds() && standalone:
+		n = k.standalone
+	case m.hasBounds():
+		n -= k.standalone
+	}
+	switch {
+	case n >= MaxSessions && standalone:
+		return m.refuse(wire.Code_BUSY, "the member has too many sessions that no process is bound to; close some")
+	case n >= MaxSessions:
 		return m.refuse(wire.Code_BUSY, "the member has too many sessions; close some")
 	}
 	return nil
@@ -173,6 +186,9 @@ func (m *Machine) belong(s *session, member uint64, client bool) {
 	}
 	k := m.members[member]
 	k.sessions.push(s)
+	if s.standalone {
+		k.standalone++
+	}
 	s.depends = make([]dependency, len(s.checks))
 	for i, name := range s.checks {
 		s.depends[i].session = s
@@ -194,6 +210,9 @@ func (m *Machine) leave(s *session) {
 	}
 	k := m.members[s.member]
 	k.sessions.remove(s)
+	if s.standalone {
+		k.standalone--
+	}
 	for i, name := range s.checks {
 		on := k.dependents[name]
 		if on.remove(&s.depends[i]); on.len == 0 {
@@ -232,7 +251,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 		return r
 	}
 	if s.member != inc.member || s.client != inc.client { // else the member's count does not change
-		if r := m.mayBind(inc); r != nil {
+		if r := m.mayBind(inc, false); r != nil {
 			return r
 		}
 	}

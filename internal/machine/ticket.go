@@ -38,7 +38,12 @@ func (m *Machine) raiseFloor(inc *incarnation, floor uint64) {
 	if floor <= inc.window.floor {
 		return
 	}
+	before := inc.window.size(0)
 	inc.window.raise(floor, func(seq uint64, at int32) { m.dirty.ticket(inc, seq, at, nil, false) })
+	*m.retention.of(inc) += inc.window.size(0) - before
+	if inc.barred <= floor {
+		inc.barred = 0
+	}
 	m.dirty.put(inc.key(), inc)
 }
 
@@ -52,18 +57,32 @@ func (m *Machine) call(t wire.Ticket, from submitter, floor uint64, command []by
 	switch {
 	case t.Seq <= floor:
 		return // a late duplicate: its outcome has been received
+	case t.Seq-floor > MaxInFlight && inc == nil:
+		m.emit(t, from.member, m.refuse(wire.Code_BUSY, tooFarAhead), false)
+		return
 	case t.Seq-floor > MaxInFlight:
-		m.emit(t, from.member, m.refuse(wire.Code_BUSY, "too many calls in flight; wait for outcomes"), false)
+		m.bar(inc, t, tooFarAhead)
 		return
 	}
 	if inc != nil {
-		if stored := inc.window.get(t.Seq); stored != nil {
-			m.emit(t, from.member, stored, stored.Code == wire.Code_QUEUED) // a second outcome would have replaced it
+		if stored := inc.window.at(t.Seq); stored != nil {
+			r := stored.reply()
+			m.emit(t, from.member, r, r.Code == wire.Code_QUEUED) // a second outcome would have replaced it
 			return
 		}
 	}
-	m.answer(t, from.member, m.execute(t, from, floor, command))
+	c, err := m.decoder.Command(wire.CommandAt(m.levels.agreed, command))
+	if err != nil {
+		c = nil
+	}
+	if inc != nil && (t.Seq <= inc.barred || !m.mayRetain(inc, t.Seq, c)) {
+		m.bar(inc, t, notAcknowledged)
+		return
+	}
+	m.answer(t, from.member, m.execute(t, from, floor, c, err))
 }
+
+const tooFarAhead = "too many calls in flight; wait for outcomes"
 
 // answer emits the first outcome of a ticket, and stores it if the incarnation is
 // registered after the command.
@@ -82,21 +101,21 @@ func (m *Machine) settle(w *waiter, r *wire.Reply) {
 	}
 	t := w.ticket.wire()
 	m.emit(t, w.ticket.by.member, r, false)
-	if w.ticket.by.window.get(t.Seq) != nil {
+	if w.ticket.by.window.at(t.Seq) != nil {
 		m.store(w.ticket.by, t, r)
 	}
 }
 
 func (m *Machine) store(inc *incarnation, t wire.Ticket, r *wire.Reply) {
-	known := inc.window.get(t.Seq) != nil
-	a := inc.window.put(t.Seq, r)
-	a.touched = m.dirty.ticket(inc, t.Seq, a.touched, stored{r}, !known)
+	known := inc.window.at(t.Seq) != nil
+	a := m.keep(inc, t.Seq, r)
+	a.touched = m.dirty.ticket(inc, t.Seq, a.touched, a, !known)
 }
 
-// execute executes a command and returns its outcome.
-func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, command []byte) *wire.Reply {
-	c, err := m.decoder.Command(wire.CommandAt(m.levels.agreed, command))
-	bad := err != nil
+// execute executes a command and returns its outcome; malformed is the decoder's error.
+func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, c *wire.Command, malformed error) *wire.Reply {
+	bad := malformed != nil
+	m.forClient = from.client
 	inc := m.incarnation(t.Incarnation)
 	if !bad {
 		switch op := c.Op.(type) {

@@ -29,7 +29,9 @@ func (m *Machine) caused(grant *wire.Reply) *wire.Reply {
 // a retry.
 func (m *Machine) storedTrace(t wire.Ticket) []byte {
 	if inc := m.incarnation(t.Incarnation); inc != nil {
-		return inc.window.get(t.Seq).GetTrace()
+		if stored := inc.window.at(t.Seq); stored != nil {
+			return stored.reply().GetTrace()
+		}
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestTrace_OutlivesItsEntry(t *testing.T) {
 		if got := string(granted.Reply.GetTrace()); got != "of_the_release" {
 			t.Errorf("%s: the grant has the trace %q", release, got)
 		}
-		if got := d.m.incarnation(d.inc).window.get(granted.Ticket.Seq); string(got.GetTrace()) != "of_the_release" {
+		if got := d.m.incarnation(d.inc).window.at(granted.Ticket.Seq).reply(); string(got.GetTrace()) != "of_the_release" {
 			t.Errorf("%s: %v is kept for a retry", release, got)
 		}
 	}

@@ -1,10 +1,6 @@
 package machine
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -49,7 +45,8 @@ type SemaphoreView struct {
 	Limit     uint32
 	Available int64 // negative while more are held than a smaller limit allows
 	Waiters   int
-	Holders   []PermitView // by fence
+	Holders   []PermitView // the first ones by fence, MaxHolders at most; see HoldersQuery
+	Total     int          // of the holders, with those that have ended and are being released
 	Delay     int64        // until the first lock-delay of its permits ends
 }
 
@@ -90,14 +87,14 @@ func (m *Machine) viewSession(s *session) SessionView {
 	return v
 }
 
-func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
-	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len}
+// viewSemaphore lists the first holders. It looks at no more than the page may.
+func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
+	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len, Total: s.held.Len()}
 	s.held.Ascend(func(p *permit) bool {
-		if p.owner.dead() {
-			return true
+		if !p.owner.dead() {
+			v.Holders = append(v.Holders, viewPermit(p))
 		}
-		v.Holders = append(v.Holders, PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n})
-		return true
+		return page.visit() && len(v.Holders) < MaxHolders
 	})
 	if p := s.back.first(); p != nil {
 		v.Delay = max(0, p.delayUntil-m.now)
@@ -105,13 +102,29 @@ func (m *Machine) viewSemaphore(s *semaphore) SemaphoreView {
 	return v
 }
 
-// Liveness returns what the failure detector last reported of each registered member, by ID.
+func viewPermit(p *permit) PermitView {
+	return PermitView{Session: p.owner.id, Member: p.owner.member, Client: p.owner.client, Fence: p.fence, Permits: p.n}
+}
+
+// listedBytes is about what the name, the label and the leader's value take in a listing.
+func (l *lock) listedBytes() int { return len(l.name()) + len(l.label()) + l.leader().Bytes() }
+
+// listedBytes is about what the names of the session and its checks take in a listing.
+func (s *session) listedBytes() int {
+	n := len(s.name)
+	for _, check := range s.checks {
+		n += len(check)
+	}
+	return n
+}
+
+// Liveness returns what the failure detector last reported of each registered member that was
+// not removed, by ID.
 func (m *Machine) Liveness() []wire.MemberLiveness {
 	var views []wire.MemberLiveness
-	for _, k := range slices.SortedFunc(maps.Values(m.members), func(a, b *member) int {
-		return cmp.Compare(a.id, b.id)
-	}) {
-		if k.isRegistered() {
+	for _, r := range m.Members() {
+		if k := m.members[r.ID]; r.Registered {
+			m.visits.count()
 			views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
 		}
 	}

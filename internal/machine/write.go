@@ -232,10 +232,10 @@ func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
 	if e != nil && same(e, to) {
 		return e, nil
 	}
-	if e == nil && w.m.keys.tree.Len() >= MaxKeys {
+	if e == nil && w.m.keys.tree.Len() >= w.m.limit(MaxKeys, ReservedKeys) {
 		return nil, w.m.refuse(wire.Code_BUSY, "there are too many keys; delete some")
 	}
-	if grown := size(to) - size(e); grown > 0 && w.m.keys.bytes+grown > MaxKeyBytes {
+	if grown := size(to) - size(e); grown > 0 && w.m.keys.bytes+grown > w.m.limit(MaxKeyBytes, ReservedKeyBytes) {
 		return nil, w.m.refuse(wire.Code_BUSY, "all keys and values take too many bytes; delete some")
 	}
 	w.steps = append(w.steps, w.m.step(e, to))

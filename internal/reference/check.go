@@ -15,6 +15,7 @@ type Check struct {
 	Name           string
 	state          wire.CheckState
 	ttl, refreshed int64
+	forClient      bool
 }
 
 func (r *Model) check(member uint64, name string) *Check {
@@ -81,9 +82,9 @@ func (r *Model) left(member uint64, name string) *wire.CheckTerms {
 }
 
 func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
-	n := 0
+	n, forClient := 0, c.ForClient && r.bounded()
 	for _, o := range r.Checks {
-		if o.Member == member {
+		if o.Member == member && o.forClient == forClient {
 			n++
 		}
 	}
@@ -93,7 +94,7 @@ func (r *Model) newCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 	case n >= MaxChecks:
 		return answer(wire.Code_BUSY)
 	}
-	r.Checks = append(r.Checks, &Check{Member: member, Name: c.Name, state: c.State, ttl: c.Ttl, refreshed: r.Now})
+	r.Checks = append(r.Checks, &Check{Member: member, Name: c.Name, state: c.State, ttl: c.Ttl, refreshed: r.Now, forClient: forClient})
 	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
 }
 

@@ -19,7 +19,7 @@ type as struct {
 	client bool
 }
 
-// ended is a client that ended while the command that registered it was valid.
+// ended is a client that ended: until no duplicate can register it again and, from level 6 on, for a minute.
 type ended struct {
 	id    wire.ID
 	until int64
@@ -64,11 +64,11 @@ func (r *Model) running(m *Member) *Incarnation {
 	return nil
 }
 
-// full tells whether a process has as many sessions as it may.
-func (r *Model) full(inc *Incarnation) bool {
+// full tells whether a process has as many sessions as it may, bound or standalone ones.
+func (r *Model) full(inc *Incarnation, alone bool) bool {
 	n := 0
 	for _, s := range r.Sessions {
-		if s.Member == inc.Member && s.Client == inc.Client {
+		if s.Member == inc.Member && s.Client == inc.Client && (s.Standalone == alone || !r.bounded()) {
 			n++
 		}
 	}
@@ -88,8 +88,7 @@ func (r *Model) registerClient(id wire.ID, as as, floor uint64, c *wire.Register
 	if r.Incarnation(id) != nil {
 		return answer(wire.Code_OK)
 	}
-	past := slices.ContainsFunc(r.past, func(e ended) bool { return e.id == id })
-	if past || len(r.Tickets(id)) > 0 || c.Until <= r.Now {
+	if r.retired(id) || len(r.Tickets(id)) > 0 || c.Until <= r.Now {
 		return answer(wire.Code_UNKNOWN_INCARNATION)
 	}
 	if c.Until > later(r.Now, c.Ttl) || c.Until > later(r.Now, MaxRegistering) || r.Member(as.id) != nil {
@@ -99,11 +98,34 @@ func (r *Model) registerClient(id wire.ID, as as, floor uint64, c *wire.Register
 		slices.ContainsFunc(r.Sessions, func(s *Session) bool { return s.Client && s.Member == as.id }) {
 		return answer(wire.Code_INVALID)
 	}
-	if r.count(true)+len(r.past) >= MaxClients {
+	if r.crowded() {
 		return answer(wire.Code_BUSY)
 	}
 	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: as.id, Client: true, until: c.Until, ttl: c.Ttl, renewed: r.Now, Floor: floor})
 	return answer(wire.Code_OK)
+}
+
+// crowded tells whether there are as many clients as there may be.
+func (r *Model) crowded() bool {
+	if r.Level >= wire.LevelBounds {
+		return max(r.count(true), len(r.past)) >= MaxClients
+	}
+	return r.count(true)+len(r.past) >= MaxClients
+}
+
+// retire notes that a client has ended, until its key may be used again.
+func (r *Model) retire(id wire.ID, until int64) {
+	if r.Level >= wire.LevelBounds {
+		until = later(r.Now, MaxRegistering)
+	}
+	if until > r.Now {
+		r.past = append(r.past, ended{id, until})
+	}
+}
+
+// retired tells whether the end of a client of that incarnation is remembered.
+func (r *Model) retired(id wire.ID) bool {
+	return slices.ContainsFunc(r.past, func(e ended) bool { return e.id == id })
 }
 
 func (r *Model) renewClients(c *wire.RenewClients) *wire.Reply {
@@ -127,7 +149,7 @@ func forbidden(c *wire.Command) bool {
 		c.GetRemoveMember() != nil && c.GetRemoveMember().Member == 0
 }
 
-// forgetPast forgets the clients whose commands are not valid any more, the earliest first.
+// forgetPast forgets the clients whose keys may be used again, the earliest first.
 func (r *Model) forgetPast() {
 	slices.SortFunc(r.past, func(a, b ended) int {
 		return cmp.Or(cmp.Compare(a.until, b.until), bytes.Compare(a.id[:], b.id[:]))
@@ -138,7 +160,7 @@ func (r *Model) forgetPast() {
 	}
 }
 
-// Past counts the clients that ended while the command that registered them was valid.
+// Past counts the clients whose end is remembered.
 func (r *Model) Past() int { return len(r.past) }
 
 // boundTo returns the process that a live session is bound to; zero: none.

@@ -92,7 +92,7 @@ func (r *Model) freeKey(e wire.Entry, d *dead) {
 		r.keys.remove(r.index, e.Key)
 	} else {
 		e.Session = wire.ID{}
-		r.keys.put(r.index, e)
+		r.putKey(e)
 	}
 	if d.until > r.Now {
 		r.delays = append(r.delays, keyDelay{e.Key, d.until})

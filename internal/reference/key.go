@@ -48,8 +48,9 @@ func (k *keys) next(index uint64) uint64 {
 	return k.changes
 }
 
-// put makes e the key's entry, unless it is already.
-func (k *keys) put(index uint64, e wire.Entry) *wire.Reply {
+// putKey makes e the key's entry, unless it is already.
+func (r *Model) putKey(e wire.Entry) *wire.Reply {
+	k, index := &r.keys, r.index
 	old, there := k.get(e.Key)
 	if there && bytes.Equal(old.Value, e.Value) && old.Flags == e.Flags && old.Session == e.Session &&
 		old.LockIndex == e.LockIndex && old.Fence == e.Fence {
@@ -61,7 +62,7 @@ func (k *keys) put(index uint64, e wire.Entry) *wire.Reply {
 			size += len(o.Key) + len(o.Value)
 		}
 	}
-	if size > MaxKeyBytes || !there && len(k.entries) >= MaxKeys {
+	if size > r.reserving(MaxKeyBytes, ReservedKeyBytes) || !there && len(k.entries) >= r.reserving(MaxKeys, ReservedKeys) {
 		return answer(wire.Code_BUSY)
 	}
 	e.ModifyIndex = k.next(index)
@@ -154,7 +155,7 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 	written.Value, written.Flags = op.Value, op.Flags
 	switch op.Kind {
 	case wire.KeyOp_PUT:
-		return r.keys.put(r.index, written)
+		return r.putKey(written)
 	case wire.KeyOp_PUT_FENCED:
 		if op.Fence == 0 {
 			return answer(wire.Code_INVALID)
@@ -163,13 +164,13 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 			return &wire.Reply{Code: wire.Code_STALE_FENCE, Fence: e.Fence}
 		}
 		written.Flags, written.Fence = e.Flags, op.Fence
-		return r.keys.put(r.index, written)
+		return r.putKey(written)
 	case wire.KeyOp_SWAP, wire.KeyOp_DELETE_IF, wire.KeyOp_EXPECT:
 		if differs {
 			return answer(wire.Code_COMPARE_FAILED)
 		}
 		if op.Kind == wire.KeyOp_SWAP {
-			return r.keys.put(r.index, written)
+			return r.putKey(written)
 		}
 		if op.Kind == wire.KeyOp_DELETE_IF {
 			r.keys.remove(r.index, op.Key)
@@ -190,7 +191,7 @@ func (r *Model) keyOp(op *wire.KeyOp) *wire.Reply {
 			return answer(wire.Code_NOT_HELD)
 		}
 		written.Session = wire.ID{}
-		return r.keys.put(r.index, written)
+		return r.putKey(written)
 	case wire.KeyOp_EXPECT_HOLDER:
 		if e.Session == (wire.ID{}) || !bytes.Equal(e.Session[:], op.Session) || e.LockIndex != op.Index {
 			return answer(wire.Code_STALE_SEQUENCER)
@@ -216,7 +217,7 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	case bad != nil:
 		return bad
 	case e.Session == s.ID:
-		return r.keys.put(r.index, e)
+		return r.putKey(e)
 	case e.Session != (wire.ID{}):
 		return &wire.Reply{Code: wire.Code_LOCKED, Holder: &wire.Holder{Session: e.Session[:], Member: r.session(e.Session[:]).Member}}
 	}
@@ -231,5 +232,5 @@ func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
 	}
 	e.LockIndex++
 	e.Session = s.ID
-	return r.keys.put(r.index, e)
+	return r.putKey(e)
 }

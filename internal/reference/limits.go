@@ -20,6 +20,11 @@ const (
 	MaxQueued       = 16_384
 	MaxInFlight     = 32_768
 	MaxIncarnations = 1024
+
+	MaxOutcomeBytes    = 16 << 20
+	MaxAllOutcomeBytes = 256 << 20
+	MinOutcomeBytes    = 8 << 10
+
 	MaxMembers      = 128
 	MaxUnregistered = 16
 	MaxForgettable  = 64
@@ -32,7 +37,12 @@ const (
 	MaxClientTTL      = 600 * second
 	MaxRegistering    = 60 * second
 
-	MaxChecks        = 256
+	MaxChecks = 256
+
+	ReservedSessions = 65_536
+	ReservedKeys     = 65_536
+	ReservedKeyBytes = 64 << 20
+
 	MaxSessionChecks = 16
 	MaxCandidate     = 64 << 10 // bytes
 	MaxPermits       = 1<<31 - 1

@@ -28,10 +28,15 @@ type Model struct {
 	Semaphores   []*Semaphore
 	Split        int // things that one entry releases; 0: MaxReleased
 
-	past        []ended // clients whose command of registration may still be valid
+	// Bytes of outcomes that are not acknowledged: of one process, of all clients or members,
+	// and of one process whatever others have. 0: the limits.
+	MostOutcomes, AllOutcomes, LeastOutcomes int
+
+	past        []ended // clients whose keys must not be used again yet
 	dead        []*dead // sessions whose holds are being released, in the order of their ends
 	quota       int     // things that the present entry may still release
 	trace       []byte  // of the release being applied
+	forClient   bool    // the command being applied is a client's
 	index, term uint64
 	arrivals    int
 	members     []Member
@@ -54,6 +59,7 @@ type Incarnation struct {
 	Floor        uint64
 	ttl, renewed int64
 	answered     []wire.Outcome
+	barred       uint64 // tickets up to here are refused unless they are answered
 }
 
 // Session is a live session.
@@ -252,12 +258,13 @@ func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
 		if c.Seq <= floor {
 			continue
 		}
-		if c.Seq-floor > MaxInFlight {
-			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
-			continue
-		}
 		if old := r.answered(t); old != nil {
 			r.outcomes = append(r.outcomes, *old)
+			continue
+		}
+		if c.Seq-floor > MaxInFlight || r.barred(t, c.Command) {
+			r.bar(t)
+			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
 			continue
 		}
 		reply := r.command(t, as, floor, c.Command)
@@ -288,7 +295,7 @@ func (r *Model) command(t wire.Ticket, as as, floor uint64, data []byte) *wire.R
 	if err != nil {
 		return answer(wire.Code_INVALID)
 	}
-	if inc.Client && forbidden(c) {
+	if r.forClient = inc.Client; inc.Client && forbidden(c) {
 		return answer(wire.Code_INVALID)
 	}
 	return r.known(t, inc, c)
@@ -367,17 +374,6 @@ func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
 }
 
 func (r *Model) say(t wire.Ticket, code wire.Code) { r.final(t, answer(code)) }
-
-func (r *Model) answered(t wire.Ticket) *wire.Outcome {
-	if inc := r.Incarnation(t.Incarnation); inc != nil {
-		for i := range inc.answered {
-			if inc.answered[i].Ticket == t {
-				return &inc.answered[i]
-			}
-		}
-	}
-	return nil
-}
 
 func (r *Model) Incarnation(id wire.ID) *Incarnation {
 	for i := range r.Incarnations {

@@ -35,7 +35,7 @@ func (r *Model) opening(inc *Incarnation, c *wire.OpenSession, alone bool) (*wir
 	if r.lateSession(wire.ID(c.Id)) != nil {
 		return answer(wire.Code_INVALID), nil
 	}
-	if len(r.Sessions) >= MaxAllSessions || r.full(inc) {
+	if len(r.Sessions) >= r.reserving(MaxAllSessions, ReservedSessions) || r.full(inc, alone) {
 		return answer(wire.Code_BUSY), nil
 	}
 	if bad := r.lookAt(inc.Member, c.Checks); bad != nil {

@@ -28,7 +28,7 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 	if len(c.Tokens) == 0 {
 		allowed = append(allowed, "")
 	}
-	if len(r.Tickets(id)) > 0 {
+	if len(r.Tickets(id)) > 0 || r.retired(id) && r.Level >= wire.LevelBounds {
 		return answer(wire.Code_UNKNOWN_INCARNATION)
 	}
 	m := r.Member(c.Member)
@@ -115,8 +115,8 @@ func (r *Model) drop(id wire.ID, why wire.Cause) {
 		s.Incarnation = wire.ID{}
 		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
 	}
-	if inc := r.Incarnation(id); inc.Client && inc.until > r.Now {
-		r.past = append(r.past, ended{id, inc.until})
+	if inc := r.Incarnation(id); inc.Client {
+		r.retire(id, inc.until)
 	}
 	r.Incarnations = slices.DeleteFunc(r.Incarnations, func(i Incarnation) bool { return i.ID == id })
 }
@@ -144,7 +144,7 @@ func (r *Model) attach(inc *Incarnation, c *wire.AttachSession) *wire.Reply {
 		return answer(wire.Code_SESSION_BOUND)
 	case inc.Client && len(s.Checks) > 0:
 		return answer(wire.Code_INVALID)
-	case (s.Member != inc.Member || s.Client != inc.Client) && r.full(inc):
+	case (s.Member != inc.Member || s.Client != inc.Client) && r.full(inc, false):
 		return answer(wire.Code_BUSY)
 	}
 	if bad := r.lookAt(inc.Member, s.Checks); bad != nil {

@@ -3,31 +3,16 @@ package remote
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 
+	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// The kinds of requests besides the queries of package machine.
-const (
-	KindWatch   = "watch"   // WatchBody; a stream of wire.KeyChange
-	KindObserve = "observe" // the name of an election; a stream of Observed
-)
-
-// WatchBody is the body of a KindWatch.
-type WatchBody struct {
-	Prefix string
-	After  uint64
-}
-
-// Observed is a leader; nil: there is none.
-type Observed struct{ Leader *wire.Leader }
 
 // RequestError is why a member could not do what it was asked.
 type RequestError struct {
@@ -44,10 +29,11 @@ const maxAnswer = 64 << 20
 var (
 	errLinkLost = errors.New("the connection to the member was lost")
 	errStopping = errors.New("the member is shutting down")
-	errStarted  = errors.New("the member has started too recently to continue a watch")
 	// ErrTooLarge: the answer exceeds the limit.
 	ErrTooLarge = fmt.Errorf("the answer exceeds %d MiB: ask for less at once, or open a node", maxAnswer>>20)
 	errSlow     = errors.New("this process reads the answer more slowly than it comes")
+	// ErrNotSent: no member was asked. With repeat one may have been, whose answer was lost.
+	ErrNotSent = errors.New("the request was not sent")
 	// ErrTooManyStreams: this process has as many watches and observers as a member serves.
 	ErrTooManyStreams = fmt.Errorf("limit exceeded: this process has %d watches and observers already", maxStreams)
 )
@@ -83,6 +69,8 @@ type question struct {
 	link *link
 	ctx  context.Context
 	wake chan struct{} // holds a token when there is something to read
+	owed bool          // the member answers at once if a quorum is reachable from it
+	done func(error)   // instead of a reader: is called with the end of the answer, and must not block; nil: there is one
 
 	mu     sync.Mutex
 	buffer bytes.Buffer // guarded by mu; of the answer
@@ -91,19 +79,22 @@ type question struct {
 }
 
 // begin sends a request to a member, once one is connected.
-func (g *Group) begin(ctx context.Context, r *wire.Request) (*question, error) {
+func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*question, error) {
 	for {
 		l, changed, _ := g.place.get()
 		if l != nil {
-			q := g.asking.add(ctx, l)
+			q := g.asking.add(ctx, l, owed)
 			r := &wire.Request{Id: q.id, Kind: r.GetKind(), Body: r.GetBody(), Stale: r.GetStale()}
 			err := l.conn.SendWait(ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(r.GetBody()))
 			if err == nil {
 				return q, nil
 			}
 			g.asking.remove(q)
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return nil, ctx.Err()
+			case errors.Is(err, transport.ErrTooLarge):
+				return nil, &RequestError{wire.Failure_FAILURE_TOO_LARGE, "limit exceeded: the request is larger than the 1 MiB that a member accepts of a client"}
 			}
 		}
 		select {
@@ -116,11 +107,11 @@ func (g *Group) begin(ctx context.Context, r *wire.Request) (*question, error) {
 	}
 }
 
-func (a *asking) add(ctx context.Context, l *link) *question {
+func (a *asking) add(ctx context.Context, l *link, owed bool) *question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
-	q := &question{id: a.last, link: l, ctx: ctx, wake: make(chan struct{}, 1)}
+	q := &question{id: a.last, link: l, ctx: ctx, wake: make(chan struct{}, 1), owed: owed}
 	a.pending[q.id] = q
 	return q
 }
@@ -129,6 +120,18 @@ func (a *asking) remove(q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.pending, q.id)
+}
+
+// owed reports whether a link owes an answer that takes a quorum and no longer than that.
+func (a *asking) owed(l *link) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, q := range a.pending { // order: any
+		if q.link == l && q.owed {
+			return true
+		}
+	}
+	return false
 }
 
 // finish ends a question. The member is asked to stop if it has not answered.
@@ -164,15 +167,20 @@ func (a *asking) answered(l *link, part *wire.Answer) {
 			q.err = &RequestError{part.GetFailure(), part.GetError()}
 		}
 	}
-	q.signal()
+	if q.signal(); q.ended && q.done != nil {
+		q.done(q.err)
+	}
 }
 
 // lost ends the questions that a link has not answered.
 func (a *asking) lost(l *link) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, q := range a.pending { // order: they are independent of each other
+	for id, q := range a.pending { // order: they are independent of each other
 		if q.link == l {
+			if q.done != nil {
+				delete(a.pending, id)
+			}
 			q.mu.Lock()
 			if !q.ended {
 				q.ended, q.err = true, errLinkLost
@@ -192,33 +200,42 @@ func (q *question) signal() {
 
 // Read implements io.Reader: it reads the answer, and blocks until there is some.
 func (q *question) Read(b []byte) (int, error) {
+	if err := q.await(); err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.buffer.Read(b)
+}
+
+// await blocks until there is something to read, or returns why there will be nothing more.
+func (q *question) await() error {
 	for {
 		q.mu.Lock()
-		if q.buffer.Len() > 0 {
-			defer q.mu.Unlock()
-			return q.buffer.Read(b)
-		}
-		ended, err := q.ended, q.err
+		some, ended, err := q.buffer.Len() > 0, q.ended, q.err
 		q.mu.Unlock()
 		switch {
+		case some:
+			return nil
 		case ended && err != nil:
-			return 0, err
+			return err
 		case ended:
-			return 0, io.EOF
+			return io.EOF
 		}
 		select {
 		case <-q.wake:
 		case <-q.ctx.Done():
-			return 0, q.ctx.Err()
+			return q.ctx.Err()
 		}
 	}
 }
 
-// again reports whether another member may be asked the same. One that is shutting down is
-// left.
-func (q *question) again(err error) bool {
+// again reports whether another member may be asked the same. One that is shutting down is left,
+// with all that is under way there: no other failure of a request concerns the connection.
+func (g *Group) again(q *question, err error) bool {
 	var r *RequestError
 	if errors.As(err, &r) && r.Failure == wire.Failure_FAILURE_CLOSED {
+		g.mailbox.post(func() { g.leaving.note(q.link.conn.Peer().Member) })
 		q.link.conn.Close(errStopping)
 		return true
 	}
@@ -244,13 +261,13 @@ func (g *Group) leavePlace() { <-g.asking.answers }
 // then (wire.Failure_FAILURE_UNKNOWN).
 func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, error) {
 	if err := g.awaitPlace(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	defer g.leavePlace()
 	for {
-		q, err := g.begin(ctx, r)
+		q, err := g.begin(ctx, r, !r.GetStale())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 		}
 		answer, err := io.ReadAll(q)
 		g.finish(q)
@@ -259,33 +276,11 @@ func (g *Group) Ask(ctx context.Context, r *wire.Request, repeat bool) ([]byte, 
 			return nil, ErrTooLarge
 		case errors.Is(err, errLinkLost) && !repeat:
 			return nil, &RequestError{wire.Failure_FAILURE_UNKNOWN, "outcome unknown: " + err.Error()}
-		case q.again(err):
+		case g.again(q, err):
 			continue
 		}
 		return answer, err
 	}
-}
-
-// Copy has a member write the answer of a request to w. It blocks as Ask, and does not ask
-// another member.
-func (g *Group) Copy(ctx context.Context, r *wire.Request, w io.Writer) error {
-	if err := g.awaitPlace(ctx); err != nil {
-		return err
-	}
-	defer g.leavePlace()
-	q, err := g.begin(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer g.finish(q)
-	_, err = io.Copy(w, q)
-	switch {
-	case errors.Is(err, errLinkLost):
-		return &RequestError{wire.Failure_FAILURE_UNAVAILABLE, err.Error() + ": what was written is incomplete: discard it, and repeat the call"}
-	case errors.Is(err, errSlow):
-		return &RequestError{wire.Failure_FAILURE_BUSY, "busy: " + err.Error() + ": what was written is incomplete"}
-	}
-	return err
 }
 
 // Query implements client.Group. Fixed must be nil: there is no feed that an answer could be
@@ -300,95 +295,4 @@ func (g *Group) Query(ctx context.Context, q machine.Query, opts client.QueryOpt
 		return nil, err
 	}
 	return machine.DecodeAnswer(kind, answer)
-}
-
-// stream asks a member for a stream of values, again and again until ctx is done or the
-// answer ends otherwise; or returns ErrTooManyStreams. next makes the request, and receive gets each value; false ends the
-// stream without an error.
-func stream[V any](ctx context.Context, g *Group, next func() *wire.Request, receive func(V) bool) error {
-	select {
-	case g.asking.streams <- struct{}{}:
-		defer func() { <-g.asking.streams }()
-	default:
-		return ErrTooManyStreams
-	}
-	var first *link
-	for moves := 0; ; {
-		q, err := g.begin(ctx, next())
-		if err != nil {
-			return g.streamFault(ctx, err)
-		}
-		if first == nil {
-			first = q.link
-		}
-		values := json.NewDecoder(q)
-		for err == nil {
-			var v V
-			if err = values.Decode(&v); err != nil {
-				break
-			}
-			if moves = 0; !receive(v) {
-				g.finish(q)
-				return nil
-			}
-		}
-		g.finish(q)
-		switch {
-		case q.again(err), errors.Is(err, errSlow):
-		case compacted(err) && q.link != first && moves < maxMoves:
-			moves++
-			q.link.conn.Close(errStarted)
-		default:
-			return g.streamFault(ctx, err)
-		}
-	}
-}
-
-// maxMoves is how many members in turn a stream goes on to that have started too recently to
-// continue it. Others may have the changes still.
-const maxMoves = 4
-
-func compacted(err error) bool {
-	var r *RequestError
-	return errors.As(err, &r) && r.Failure == wire.Failure_FAILURE_COMPACTED
-}
-
-// streamFault turns the end of a stream into the fault that a feed of this process would
-// have.
-func (g *Group) streamFault(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return &client.Fault{Kind: client.Interrupted, Cause: client.ContextError(ctx)}
-	case g.lifetime.Err() != nil:
-		return &client.Fault{Kind: client.Closed, Cause: g.closed()}
-	case compacted(err):
-		return &client.Fault{Kind: client.Compacted}
-	}
-	return err
-}
-
-// Watch implements client.Group. After a change of members it continues where it was.
-func (g *Group) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
-	return stream(ctx, g, func() *wire.Request {
-		body, _ := json.Marshal(WatchBody{prefix, after}) // a string and a number: never fails
-		return &wire.Request{Kind: KindWatch, Body: body}
-	}, func(c wire.KeyChange) bool {
-		after = c.Index
-		return yield(c)
-	})
-}
-
-// Observe implements client.Group. After a change of members it continues with the leader
-// of that moment, if that is another one.
-func (g *Group) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
-	var last *Observed
-	return stream(ctx, g, func() *wire.Request {
-		return &wire.Request{Kind: KindObserve, Body: []byte(election)}
-	}, func(o Observed) bool {
-		if last != nil && client.SameLeader(o.Leader, last.Leader) {
-			return true
-		}
-		last = &o
-		return yield(o.Leader)
-	})
 }

@@ -4,30 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
-	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// link is a connection to a member.
+// link is a connection to a member. The loop owns what follows incarnation.
 type link struct {
 	conn        *transport.ClientConn
 	addr        string
 	incarnation wire.ID // that the connection has proven
-	askedAt     uint64  // owned by the loop: the tick at which the registration, or the oldest renewal, without an answer was sent; 0: none
-}
 
-// asked notes that the member owes an answer from now on.
-func (l *link) asked(tick uint64) {
-	if l.askedAt == 0 {
-		l.askedAt = max(tick, 1)
-	}
+	// Ticks; 0: none. See leaving.go.
+	askedAt      uint64 // since then the member has owed an answer
+	renewalAt    uint64 // when the oldest renewal without an answer was sent
+	heardAt      uint64 // when the group has last answered
+	leaderlessAt uint64 // since then the member has had no leader
+	probing      bool   // a probe is without an answer
+	probes       int    // that were answered since anything else was, up to maxProbeShift
 }
 
 const (
@@ -38,7 +37,6 @@ const (
 var (
 	errUnexpected  = errors.New("unexpected frame")
 	errAttachTime  = errors.New("the member did not attach this process in time: it lags, or has no leader")
-	errNoAnswer    = errors.New("the member has not acknowledged the registration, or a renewal, in time: it lags, or no quorum is reachable from it")
 	errReconnected = errors.New("another connection has replaced this one")
 )
 
@@ -105,51 +103,58 @@ func (g *Group) Trying() string {
 
 // connect keeps this process connected to a member, one after the other.
 func (g *Group) connect() {
-	var (
-		cluster wire.ID
-		members []string
-		next    = rand.IntN(len(g.cfg.Addresses))
-		failed  int
-		pause   = minPause
-	)
+	var cluster wire.ID
+	pause := minPause
 	for g.lifetime.Err() == nil {
-		addresses := g.addresses(members)
-		addr := addresses[next%len(addresses)]
-		next++
+		p, err := g.plan()
+		if err != nil {
+			return
+		}
+		won, err := g.find(p, cluster)
+		if err != nil {
+			g.wait(max(min(pause, p.time/8), minPause))
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		cluster = won.link.conn.Peer().Cluster
 		began := time.Now()
-		g.place.tries(addr)
-		attached, err := g.connectTo(addr, &cluster)
+		err = g.follow(won)
 		if g.lifetime.Err() != nil {
 			return
 		}
 		g.place.set(nil, err)
-		if attached != nil {
-			members, failed = attached.GetMembers(), 0
-			g.log.Info("connection to member lost", "addr", addr, "error", err)
-			if time.Since(began) > maxPause {
-				pause = minPause
-				continue
-			}
-		} else {
-			g.log.Debug("member not reached", "addr", addr, "error", err)
+		g.log.Info("connection to member lost", "addr", won.link.addr, "error", err)
+		if time.Since(began) > maxPause || errors.Is(err, errNoAnswer) || errors.Is(err, errLeaderless) {
+			pause = minPause
+			continue
 		}
-		if failed++; failed >= len(addresses) || attached != nil {
-			failed = 0
-			g.wait(pause)
-			pause = min(2*pause, maxPause)
-		}
+		g.wait(max(min(pause, p.time/8), minPause))
+		pause = min(2*pause, maxPause)
 	}
 }
 
-// addresses returns those that were configured and those of the members.
-func (g *Group) addresses(members []string) []string {
-	all := slices.Clone(g.cfg.Addresses)
-	for _, addr := range members {
-		if !slices.Contains(all, addr) {
-			all = append(all, addr)
-		}
+// plan returns what the search for a member begins with.
+func (g *Group) plan() (p plan, err error) {
+	err = g.await(func() error {
+		p = plan{identity: g.identity, addresses: g.addresses.inOrder(g.cfg.Addresses), left: maps.Clone(g.leaving.left), time: g.cfg.Left()}
+		return nil
+	})
+	return p, err
+}
+
+// follow uses the connection of an attempt that has won, and blocks until it has ended.
+func (g *Group) follow(won *attempt) error {
+	l := won.link
+	stop := context.AfterFunc(g.lifetime, func() { l.conn.Close(g.closed()) })
+	defer stop()
+	err := g.await(func() error { return g.attached(l, won.attached, won.rank) })
+	if err == nil {
+		err = g.read(l)
 	}
-	return all
+	l.conn.Close(err)
+	g.loses(l)
+	won.cancel(nil)
+	return l.conn.Err()
 }
 
 // wait waits for about that long: thousands of clients lose a member at the same moment.
@@ -162,60 +167,6 @@ func (g *Group) wait(pause time.Duration) {
 	}
 }
 
-// connectTo connects to a member, and blocks until the connection has ended. attached is nil
-// if it never was usable.
-func (g *Group) connectTo(addr string, cluster *wire.ID) (attached *wire.Attached, err error) {
-	own := make(chan identity, 1)
-	if !g.mailbox.post(func() { own <- g.identity }) {
-		return nil, ErrClosed
-	}
-	var id identity
-	select {
-	case id = <-own:
-	case <-g.lifetime.Done():
-		return nil, ErrClosed
-	}
-	conn, err := g.dialer.Connect(g.lifetime, addr, id.key, *cluster)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(g.lifetime, func() { conn.Close(g.closed()) })
-	defer stop()
-	l := &link{conn: conn, addr: addr, incarnation: id.incarnation}
-	if attached, err = g.attach(l); err != nil {
-		conn.Close(err)
-		return nil, err
-	}
-	*cluster = conn.Peer().Cluster
-	err = g.read(l)
-	conn.Close(err)
-	g.loses(l)
-	return attached, conn.Err()
-}
-
-// attach asks the member to deliver outcomes from now on.
-func (g *Group) attach(l *link) (*wire.Attached, error) {
-	timer := time.AfterFunc(attachTimeout, func() { l.conn.Close(errAttachTime) })
-	defer timer.Stop()
-	g.mailbox.post(func() {
-		for _, part := range parts(g.attachment()) {
-			l.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: part}}, 0)
-		}
-	})
-	f := new(wire.MemberFrame)
-	if err := l.conn.Read(f); err != nil {
-		return nil, err
-	}
-	attached := f.GetAttached()
-	if attached == nil {
-		return nil, errUnexpected
-	}
-	if !timer.Stop() {
-		return nil, errAttachTime
-	}
-	return attached, g.await(func() error { return g.attached(l, attached) })
-}
-
 // await has the loop run something, and returns its result.
 func (g *Group) await(run func() error) error {
 	result := make(chan error, 1)
@@ -226,89 +177,6 @@ func (g *Group) await(run func() error) error {
 	case <-g.lifetime.Done():
 		return g.closed()
 	}
-}
-
-// attachment describes what this process may have missed.
-func (g *Group) attachment() *wire.Attach {
-	a := &wire.Attach{Applied: g.applied}
-	for _, seq := range g.tickets.AwaitingInOrder() {
-		call, _ := g.tickets.Awaiting(seq)
-		w := &wire.Awaiting{Seq: seq}
-		call.Recheck(noter{w}, wire.Ticket{Incarnation: g.identity.incarnation, Seq: seq})
-		a.Awaiting = append(a.Awaiting, w)
-	}
-	for _, id := range g.cfg.Sessions() {
-		a.Sessions = append(a.Sessions, id[:])
-	}
-	return a
-}
-
-// maxPart are in one frame: a name of a semaphore has up to 512 bytes, and a frame of a client
-// some more than 1 MiB.
-const maxPart = 1000
-
-// parts cuts an Attach into frames.
-func parts(a *wire.Attach) (all []*wire.Attach) {
-	for {
-		awaiting, sessions := min(len(a.GetAwaiting()), maxPart), min(len(a.GetSessions()), maxPart)
-		part := &wire.Attach{Applied: a.GetApplied(), Awaiting: a.GetAwaiting()[:awaiting], Sessions: a.GetSessions()[:sessions]}
-		a.Awaiting, a.Sessions = a.GetAwaiting()[awaiting:], a.GetSessions()[sessions:]
-		part.More = len(a.GetAwaiting())+len(a.GetSessions()) > 0
-		if all = append(all, part); !part.More {
-			return all
-		}
-	}
-}
-
-// noter is a wire.Rechecker that notes what a call asks for.
-type noter struct{ awaiting *wire.Awaiting }
-
-// Recheck implements wire.Rechecker.
-func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore string) *wire.Reply {
-	n.awaiting.Session, n.awaiting.Semaphore = session[:], semaphore
-	return nil
-}
-
-// attached begins to use a link. What this process has missed comes first.
-func (g *Group) attached(l *link, a *wire.Attached) error {
-	if l.incarnation != g.identity.incarnation {
-		return ErrUnregistered
-	}
-	g.disconnect(errReconnected)
-	g.link, g.applied, g.now = l, a.GetApplied(), a.GetNow()
-	g.level.Store(a.GetLevel())
-	boundTo := make(map[wire.ID]wire.ID) // of the sessions that live
-	for _, s := range a.GetElsewhere() {
-		if id, ok := wire.IDFrom(s); ok {
-			boundTo[id] = wire.ID{}
-		}
-	}
-	for _, s := range a.GetSessions() {
-		if id, ok := wire.IDFrom(s); ok {
-			boundTo[id] = l.incarnation
-		}
-	}
-	g.cfg.Replaced(func(q machine.Query) any {
-		switch q := q.(type) {
-		case machine.IndexQuery:
-			return uint64(0)
-		case machine.SessionQuery:
-			if incarnation, alive := boundTo[q.ID]; alive {
-				return &machine.SessionView{ID: q.ID, Incarnation: incarnation}
-			}
-		}
-		return (*machine.SessionView)(nil)
-	})
-	for _, o := range a.GetOutcomes() {
-		if call, ok := g.tickets.Settle(o.GetSeq()); ok {
-			call.Deliver(wire.Ticket{Incarnation: l.incarnation, Seq: o.GetSeq()}, o.GetReply(), false)
-		}
-	}
-	g.send(g.tickets.RetryAll)
-	g.sendRenewal()
-	g.place.set(l, nil)
-	g.log.Info("connected to member", "addr", l.addr, "member", wire.MemberID(l.conn.Peer().Member))
-	return nil
 }
 
 // disconnect ends the present link.
@@ -355,23 +223,25 @@ func (g *Group) receive(l *link, f *wire.MemberFrame) error {
 	case *wire.MemberFrame_Delivery:
 		g.deliver(body.Delivery)
 	case *wire.MemberFrame_Renewed:
-		l.askedAt = 0
+		l.renewalAt = 0
+		g.hears()
 		g.renewedBy(body.Renewed)
 	case *wire.MemberFrame_Resend:
 		g.send(g.tickets.RetryAll)
 		g.sendRenewal()
+	case *wire.MemberFrame_View:
+		g.addresses.learn(body.View.GetMembers())
+		g.noteLevel(body.View.GetLevel())
+		g.noteLeader(l, body.View.GetLeaderless())
+	case nil: // of a later version, which does not need it
 	default:
 		return errUnexpected
 	}
 	return nil
 }
 
-// checkLink gives up a member that does not acknowledge what the group has to: others may be
-// able to.
-func (g *Group) checkLink() {
-	if l := g.link; l != nil && l.askedAt != 0 && time.Duration(g.ticks-l.askedAt)*tick > g.cfg.Patience() {
-		g.disconnect(errNoAnswer)
-	}
-}
+// noteLevel notes the feature level that a member states. It never falls, but a member may lag
+// behind another one.
+func (g *Group) noteLevel(level uint32) { g.level.Store(max(g.level.Load(), level)) }
 
 var _ client.Group = (*Group)(nil)

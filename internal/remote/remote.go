@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -25,7 +26,8 @@ type Config struct {
 	Name      string   // of this process, for people
 	TLS       *tls.Config
 	Insecure  bool
-	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	Dial      func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP; it heeds ctx
+	Calls     *appcall.Calls                                           // of the application's functions; nil: of the callbacks of TLS
 	Admit     func(Peer) error                                         // refuses a member; nil: none
 	Logger    *slog.Logger
 	MaxCalls  int // under way; urgent ones are not refused for it
@@ -43,8 +45,10 @@ type Config struct {
 	Woke     func()
 	// Sessions returns the sessions that are bound to this process.
 	Sessions func() []wire.ID
-	// Patience is how long a member may take to acknowledge the registration or a renewal.
+	// Patience is how long a member may take to acknowledge the registration, a renewal or a call.
 	Patience func() time.Duration
+	// Left is for how long the sessions of this process last without another renewal.
+	Left func() time.Duration
 }
 
 // Peer is the other end of a connection.
@@ -70,6 +74,9 @@ type Group struct {
 	now      int64  // group time, as a member has stated it last
 	link     *link  // attached; nil: none
 	ticks    uint64
+
+	addresses addresses
+	leaving   leaving
 
 	lifetime context.Context
 	end      context.CancelCauseFunc
@@ -102,11 +109,16 @@ var (
 // tick is the unit of retries.
 const tick = 100 * time.Millisecond
 
+// queueBytes bounds what is queued for the member: half of it has room for the ordinary commands
+// that are under way.
+const queueBytes = 12 << 20
+
 // New returns a group to which nothing is connected yet; see Start. An error lists every fault
 // of the settings for connections.
 func New(cfg Config) (*Group, error) {
 	dialer, err := transport.NewDialer(transport.DialerConfig{
-		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Group: cfg.Group, Name: cfg.Name, Dial: cfg.Dial, Calls: cfg.Calls, TLS: cfg.TLS, Insecure: cfg.Insecure, Admit: cfg.Admit, Logger: cfg.Logger,
+		Limits: transport.Limits{ClientQueueBytes: queueBytes},
 	})
 	if err != nil {
 		return nil, err
@@ -283,6 +295,9 @@ func (g *Group) Registered(*wire.Reply) {}
 // Unregistered implements client.Group.
 func (g *Group) Unregistered(err error) bool { return errors.Is(err, ErrUnregistered) }
 
+// Busy implements client.Group.
+func (g *Group) Busy(err error) bool { return errors.Is(err, ErrBusy) }
+
 // Process implements client.Group.
 func (g *Group) Process() uint64 { return g.process.Load() }
 
@@ -301,16 +316,15 @@ func (g *Group) send(next func(tick uint64) tickets.Outgoing) {
 
 func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
 	for calls := range tickets.Split(calls) {
-		if !g.tickets.Registered() {
-			g.link.asked(g.ticks)
-		}
+		g.link.asked(g.ticks)
 		size := 0
 		for _, c := range calls {
 			size += len(c.GetCommand())
 		}
-		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{
+		// Without room, as on a slow network, the next retry follows.
+		g.link.conn.Offer(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{
 			Floor: g.tickets.Floor(), Calls: calls, Urgent: urgent, Applied: g.applied,
-		}}}, size)
+		}}}, size, !urgent)
 	}
 }
 
@@ -319,6 +333,9 @@ func (g *Group) sendLane(calls []*wire.Call, urgent bool) {
 func (g *Group) sendRenewal() {
 	if g.link != nil && len(g.renewals) > 0 && g.tickets.Registered() {
 		g.link.asked(g.ticks)
+		if g.link.renewalAt == 0 {
+			g.link.renewalAt = max(g.ticks, 1)
+		}
 		g.link.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: g.renewals[len(g.renewals)-1].number}}, 0)
 	}
 }
@@ -345,18 +362,18 @@ func (g *Group) deliver(d *wire.Delivery) {
 func (g *Group) outcome(o *wire.DeliveredOutcome) {
 	registering := !g.tickets.Registered()
 	if call, ok := g.tickets.Outcome(o.GetSeq(), o.GetMore()); ok {
+		g.hears()
 		call.Deliver(wire.Ticket{Incarnation: g.identity.incarnation, Seq: o.GetSeq()}, o.GetReply(), o.GetMore())
 	}
 	if registering && g.tickets.Registered() {
-		g.link.askedAt = 0
 		g.sendRenewal()
 	}
 }
 
 // renewedBy delivers the answer to a renewal, which is that of all before it as well.
 func (g *Group) renewedBy(r *wire.Renewed) {
-	g.level.Store(r.GetLevel())
-	g.now = r.GetNow()
+	g.noteLevel(r.GetLevel())
+	g.now = max(g.now, r.GetNow())
 	reply := &wire.Reply{Code: wire.Code_OK}
 	if r.GetUnknown() {
 		reply = &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION}

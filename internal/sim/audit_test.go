@@ -66,7 +66,7 @@ type sequencer struct {
 
 func newAudit(sim *simulation) *audit {
 	return &audit{
-		sim: sim, m: machine.New(),
+		sim: sim, m: sim.firstMachine(),
 		sessions:     make(map[wire.ID]machine.SessionView),
 		grants:       make(map[uint64]grant),
 		delayedUntil: make(map[resource]int64),

@@ -45,8 +45,8 @@ type entryRecord struct {
 }
 
 func newHistory(sim *simulation) *history {
-	return &history{
-		sim: sim, oracle: machine.New(), audit: newAudit(sim), reference: newReferenceChecker(sim),
+	h := &history{
+		sim: sim, oracle: sim.firstMachine(), audit: newAudit(sim), reference: newReferenceChecker(sim),
 		outcomes:     make(map[wire.Ticket][]*wire.Reply),
 		durableState: make(map[string][]byte),
 		sessions:     make(map[wire.ID]*simSession),
@@ -54,6 +54,10 @@ func newHistory(sim *simulation) *history {
 		clients:      make(map[wire.ID]bool),
 		delivered:    make(map[wire.ID][]delivered),
 	}
+	for _, c := range machine.FirstState(sim.firstLevel) {
+		h.durableState[string(c.Key)] = c.Value
+	}
+	return h
 }
 
 func (h *history) last() uint64 { return uint64(len(h.entries)) + 1 }

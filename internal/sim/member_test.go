@@ -110,9 +110,25 @@ func (m *simMember) bootstrap(voters, standbys int) {
 	for i := range standbys {
 		conf.Learners = append(conf.Learners, uint64(voters+i+1))
 	}
-	if err := errors.Join(log.Bootstrap(conf), store.Close()); err != nil {
+	state := machine.FirstState(m.sim.firstLevel)
+	if err := errors.Join(log.BootstrapWith(conf, state, core.FirstDigest(state)), store.Close()); err != nil {
 		m.sim.fail("bootstrap: %v", err)
 	}
+}
+
+// firstMachine returns a machine with the state of the new group.
+func (sim *simulation) firstMachine() *machine.Machine {
+	m, err := machine.Load(func(yield func(key, value []byte) bool) {
+		for _, c := range machine.FirstState(sim.firstLevel) {
+			if !yield(c.Key, c.Value) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		sim.fail("the first state: %v", err)
+	}
+	return m
 }
 
 // start starts a process on the disk as it is.

@@ -22,7 +22,7 @@ type referenceChecker struct {
 }
 
 func newReferenceChecker(sim *simulation) *referenceChecker {
-	return &referenceChecker{sim: sim, outcomes: make(map[wire.Ticket][]*wire.Reply)}
+	return &referenceChecker{sim: sim, model: reference.Model{Level: sim.firstLevel}, outcomes: make(map[wire.Ticket][]*wire.Reply)}
 }
 
 // entry applies the next entry to the reference model.

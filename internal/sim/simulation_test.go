@@ -39,6 +39,7 @@ type simulation struct {
 	network                          network
 	disks                            struct{ slow bool }
 	faults                           faults
+	firstLevel                       uint32 // feature level of the new group; 0: the lowest
 	history                          *history
 	clients                          *clientHistory
 	lastFence                        map[string]uint64 // by lock: the last that a holder trusted
@@ -74,6 +75,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		lastFence: make(map[string]uint64), fences: make(map[uint64]bool),
 		limits:  semaphoreLimits(),
 		swapped: make(map[string]bool),
+	}
+	if seed%2 == 0 { // the others as with a founder of an earlier build
+		sim.firstLevel = wire.FeatureLevel
 	}
 	sim.traffic.messages = make(map[raftpb.MessageType]int)
 	sim.history, sim.clients = newHistory(sim), newClientHistory(sim)

@@ -27,6 +27,12 @@ const (
 	// releases of all that one session can hold.
 	maxUrgentBytes = 256 << 20
 	callOverhead   = 128 // approximate memory of a call without its command
+
+	// MaxOutcomes and maxOrdinaryOutcomes bound what the outcomes above the floor count at most,
+	// whatever their commands return: see wire.OutcomeBound. The group's limits are larger, so
+	// that it refuses nothing because of outcomes that are not acknowledged yet.
+	MaxOutcomes         = 12 << 20
+	maxOrdinaryOutcomes = MaxOutcomes - 4<<20
 )
 
 // Table holds the calls of one process until their last outcome. It is not safe for
@@ -40,6 +46,8 @@ type Table[C comparable] struct {
 	ordinary    []*pendingCall[C]
 	floor       uint64            // every ticket up to here has had its first outcome
 	pending     []*pendingCall[C] // pending[i] has ticket floor+1+i; nil if it has its outcome
+	bounds      []int             // of the outcomes of the same tickets
+	outcomes    int               // the sum of bounds
 	calls       int               // queued and pending
 	bytes       int               // of the ordinary ones among calls
 	urgentBytes int               // of the urgent ones
@@ -129,10 +137,10 @@ func (t *Table[C]) count(o *pendingCall[C], sign int) {
 // Issue issues tickets to queued calls, within the window, and returns their
 // commands.
 func (t *Table[C]) Issue(tick uint64) (out Outgoing) {
-	for len(t.urgent) > 0 && t.hasPlace(Window) {
+	for len(t.urgent) > 0 && t.hasPlace(Window) && t.mayLeave(t.urgent[0], MaxOutcomes) {
 		t.issue(&t.urgent, &out, tick)
 	}
-	for len(t.ordinary) > 0 && t.hasPlace(ordinaryWindow) {
+	for len(t.ordinary) > 0 && t.hasPlace(ordinaryWindow) && t.mayLeave(t.ordinary[0], maxOrdinaryOutcomes) {
 		size := t.ordinary[0].size()
 		if t.sentBytes > 0 && t.sentBytes+size > maxSentBytes {
 			break
@@ -150,6 +158,11 @@ func (t *Table[C]) hasPlace(limit int) bool {
 	return len(t.pending) < limit
 }
 
+// mayLeave reports whether the group may keep the call's outcome besides those above the floor.
+func (t *Table[C]) mayLeave(o *pendingCall[C], limit int) bool {
+	return t.outcomes+wire.OutcomeBound(o.command) <= limit
+}
+
 func (t *Table[C]) issue(queue *[]*pendingCall[C], out *Outgoing, tick uint64) {
 	o := (*queue)[0]
 	(*queue)[0] = nil
@@ -158,6 +171,9 @@ func (t *Table[C]) issue(queue *[]*pendingCall[C], out *Outgoing, tick uint64) {
 	}
 	o.seq = t.floor + uint64(len(t.pending)) + 1
 	t.pending = append(t.pending, o)
+	bound := wire.OutcomeBound(o.command)
+	t.bounds = append(t.bounds, bound)
+	t.outcomes += bound
 	add(out, o, tick)
 }
 
@@ -225,6 +241,9 @@ func (t *Table[C]) Gate() { t.gated = true }
 // Registered reports whether the gate has been passed.
 func (t *Table[C]) Registered() bool { return !t.gated || t.floor > 0 }
 
+// Unanswered reports whether a command that was sent has had no outcome.
+func (t *Table[C]) Unanswered() bool { return len(t.pending) > 0 }
+
 // Floor returns the ticket up to which each has had its first outcome.
 func (t *Table[C]) Floor() uint64 { return t.floor }
 
@@ -250,12 +269,13 @@ func (t *Table[C]) close(i int) {
 	}
 	closed := 0
 	for closed < len(t.pending) && t.pending[closed] == nil {
+		t.outcomes -= t.bounds[closed]
 		closed++
 	}
-	t.pending = t.pending[closed:]
+	t.pending, t.bounds = t.pending[closed:], t.bounds[closed:]
 	t.floor += uint64(closed)
 	if len(t.pending) == 0 {
-		t.pending = nil // frees the array
+		t.pending, t.bounds = nil, nil // frees the arrays
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // quietCall differs from others by its address, so it must not be empty.
@@ -92,6 +94,37 @@ func TestTickets_Window(t *testing.T) {
 	wantSeqs(t, "a hole", k.Issue(0))
 	k.Outcome(1, false)
 	wantSeqs(t, "two behind the floor", k.Issue(0), ordinaryWindow+1, ordinaryWindow+2)
+}
+
+// What the outcomes above the floor can count bounds the tickets, as their number does: the
+// last part is for urgent calls.
+func TestTickets_Outcomes(t *testing.T) {
+	k := New[*quietCall]()
+	large := append([]byte{0x8a, 1}, make([]byte, 2000)...) // a Write
+	bound := wire.OutcomeBound(large)
+	for range 2 * MaxOutcomes / bound {
+		k.Add(large, new(quietCall), false)
+	}
+	first := len(k.Issue(0).Ordinary)
+	if n := first * bound; n > maxOrdinaryOutcomes || n+bound <= maxOrdinaryOutcomes {
+		t.Fatalf("%d calls, whose outcomes can count %d bytes", first, n)
+	}
+	for seq := uint64(2); seq <= uint64(first); seq++ {
+		k.Outcome(seq, false)
+	}
+	if n := len(k.Issue(0).Ordinary); n > 0 {
+		t.Errorf("%d more calls while the first has no outcome", n)
+	}
+	for range MaxOutcomes / bound {
+		k.Add(large, new(quietCall), true)
+	}
+	if out := k.Issue(0); len(out.Ordinary) > 0 || (first+len(out.Urgent)+1)*bound <= MaxOutcomes {
+		t.Errorf("%d urgent calls, and %d others", len(out.Urgent), len(out.Ordinary))
+	}
+	k.Outcome(1, false)
+	if n := len(k.Issue(0).Urgent); n == 0 {
+		t.Error("no call after the floor has moved")
+	}
 }
 
 func TestTickets_Cancel(t *testing.T) {

@@ -388,16 +388,19 @@ func (x *Proof) GetRefusal() string {
 }
 
 type GossipMeta struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Cluster       []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Member        uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
-	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	Advertise     string                 `protobuf:"bytes,6,opt,name=advertise,proto3" json:"advertise,omitempty"`
-	Expect        uint32                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // of a new member: the size of the group to form
-	Voters        uint32                 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"` // of a new member: how many of them are to vote
-	Key           []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`        // public
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Version   uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Cluster   []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Member    uint64                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`
+	Boot      uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	Name      string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	Advertise string                 `protobuf:"bytes,6,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	Expect    uint32                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // of a new member: the size of the group to form
+	Voters    uint32                 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"` // of a new member: how many of them are to vote
+	Key       []byte                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`        // public
+	// Of a new member: the highest feature level at which it can form a group. 0: a build that
+	// forms groups at level 1.
+	FeatureLevel  uint32 `protobuf:"varint,25,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,11 +498,21 @@ func (x *GossipMeta) GetKey() []byte {
 	return nil
 }
 
+func (x *GossipMeta) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
 type Proposal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Founders      []*Founder             `protobuf:"bytes,2,rep,name=founders,proto3" json:"founders,omitempty"` // by ascending ID
-	Voters        uint32                 `protobuf:"varint,3,opt,name=voters,proto3" json:"voters,omitempty"`    // how many of the founders vote, from the first
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Cluster  []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Founders []*Founder             `protobuf:"bytes,2,rep,name=founders,proto3" json:"founders,omitempty"` // by ascending ID
+	Voters   uint32                 `protobuf:"varint,3,opt,name=voters,proto3" json:"voters,omitempty"`    // how many of the founders vote, from the first
+	// At which the group begins: the highest that all founders state. 0: 1. A build that forms groups
+	// at level 1 ignores it, so it is absent with such a founder.
+	FeatureLevel  uint32 `protobuf:"varint,19,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +564,13 @@ func (x *Proposal) GetFounders() []*Founder {
 func (x *Proposal) GetVoters() uint32 {
 	if x != nil {
 		return x.Voters
+	}
+	return 0
+}
+
+func (x *Proposal) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
 	}
 	return 0
 }
@@ -1560,7 +1580,7 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\x05index\x18\x03 \x01(\x04R\x05index\"?\n" +
 	"\x05Proof\x12\x1c\n" +
 	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x18\n" +
-	"\arefusal\x18\x02 \x01(\tR\arefusal\"\xe0\x01\n" +
+	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x85\x02\n" +
 	"\n" +
 	"GossipMeta\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -1571,11 +1591,13 @@ const file_github_com_conclave_go_conclave_internal_wire_net_proto_rawDesc = "" 
 	"\tadvertise\x18\x06 \x01(\tR\tadvertise\x12\x16\n" +
 	"\x06expect\x18\a \x01(\rR\x06expect\x12\x16\n" +
 	"\x06voters\x18\b \x01(\rR\x06voters\x12\x10\n" +
-	"\x03key\x18\t \x01(\fR\x03key\"w\n" +
+	"\x03key\x18\t \x01(\fR\x03key\x12#\n" +
+	"\rfeature_level\x18\x19 \x01(\rR\ffeatureLevel\"\x9c\x01\n" +
 	"\bProposal\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x129\n" +
 	"\bfounders\x18\x02 \x03(\v2\x1d.conclave.internal.v1.FounderR\bfounders\x12\x16\n" +
-	"\x06voters\x18\x03 \x01(\rR\x06voters\"e\n" +
+	"\x06voters\x18\x03 \x01(\rR\x06voters\x12#\n" +
+	"\rfeature_level\x18\x13 \x01(\rR\ffeatureLevel\"e\n" +
 	"\aFounder\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +

@@ -15,7 +15,8 @@ import (
 const (
 	BatchVersion      = 1
 	StateVersion      = 1
-	IdentityVersion   = 2
+	IdentityVersion   = 3 // with an accepted proposal that states a feature level, which builds before would not heed
+	IdentityBase      = 2 // otherwise
 	SnapshotVersion   = 1
 	DivergenceVersion = 1
 	GossipVersion     = 1
@@ -31,7 +32,8 @@ const (
 	LevelTrace      = 4 // Unlock and Release with a trace, and grants with that of their cause
 	LevelClient     = 4 // clients: processes that are no members
 	LevelStandalone = 5 // sessions that are bound to no process
-	FeatureLevel    = LevelStandalone
+	LevelBounds     = 6 // retained outcomes bounded by bytes; further limits that one user cannot use up for another
+	FeatureLevel    = LevelBounds
 )
 
 // ID is a 128-bit identity: of a cluster, an incarnation or a session.

@@ -426,7 +426,7 @@ func (x KeyOp_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyOp_Kind.Descriptor instead.
 func (KeyOp_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47, 0}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // Batch is the data of one raft entry. The empty entry that raft appends at the
@@ -1149,6 +1149,7 @@ type Attach struct {
 	Awaiting      []*Awaiting            `protobuf:"bytes,2,rep,name=awaiting,proto3" json:"awaiting,omitempty"`
 	Sessions      [][]byte               `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"` // that the client believes to be bound to it
 	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`        // the next frame has another part
+	Views         bool                   `protobuf:"varint,15,opt,name=views,proto3" json:"views,omitempty"`     // the client understands MemberFrame.view, and gets it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1207,6 +1208,13 @@ func (x *Attach) GetSessions() [][]byte {
 func (x *Attach) GetMore() bool {
 	if x != nil {
 		return x.More
+	}
+	return false
+}
+
+func (x *Attach) GetViews() bool {
+	if x != nil {
+		return x.Views
 	}
 	return false
 }
@@ -1352,6 +1360,7 @@ type MemberFrame struct {
 	//	*MemberFrame_Renewed
 	//	*MemberFrame_Answer
 	//	*MemberFrame_Resend
+	//	*MemberFrame_View
 	Body          isMemberFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1439,6 +1448,15 @@ func (x *MemberFrame) GetResend() bool {
 	return false
 }
 
+func (x *MemberFrame) GetView() *GroupView {
+	if x != nil {
+		if x, ok := x.Body.(*MemberFrame_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
 type isMemberFrame_Body interface {
 	isMemberFrame_Body()
 }
@@ -1463,6 +1481,10 @@ type MemberFrame_Resend struct {
 	Resend bool `protobuf:"varint,5,opt,name=resend,proto3,oneof"` // what has no outcome yet may have been lost on its way to the leader
 }
 
+type MemberFrame_View struct {
+	View *GroupView `protobuf:"bytes,16,opt,name=view,proto3,oneof"` // when it changes, to a client that asks for it in its Attach
+}
+
 func (*MemberFrame_Attached) isMemberFrame_Body() {}
 
 func (*MemberFrame_Delivery) isMemberFrame_Body() {}
@@ -1473,17 +1495,20 @@ func (*MemberFrame_Answer) isMemberFrame_Body() {}
 
 func (*MemberFrame_Resend) isMemberFrame_Body() {}
 
+func (*MemberFrame_View) isMemberFrame_Body() {}
+
 // Attached describes what an Attach asks about, in the state at an index. Everything later
 // follows as Delivery.
 type Attached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
-	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`        // feature level
-	Outcomes      []*DeliveredOutcome    `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`   // of those awaiting that have been decided
-	Sessions      [][]byte               `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"`   // of those asked about, the ones bound to the client
-	Members       []string               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`     // addresses of the group's members
-	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`            // group time
-	Elsewhere     [][]byte               `protobuf:"bytes,7,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"` // of those asked about, the ones that live on and are not bound to the client
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`            // feature level
+	Outcomes      []*DeliveredOutcome    `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`       // of those awaiting that have been decided
+	Sessions      [][]byte               `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"`       // of those asked about, the ones bound to the client
+	Members       []string               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`         // addresses of the group's members
+	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`                // group time
+	Elsewhere     [][]byte               `protobuf:"bytes,7,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`     // of those asked about, the ones that live on and are not bound to the client
+	Leaderless    bool                   `protobuf:"varint,18,opt,name=leaderless,proto3" json:"leaderless,omitempty"` // see GroupView
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1567,6 +1592,75 @@ func (x *Attached) GetElsewhere() [][]byte {
 	return nil
 }
 
+func (x *Attached) GetLeaderless() bool {
+	if x != nil {
+		return x.Leaderless
+	}
+	return false
+}
+
+// GroupView is what a member sees of its group, as far as it decides to which member a client
+// connects. It is no part of the log: a newer one replaces those before.
+type GroupView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []string               `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`        // addresses
+	Leaderless    bool                   `protobuf:"varint,2,opt,name=leaderless,proto3" json:"leaderless,omitempty"` // the member knows no leader, or has not heard from it for two election timeouts
+	Level         uint32                 `protobuf:"varint,3,opt,name=level,proto3" json:"level,omitempty"`           // feature level
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupView) Reset() {
+	*x = GroupView{}
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupView) ProtoMessage() {}
+
+func (x *GroupView) ProtoReflect() protoreflect.Message {
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupView.ProtoReflect.Descriptor instead.
+func (*GroupView) Descriptor() ([]byte, []int) {
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GroupView) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *GroupView) GetLeaderless() bool {
+	if x != nil {
+		return x.Leaderless
+	}
+	return false
+}
+
+func (x *GroupView) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 // Delivery is what entries of the log mean for a client, in the order of the log.
 type Delivery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1578,7 +1672,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1684,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[14]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1697,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{14}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Delivery) GetApplied() uint64 {
@@ -1634,7 +1728,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1740,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1753,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{15}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Notice) GetBody() isNotice_Body {
@@ -1729,7 +1823,7 @@ type DeliveredOutcome struct {
 
 func (x *DeliveredOutcome) Reset() {
 	*x = DeliveredOutcome{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1835,7 @@ func (x *DeliveredOutcome) String() string {
 func (*DeliveredOutcome) ProtoMessage() {}
 
 func (x *DeliveredOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1848,7 @@ func (x *DeliveredOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveredOutcome.ProtoReflect.Descriptor instead.
 func (*DeliveredOutcome) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{16}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeliveredOutcome) GetSeq() uint64 {
@@ -1788,7 +1882,7 @@ type EndedSession struct {
 
 func (x *EndedSession) Reset() {
 	*x = EndedSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1894,7 @@ func (x *EndedSession) String() string {
 func (*EndedSession) ProtoMessage() {}
 
 func (x *EndedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[17]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1907,7 @@ func (x *EndedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedSession.ProtoReflect.Descriptor instead.
 func (*EndedSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{17}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EndedSession) GetSession() []byte {
@@ -1841,7 +1935,7 @@ type DeliveredRecall struct {
 
 func (x *DeliveredRecall) Reset() {
 	*x = DeliveredRecall{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1947,7 @@ func (x *DeliveredRecall) String() string {
 func (*DeliveredRecall) ProtoMessage() {}
 
 func (x *DeliveredRecall) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[18]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1960,7 @@ func (x *DeliveredRecall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveredRecall.ProtoReflect.Descriptor instead.
 func (*DeliveredRecall) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{18}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeliveredRecall) GetSession() []byte {
@@ -1902,7 +1996,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2008,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[19]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2021,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{19}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Renewed) GetNumber() uint64 {
@@ -1972,7 +2066,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2078,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[20]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2091,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{20}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Answer) GetId() uint64 {
@@ -2072,7 +2166,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2178,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2191,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{21}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -2527,7 +2621,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2633,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2646,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{22}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Register) GetMember() uint64 {
@@ -2657,7 +2751,7 @@ type RegisterClient struct {
 
 func (x *RegisterClient) Reset() {
 	*x = RegisterClient{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2763,7 @@ func (x *RegisterClient) String() string {
 func (*RegisterClient) ProtoMessage() {}
 
 func (x *RegisterClient) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[23]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2776,7 @@ func (x *RegisterClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterClient.ProtoReflect.Descriptor instead.
 func (*RegisterClient) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{23}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RegisterClient) GetKey() []byte {
@@ -2717,7 +2811,7 @@ type RenewClients struct {
 
 func (x *RenewClients) Reset() {
 	*x = RenewClients{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2823,7 @@ func (x *RenewClients) String() string {
 func (*RenewClients) ProtoMessage() {}
 
 func (x *RenewClients) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[24]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2836,7 @@ func (x *RenewClients) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewClients.ProtoReflect.Descriptor instead.
 func (*RenewClients) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{24}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RenewClients) GetIncarnations() [][]byte {
@@ -2761,7 +2855,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2867,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[25]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2880,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{25}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
 }
 
 // Deregister ends the incarnation. Its sessions are closed as by a graceful
@@ -2799,7 +2893,7 @@ type Deregister struct {
 
 func (x *Deregister) Reset() {
 	*x = Deregister{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2905,7 @@ func (x *Deregister) String() string {
 func (*Deregister) ProtoMessage() {}
 
 func (x *Deregister) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[26]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2918,7 @@ func (x *Deregister) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deregister.ProtoReflect.Descriptor instead.
 func (*Deregister) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{26}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
 }
 
 // RemoveMember removes a member from the group: all its sessions end, and the member
@@ -2840,7 +2934,7 @@ type RemoveMember struct {
 
 func (x *RemoveMember) Reset() {
 	*x = RemoveMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +2946,7 @@ func (x *RemoveMember) String() string {
 func (*RemoveMember) ProtoMessage() {}
 
 func (x *RemoveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[27]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +2959,7 @@ func (x *RemoveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMember.ProtoReflect.Descriptor instead.
 func (*RemoveMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{27}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RemoveMember) GetVoters() []uint64 {
@@ -2897,7 +2991,7 @@ type AdmitMember struct {
 
 func (x *AdmitMember) Reset() {
 	*x = AdmitMember{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3003,7 @@ func (x *AdmitMember) String() string {
 func (*AdmitMember) ProtoMessage() {}
 
 func (x *AdmitMember) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[28]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3016,7 @@ func (x *AdmitMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitMember.ProtoReflect.Descriptor instead.
 func (*AdmitMember) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{28}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AdmitMember) GetMember() uint64 {
@@ -2972,7 +3066,7 @@ type SetGroupConfig struct {
 
 func (x *SetGroupConfig) Reset() {
 	*x = SetGroupConfig{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3078,7 @@ func (x *SetGroupConfig) String() string {
 func (*SetGroupConfig) ProtoMessage() {}
 
 func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[29]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3091,7 @@ func (x *SetGroupConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGroupConfig.ProtoReflect.Descriptor instead.
 func (*SetGroupConfig) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{29}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetGroupConfig) GetVoters() uint32 {
@@ -3033,7 +3127,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3139,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[30]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3152,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{30}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RaiseLevel) GetLevel() uint32 {
@@ -3096,7 +3190,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3202,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[31]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3215,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{31}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OpenSession) GetId() []byte {
@@ -3177,7 +3271,7 @@ type CreateSession struct {
 
 func (x *CreateSession) Reset() {
 	*x = CreateSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3283,7 @@ func (x *CreateSession) String() string {
 func (*CreateSession) ProtoMessage() {}
 
 func (x *CreateSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[32]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3296,7 @@ func (x *CreateSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSession.ProtoReflect.Descriptor instead.
 func (*CreateSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{32}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateSession) GetSession() *OpenSession {
@@ -3222,7 +3316,7 @@ type RenewSession struct {
 
 func (x *RenewSession) Reset() {
 	*x = RenewSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3328,7 @@ func (x *RenewSession) String() string {
 func (*RenewSession) ProtoMessage() {}
 
 func (x *RenewSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[33]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3341,7 @@ func (x *RenewSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewSession.ProtoReflect.Descriptor instead.
 func (*RenewSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{33}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewSession) GetId() []byte {
@@ -3267,7 +3361,7 @@ type AttachSession struct {
 
 func (x *AttachSession) Reset() {
 	*x = AttachSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3373,7 @@ func (x *AttachSession) String() string {
 func (*AttachSession) ProtoMessage() {}
 
 func (x *AttachSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[34]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3386,7 @@ func (x *AttachSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSession.ProtoReflect.Descriptor instead.
 func (*AttachSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{34}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AttachSession) GetId() []byte {
@@ -3310,13 +3404,14 @@ type SetCheck struct {
 	Register      bool                   `protobuf:"varint,2,opt,name=register,proto3" json:"register,omitempty"` // create the check if it does not exist, and set its TTL
 	Ttl           int64                  `protobuf:"varint,3,opt,name=ttl,proto3" json:"ttl,omitempty"`           // 0: none; used only with register
 	State         CheckState             `protobuf:"varint,4,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
+	ForClient     bool                   `protobuf:"varint,5,opt,name=for_client,json=forClient,proto3" json:"for_client,omitempty"` // with register: for a client of the member's program. It means something from level 6 on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetCheck) Reset() {
 	*x = SetCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3423,7 @@ func (x *SetCheck) String() string {
 func (*SetCheck) ProtoMessage() {}
 
 func (x *SetCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[35]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3436,7 @@ func (x *SetCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCheck.ProtoReflect.Descriptor instead.
 func (*SetCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{35}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetCheck) GetName() string {
@@ -3372,6 +3467,13 @@ func (x *SetCheck) GetState() CheckState {
 	return CheckState_PASSING
 }
 
+func (x *SetCheck) GetForClient() bool {
+	if x != nil {
+		return x.ForClient
+	}
+	return false
+}
+
 type DropCheck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3381,7 +3483,7 @@ type DropCheck struct {
 
 func (x *DropCheck) Reset() {
 	*x = DropCheck{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3495,7 @@ func (x *DropCheck) String() string {
 func (*DropCheck) ProtoMessage() {}
 
 func (x *DropCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[36]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3508,7 @@ func (x *DropCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropCheck.ProtoReflect.Descriptor instead.
 func (*DropCheck) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{36}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DropCheck) GetName() string {
@@ -3430,7 +3532,7 @@ type ReportGossip struct {
 
 func (x *ReportGossip) Reset() {
 	*x = ReportGossip{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3544,7 @@ func (x *ReportGossip) String() string {
 func (*ReportGossip) ProtoMessage() {}
 
 func (x *ReportGossip) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[37]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3557,7 @@ func (x *ReportGossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportGossip.ProtoReflect.Descriptor instead.
 func (*ReportGossip) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{37}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReportGossip) GetMember() uint64 {
@@ -3496,7 +3598,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3610,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[38]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3623,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{38}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CloseSession) GetId() []byte {
@@ -3559,7 +3661,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3673,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[39]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3686,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{39}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Lock) GetName() string {
@@ -3678,7 +3780,7 @@ type Refill struct {
 
 func (x *Refill) Reset() {
 	*x = Refill{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3792,7 @@ func (x *Refill) String() string {
 func (*Refill) ProtoMessage() {}
 
 func (x *Refill) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[40]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3805,7 @@ func (x *Refill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refill.ProtoReflect.Descriptor instead.
 func (*Refill) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{40}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Refill) GetName() string {
@@ -3755,7 +3857,7 @@ type Unlock struct {
 
 func (x *Unlock) Reset() {
 	*x = Unlock{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3869,7 @@ func (x *Unlock) String() string {
 func (*Unlock) ProtoMessage() {}
 
 func (x *Unlock) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[41]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3882,7 @@ func (x *Unlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unlock.ProtoReflect.Descriptor instead.
 func (*Unlock) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{41}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Unlock) GetName() string {
@@ -3839,7 +3941,7 @@ type Proclaim struct {
 
 func (x *Proclaim) Reset() {
 	*x = Proclaim{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3953,7 @@ func (x *Proclaim) String() string {
 func (*Proclaim) ProtoMessage() {}
 
 func (x *Proclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[42]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3966,7 @@ func (x *Proclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proclaim.ProtoReflect.Descriptor instead.
 func (*Proclaim) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{42}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Proclaim) GetName() string {
@@ -3916,7 +4018,7 @@ type Acquire struct {
 
 func (x *Acquire) Reset() {
 	*x = Acquire{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4030,7 @@ func (x *Acquire) String() string {
 func (*Acquire) ProtoMessage() {}
 
 func (x *Acquire) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[43]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4043,7 @@ func (x *Acquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acquire.ProtoReflect.Descriptor instead.
 func (*Acquire) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{43}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Acquire) GetName() string {
@@ -3992,7 +4094,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4106,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[44]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4119,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{44}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Release) GetName() string {
@@ -4058,7 +4160,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4172,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[45]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4185,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{45}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Resize) GetName() string {
@@ -4110,7 +4212,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4224,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[46]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4237,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{46}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Write) GetOps() []*KeyOp {
@@ -4160,7 +4262,7 @@ type KeyOp struct {
 
 func (x *KeyOp) Reset() {
 	*x = KeyOp{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4274,7 @@ func (x *KeyOp) String() string {
 func (*KeyOp) ProtoMessage() {}
 
 func (x *KeyOp) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[47]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4287,7 @@ func (x *KeyOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyOp.ProtoReflect.Descriptor instead.
 func (*KeyOp) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{47}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *KeyOp) GetKind() KeyOp_Kind {
@@ -4250,7 +4352,7 @@ type Withdraw struct {
 
 func (x *Withdraw) Reset() {
 	*x = Withdraw{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4364,7 @@ func (x *Withdraw) String() string {
 func (*Withdraw) ProtoMessage() {}
 
 func (x *Withdraw) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[48]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4377,7 @@ func (x *Withdraw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdraw.ProtoReflect.Descriptor instead.
 func (*Withdraw) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{48}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Withdraw) GetIncarnation() []byte {
@@ -4315,7 +4417,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4429,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[49]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4442,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{49}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reply) GetCode() Code {
@@ -4460,7 +4562,7 @@ type CheckTerms struct {
 
 func (x *CheckTerms) Reset() {
 	*x = CheckTerms{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4574,7 @@ func (x *CheckTerms) String() string {
 func (*CheckTerms) ProtoMessage() {}
 
 func (x *CheckTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[50]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4587,7 @@ func (x *CheckTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckTerms.ProtoReflect.Descriptor instead.
 func (*CheckTerms) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{50}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CheckTerms) GetName() string {
@@ -4523,7 +4625,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4637,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[51]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4650,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{51}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Holder) GetSession() []byte {
@@ -4595,7 +4697,7 @@ type KeyMeta struct {
 
 func (x *KeyMeta) Reset() {
 	*x = KeyMeta{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4709,7 @@ func (x *KeyMeta) String() string {
 func (*KeyMeta) ProtoMessage() {}
 
 func (x *KeyMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[52]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4722,7 @@ func (x *KeyMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyMeta.ProtoReflect.Descriptor instead.
 func (*KeyMeta) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{52}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *KeyMeta) GetFlags() uint64 {
@@ -4687,7 +4789,7 @@ type MachineState struct {
 
 func (x *MachineState) Reset() {
 	*x = MachineState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4801,7 @@ func (x *MachineState) String() string {
 func (*MachineState) ProtoMessage() {}
 
 func (x *MachineState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[53]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4814,7 @@ func (x *MachineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineState.ProtoReflect.Descriptor instead.
 func (*MachineState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{53}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MachineState) GetVersion() uint32 {
@@ -4826,7 +4928,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4940,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[54]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4953,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{54}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MemberState) GetBoot() uint64 {
@@ -4942,14 +5044,15 @@ type CheckRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         CheckState             `protobuf:"varint,1,opt,name=state,proto3,enum=conclave.internal.v1.CheckState" json:"state,omitempty"`
 	Ttl           int64                  `protobuf:"varint,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Refreshed     int64                  `protobuf:"varint,3,opt,name=refreshed,proto3" json:"refreshed,omitempty"` // group time
+	Refreshed     int64                  `protobuf:"varint,3,opt,name=refreshed,proto3" json:"refreshed,omitempty"`                  // group time
+	ForClient     bool                   `protobuf:"varint,4,opt,name=for_client,json=forClient,proto3" json:"for_client,omitempty"` // see SetCheck
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckRecord) Reset() {
 	*x = CheckRecord{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5064,7 @@ func (x *CheckRecord) String() string {
 func (*CheckRecord) ProtoMessage() {}
 
 func (x *CheckRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[55]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5077,7 @@ func (x *CheckRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRecord.ProtoReflect.Descriptor instead.
 func (*CheckRecord) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{55}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CheckRecord) GetState() CheckState {
@@ -4998,6 +5101,13 @@ func (x *CheckRecord) GetRefreshed() int64 {
 	return 0
 }
 
+func (x *CheckRecord) GetForClient() bool {
+	if x != nil {
+		return x.ForClient
+	}
+	return false
+}
+
 type IncarnationState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint64                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -5006,13 +5116,14 @@ type IncarnationState struct {
 	Floor         uint64                 `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
 	Client        bool                   `protobuf:"varint,5,opt,name=client,proto3" json:"client,omitempty"` // the member is a client
 	Until         int64                  `protobuf:"varint,6,opt,name=until,proto3" json:"until,omitempty"`   // of a client: see RegisterClient
+	Barred        uint64                 `protobuf:"varint,7,opt,name=barred,proto3" json:"barred,omitempty"` // level 6: tickets up to this one that have no outcome are refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IncarnationState) Reset() {
 	*x = IncarnationState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5135,7 @@ func (x *IncarnationState) String() string {
 func (*IncarnationState) ProtoMessage() {}
 
 func (x *IncarnationState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[56]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5148,7 @@ func (x *IncarnationState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncarnationState.ProtoReflect.Descriptor instead.
 func (*IncarnationState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{56}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *IncarnationState) GetMember() uint64 {
@@ -5082,18 +5193,25 @@ func (x *IncarnationState) GetUntil() int64 {
 	return 0
 }
 
+func (x *IncarnationState) GetBarred() uint64 {
+	if x != nil {
+		return x.Barred
+	}
+	return 0
+}
+
 // EndedClientState is kept of a client's registration that ended before its command ended to
-// be valid.
+// be valid; from level 6 on of each, for a minute.
 type EndedClientState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"` // see RegisterClient
+	Until         int64                  `protobuf:"varint,1,opt,name=until,proto3" json:"until,omitempty"` // group time until which the key cannot be registered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EndedClientState) Reset() {
 	*x = EndedClientState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5223,7 @@ func (x *EndedClientState) String() string {
 func (*EndedClientState) ProtoMessage() {}
 
 func (x *EndedClientState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[57]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5236,7 @@ func (x *EndedClientState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedClientState.ProtoReflect.Descriptor instead.
 func (*EndedClientState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{57}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndedClientState) GetUntil() int64 {
@@ -5151,7 +5269,7 @@ type SessionState struct {
 
 func (x *SessionState) Reset() {
 	*x = SessionState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +5281,7 @@ func (x *SessionState) String() string {
 func (*SessionState) ProtoMessage() {}
 
 func (x *SessionState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[58]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5294,7 @@ func (x *SessionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
 func (*SessionState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{58}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SessionState) GetName() string {
@@ -5303,7 +5421,7 @@ type LockState struct {
 
 func (x *LockState) Reset() {
 	*x = LockState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5433,7 @@ func (x *LockState) String() string {
 func (*LockState) ProtoMessage() {}
 
 func (x *LockState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[59]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5446,7 @@ func (x *LockState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockState.ProtoReflect.Descriptor instead.
 func (*LockState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{59}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LockState) GetSession() []byte {
@@ -5418,7 +5536,7 @@ type SemaphoreState struct {
 
 func (x *SemaphoreState) Reset() {
 	*x = SemaphoreState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5548,7 @@ func (x *SemaphoreState) String() string {
 func (*SemaphoreState) ProtoMessage() {}
 
 func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[60]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5561,7 @@ func (x *SemaphoreState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SemaphoreState.ProtoReflect.Descriptor instead.
 func (*SemaphoreState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{60}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SemaphoreState) GetLimit() uint32 {
@@ -5473,7 +5591,7 @@ type PermitState struct {
 
 func (x *PermitState) Reset() {
 	*x = PermitState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5603,7 @@ func (x *PermitState) String() string {
 func (*PermitState) ProtoMessage() {}
 
 func (x *PermitState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[61]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5616,7 @@ func (x *PermitState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitState.ProtoReflect.Descriptor instead.
 func (*PermitState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{61}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PermitState) GetSession() []byte {
@@ -5553,7 +5671,7 @@ type WaiterState struct {
 
 func (x *WaiterState) Reset() {
 	*x = WaiterState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +5683,7 @@ func (x *WaiterState) String() string {
 func (*WaiterState) ProtoMessage() {}
 
 func (x *WaiterState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[62]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +5696,7 @@ func (x *WaiterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaiterState.ProtoReflect.Descriptor instead.
 func (*WaiterState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{62}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WaiterState) GetSession() []byte {
@@ -5659,7 +5777,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5671,7 +5789,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[63]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5684,7 +5802,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{63}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *KeyState) GetValue() []byte {
@@ -5745,7 +5863,7 @@ type KeyDelayState struct {
 
 func (x *KeyDelayState) Reset() {
 	*x = KeyDelayState{}
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5757,7 +5875,7 @@ func (x *KeyDelayState) String() string {
 func (*KeyDelayState) ProtoMessage() {}
 
 func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
-	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[64]
+	mi := &file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5770,7 +5888,7 @@ func (x *KeyDelayState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDelayState.ProtoReflect.Descriptor instead.
 func (*KeyDelayState) Descriptor() ([]byte, []int) {
-	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{64}
+	return file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *KeyDelayState) GetUntil() int64 {
@@ -5836,12 +5954,13 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x05renew\x18\x03 \x01(\x04H\x00R\x05renew\x129\n" +
 	"\arequest\x18\x04 \x01(\v2\x1d.conclave.internal.v1.RequestH\x00R\arequest\x12\x18\n" +
 	"\x06cancel\x18\x05 \x01(\x04H\x00R\x06cancelB\x06\n" +
-	"\x04body\"\x8e\x01\n" +
+	"\x04body\"\xa4\x01\n" +
 	"\x06Attach\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12:\n" +
 	"\bawaiting\x18\x02 \x03(\v2\x1e.conclave.internal.v1.AwaitingR\bawaiting\x12\x1a\n" +
 	"\bsessions\x18\x03 \x03(\fR\bsessions\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"T\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x12\x14\n" +
+	"\x05views\x18\x0f \x01(\bR\x05views\"T\n" +
 	"\bAwaiting\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x02 \x01(\fR\asession\x12\x1c\n" +
@@ -5850,14 +5969,15 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12\x14\n" +
-	"\x05stale\x18\x04 \x01(\bR\x05stale\"\x9e\x02\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"\xd5\x02\n" +
 	"\vMemberFrame\x12<\n" +
 	"\battached\x18\x01 \x01(\v2\x1e.conclave.internal.v1.AttachedH\x00R\battached\x12<\n" +
 	"\bdelivery\x18\x02 \x01(\v2\x1e.conclave.internal.v1.DeliveryH\x00R\bdelivery\x129\n" +
 	"\arenewed\x18\x03 \x01(\v2\x1d.conclave.internal.v1.RenewedH\x00R\arenewed\x126\n" +
 	"\x06answer\x18\x04 \x01(\v2\x1c.conclave.internal.v1.AnswerH\x00R\x06answer\x12\x18\n" +
-	"\x06resend\x18\x05 \x01(\bH\x00R\x06resendB\x06\n" +
-	"\x04body\"\xe4\x01\n" +
+	"\x06resend\x18\x05 \x01(\bH\x00R\x06resend\x125\n" +
+	"\x04view\x18\x10 \x01(\v2\x1f.conclave.internal.v1.GroupViewH\x00R\x04viewB\x06\n" +
+	"\x04body\"\x84\x02\n" +
 	"\bAttached\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12B\n" +
@@ -5865,7 +5985,16 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\bsessions\x18\x04 \x03(\fR\bsessions\x12\x18\n" +
 	"\amembers\x18\x05 \x03(\tR\amembers\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12\x1c\n" +
-	"\telsewhere\x18\a \x03(\fR\telsewhere\"\\\n" +
+	"\telsewhere\x18\a \x03(\fR\telsewhere\x12\x1e\n" +
+	"\n" +
+	"leaderless\x18\x12 \x01(\bR\n" +
+	"leaderless\"[\n" +
+	"\tGroupView\x12\x18\n" +
+	"\amembers\x18\x01 \x03(\tR\amembers\x12\x1e\n" +
+	"\n" +
+	"leaderless\x18\x02 \x01(\bR\n" +
+	"leaderless\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\rR\x05level\"\\\n" +
 	"\bDelivery\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x126\n" +
 	"\anotices\x18\x02 \x03(\v2\x1c.conclave.internal.v1.NoticeR\anotices\"\xd1\x01\n" +
@@ -5984,12 +6113,14 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\fRenewSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\"\x1f\n" +
 	"\rAttachSession\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\fR\x02id\"\x84\x01\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"\xa3\x01\n" +
 	"\bSetCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bregister\x18\x02 \x01(\bR\bregister\x12\x10\n" +
 	"\x03ttl\x18\x03 \x01(\x03R\x03ttl\x126\n" +
-	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\"\x1f\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x1d\n" +
+	"\n" +
+	"for_client\x18\x05 \x01(\bR\tforClient\"\x1f\n" +
 	"\tDropCheck\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"d\n" +
 	"\fReportGossip\x12\x16\n" +
@@ -6140,18 +6271,21 @@ const file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc = ""
 	"\tadvertise\x18\n" +
 	" \x01(\tR\tadvertise\x12\x1c\n" +
 	"\tephemeral\x18\v \x01(\bR\tephemeral\x12\x14\n" +
-	"\x05since\x18\f \x01(\x03R\x05since\"u\n" +
+	"\x05since\x18\f \x01(\x03R\x05since\"\x94\x01\n" +
 	"\vCheckRecord\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .conclave.internal.v1.CheckStateR\x05state\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x1c\n" +
-	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\"\x9a\x01\n" +
+	"\trefreshed\x18\x03 \x01(\x03R\trefreshed\x12\x1d\n" +
+	"\n" +
+	"for_client\x18\x04 \x01(\bR\tforClient\"\xb2\x01\n" +
 	"\x10IncarnationState\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\x04R\x06member\x12\x10\n" +
 	"\x03ttl\x18\x02 \x01(\x03R\x03ttl\x12\x18\n" +
 	"\arenewed\x18\x03 \x01(\x03R\arenewed\x12\x14\n" +
 	"\x05floor\x18\x04 \x01(\x04R\x05floor\x12\x16\n" +
 	"\x06client\x18\x05 \x01(\bR\x06client\x12\x14\n" +
-	"\x05until\x18\x06 \x01(\x03R\x05until\"(\n" +
+	"\x05until\x18\x06 \x01(\x03R\x05until\x12\x16\n" +
+	"\x06barred\x18\a \x01(\x04R\x06barred\"(\n" +
 	"\x10EndedClientState\x12\x14\n" +
 	"\x05until\x18\x01 \x01(\x03R\x05until\"\xbf\x03\n" +
 	"\fSessionState\x12\x12\n" +
@@ -6287,7 +6421,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDescGZIP()
 }
 
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []any{
 	(Failure)(0),               // 0: conclave.internal.v1.Failure
 	(Behavior)(0),              // 1: conclave.internal.v1.Behavior
@@ -6309,57 +6443,58 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_goTypes = []an
 	(*Request)(nil),            // 17: conclave.internal.v1.Request
 	(*MemberFrame)(nil),        // 18: conclave.internal.v1.MemberFrame
 	(*Attached)(nil),           // 19: conclave.internal.v1.Attached
-	(*Delivery)(nil),           // 20: conclave.internal.v1.Delivery
-	(*Notice)(nil),             // 21: conclave.internal.v1.Notice
-	(*DeliveredOutcome)(nil),   // 22: conclave.internal.v1.DeliveredOutcome
-	(*EndedSession)(nil),       // 23: conclave.internal.v1.EndedSession
-	(*DeliveredRecall)(nil),    // 24: conclave.internal.v1.DeliveredRecall
-	(*Renewed)(nil),            // 25: conclave.internal.v1.Renewed
-	(*Answer)(nil),             // 26: conclave.internal.v1.Answer
-	(*Command)(nil),            // 27: conclave.internal.v1.Command
-	(*Register)(nil),           // 28: conclave.internal.v1.Register
-	(*RegisterClient)(nil),     // 29: conclave.internal.v1.RegisterClient
-	(*RenewClients)(nil),       // 30: conclave.internal.v1.RenewClients
-	(*Renew)(nil),              // 31: conclave.internal.v1.Renew
-	(*Deregister)(nil),         // 32: conclave.internal.v1.Deregister
-	(*RemoveMember)(nil),       // 33: conclave.internal.v1.RemoveMember
-	(*AdmitMember)(nil),        // 34: conclave.internal.v1.AdmitMember
-	(*SetGroupConfig)(nil),     // 35: conclave.internal.v1.SetGroupConfig
-	(*RaiseLevel)(nil),         // 36: conclave.internal.v1.RaiseLevel
-	(*OpenSession)(nil),        // 37: conclave.internal.v1.OpenSession
-	(*CreateSession)(nil),      // 38: conclave.internal.v1.CreateSession
-	(*RenewSession)(nil),       // 39: conclave.internal.v1.RenewSession
-	(*AttachSession)(nil),      // 40: conclave.internal.v1.AttachSession
-	(*SetCheck)(nil),           // 41: conclave.internal.v1.SetCheck
-	(*DropCheck)(nil),          // 42: conclave.internal.v1.DropCheck
-	(*ReportGossip)(nil),       // 43: conclave.internal.v1.ReportGossip
-	(*CloseSession)(nil),       // 44: conclave.internal.v1.CloseSession
-	(*Lock)(nil),               // 45: conclave.internal.v1.Lock
-	(*Refill)(nil),             // 46: conclave.internal.v1.Refill
-	(*Unlock)(nil),             // 47: conclave.internal.v1.Unlock
-	(*Proclaim)(nil),           // 48: conclave.internal.v1.Proclaim
-	(*Acquire)(nil),            // 49: conclave.internal.v1.Acquire
-	(*Release)(nil),            // 50: conclave.internal.v1.Release
-	(*Resize)(nil),             // 51: conclave.internal.v1.Resize
-	(*Write)(nil),              // 52: conclave.internal.v1.Write
-	(*KeyOp)(nil),              // 53: conclave.internal.v1.KeyOp
-	(*Withdraw)(nil),           // 54: conclave.internal.v1.Withdraw
-	(*Reply)(nil),              // 55: conclave.internal.v1.Reply
-	(*CheckTerms)(nil),         // 56: conclave.internal.v1.CheckTerms
-	(*Holder)(nil),             // 57: conclave.internal.v1.Holder
-	(*KeyMeta)(nil),            // 58: conclave.internal.v1.KeyMeta
-	(*MachineState)(nil),       // 59: conclave.internal.v1.MachineState
-	(*MemberState)(nil),        // 60: conclave.internal.v1.MemberState
-	(*CheckRecord)(nil),        // 61: conclave.internal.v1.CheckRecord
-	(*IncarnationState)(nil),   // 62: conclave.internal.v1.IncarnationState
-	(*EndedClientState)(nil),   // 63: conclave.internal.v1.EndedClientState
-	(*SessionState)(nil),       // 64: conclave.internal.v1.SessionState
-	(*LockState)(nil),          // 65: conclave.internal.v1.LockState
-	(*SemaphoreState)(nil),     // 66: conclave.internal.v1.SemaphoreState
-	(*PermitState)(nil),        // 67: conclave.internal.v1.PermitState
-	(*WaiterState)(nil),        // 68: conclave.internal.v1.WaiterState
-	(*KeyState)(nil),           // 69: conclave.internal.v1.KeyState
-	(*KeyDelayState)(nil),      // 70: conclave.internal.v1.KeyDelayState
+	(*GroupView)(nil),          // 20: conclave.internal.v1.GroupView
+	(*Delivery)(nil),           // 21: conclave.internal.v1.Delivery
+	(*Notice)(nil),             // 22: conclave.internal.v1.Notice
+	(*DeliveredOutcome)(nil),   // 23: conclave.internal.v1.DeliveredOutcome
+	(*EndedSession)(nil),       // 24: conclave.internal.v1.EndedSession
+	(*DeliveredRecall)(nil),    // 25: conclave.internal.v1.DeliveredRecall
+	(*Renewed)(nil),            // 26: conclave.internal.v1.Renewed
+	(*Answer)(nil),             // 27: conclave.internal.v1.Answer
+	(*Command)(nil),            // 28: conclave.internal.v1.Command
+	(*Register)(nil),           // 29: conclave.internal.v1.Register
+	(*RegisterClient)(nil),     // 30: conclave.internal.v1.RegisterClient
+	(*RenewClients)(nil),       // 31: conclave.internal.v1.RenewClients
+	(*Renew)(nil),              // 32: conclave.internal.v1.Renew
+	(*Deregister)(nil),         // 33: conclave.internal.v1.Deregister
+	(*RemoveMember)(nil),       // 34: conclave.internal.v1.RemoveMember
+	(*AdmitMember)(nil),        // 35: conclave.internal.v1.AdmitMember
+	(*SetGroupConfig)(nil),     // 36: conclave.internal.v1.SetGroupConfig
+	(*RaiseLevel)(nil),         // 37: conclave.internal.v1.RaiseLevel
+	(*OpenSession)(nil),        // 38: conclave.internal.v1.OpenSession
+	(*CreateSession)(nil),      // 39: conclave.internal.v1.CreateSession
+	(*RenewSession)(nil),       // 40: conclave.internal.v1.RenewSession
+	(*AttachSession)(nil),      // 41: conclave.internal.v1.AttachSession
+	(*SetCheck)(nil),           // 42: conclave.internal.v1.SetCheck
+	(*DropCheck)(nil),          // 43: conclave.internal.v1.DropCheck
+	(*ReportGossip)(nil),       // 44: conclave.internal.v1.ReportGossip
+	(*CloseSession)(nil),       // 45: conclave.internal.v1.CloseSession
+	(*Lock)(nil),               // 46: conclave.internal.v1.Lock
+	(*Refill)(nil),             // 47: conclave.internal.v1.Refill
+	(*Unlock)(nil),             // 48: conclave.internal.v1.Unlock
+	(*Proclaim)(nil),           // 49: conclave.internal.v1.Proclaim
+	(*Acquire)(nil),            // 50: conclave.internal.v1.Acquire
+	(*Release)(nil),            // 51: conclave.internal.v1.Release
+	(*Resize)(nil),             // 52: conclave.internal.v1.Resize
+	(*Write)(nil),              // 53: conclave.internal.v1.Write
+	(*KeyOp)(nil),              // 54: conclave.internal.v1.KeyOp
+	(*Withdraw)(nil),           // 55: conclave.internal.v1.Withdraw
+	(*Reply)(nil),              // 56: conclave.internal.v1.Reply
+	(*CheckTerms)(nil),         // 57: conclave.internal.v1.CheckTerms
+	(*Holder)(nil),             // 58: conclave.internal.v1.Holder
+	(*KeyMeta)(nil),            // 59: conclave.internal.v1.KeyMeta
+	(*MachineState)(nil),       // 60: conclave.internal.v1.MachineState
+	(*MemberState)(nil),        // 61: conclave.internal.v1.MemberState
+	(*CheckRecord)(nil),        // 62: conclave.internal.v1.CheckRecord
+	(*IncarnationState)(nil),   // 63: conclave.internal.v1.IncarnationState
+	(*EndedClientState)(nil),   // 64: conclave.internal.v1.EndedClientState
+	(*SessionState)(nil),       // 65: conclave.internal.v1.SessionState
+	(*LockState)(nil),          // 66: conclave.internal.v1.LockState
+	(*SemaphoreState)(nil),     // 67: conclave.internal.v1.SemaphoreState
+	(*PermitState)(nil),        // 68: conclave.internal.v1.PermitState
+	(*WaiterState)(nil),        // 69: conclave.internal.v1.WaiterState
+	(*KeyState)(nil),           // 70: conclave.internal.v1.KeyState
+	(*KeyDelayState)(nil),      // 71: conclave.internal.v1.KeyDelayState
 }
 var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []int32{
 	7,  // 0: conclave.internal.v1.Batch.submissions:type_name -> conclave.internal.v1.Submission
@@ -6374,58 +6509,59 @@ var file_github_com_conclave_go_conclave_internal_wire_wire_proto_depIdxs = []in
 	17, // 9: conclave.internal.v1.ClientFrame.request:type_name -> conclave.internal.v1.Request
 	16, // 10: conclave.internal.v1.Attach.awaiting:type_name -> conclave.internal.v1.Awaiting
 	19, // 11: conclave.internal.v1.MemberFrame.attached:type_name -> conclave.internal.v1.Attached
-	20, // 12: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
-	25, // 13: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
-	26, // 14: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
-	22, // 15: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
-	21, // 16: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
-	22, // 17: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
-	23, // 18: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
-	24, // 19: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
-	55, // 20: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
-	0,  // 21: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
-	28, // 22: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
-	31, // 23: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
-	32, // 24: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
-	37, // 25: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
-	44, // 26: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
-	45, // 27: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
-	47, // 28: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
-	54, // 29: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
-	40, // 30: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
-	41, // 31: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
-	42, // 32: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
-	43, // 33: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
-	49, // 34: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
-	50, // 35: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
-	51, // 36: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
-	48, // 37: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
-	52, // 38: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
-	33, // 39: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
-	36, // 40: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
-	34, // 41: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
-	35, // 42: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
-	46, // 43: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
-	29, // 44: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
-	30, // 45: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
-	38, // 46: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
-	39, // 47: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
-	1,  // 48: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
-	37, // 49: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
-	2,  // 50: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
-	53, // 51: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
-	5,  // 52: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
-	4,  // 53: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
-	57, // 54: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
-	58, // 55: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
-	56, // 56: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
-	2,  // 57: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
-	1,  // 58: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	21, // 12: conclave.internal.v1.MemberFrame.delivery:type_name -> conclave.internal.v1.Delivery
+	26, // 13: conclave.internal.v1.MemberFrame.renewed:type_name -> conclave.internal.v1.Renewed
+	27, // 14: conclave.internal.v1.MemberFrame.answer:type_name -> conclave.internal.v1.Answer
+	20, // 15: conclave.internal.v1.MemberFrame.view:type_name -> conclave.internal.v1.GroupView
+	23, // 16: conclave.internal.v1.Attached.outcomes:type_name -> conclave.internal.v1.DeliveredOutcome
+	22, // 17: conclave.internal.v1.Delivery.notices:type_name -> conclave.internal.v1.Notice
+	23, // 18: conclave.internal.v1.Notice.outcome:type_name -> conclave.internal.v1.DeliveredOutcome
+	24, // 19: conclave.internal.v1.Notice.ended:type_name -> conclave.internal.v1.EndedSession
+	25, // 20: conclave.internal.v1.Notice.recall:type_name -> conclave.internal.v1.DeliveredRecall
+	56, // 21: conclave.internal.v1.DeliveredOutcome.reply:type_name -> conclave.internal.v1.Reply
+	0,  // 22: conclave.internal.v1.Answer.failure:type_name -> conclave.internal.v1.Failure
+	29, // 23: conclave.internal.v1.Command.register:type_name -> conclave.internal.v1.Register
+	32, // 24: conclave.internal.v1.Command.renew:type_name -> conclave.internal.v1.Renew
+	33, // 25: conclave.internal.v1.Command.deregister:type_name -> conclave.internal.v1.Deregister
+	38, // 26: conclave.internal.v1.Command.open_session:type_name -> conclave.internal.v1.OpenSession
+	45, // 27: conclave.internal.v1.Command.close_session:type_name -> conclave.internal.v1.CloseSession
+	46, // 28: conclave.internal.v1.Command.lock:type_name -> conclave.internal.v1.Lock
+	48, // 29: conclave.internal.v1.Command.unlock:type_name -> conclave.internal.v1.Unlock
+	55, // 30: conclave.internal.v1.Command.withdraw:type_name -> conclave.internal.v1.Withdraw
+	41, // 31: conclave.internal.v1.Command.attach_session:type_name -> conclave.internal.v1.AttachSession
+	42, // 32: conclave.internal.v1.Command.set_check:type_name -> conclave.internal.v1.SetCheck
+	43, // 33: conclave.internal.v1.Command.drop_check:type_name -> conclave.internal.v1.DropCheck
+	44, // 34: conclave.internal.v1.Command.report_gossip:type_name -> conclave.internal.v1.ReportGossip
+	50, // 35: conclave.internal.v1.Command.acquire:type_name -> conclave.internal.v1.Acquire
+	51, // 36: conclave.internal.v1.Command.release:type_name -> conclave.internal.v1.Release
+	52, // 37: conclave.internal.v1.Command.resize:type_name -> conclave.internal.v1.Resize
+	49, // 38: conclave.internal.v1.Command.proclaim:type_name -> conclave.internal.v1.Proclaim
+	53, // 39: conclave.internal.v1.Command.write:type_name -> conclave.internal.v1.Write
+	34, // 40: conclave.internal.v1.Command.remove_member:type_name -> conclave.internal.v1.RemoveMember
+	37, // 41: conclave.internal.v1.Command.raise_level:type_name -> conclave.internal.v1.RaiseLevel
+	35, // 42: conclave.internal.v1.Command.admit_member:type_name -> conclave.internal.v1.AdmitMember
+	36, // 43: conclave.internal.v1.Command.set_group_config:type_name -> conclave.internal.v1.SetGroupConfig
+	47, // 44: conclave.internal.v1.Command.refill:type_name -> conclave.internal.v1.Refill
+	30, // 45: conclave.internal.v1.Command.register_client:type_name -> conclave.internal.v1.RegisterClient
+	31, // 46: conclave.internal.v1.Command.renew_clients:type_name -> conclave.internal.v1.RenewClients
+	39, // 47: conclave.internal.v1.Command.create_session:type_name -> conclave.internal.v1.CreateSession
+	40, // 48: conclave.internal.v1.Command.renew_session:type_name -> conclave.internal.v1.RenewSession
+	1,  // 49: conclave.internal.v1.OpenSession.behavior:type_name -> conclave.internal.v1.Behavior
+	38, // 50: conclave.internal.v1.CreateSession.session:type_name -> conclave.internal.v1.OpenSession
+	2,  // 51: conclave.internal.v1.SetCheck.state:type_name -> conclave.internal.v1.CheckState
+	54, // 52: conclave.internal.v1.Write.ops:type_name -> conclave.internal.v1.KeyOp
+	5,  // 53: conclave.internal.v1.KeyOp.kind:type_name -> conclave.internal.v1.KeyOp.Kind
+	4,  // 54: conclave.internal.v1.Reply.code:type_name -> conclave.internal.v1.Code
+	58, // 55: conclave.internal.v1.Reply.holder:type_name -> conclave.internal.v1.Holder
+	59, // 56: conclave.internal.v1.Reply.keys:type_name -> conclave.internal.v1.KeyMeta
+	57, // 57: conclave.internal.v1.Reply.checks:type_name -> conclave.internal.v1.CheckTerms
+	2,  // 58: conclave.internal.v1.CheckRecord.state:type_name -> conclave.internal.v1.CheckState
+	1,  // 59: conclave.internal.v1.SessionState.behavior:type_name -> conclave.internal.v1.Behavior
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() }
@@ -6453,13 +6589,14 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 		(*MemberFrame_Renewed)(nil),
 		(*MemberFrame_Answer)(nil),
 		(*MemberFrame_Resend)(nil),
+		(*MemberFrame_View)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[15].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[16].OneofWrappers = []any{
 		(*Notice_Outcome)(nil),
 		(*Notice_Ended)(nil),
 		(*Notice_Recall)(nil),
 	}
-	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[21].OneofWrappers = []any{
+	file_github_com_conclave_go_conclave_internal_wire_wire_proto_msgTypes[22].OneofWrappers = []any{
 		(*Command_Register)(nil),
 		(*Command_Renew)(nil),
 		(*Command_Deregister)(nil),
@@ -6493,7 +6630,7 @@ func file_github_com_conclave_go_conclave_internal_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc), len(file_github_com_conclave_go_conclave_internal_wire_wire_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   65,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -168,6 +168,9 @@ func dump(t testing.TB, n *conclave.Node) string {
 	if err := errors.Join(err, lockErr, keyErr, poolErr, leaderErr); err != nil {
 		t.Fatal(err)
 	}
+	for i := range locks {
+		locks[i].Since = 0
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "sessions %+v\nlocks %+v\npool %+v\nleader %+v\n", sessions, locks, pool, leader)
 	for _, k := range keys {

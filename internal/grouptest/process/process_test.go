@@ -270,6 +270,7 @@ func launch(t testing.TB, bind string) *process {
 	p.cmd = exec.Command(program)
 	// A data race must be reported before the process is killed.
 	p.cmd.Env = append(os.Environ(), "CONCLAVE_TEST_PROCESS=member", "CONCLAVE_TEST_BIND="+bind, "GORACE=halt_on_error=1")
+	p.cmd.WaitDelay = time.Minute // a process that it has started may keep its output open
 	stderr := new(strings.Builder)
 	p.cmd.Stderr = stderr
 	in, err := p.cmd.StdinPipe()

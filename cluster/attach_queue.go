@@ -1,0 +1,56 @@
+package cluster
+
+import "container/heap"
+
+// attachQueue is the clients that wait to be attached, a heap by the index that they wait for: a
+// client may name any, and each step of the loop looks whether one is due. It implements
+// [heap.Interface].
+type attachQueue []*clientConn
+
+// add adds a client.
+func (q *attachQueue) add(c *clientConn) { heap.Push(q, c) }
+
+// due removes and returns a client that waits for no entry after index; nil: there is none.
+func (q *attachQueue) due(index uint64) *clientConn {
+	if len(*q) == 0 || (*q)[0].attach.GetApplied() > index {
+		return nil
+	}
+	return heap.Pop(q).(*clientConn)
+}
+
+// remove removes a client if it waits.
+func (q *attachQueue) remove(c *clientConn) {
+	if c.place > 0 {
+		heap.Remove(q, c.place-1)
+	}
+}
+
+// Len implements [heap.Interface].
+func (q attachQueue) Len() int { return len(q) }
+
+// Less implements [heap.Interface].
+func (q attachQueue) Less(i, j int) bool {
+	return q[i].attach.GetApplied() < q[j].attach.GetApplied()
+}
+
+// Swap implements [heap.Interface].
+func (q attachQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i+1, j+1
+}
+
+// Push implements [heap.Interface].
+func (q *attachQueue) Push(x any) {
+	c := x.(*clientConn)
+	*q = append(*q, c)
+	c.place = len(*q)
+}
+
+// Pop implements [heap.Interface].
+func (q *attachQueue) Pop() any {
+	last := len(*q) - 1
+	c := (*q)[last]
+	(*q)[last] = nil
+	*q, c.place = (*q)[:last], 0
+	return c
+}

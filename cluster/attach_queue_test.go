@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+func waiting(index uint64) *clientConn { return &clientConn{attach: &wire.Attach{Applied: index}} }
+
+// Clients leave the queue when the log is applied as far as they wait for, or when they
+// disconnect.
+func TestAttachQueue_Order(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var q attachQueue
+		all := map[*clientConn]bool{}
+		for index := range uint64(100) {
+			for range rng.IntN(8) {
+				c := waiting(index + rng.Uint64N(40))
+				q.add(c)
+				all[c] = true
+			}
+			for c := range all {
+				if rng.IntN(8) == 0 {
+					q.remove(c)
+					q.remove(c)
+					delete(all, c)
+				}
+			}
+			for c := q.due(index); c != nil; c = q.due(index) {
+				if !all[c] || c.attach.GetApplied() > index {
+					t.Fatalf("seed %d: at %d one is due that waits for %d", seed, index, c.attach.GetApplied())
+				}
+				q.remove(c)
+				delete(all, c)
+			}
+			for c := range all {
+				if c.attach.GetApplied() <= index {
+					t.Fatalf("seed %d: at %d one is not due that waits for %d", seed, index, c.attach.GetApplied())
+				}
+			}
+			if len(q) != len(all) {
+				t.Fatalf("seed %d: %d wait, want %d", seed, len(q), len(all))
+			}
+		}
+	}
+}
+
+// While no client is due, a step looks at none but the first.
+func TestAttachQueue_LooksAtFirstOnly(t *testing.T) {
+	var q attachQueue
+	for n := range uint64(10_000) {
+		q.add(waiting(maxPosition - n))
+	}
+	clear(q[1:]) // a look at one of these panics
+	if c := q.due(7); c != nil {
+		t.Errorf("one is due that waits for %d", c.attach.GetApplied())
+	}
+}
+
+// A client that waits for an index that no log reaches is refused. One that waits for a distant
+// one is kept and waits, others are attached meanwhile, and nothing is left of it after it disconnects.
+func TestClients_AttachAtDistantIndex(t *testing.T) {
+	m := serving(t, nil)
+	attach := func(applied uint64) *transport.ClientConn {
+		c := dialMember(t, m)
+		t.Cleanup(func() { c.Close(nil) })
+		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Applied: applied}}}, 0)
+		return c
+	}
+	if err := attach(math.MaxUint64).Read(new(wire.MemberFrame)); err == nil {
+		t.Error("a client is served that has seen the last index")
+	}
+	distant := attach(maxPosition)
+	f := new(wire.MemberFrame)
+	if err := attach(0).Read(f); err != nil || f.GetAttached() == nil {
+		t.Errorf("another client gets %v, %v", f, err)
+	}
+	awaitOnLoop(t, m, func() bool { return len(m.clients.attaching) == 1 })
+	distant.Close(nil)
+	awaitOnLoop(t, m, func() bool { return len(m.clients.attaching) == 0 })
+}
+
+// awaitOnLoop waits until the loop finds the condition true.
+func awaitOnLoop(t *testing.T, m *Member, condition func() bool) {
+	t.Helper()
+	for range 6_000 {
+		met := false
+		if onLoop(m, func() { met = condition() }); met {
+			return
+		}
+		pass(10 * time.Millisecond)
+	}
+	t.Fatal("not so after a minute")
+}
+
+// A client that disconnects is not renewed any more.
+func TestClients_RenewalOfEndedConnection(t *testing.T) {
+	m := serving(t, nil)
+	onLoop(m, func() {
+		c := &clientConn{clients: &m.clients}
+		before := m.core.Backlog()
+		c.renews(1)
+		m.detachClient(m.core, c)
+		if m.renewClients(); m.core.Backlog() != before || len(m.clients.renewing) > 0 {
+			t.Errorf("%d clients are renewed", m.core.Backlog().Calls-before.Calls)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+)
+
+// Copied is what [CopyBackup] has written.
+type Copied struct {
+	Begun     bool // something was written, or may have been
+	Whole     bool // all of the backup was written
+	Confirmed bool // with Whole: a quorum has confirmed its state
+}
+
+// CopyBackup writes a backup that another process sends, and checks on the way that it is
+// whole: how the connection ends does not tell. The error is that of the writer, of the reader,
+// which may follow a backup that is whole, or storage.ErrCorrupt. A backup of a later version
+// cannot be checked: storage.ErrNewer.
+func CopyBackup(to io.Writer, from io.Reader) (c Copied, err error) {
+	t := &tee{from: from, to: to}
+	r, err := openBackup(t)
+	for err == nil {
+		_, err = r.next()
+	}
+	c.Begun = t.begun
+	if r != nil {
+		c.Whole, c.Confirmed = r.whole, r.header.GetConfirmed()
+	}
+	if errors.Is(err, io.EOF) {
+		return c, nil
+	}
+	return c, err
+}
+
+// tee writes what is read. Unlike that of package io it fails at a short write.
+type tee struct {
+	from  io.Reader
+	to    io.Writer
+	begun bool
+}
+
+// Read implements io.Reader.
+func (t *tee) Read(b []byte) (int, error) {
+	n, err := t.from.Read(b)
+	if n == 0 {
+		return n, err
+	}
+	t.begun = true
+	written, failed := t.to.Write(b[:n])
+	if failed == nil && written < n {
+		failed = io.ErrShortWrite
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	return n, err
+}

@@ -1,0 +1,83 @@
+package consulapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// endless is a body without an end, of which it counts what is read.
+type endless struct{ read int64 }
+
+func (e *endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	e.read += int64(len(b))
+	return len(b), nil
+}
+
+func (e *endless) Close() error { return nil }
+
+// bodyBounds are the bounds of the bodies that are used, in bytes. All others are skipped, within
+// smallBody.
+func bodyBounds() map[string]int64 {
+	return map[string]int64{
+		"PUT /v1/kv/":                  maxValue,
+		"PUT /v1/txn":                  maxTxn,
+		"PUT /v1/session/create":       maxSessionBody,
+		"PUT /v1/agent/check/register": maxCheckBody,
+		"PUT /v1/agent/check/update/":  maxCheckBody,
+	}
+}
+
+// Of every route and method the body and the query have a bound, and what is one beyond it is
+// refused: when its length is announced, before a byte is read.
+func TestRoutes_BoundedByBytes(t *testing.T) {
+	h, stated := Handler(grouptest.Alone(t), nil), bodyBounds()
+	send := func(method, target string, length int64) (status int, read int64) {
+		body := new(endless)
+		r := httptest.NewRequest(method, target, body)
+		r.ContentLength, r.RemoteAddr, r.Host = length, "127.0.0.1:5000", "localhost"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, body.read
+	}
+	for _, route := range routes() {
+		for method, a := range route.methods {
+			name := method + " " + route.path
+			bound, uses := stated[name]
+			delete(stated, name)
+			switch {
+			case a.body && !uses:
+				t.Errorf("%s uses a body, of which no bound is stated", name)
+				continue
+			case !a.body && uses:
+				t.Errorf("%s has a bound, but uses no body", name)
+				continue
+			case !a.body:
+				bound = smallBody - 1
+			}
+			target := route.path
+			if route.prefix {
+				target += "x"
+			}
+			const slack = 4 << 10 // read together with what decides
+			if status, read := send(method, target, -1); status != http.StatusRequestEntityTooLarge || read > bound+slack {
+				t.Errorf("%s without a length: %d, and %d bytes were read of at most %d", name, status, read, bound)
+			}
+			if status, read := send(method, target, bound+1); status != http.StatusRequestEntityTooLarge || read > 0 {
+				t.Errorf("%s announces %d bytes: %d, and %d were read", name, bound+1, status, read)
+			}
+			if status, read := send(method, target+"?token="+strings.Repeat("x", maxQuery), 1); status != http.StatusRequestEntityTooLarge || read > 0 {
+				t.Errorf("%s with a long query: %d, and %d bytes were read", name, status, read)
+			}
+		}
+	}
+	for name := range stated {
+		t.Errorf("there is a bound for %s, which is not served", name)
+	}
+}

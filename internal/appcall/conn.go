@@ -1,0 +1,158 @@
+package appcall
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// conn returns a connection that calls the application's, and whose methods return once it is
+// closed.
+func (c *Calls) conn(to net.Conn) net.Conn {
+	if native(to) {
+		return to
+	}
+	return &conn{Conn: to, calls: c, local: copyAddr(to.LocalAddr()), remote: copyAddr(to.RemoteAddr()), closed: make(chan struct{})}
+}
+
+type conn struct {
+	net.Conn
+	calls         *Calls
+	local, remote net.Addr
+	once          sync.Once
+	closed        chan struct{}
+
+	mu      sync.Mutex
+	in, out direction // guarded by mu
+}
+
+// direction is one of the two of a connection.
+type direction struct {
+	buf      []byte // for one transfer; nil: in use, or not needed yet
+	deadline *time.Time
+	busy     bool // a transfer is under way
+}
+
+// maxTransfer bounds what a Read or a part of a Write copies: the application's function may
+// use its buffer after the caller has left.
+const maxTransfer = 64 << 10
+
+type transferred struct {
+	n   int
+	err error
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *conn) Read(b []byte) (int, error) {
+	buf, deadline := c.take(&c.in, len(b))
+	r, err := c.transfer("Conn.Read", func() (int, error) {
+		if deadline != nil {
+			if err := c.Conn.SetReadDeadline(*deadline); err != nil {
+				return 0, err
+			}
+		}
+		return c.Conn.Read(buf)
+	})
+	if err != nil {
+		return 0, err
+	}
+	n := copy(b, buf[:max(0, min(r.n, len(buf)))])
+	c.put(&c.in, buf)
+	return n, r.err
+}
+
+func (c *conn) Write(b []byte) (written int, err error) {
+	for first := true; first || len(b) > 0; first = false {
+		buf, deadline := c.take(&c.out, len(b))
+		n := copy(buf, b)
+		w, err := c.transfer("Conn.Write", func() (int, error) {
+			if deadline != nil {
+				if err := c.Conn.SetWriteDeadline(*deadline); err != nil {
+					return 0, err
+				}
+			}
+			return c.Conn.Write(buf)
+		})
+		if err != nil {
+			return written, err
+		}
+		c.put(&c.out, buf)
+		written += max(0, min(w.n, n))
+		if w.err != nil {
+			return written, w.err
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+func (c *conn) transfer(name string, f func() (int, error)) (transferred, error) {
+	r, err := Do(c.calls, name, 0, c.closed, func() transferred {
+		n, err := f()
+		return transferred{n, Freeze(err)}
+	}, nil)
+	if errors.Is(err, ErrLate) {
+		err = net.ErrClosed
+	}
+	return r, err
+}
+
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.setDeadline(&c.in, t, "Conn.SetReadDeadline", c.Conn.SetReadDeadline)
+	return nil
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.setDeadline(&c.out, t, "Conn.SetWriteDeadline", c.Conn.SetWriteDeadline)
+	return nil
+}
+
+// setDeadline leaves a deadline to the next transfer, or sets it in the background for one that
+// is under way.
+func (c *conn) setDeadline(d *direction, t time.Time, name string, set func(time.Time) error) {
+	c.mu.Lock()
+	d.deadline = &t
+	busy := d.busy
+	c.mu.Unlock()
+	if busy {
+		c.calls.after(name, func() { _ = set(t) })
+	}
+}
+
+// take begins a transfer: it returns a buffer, and a deadline that was set since the last one.
+func (c *conn) take(d *direction, size int) (buf []byte, deadline *time.Time) {
+	size = min(size, maxTransfer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	buf, deadline = d.buf, d.deadline
+	*d = direction{busy: true}
+	if cap(buf) < size {
+		buf = make([]byte, size)
+	}
+	return buf[:size], deadline
+}
+
+// put ends a transfer.
+func (c *conn) put(d *direction, buf []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.buf, d.busy = buf, false
+}
+
+// Close does not wait for the application's connection: Wait does.
+func (c *conn) Close() error {
+	err := net.ErrClosed
+	c.once.Do(func() {
+		close(c.closed)
+		err = nil
+		c.calls.after("Conn.Close", func() { _ = c.Conn.Close() })
+	})
+	return err
+}

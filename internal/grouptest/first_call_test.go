@@ -1,0 +1,210 @@
+package grouptest
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/hostile"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// byLevel is what depends on the feature level, by the name of the level's constant in package wire:
+// each row is the first call to a new group.
+var byLevel = map[string]map[string]func(g *Group){
+	"LevelLinger":     {"lingering": firstLingers},
+	"LevelLabel":      {"label and since": firstHasLabel, "explain": firstIsExplained},
+	"LevelTrace":      {"trace": firstHasCause},
+	"LevelClient":     {"client": firstByClient},
+	"LevelStandalone": {"standalone session": firstStandalone},
+	"LevelBounds":     {"key of an ended client": firstReusesKey},
+}
+
+// A new group has everything that its founders support from the first call on.
+func TestFirstCall_HasAllFeatures(t *testing.T) {
+	for _, level := range slices.Sorted(maps.Keys(byLevel)) {
+		for name, first := range byLevel[level] {
+			for _, n := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%s/%s/%d", level, name, n), func(t *testing.T) {
+					first(Start(t, n, LongSessions, Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.Tracer = new(causes) })))
+				})
+			}
+		}
+	}
+}
+
+// Each feature level has a row above.
+func TestFirstCall_ListsEachLevel(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../wire/wire.go", nil, 0)
+	Must(t, err)
+	levels := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "Level") {
+			if levels++; len(byLevel[v.Names[0].Name]) == 0 {
+				t.Errorf("no test shows what %s brings to a new group", v.Names[0].Name)
+			}
+		}
+		return true
+	})
+	if levels != len(byLevel) {
+		t.Errorf("%d levels, and rows for %d", levels, len(byLevel))
+	}
+}
+
+func (g *Group) last() *conclave.Node { return g.Nodes[len(g.Nodes)-1] }
+
+func firstLingers(g *Group) {
+	l := g.Nodes[0].FencedLock("x", conclave.Linger(time.Minute))
+	MustLock(g.T, l)
+	MustUnlock(g.T, l)
+	info, err := l.Info(Within(g.T, patience))
+	if err != nil || !info.Held || !info.Lingering {
+		g.T.Errorf("after the first release the lock is %+v, %v", info, err)
+	}
+}
+
+func firstHasLabel(g *Group) {
+	MustLock(g.T, g.Nodes[0].FencedLock("x", conclave.WithLabel("run 1")))
+	info, err := g.last().FencedLock("x").Info(Within(g.T, patience))
+	if err != nil || info.Label != "run 1" || info.Since < 0 {
+		g.T.Errorf("%+v, %v", info, err)
+	}
+}
+
+func firstIsExplained(g *Group) {
+	MustLock(g.T, g.Nodes[0].FencedLock("x", conclave.WithLabel("run 1")))
+	e, err := g.last().Explain(Within(g.T, patience), "x")
+	if err != nil || e.Holder.Label != "run 1" || e.Holder.Since < 0 {
+		g.T.Errorf("%+v, %v", e, err)
+	}
+}
+
+// causes is a tracer that keeps the causes of grants. Its spans are all the same one.
+type causes struct {
+	mu  sync.Mutex
+	all []string // guarded by mu
+}
+
+func (c *causes) Begin(context.Context, conclave.Operation) conclave.Span { return c }
+func (c *causes) Carrier() []byte                                         { return []byte("a release") }
+func (c *causes) End(error)                                               {}
+
+func (c *causes) Event(e conclave.SpanEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.Kind == conclave.SpanGranted {
+		c.all = append(c.all, string(e.Cause))
+	}
+}
+
+func (c *causes) list() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
+}
+
+func firstHasCause(g *Group) {
+	held := g.Nodes[0].FencedLock("x")
+	MustLock(g.T, held)
+	w := StartLock(g.T, g.last().FencedLock("x"))
+	MustUnlock(g.T, held)
+	Must(g.T, <-w.Err)
+	if got := g.Configs[len(g.Configs)-1].Tracer.(*causes).list(); !slices.Contains(got, "a release") {
+		g.T.Errorf("causes %q", got)
+	}
+}
+
+func firstByClient(g *Group) {
+	newKeyed(g) // is not refused, while Dial would retry
+	MustLock(g.T, Dial(g.T, &conclave.ClientConfig{}, g.last()).FencedLock("x"))
+}
+
+func firstStandalone(g *Group) {
+	ctx := Within(g.T, patience)
+	if level := g.Member(len(g.Nodes) - 1).Level(); level < wire.LevelStandalone {
+		g.T.Errorf("the call would raise the level from %d", level)
+	}
+	id, err := g.last().CreateSession(ctx, &conclave.SessionConfig{TTL: time.Minute, NoChecks: true})
+	Must(g.T, err)
+	Must(g.T, g.Nodes[0].RenewSession(ctx, id))
+}
+
+// firstReusesKey has a client end, and register its key again by a command that is valid for
+// longer than the first one.
+func firstReusesKey(g *Group) {
+	c := newKeyed(g)
+	c.want(1, c.register(300*time.Millisecond), wire.Code_OK)
+	Pass(400 * time.Millisecond)
+	c.want(2, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK)
+	c.want(1, c.register(10*time.Second), wire.Code_UNKNOWN_INCARNATION)
+}
+
+// keyed is a client that states what it likes under one key.
+type keyed struct {
+	g    *Group
+	conn *hostile.Conn
+	key  []byte
+	now  int64 // group time at the time at
+	at   time.Time
+}
+
+func newKeyed(g *Group) *keyed {
+	g.T.Helper()
+	key := hostile.NewKey()
+	conn, refusal, err := hostile.Connect(g.Nodes[0].Addr(), key, hostile.ClientHello(key, "conclave"))
+	if err != nil || refusal != "" {
+		g.T.Fatal(refusal, err)
+	}
+	g.T.Cleanup(func() { conn.Close() })
+	c := &keyed{g: g, conn: conn, key: hostile.Public(key)}
+	Must(g.T, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}))
+	c.now, c.at = c.receive().GetAttached().GetNow(), time.Now()
+	return c
+}
+
+func (c *keyed) receive() *wire.MemberFrame {
+	c.g.T.Helper()
+	body, err := c.conn.Receive()
+	Must(c.g.T, err)
+	f := new(wire.MemberFrame)
+	Must(c.g.T, proto.Unmarshal(body, f))
+	return f
+}
+
+// register returns a registration that is valid for some time from now on.
+func (c *keyed) register(valid time.Duration) *wire.Command {
+	return &wire.Command{Op: &wire.Command_RegisterClient{RegisterClient: &wire.RegisterClient{
+		Key: c.key, Ttl: int64(10 * time.Minute), Until: c.now + int64(time.Since(c.at)+valid),
+	}}}
+}
+
+// want submits a command, and fails the test unless its outcome has the code.
+func (c *keyed) want(seq uint64, command *wire.Command, code wire.Code) {
+	c.g.T.Helper()
+	body, err := proto.Marshal(command)
+	Must(c.g.T, err)
+	s := &wire.Submission{Applied: 1 << 60, Calls: []*wire.Call{{Seq: seq, Command: body}}}
+	Must(c.g.T, c.conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: s}}))
+	for {
+		for _, n := range c.receive().GetDelivery().GetNotices() {
+			if o := n.GetOutcome(); o != nil && o.GetSeq() == seq {
+				if o.GetReply().GetCode() != code {
+					c.g.T.Errorf("call %d: %v, want %v", seq, o.GetReply(), code)
+				}
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package machine
+
+import "github.com/conclave-go/conclave/internal/wire"
+
+// Numbers of the repeated fields in records.
+const (
+	checksOfSession = 8  // SessionState
+	keysOfReply     = 10 // Reply
+	checksOfReply   = 12
+)
+
+// bounded reports whether a record has no more elements in its repeated fields than the
+// machine can have written. It looks before the record is decoded: an element takes two
+// bytes there and more than a hundred in memory. All else takes about what it has.
+func bounded(kind byte, record []byte) bool {
+	switch kind {
+	case sessionKind:
+		return wire.Occurrences(record, checksOfSession) <= MaxSessionChecks
+	case ticketKind:
+		return wire.Occurrences(record, keysOfReply) <= MaxOps && wire.Occurrences(record, checksOfReply) <= MaxSessionChecks
+	}
+	return true
+}

@@ -1,0 +1,86 @@
+package reference
+
+import (
+	"cmp"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What is kept of outcomes that are not acknowledged.
+
+// bounded reports that the group bounds them by bytes.
+func (r *Model) bounded() bool { return r.Level >= wire.LevelBounds }
+
+// reserving returns a limit, of which members have a part beyond that of clients.
+func (r *Model) reserving(limit, reserved int) int {
+	if r.bounded() && !r.forClient {
+		limit += reserved
+	}
+	return limit
+}
+
+// kept counts the bytes that an incarnation leaves with the group, if the ticket is answered too.
+func (inc *Incarnation) kept(seq uint64) (n int) {
+	top := max(seq, inc.Floor)
+	for _, o := range inc.answered {
+		top = max(top, o.Ticket.Seq)
+		n += 160 + 80*len(o.Reply.Keys)
+		for _, c := range o.Reply.Checks {
+			n += 40 + len(c.Name)
+		}
+		if o.Reply.Code == wire.Code_CHECK_UNKNOWN || o.Reply.Code == wire.Code_CHECK_CRITICAL {
+			n += len(o.Reply.Detail)
+		}
+	}
+	return n + 32*int(top-inc.Floor)
+}
+
+// barred reports that a command is refused because of what its process leaves with the group.
+func (r *Model) barred(t wire.Ticket, data []byte) bool {
+	inc := r.Incarnation(t.Incarnation)
+	if inc == nil || !r.bounded() {
+		return false
+	}
+	if t.Seq <= inc.barred {
+		return true
+	}
+	left := cmp.Or(r.AllOutcomes, MaxAllOutcomeBytes)
+	for _, other := range r.Incarnations {
+		if other.Client == inc.Client {
+			left -= other.kept(0)
+		}
+	}
+	limit := min(cmp.Or(r.MostOutcomes, MaxOutcomeBytes), max(left, cmp.Or(r.LeastOutcomes, MinOutcomeBytes)))
+	c := new(wire.Command)
+	if proto.Unmarshal(r.readable(data), c) != nil {
+		c = nil
+	}
+	if c.GetDeregister() != nil {
+		return false
+	}
+	if c.GetRenew() == nil && c.GetRenewClients() == nil && c.GetRenewSession() == nil && c.GetCloseSession() == nil &&
+		c.GetUnlock() == nil && c.GetRelease() == nil && c.GetWithdraw() == nil {
+		limit -= limit / 4
+	}
+	return inc.kept(t.Seq) >= limit
+}
+
+// bar refuses a ticket, and those before it without an outcome.
+func (r *Model) bar(t wire.Ticket) {
+	if inc := r.Incarnation(t.Incarnation); inc != nil && r.bounded() {
+		inc.barred = max(inc.barred, t.Seq)
+	}
+}
+
+func (r *Model) answered(t wire.Ticket) *wire.Outcome {
+	if inc := r.Incarnation(t.Incarnation); inc != nil {
+		for i := range inc.answered {
+			if inc.answered[i].Ticket == t {
+				return &inc.answered[i]
+			}
+		}
+	}
+	return nil
+}

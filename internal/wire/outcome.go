@@ -1,0 +1,59 @@
+package wire
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// The group keeps the outcome of a command until the process that has submitted it
+// acknowledges it, so that a retry gets the same one. What a process may leave unacknowledged
+// is bounded by bytes from level 6 on. They are counted by these rules, which depend on nothing
+// that differs between builds, such as the texts for people.
+
+const (
+	// TicketBytes is what a ticket above the floor counts, with an outcome or without.
+	TicketBytes = 32
+
+	outcomeBytes    = 160 // of any outcome
+	keyMetaBytes    = 80
+	checkTermsBytes = 40 // without the check's name
+	// maxOutcomeBytes is more than any outcome counts: of a Write with 128 operations, or of a
+	// session with 16 checks.
+	maxOutcomeBytes = outcomeBytes + 128*keyMetaBytes
+	// opGrowth is how much larger an outcome of a Write can be than the command, whose
+	// operations have 5 bytes at least.
+	opGrowth = keyMetaBytes / 5
+)
+
+// Operations of Command whose outcomes can be large.
+const (
+	opOpenSession   protowire.Number = 4
+	opAttachSession protowire.Number = 9
+	opSetCheck      protowire.Number = 10
+	opDropCheck     protowire.Number = 11
+	opWrite         protowire.Number = 17
+	opCreateSession protowire.Number = 25
+	opRenewSession  protowire.Number = 26
+)
+
+// OutcomeBytes returns what an outcome counts while it is kept.
+func OutcomeBytes(r *Reply) int {
+	n := outcomeBytes + keyMetaBytes*len(r.GetKeys())
+	for _, c := range r.GetChecks() {
+		n += checkTermsBytes + len(c.GetName())
+	}
+	switch r.GetCode() {
+	case Code_CHECK_UNKNOWN, Code_CHECK_CRITICAL:
+		n += len(r.GetDetail()) // a name
+	}
+	return n
+}
+
+// OutcomeBound returns an upper bound of what the ticket and the outcome of an encoded command
+// count, from its first bytes and its size. It must not be called for malformed commands.
+func OutcomeBound(command []byte) int {
+	switch number, _, _ := protowire.ConsumeTag(command); number {
+	case opWrite:
+		return TicketBytes + min(outcomeBytes+opGrowth*len(command), maxOutcomeBytes)
+	case opOpenSession, opAttachSession, opSetCheck, opDropCheck, opCreateSession, opRenewSession:
+		return TicketBytes + maxOutcomeBytes // they return the terms or the name of checks
+	}
+	return TicketBytes + outcomeBytes
+}

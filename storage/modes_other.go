@@ -1,0 +1,6 @@
+//go:build !windows
+
+package storage
+
+// hasModes: the system's files have modes that decide on access.
+const hasModes = true

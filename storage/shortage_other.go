@@ -1,0 +1,5 @@
+//go:build !windows
+
+package storage
+
+func isSystemShortage(error) bool { return false }

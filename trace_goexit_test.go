@@ -1,0 +1,50 @@
+package conclave_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-go/conclave/internal/grouptest"
+)
+
+// A tracer that ends the goroutine, as a failed test does, leaves nothing acquired and nothing queued:
+// no caller would release it.
+func TestTracer_EndsGoroutine(t *testing.T) {
+	for _, method := range []string{"Begin", "Event", "End"} {
+		t.Run(method, func(t *testing.T) {
+			var armed atomic.Bool
+			tracer := &faultyTracer{at: method, fault: func() {
+				if armed.CompareAndSwap(true, false) {
+					runtime.Goexit()
+				}
+			}}
+			g := grouptest.Start(t, 2, tracedBy(0, tracer, nil))
+			for _, of := range nouns() {
+				t.Run(of.name, func(t *testing.T) {
+					ctx := grouptest.Within(t, time.Minute)
+					abandoned := func() {
+						armed.Store(true)
+						var all sync.WaitGroup
+						all.Go(func() { _, _ = of.hold(ctx, g.Nodes[0]) })
+						all.Wait()
+						armed.Store(false)
+					}
+					abandoned() // granted at once
+					release, err := of.hold(ctx, g.Nodes[1])
+					grouptest.Must(t, err)
+					if method == "Event" {
+						abandoned() // while it is queued
+					}
+					grouptest.Must(t, release(context.WithoutCancel(ctx)))
+					release, err = of.hold(ctx, g.Nodes[1])
+					grouptest.Must(t, err)
+					grouptest.Must(t, release(ctx))
+				})
+			}
+		})
+	}
+}
