@@ -82,7 +82,7 @@ func (h *history) transition(e trace.Event) {
 	}
 	from, to := t.Goroutine()
 	s := span{state: to, from: e.Time(), by: trace.NoGoroutine}
-	if to == trace.GoRunnable && from == trace.GoWaiting {
+	if to == trace.GoRunnable && (from == trace.GoWaiting || from == trace.GoNotExist) {
 		s.woken, s.by = true, e.Goroutine()
 	}
 	h.spans[g] = append(h.spans[g], s)
@@ -109,6 +109,7 @@ var roles = []struct{ function, name string }{
 	{"record.(*LogWriter).flushLoop", "Pebble's log writer"},
 	{"transport.(*peer).connectOnce", "writer to a peer"},
 	{"transport.(*Transport).serve", "reader of a peer"},
+	{"appcall.(*call", "connection of the program"}, // which counts: package net's needs no goroutine
 	{".followCalls", "caller"},
 }
 

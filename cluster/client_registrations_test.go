@@ -69,7 +69,7 @@ func TestRegistrations_OnTheirWay(t *testing.T) {
 	p := &places{limit: 10, taken: map[wire.ID]bool{}}
 	var r registrations
 	for n := range uint64(10) {
-		if !r.admit(number(n), "h", 1, nil, p.config()) || !r.admit(number(n), "h", 1, nil, p.config()) {
+		if first, again := r.admit(number(n), "h", 1, nil, p.config()), r.admit(number(n), "h", 1, nil, p.config()); !first || !again {
 			t.Fatal(n)
 		}
 	}

@@ -159,8 +159,17 @@ func (s *Storage) Exists(ctx context.Context, key string) bool {
 	if _, err := s.get(ctx, key); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err == nil
 	}
-	children, err := s.kv.Keys(ctx, s.folder(key), "/")
+	children, err := s.keys(ctx, key, "/")
 	return err == nil && len(children) > 0
+}
+
+// keys returns the keys in a directory. No key is in one whose name with a slash is longer than a
+// key may be.
+func (s *Storage) keys(ctx context.Context, dir, separator string) ([]string, error) {
+	if folder := s.folder(dir); len(folder) <= maxKey {
+		return s.kv.Keys(ctx, folder, separator)
+	}
+	return nil, nil
 }
 
 // List implements [certmagic.Storage]. With recursive it lists also the directories below, as
@@ -171,7 +180,7 @@ func (s *Storage) List(ctx context.Context, dir string, recursive bool) ([]strin
 	if recursive {
 		separator = ""
 	}
-	keys, err := s.kv.Keys(ctx, s.folder(dir), separator)
+	keys, err := s.keys(ctx, dir, separator)
 	if err == nil && len(keys) == 0 {
 		_, err = s.get(ctx, dir) // a file has no children
 	}
@@ -214,7 +223,11 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	if !errors.Is(err, fs.ErrNotExist) {
 		return certmagic.KeyInfo{}, fault("stat", key, err)
 	}
-	files, failed := s.kv.List(ctx, s.folder(key))
+	var files []conclave.Entry
+	var failed error
+	if folder := s.folder(key); len(folder) <= maxKey {
+		files, failed = s.kv.List(ctx, folder)
+	}
 	if failed != nil || len(files) == 0 {
 		return certmagic.KeyInfo{}, fault("stat", key, errors.Join(failed, err))
 	}

@@ -82,7 +82,7 @@ const parts = {
     await b.session.destroy(ID);
     assert.strictEqual(await a.session.info(ID), undefined);
     await refused(a.session.renew(ID), 404);
-    await refused(a.session.create({ ttl: "1ms" }), 400);
+    await refused(a.session.create({ ttl: "1ms" }), 500);
   },
 
   async "a lock and its watch"() {
