@@ -93,6 +93,9 @@ func consume(data []byte) (number protowire.Number, kind protowire.Type, value [
 	if n < 0 {
 		return 0, 0, nil, n
 	}
+	if number > protowire.MaxValidNumber { // protowire accepts it, package proto does not
+		return 0, 0, nil, -1
+	}
 	length := protowire.ConsumeFieldValue(number, kind, data[n:])
 	if length < 0 {
 		return 0, 0, nil, length

@@ -26,6 +26,7 @@ func FuzzDecodeChunk(f *testing.F) {
 	f.Add([]byte{1<<3 | 2, 2, 1 << 3, 9, 4<<3 | 2, 1, 0}) // a key of another type, an unknown field
 	f.Add([]byte{1<<3 | 2, 4, 1<<3 | 2, 0, 1<<3 | 2, 0})  // a key twice
 	f.Add([]byte{1<<3 | 3, 1<<3 | 4, 2<<3 | 2, 0})
+	f.Add([]byte("\xe0\xe0\xdc\xc9)\x03")) // no valid number of a field
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want := new(wire.SnapshotChunk)
 		wantErr := proto.Unmarshal(data, want)
