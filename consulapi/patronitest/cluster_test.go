@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // size is the number of agents, and of nodes of the database. Node i uses agent i.
@@ -188,15 +190,21 @@ func (c *cluster) primary(ctx context.Context) int {
 	return -1
 }
 
-// replicas counts the nodes that follow a primary.
+// replicas counts the nodes that receive what the primary writes. Patroni calls a node a replica before that, and while
+// one that is ahead answers, it promotes no other.
 func (c *cluster) replicas(ctx context.Context) (n int) {
-	if c.primary(ctx) < 0 {
+	p := c.primary(ctx)
+	if p < 0 {
 		return 0
 	}
-	for i := range size {
-		if status, _ := c.request(ctx, i, http.MethodGet, "/replica", nil); status == http.StatusOK {
-			n++
-		}
+	conn, err := pgx.Connect(ctx, address(c.ports.postgres[p]))
+	if err != nil {
+		return 0
+	}
+	defer conn.Close(ctx)
+	row := conn.QueryRow(ctx, "select count(*) from pg_stat_replication where state = 'streaming'")
+	if row.Scan(&n) != nil {
+		return 0
 	}
 	return n
 }

@@ -37,6 +37,10 @@ func write(t *testing.T, ports [size]int) *writers {
 	return w
 }
 
+func address(port int) string {
+	return fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres", port)
+}
+
 func (w *writers) end() {
 	w.stop()
 	w.wait.Wait()
@@ -50,7 +54,7 @@ func (w *writers) run(i, port int) {
 		ok := false
 		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
 		if conn == nil {
-			conn, _ = pgx.Connect(ctx, fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres", port))
+			conn, _ = pgx.Connect(ctx, address(port))
 		}
 		if conn != nil {
 			// A replica that waits for no other shows what a client could have been acknowledged.
