@@ -337,3 +337,31 @@ func eventually(t *testing.T, what string, done func() bool) {
 		time.Sleep(10 * time.Millisecond) // the server signals neither
 	}
 }
+
+// The text of an error has a bound, whatever the client has sent: it needs no authorization, and waits
+// for a client that does not read outside the room for answers.
+func TestLimits_ErrorText(t *testing.T) {
+	a := serve(t, nil)
+	digits := strings.Repeat("1", 40_000)
+	for _, x := range []struct{ method, path, body string }{
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"a","Flags":` + digits + `}}]`},
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"a","Value":"` + digits + `!"}}]`},
+		{"PUT", "/v1/session/create", `{"LockDelay":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"TTL":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"NodeChecks":["` + digits + `"]}`},
+		{"PUT", "/v1/session/create", `{"Behavior":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"Node":"` + digits + `"}`},
+		{"PUT", "/v1/agent/check/register", `{"Name":"n","TTL":"` + digits + `"}`},
+		{"PUT", "/v1/agent/check/update/n", `{"Status":"` + digits + `"}`},
+		{"PUT", "/v1/kv/a?cas=1&acquire=" + digits[:16_000], ""},
+		{"PUT", "/v1/kv/a?acquire=" + digits[:16_000], "x"},
+		{"GET", "/v1/kv/a?wait=" + digits[:16_000], ""},
+		{"GET", "/v1/catalog/node/" + digits, ""},
+		{"GET", "/v1/health/state/" + digits, ""},
+		{"GET", "/v1/session/info/" + digits, ""},
+	} {
+		if got := a.do(x.method, x.path, x.body); len(got.body) > 2<<10 {
+			t.Errorf("%s %.40s: %d with %d bytes", x.method, x.path, got.status, len(got.body))
+		}
+	}
+}

@@ -219,9 +219,11 @@ const (
 )
 
 // shorten keeps a long text out of an answer.
-func shorten(s string) string {
-	if len(s) <= 128 {
+func shorten(s string) string { return cut(s, 128) }
+
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:128], "?"), len(s))
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:most], "?"), len(s))
 }
