@@ -41,7 +41,7 @@ type Options struct {
 	MaxBlocking int
 	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
 	// status 413. Two listings are collected at a time, each of which takes memory for
-	// all that it lists besides. Answers wait for their clients in twice this many bytes, 64 MiB at
+	// all that it lists besides; a transaction that reads more than 1 MiB is one of the two. Answers wait for their clients in twice this many bytes, 64 MiB at
 	// least, and those of up to 1 MiB in 64 MiB of their own; further ones wait, and are made again.
 	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int

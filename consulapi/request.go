@@ -28,8 +28,10 @@ type call struct {
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
 	read  bool          // the body, if there is one
-	out   *output       // the answer
-	room  *room         // for it; nil: it needs none yet
+	// collecting says that a transaction has one of the places of listings.
+	collecting bool
+	out        *output // the answer
+	room       *room   // for it; nil: it needs none yet
 }
 
 const (
