@@ -89,6 +89,35 @@ func TestLimits_Bodies(t *testing.T) {
 	}
 }
 
+// Clients that stop in the middle of a large body keep no others waiting, although nothing has
+// authorized them: those that send nothing lose their places.
+func TestLimits_StalledBodies(t *testing.T) {
+	a := serve(t, nil)
+	const part = 17 << 10
+	for _, x := range []struct {
+		path  string
+		n     int
+		large string
+	}{
+		{"/v1/txn", 32, "[" + strings.Repeat(" ", part) + "]"},
+		{"/v1/kv/a", 128, strings.Repeat("x", part)},
+	} {
+		for range x.n {
+			c, err := net.Dial("tcp", a.Listener.Addr().String())
+			grouptest.Must(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			_, err = fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", x.path, 2*part, strings.Repeat(" ", part))
+			grouptest.Must(t, err)
+		}
+		// They may take their places later than this, which then has none to wait for.
+		for range 3 {
+			if got := a.do("PUT", x.path, x.large); got.status != http.StatusOK {
+				t.Errorf("%s: %d %s", x.path, got.status, got.body)
+			}
+		}
+	}
+}
+
 // Clients of Consul do not retry 429, so a burst of small writes waits instead.
 func TestLimits_BurstOfSmallBodies(t *testing.T) {
 	send := sender(t, nil)

@@ -141,9 +141,9 @@ func (c *call) consistency() []conclave.ReadOption {
 }
 
 // body reads the request's body, in bounded time. A small one takes no place while it is
-// read: it costs no more than the request's header. A larger one takes one of few, so clients
-// that are slow keep no others waiting but for those with a large body. Release the place after use.
-func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
+// read: it costs no more than the request's header. A larger one takes one of few, which a client
+// that sends nothing loses to others (see sending). Release the place after use.
+func (c *call) body(places *sending, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
 	if c.r.ContentLength > limit {
 		return nil, nil, tooLarge(c.r.ContentLength)
 	}
@@ -158,11 +158,15 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 	from := http.MaxBytesReader(c.w, c.r.Body, limit)
 	body, err = io.ReadAll(io.LimitReader(from, smallBody))
 	if err == nil && len(body) == smallBody {
-		if release, err = c.place(places); err != nil {
-			return nil, nil, err
+		place, full := c.bodyPlace(places)
+		if full != nil {
+			return nil, nil, full
 		}
+		release = place.leave
+		place.sent(func() { _ = controller.SetReadDeadline(time.Unix(1, 0)) })
 		b := bytes.NewBuffer(body)
-		_, err = b.ReadFrom(from)
+		_, err = b.ReadFrom(&arriving{Reader: from, at: place})
+		place.sent(nil)
 		body = b.Bytes()
 	}
 	var over *http.MaxBytesError
@@ -179,6 +183,37 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 	return body, release, nil
 }
 
+// bodyPlace waits for one of the places for large bodies, for Options.Timeout at most.
+func (c *call) bodyPlace(places *sending) (*room, error) {
+	ctx, cancel := c.patience()
+	defer cancel()
+	place, err := places.await(ctx, 1)
+	if err != nil {
+		return nil, busy("too many requests with a body are under way")
+	}
+	return place, nil
+}
+
+// bodyPart is how many bytes of a body count as progress.
+const bodyPart = 4 << 10
+
+// arriving notes the progress of a body.
+type arriving struct {
+	io.Reader
+	at    *room
+	bytes int // since the last progress
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.Reader.Read(b)
+	if a.bytes += n; a.bytes >= bodyPart {
+		a.bytes = 0
+		a.at.progress()
+	}
+	return n, err
+}
+
 // place waits for one of the places, for Options.Timeout at most.
 func (c *call) place(places chan struct{}) (release func(), err error) {
 	release = func() { <-places }
@@ -188,7 +223,7 @@ func (c *call) place(places chan struct{}) (release func(), err error) {
 	case places <- struct{}{}:
 		return release, nil
 	case <-ctx.Done():
-		return nil, busy("too many requests with a body are under way")
+		return nil, busy("too many transactions are under way")
 	}
 }
 
