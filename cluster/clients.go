@@ -66,7 +66,6 @@ type clientConn struct {
 	place       int             // in clients.attaching, from 1 on; 0: none
 	notices     []*wire.Notice  // to be sent
 	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
-	counted     bool            // among the registrations of its host
 	views       bool            // it understands a GroupView
 	view        *wire.GroupView // that it has
 	requests    requests
