@@ -2,10 +2,12 @@ package consulapi
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/conclave-go/conclave/internal/grouptest"
@@ -128,5 +130,36 @@ func TestTxn_PlaceForManyBytes(t *testing.T) {
 	}
 	if len(h.listings) != 0 {
 		t.Errorf("%d places are kept", len(h.listings))
+	}
+}
+
+// panicking is a body of the application's that panics behind its first bytes.
+type panicking struct{ left int }
+
+func (p *panicking) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		panic("a body")
+	}
+	n := min(p.left, len(b))
+	p.left -= n
+	return n, nil
+}
+
+// A body that panics or ends early keeps no place.
+func TestBody_PlaceAfterPanic(t *testing.T) {
+	h := Handler(grouptest.Alone(t), nil).(*server)
+	send := func(path string, body io.Reader) {
+		defer func() { _ = recover() }()
+		r := httptest.NewRequest(http.MethodPut, path, body)
+		r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost"
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for _, path := range []string{"/v1/kv/a", "/v1/txn", "/v1/session/create"} {
+		send(path, &panicking{left: smallBody})
+		send(path, iotest.TimeoutReader(&panicking{left: 2 * smallBody}))
+		send(path, new(endless))
+	}
+	if h.bodies.used+h.txns.used > 0 {
+		t.Errorf("%d places are kept", h.bodies.used+h.txns.used)
 	}
 }

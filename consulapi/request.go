@@ -154,7 +154,12 @@ func (c *call) body(places *sending, limit int64, tooLarge func(size int64) erro
 	c.read = true
 	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
 	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
-	release = func() {}
+	leave, complete := func() {}, false
+	defer func() {
+		if !complete { // also if the body panics, which may be the application's
+			leave()
+		}
+	}()
 	from := http.MaxBytesReader(c.w, c.r.Body, limit)
 	body, err = io.ReadAll(io.LimitReader(from, smallBody))
 	if err == nil && len(body) == smallBody {
@@ -162,7 +167,7 @@ func (c *call) body(places *sending, limit int64, tooLarge func(size int64) erro
 		if full != nil {
 			return nil, nil, full
 		}
-		release = place.leave
+		leave = place.leave
 		place.sent(func() { _ = controller.SetReadDeadline(time.Unix(1, 0)) })
 		b := bytes.NewBuffer(body)
 		_, err = b.ReadFrom(&arriving{Reader: from, at: place})
@@ -177,10 +182,10 @@ func (c *call) body(places *sending, limit int64, tooLarge func(size int64) erro
 		err = invalid("the body could not be read: %v", err)
 	}
 	if err != nil {
-		release()
 		return nil, nil, err
 	}
-	return body, release, nil
+	complete = true
+	return body, leave, nil
 }
 
 // bodyPlace waits for one of the places for large bodies, for Options.Timeout at most.
