@@ -74,7 +74,7 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer
 	if err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
 	}
-	a, err := client.Ask[any](ctx, n.client, q, client.QueryOptions{Stale: r.GetStale()})
+	a, err := client.Ask[any](ctx, n.client, machine.ForClient(q), client.QueryOptions{Stale: r.GetStale()})
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,15 @@ func (q *attachQueue) add(c *clientConn) { heap.Push(q, c) }
 
 // due removes and returns a client that waits for no entry after index; nil: there is none.
 func (q *attachQueue) due(index uint64) *clientConn {
-	if len(*q) == 0 || (*q)[0].attach.GetApplied() > index {
+	if !q.isDue(index) {
 		return nil
 	}
 	return heap.Pop(q).(*clientConn)
+}
+
+// isDue reports whether a client waits for no entry after index.
+func (q *attachQueue) isDue(index uint64) bool {
+	return len(*q) > 0 && (*q)[0].attach.GetApplied() <= index
 }
 
 // remove removes a client if it waits.

@@ -39,7 +39,7 @@ func (c *clientConn) host() string { return transport.HostOf(c.conn.Peer().Remot
 // submitForClient passes on what a client submits.
 func (m *Member) submitForClient(core *core.Core, c *clientConn, s *wire.Submission) {
 	r := &m.clients.registrations
-	if !c.counted && !r.admit(c.incarnation, c.host(), m.ticks, core.Machine(), &m.cfg.Clients) {
+	if !r.admit(c.incarnation, c.host(), m.ticks, core.Machine(), &m.cfg.Clients) {
 		for _, call := range s.GetCalls() {
 			reply := &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION, Detail: "the incarnation is not registered; register a new one"}
 			if call.GetSeq() == 1 { // the first command of a client registers it
@@ -49,19 +49,18 @@ func (m *Member) submitForClient(core *core.Core, c *clientConn, s *wire.Submiss
 		}
 		return
 	}
-	c.counted = true
 	core.SubmitForClient(s)
 }
 
 // admit counts the registration of a client, and reports whether its host may have it.
 func (r *registrations) admit(id wire.ID, host string, tick uint64, m Machine, cfg *ClientsConfig) bool {
+	if _, known := r.byID[id]; known {
+		return true
+	}
 	if r.byID == nil {
 		r.byID, r.count = make(map[wire.ID]registration), make(map[string]int)
 	}
 	r.drop(tick, m, cfg)
-	if _, known := r.byID[id]; known {
-		return true
-	}
 	if !cfg.Occupied(m, id) && r.count[host] >= cfg.Free(m) {
 		return false
 	}

@@ -87,3 +87,36 @@ func TestRegistrations_OnTheirWay(t *testing.T) {
 		t.Errorf("%d registrations are counted", len(r.byID))
 	}
 }
+
+// A client that submits something, waits until that counts no more, and registers then, counts as
+// one that registers at once: else one host could take all registrations of the group.
+func TestRegistrations_LongAfterFirstSubmission(t *testing.T) {
+	m := serving(t, nil)
+	conn := dialMember(t, m)
+	onLoop(m, func() {
+		p := &places{limit: 40, taken: map[wire.ID]bool{}}
+		m.cfg.Clients = *p.config()
+		var all []*clientConn
+		submit := func(c *clientConn) (refused bool) {
+			m.submitForClient(m.core, c, &wire.Submission{Calls: []*wire.Call{{Seq: 1}}})
+			defer func() { c.notices = nil }()
+			return len(c.notices) > 0
+		}
+		for n := range uint64(p.limit) {
+			all = append(all, &clientConn{clients: &m.clients, conn: conn, incarnation: number(n)})
+			if submit(all[n]) {
+				t.Errorf("client %d is refused, and none is registered", n)
+			}
+			m.ticks += registeringTicks
+		}
+		for n, c := range all {
+			if !submit(c) {
+				p.taken[number(uint64(n))] = true
+			}
+		}
+		if len(p.taken) > p.limit/2 {
+			t.Errorf("one host has registered %d clients of %d", len(p.taken), p.limit)
+		}
+		m.clients.touched = nil
+	})
+}

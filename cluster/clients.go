@@ -66,7 +66,6 @@ type clientConn struct {
 	place       int             // in clients.attaching, from 1 on; 0: none
 	notices     []*wire.Notice  // to be sent
 	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
-	counted     bool            // among the registrations of its host
 	views       bool            // it understands a GroupView
 	view        *wire.GroupView // that it has
 	requests    requests
@@ -255,7 +254,7 @@ func (m *Member) attachClient(core *core.Core, c *clientConn) {
 // attachClients attaches the clients that the log is applied far enough for.
 func (m *Member) attachClients(core *core.Core) {
 	applied := core.Status().Applied
-	for c := m.clients.attaching.due(applied); c != nil; c = m.clients.attaching.due(applied) {
+	for c := m.nextToAttach(applied); c != nil; c = m.nextToAttach(applied) {
 		if m.clients.attached == nil {
 			m.clients.attached = make(map[wire.ID]*clientConn)
 		}
@@ -264,12 +263,21 @@ func (m *Member) attachClients(core *core.Core) {
 		}
 		m.clients.attached[c.incarnation] = c
 		m.metrics.Clients.Store(int64(len(m.clients.attached)))
-		attached := m.attachedState(core, c)
+		var attached *wire.Attached
+		m.share.spend(func() { attached = m.attachedState(core, c) })
 		c.conn.Hold(-attachedBytes(c.attach))
 		c.attach = nil
 		core.AttachClient(c.incarnation, c)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Attached{Attached: attached}}, attachedSize(attached))
 	}
+}
+
+// nextToAttach returns a client that is to be attached in this step; nil: there is none.
+func (m *Member) nextToAttach(applied uint64) *clientConn {
+	if m.clients.attaching.isDue(applied) && !m.share.isSpent() {
+		return m.clients.attaching.due(applied)
+	}
+	return nil
 }
 
 // attachedState answers an Attach from the state that is applied now.

@@ -62,7 +62,7 @@ func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
 func (d driver) Progressed() {
 	d.publish()
 	// The disk and the network begin before the callers that are woken next.
-	if d.effects.Callers() > 0 {
+	if d.effects.Callers()+len(d.share.reads) > 0 {
 		d.yielding.yield()
 	}
 }

@@ -44,6 +44,8 @@ func (m *Member) loop() {
 				e.run(m.core)
 			}
 			m.drain()
+		case <-m.share.left:
+			m.attachClients(m.core)
 		case <-m.store.Failed():
 			m.fail(fmt.Errorf("disk failed: %w", m.store.Err()))
 			return
@@ -62,9 +64,12 @@ func (m *Member) loop() {
 			m.seams.Effects(&m.effects)
 		}
 		m.noteProgress()
+		m.share.queue(&m.effects)
 		woken := m.effects.Callers()
 		m.effects.Deliver(driver{m})
+		woken += m.runReads()
 		m.deliverToClients()
+		m.share.spent = 0
 		if woken > 0 {
 			m.woken, m.wokenAt = woken, time.Now()
 		}

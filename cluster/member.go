@@ -114,6 +114,7 @@ type Member struct {
 	registered      bool                         // the group has accepted this process's registration
 	sending         map[uint64]*outgoingSnapshot // by peer
 	clients         clients
+	share           share
 
 	metrics    Metrics
 	mailbox    mailbox
@@ -145,6 +146,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		began:   time.Now(),
 	}
 	m.removal.init()
+	m.share.left = newSignal()
 	m.leadership, m.forming.accepted, m.mailbox.signal = newSignal(), newSignal(), newSignal()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {

@@ -147,6 +147,7 @@ func (h *ConsoleHandler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 // ServeHTTP implements [http.Handler].
 func (h *ConsoleHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
+	hurry(w) // an error may be long as well
 	switch {
 	case h.node == nil:
 		http.Error(w, "the node is not open yet: it waits for its group; its log has the reason", http.StatusServiceUnavailable)

@@ -44,6 +44,13 @@ func TestConsole_SlowForms(t *testing.T) {
 // Clients that do not read what they asked for do not keep others from the page.
 func TestConsole_SlowReadersOfPages(t *testing.T) {
 	t.Parallel()
+	for name, path := range map[string]string{"a page": "/style.css", "an error": "/?show=" + strings.Repeat("x", 10_000)} {
+		t.Run(name, func(t *testing.T) { slowReaders(t, path) })
+	}
+}
+
+func slowReaders(t *testing.T, path string) {
+	t.Parallel()
 	site := serve(t, grouptest.Alone(t), nil)
 	listener := pipes{make(chan net.Conn)}
 	server := &http.Server{Handler: site.console}
@@ -54,7 +61,7 @@ func TestConsole_SlowReadersOfPages(t *testing.T) {
 		client, conn := net.Pipe()
 		defer client.Close()
 		listener.accept <- conn
-		_, err := io.WriteString(client, "GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		_, err := io.WriteString(client, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		grouptest.Must(t, err)
 	}
 	again := time.NewTicker(100 * time.Millisecond)

@@ -64,7 +64,7 @@ func viewOf(parameters url.Values) (view, error) {
 		Prefix: parameters.Get("prefix"), After: parameters.Get("after"), Lock: parameters.Get("lock"),
 	}
 	if v.Show.id() != "listing" {
-		return v, fmt.Errorf("%w parameter show: want one of %v, got %q", conclave.ErrInvalid, listings(), v.Show)
+		return v, fmt.Errorf("%w parameter show: want one of %v, got %q", conclave.ErrInvalid, listings(), v.Show[:min(len(v.Show), maxQuoted)])
 	}
 	if len(v.Prefix)+len(v.After)+len(v.Lock) > maxParameter {
 		return v, fmt.Errorf("%w parameters: they are longer than names can be", conclave.ErrTooLarge)

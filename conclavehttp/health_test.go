@@ -133,3 +133,17 @@ func FuzzHealth(f *testing.F) {
 		}
 	})
 }
+
+// An answer has a bound, whatever the request excludes.
+func TestHealth_LongExclusions(t *testing.T) {
+	for name, query := range map[string]string{
+		"a long name": "exclude=" + strings.Repeat("%00", 100_000),
+		"many names":  strings.Repeat("exclude=x&", 10) + "exclude=" + strings.Join(strings.Split(strings.Repeat("y", 50_000), ""), "&exclude=y"),
+	} {
+		w := httptest.NewRecorder()
+		conclavehttp.Health(nil).ServeHTTP(w, httptest.NewRequest("GET", "/readyz?"+query, nil))
+		if w.Code != http.StatusServiceUnavailable || w.Body.Len() > 8<<10 {
+			t.Errorf("%s: %d with %d bytes", name, w.Code, w.Body.Len())
+		}
+	}
+}

@@ -65,9 +65,13 @@ func statusOf(err error) (status int, text string) {
 	return http.StatusInternalServerError, err.Error()
 }
 
+// maxText bounds the text of an error, in bytes: decoders quote what the client has sent.
+const maxText = 1 << 10
+
 // fail makes the answer to an error. It needs no room: texts are short.
 func (c *call) fail(err error) {
 	status, text := statusOf(err)
+	text = cut(text, maxText)
 	if status == http.StatusTooManyRequests {
 		c.w.Header().Set("Retry-After", "1")
 	}

@@ -1,10 +1,14 @@
 package consulapi
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
@@ -79,5 +83,83 @@ func TestRoutes_BoundedByBytes(t *testing.T) {
 	}
 	for name := range stated {
 		t.Errorf("there is a bound for %s, which is not served", name)
+	}
+}
+
+// A transaction that reads many bytes, which are copied, keeps one of the places of listings until it
+// has made its answer. Others need none.
+func TestTxn_PlaceForManyBytes(t *testing.T) {
+	node := grouptest.Alone(t)
+	h := Handler(node, &Options{Timeout: 100 * time.Millisecond}).(*server)
+	for i := range 3 {
+		_, err := node.KV().Put(t.Context(), fmt.Sprint(i), make([]byte, maxValue))
+		grouptest.Must(t, err)
+	}
+	txn := func(verbs ...string) int {
+		var ops []string
+		for _, verb := range verbs {
+			for i := range 3 {
+				ops = append(ops, fmt.Sprintf(`{"KV":{"Verb":%q,"Key":"%d"}}`, verb, i))
+			}
+		}
+		r := httptest.NewRequest(http.MethodPut, "/v1/txn", strings.NewReader("["+strings.Join(ops, ",")+"]"))
+		r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for i, want := range map[int]int{0: http.StatusOK, maxListings: http.StatusTooManyRequests} {
+		for range i {
+			h.listings <- struct{}{}
+		}
+		for name, status := range map[string]int{"reads": txn("get"), "reads and writes": txn("get", "delete")} {
+			if status != want {
+				t.Errorf("%s while %d listings are collected: %d, want %d", name, i, status, want)
+			}
+		}
+		if status := txn("delete"); status != http.StatusOK {
+			t.Errorf("writes while %d listings are collected: %d", i, status)
+		}
+		for range i {
+			<-h.listings
+		}
+		for i := range 3 {
+			_, err := node.KV().Put(t.Context(), fmt.Sprint(i), make([]byte, maxValue))
+			grouptest.Must(t, err)
+		}
+	}
+	if len(h.listings) != 0 {
+		t.Errorf("%d places are kept", len(h.listings))
+	}
+}
+
+// panicking is a body of the application's that panics behind its first bytes.
+type panicking struct{ left int }
+
+func (p *panicking) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		panic("a body")
+	}
+	n := min(p.left, len(b))
+	p.left -= n
+	return n, nil
+}
+
+// A body that panics or ends early keeps no place.
+func TestBody_PlaceAfterPanic(t *testing.T) {
+	h := Handler(grouptest.Alone(t), nil).(*server)
+	send := func(path string, body io.Reader) {
+		defer func() { _ = recover() }()
+		r := httptest.NewRequest(http.MethodPut, path, body)
+		r.RemoteAddr, r.Host = "127.0.0.1:5000", "localhost"
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for _, path := range []string{"/v1/kv/a", "/v1/txn", "/v1/session/create"} {
+		send(path, &panicking{left: smallBody})
+		send(path, iotest.TimeoutReader(&panicking{left: 2 * smallBody}))
+		send(path, new(endless))
+	}
+	if h.bodies.used+h.txns.used > 0 {
+		t.Errorf("%d places are kept", h.bodies.used+h.txns.used)
 	}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	MaxBlocking int
 	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
 	// status 413. Two listings are collected at a time, each of which takes memory for
-	// all that it lists besides. Answers wait for their clients in twice this many bytes, 64 MiB at
+	// all that it lists besides; a transaction that reads more than 1 MiB is one of the two. Answers wait for their clients in twice this many bytes, 64 MiB at
 	// least, and those of up to 1 MiB in 64 MiB of their own; further ones wait, and are made again.
 	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int
@@ -93,8 +93,8 @@ type server struct {
 	invalid  error // what is wrong with opts
 	routes   []route
 	checks   checkTable
-	bodies   chan struct{} // holds a value for each request with a large body, but for transactions
-	txns     chan struct{} // holds a value for each transaction with a large body
+	bodies   *sending      // places of requests with a large body, but for transactions
+	txns     *sending      // places of transactions with a large body
 	running  chan struct{} // holds a value for each transaction that is worked on
 	listings chan struct{} // holds a value for each listing of keys that is collected
 	waits    *waits        // of blocking queries
@@ -122,7 +122,7 @@ type server struct {
 func Handler(node *conclave.Node, opts *Options) http.Handler {
 	s := &server{
 		node:   node,
-		bodies: make(chan struct{}, maxBodies), txns: make(chan struct{}, maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
+		bodies: newSending(maxBodies), txns: newSending(maxTxns), running: make(chan struct{}, maxTxns), listings: make(chan struct{}, maxListings),
 		checks: checkTable{byID: make(map[string]*agentCheck)},
 	}
 	if opts != nil {

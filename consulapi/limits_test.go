@@ -89,6 +89,35 @@ func TestLimits_Bodies(t *testing.T) {
 	}
 }
 
+// Clients that stop in the middle of a large body keep no others waiting, although nothing has
+// authorized them: those that send nothing lose their places.
+func TestLimits_StalledBodies(t *testing.T) {
+	a := serve(t, nil)
+	const part = 17 << 10
+	for _, x := range []struct {
+		path  string
+		n     int
+		large string
+	}{
+		{"/v1/txn", 32, "[" + strings.Repeat(" ", part) + "]"},
+		{"/v1/kv/a", 128, strings.Repeat("x", part)},
+	} {
+		for range x.n {
+			c, err := net.Dial("tcp", a.Listener.Addr().String())
+			grouptest.Must(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			_, err = fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", x.path, 2*part, strings.Repeat(" ", part))
+			grouptest.Must(t, err)
+		}
+		// They may take their places later than this, which then has none to wait for.
+		for range 3 {
+			if got := a.do("PUT", x.path, x.large); got.status != http.StatusOK {
+				t.Errorf("%s: %d %s", x.path, got.status, got.body)
+			}
+		}
+	}
+}
+
 // Clients of Consul do not retry 429, so a burst of small writes waits instead.
 func TestLimits_BurstOfSmallBodies(t *testing.T) {
 	send := sender(t, nil)
@@ -335,5 +364,33 @@ func eventually(t *testing.T, what string, done func() bool) {
 			t.Fatal("not within 20 s:", what)
 		}
 		time.Sleep(10 * time.Millisecond) // the server signals neither
+	}
+}
+
+// The text of an error has a bound, whatever the client has sent: it needs no authorization, and waits
+// for a client that does not read outside the room for answers.
+func TestLimits_ErrorText(t *testing.T) {
+	a := serve(t, nil)
+	digits := strings.Repeat("1", 40_000)
+	for _, x := range []struct{ method, path, body string }{
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"a","Flags":` + digits + `}}]`},
+		{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"a","Value":"` + digits + `!"}}]`},
+		{"PUT", "/v1/session/create", `{"LockDelay":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"TTL":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"NodeChecks":["` + digits + `"]}`},
+		{"PUT", "/v1/session/create", `{"Behavior":"` + digits + `"}`},
+		{"PUT", "/v1/session/create", `{"Node":"` + digits + `"}`},
+		{"PUT", "/v1/agent/check/register", `{"Name":"n","TTL":"` + digits + `"}`},
+		{"PUT", "/v1/agent/check/update/n", `{"Status":"` + digits + `"}`},
+		{"PUT", "/v1/kv/a?cas=1&acquire=" + digits[:16_000], ""},
+		{"PUT", "/v1/kv/a?acquire=" + digits[:16_000], "x"},
+		{"GET", "/v1/kv/a?wait=" + digits[:16_000], ""},
+		{"GET", "/v1/catalog/node/" + digits, ""},
+		{"GET", "/v1/health/state/" + digits, ""},
+		{"GET", "/v1/session/info/" + digits, ""},
+	} {
+		if got := a.do(x.method, x.path, x.body); len(got.body) > 2<<10 {
+			t.Errorf("%s %.40s: %d with %d bytes", x.method, x.path, got.status, len(got.body))
+		}
 	}
 }

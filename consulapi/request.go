@@ -28,8 +28,10 @@ type call struct {
 	wait  time.Duration // ?wait; 0: the default
 	stale bool          // ?stale
 	read  bool          // the body, if there is one
-	out   *output       // the answer
-	room  *room         // for it; nil: it needs none yet
+	// collecting says that a transaction has one of the places of listings.
+	collecting bool
+	out        *output // the answer
+	room       *room   // for it; nil: it needs none yet
 }
 
 const (
@@ -139,9 +141,9 @@ func (c *call) consistency() []conclave.ReadOption {
 }
 
 // body reads the request's body, in bounded time. A small one takes no place while it is
-// read: it costs no more than the request's header. A larger one takes one of few, so clients
-// that are slow keep no others waiting but for those with a large body. Release the place after use.
-func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
+// read: it costs no more than the request's header. A larger one takes one of few, which a client
+// that sends nothing loses to others (see sending). Release the place after use.
+func (c *call) body(places *sending, limit int64, tooLarge func(size int64) error) (body []byte, release func(), err error) {
 	if c.r.ContentLength > limit {
 		return nil, nil, tooLarge(c.r.ContentLength)
 	}
@@ -152,15 +154,24 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 	c.read = true
 	_ = controller.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the server cannot, its own timeouts count
 	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
-	release = func() {}
+	leave, complete := func() {}, false
+	defer func() {
+		if !complete { // also if the body panics, which may be the application's
+			leave()
+		}
+	}()
 	from := http.MaxBytesReader(c.w, c.r.Body, limit)
 	body, err = io.ReadAll(io.LimitReader(from, smallBody))
 	if err == nil && len(body) == smallBody {
-		if release, err = c.place(places); err != nil {
-			return nil, nil, err
+		place, full := c.bodyPlace(places)
+		if full != nil {
+			return nil, nil, full
 		}
+		leave = place.leave
+		place.sent(func() { _ = controller.SetReadDeadline(time.Unix(1, 0)) })
 		b := bytes.NewBuffer(body)
-		_, err = b.ReadFrom(from)
+		_, err = b.ReadFrom(&arriving{Reader: from, at: place})
+		place.sent(nil)
 		body = b.Bytes()
 	}
 	var over *http.MaxBytesError
@@ -171,10 +182,41 @@ func (c *call) body(places chan struct{}, limit int64, tooLarge func(size int64)
 		err = invalid("the body could not be read: %v", err)
 	}
 	if err != nil {
-		release()
 		return nil, nil, err
 	}
-	return body, release, nil
+	complete = true
+	return body, leave, nil
+}
+
+// bodyPlace waits for one of the places for large bodies, for Options.Timeout at most.
+func (c *call) bodyPlace(places *sending) (*room, error) {
+	ctx, cancel := c.patience()
+	defer cancel()
+	place, err := places.await(ctx, 1)
+	if err != nil {
+		return nil, busy("too many requests with a body are under way")
+	}
+	return place, nil
+}
+
+// bodyPart is how many bytes of a body count as progress.
+const bodyPart = 4 << 10
+
+// arriving notes the progress of a body.
+type arriving struct {
+	io.Reader
+	at    *room
+	bytes int // since the last progress
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.Reader.Read(b)
+	if a.bytes += n; a.bytes >= bodyPart {
+		a.bytes = 0
+		a.at.progress()
+	}
+	return n, err
 }
 
 // place waits for one of the places, for Options.Timeout at most.
@@ -186,7 +228,7 @@ func (c *call) place(places chan struct{}) (release func(), err error) {
 	case places <- struct{}{}:
 		return release, nil
 	case <-ctx.Done():
-		return nil, busy("too many requests with a body are under way")
+		return nil, busy("too many transactions are under way")
 	}
 }
 
@@ -219,9 +261,11 @@ const (
 )
 
 // shorten keeps a long text out of an answer.
-func shorten(s string) string {
-	if len(s) <= 128 {
+func shorten(s string) string { return cut(s, 128) }
+
+func cut(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:128], "?"), len(s))
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:most], "?"), len(s))
 }

@@ -26,7 +26,8 @@ const (
 
 // sending bounds the bytes of the answers that wait for their clients. When there is no room, the
 // answer whose client has taken nothing for the longest, and for maxStall, is broken off: clients that
-// do not read keep no others waiting.
+// do not read keep no others waiting. The places for large bodies are bounded likewise, each as one
+// byte.
 type sending struct {
 	limit int
 	turn  chan struct{} // holds a value while a call waits for room: they get it in turns

@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -94,10 +95,31 @@ func (c *call) run(ops []keyOp) error {
 		return err
 	}
 	defer done()
+	defer func() {
+		if c.collecting {
+			<-c.listings
+			c.collecting = false
+		}
+	}()
 	if slices.ContainsFunc(ops, func(o keyOp) bool { return o.isWrite() }) {
 		return c.writeTxn(ops)
 	}
 	return c.readTxn(ops)
+}
+
+// gathersMuch takes one of the places of listings until the transaction ends: what it reads is copied,
+// and the copies of all transactions under way together would have no other bound.
+func (c *call) gathersMuch(ctx context.Context) error {
+	if c.collecting {
+		return nil
+	}
+	select {
+	case c.listings <- struct{}{}:
+		c.collecting = true
+		return nil
+	case <-ctx.Done():
+		return busy("too many listings of keys are under way")
+	}
 }
 
 func (c *call) authorizeOp(o *keyOp) error {

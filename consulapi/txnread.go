@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/conclave-go/conclave"
 )
@@ -21,17 +22,10 @@ const attempts = 16
 func (c *call) readTxn(ops []keyOp) error {
 	ctx, cancel := c.patience()
 	defer cancel()
-	for i := range ops {
-		if ops[i].verb != "get-tree" {
-			continue
+	if slices.ContainsFunc(ops, func(o keyOp) bool { return o.verb == "get-tree" }) {
+		if err := c.gathersMuch(ctx); err != nil {
+			return err
 		}
-		select {
-		case c.listings <- struct{}{}:
-			defer func() { <-c.listings }()
-		case <-ctx.Done():
-			return busy("too many listings of keys are under way")
-		}
-		break
 	}
 	for range attempts {
 		index, err := c.lastIndex(ctx, c.stale)
@@ -74,7 +68,7 @@ func (r *reader) get(ctx context.Context, key string) (e conclave.Entry, exists 
 		if err != nil && !errors.Is(err, conclave.ErrKeyNotFound) {
 			return e, false, err
 		}
-		if err := r.count(e); err != nil {
+		if err := r.count(ctx, e); err != nil {
 			return e, false, err
 		}
 		r.known[key] = e
@@ -82,10 +76,14 @@ func (r *reader) get(ctx context.Context, key string) (e conclave.Entry, exists 
 	return e, e.Key != "", nil
 }
 
-// count refuses more values than an answer may have.
-func (r *reader) count(e conclave.Entry) error {
+// count refuses more values than an answer may have. Many bytes are gathered in one of the places of
+// listings.
+func (r *reader) count(ctx context.Context, e conclave.Entry) error {
 	if r.bytes += len(e.Key) + len(e.Value); r.bytes > r.opts.MaxAnswer {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer has more than %d bytes: read less at a time", r.opts.MaxAnswer)
+	}
+	if r.bytes > smallAnswer {
+		return r.gathersMuch(ctx)
 	}
 	return nil
 }
@@ -114,7 +112,7 @@ func (r *reader) tree(ctx context.Context, prefix string, results []txnResult) (
 		return nil, err
 	}
 	for _, e := range entries {
-		if err := r.count(e); err != nil {
+		if err := r.count(ctx, e); err != nil {
 			return nil, err
 		}
 		results = append(results, txnResult{pairOf(e)})

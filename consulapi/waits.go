@@ -3,6 +3,7 @@ package consulapi
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -35,11 +36,7 @@ type waiting struct {
 // begin takes a place until leave; end is called if another query takes it first. It returns nil if
 // there is none.
 func (w *waits) begin(remote string, end func(cause error)) *waiting {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	taken := &waiting{host: host, since: time.Now(), end: end}
+	taken := &waiting{host: hostOf(remote), since: time.Now(), end: end}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.open) >= w.limit {
@@ -52,6 +49,23 @@ func (w *waits) begin(remote string, end func(cause error)) *waiting {
 	}
 	w.open = append(w.open, taken)
 	return taken
+}
+
+// hostOf returns what the connections of one host share: its IP address; of IPv6 the network of 64
+// bits, within which a host can choose any.
+func hostOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
 }
 
 // victim is called with mu held. It returns the number of the query that loses its place, or -1.

@@ -38,6 +38,24 @@ func TestWaits_ShareOfHost(t *testing.T) {
 	})
 }
 
+// A host that chooses its addresses within a network of IPv6 is one host.
+func TestWaits_AddressesOfOneHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waits{limit: 4, after: minWaited}
+		for _, remote := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3:4%eth0]:1", "10.0.0.1:1"} {
+			w.begin(remote, func(error) {
+				if remote != "[2001:db8::1]:1" {
+					t.Errorf("%s was replaced", remote)
+				}
+			})
+		}
+		time.Sleep(minWaited)
+		if w.begin("[::ffff:10.0.0.2]:1", nil) == nil {
+			t.Error("another host is refused")
+		}
+	})
+}
+
 // Room is waited for in turns. The answer that has stalled for the longest is broken off, and one that
 // moves is not.
 func TestSending_StalledAnswerIsBrokenOff(t *testing.T) {

@@ -3,6 +3,7 @@ package grouptest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -158,4 +159,32 @@ func TestClient_LongListInCommand(t *testing.T) {
 	Must(t, err)
 	Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: s}}))
 	wantClosed(t, conn, request(1, "lock", 1))
+}
+
+// A client that asks for the names of all keys, again and again, and reads no answer, makes its member
+// hold none of them.
+func TestClient_NamesNotRead(t *testing.T) {
+	g := Start(t, 1)
+	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
+	const n = 16_384
+	for i := 0; i < n; i += 128 {
+		var ops []conclave.Op
+		for k := range 128 {
+			ops = append(ops, conclave.OpPut(fmt.Sprint(i+k), nil))
+		}
+		_, err := g.Nodes[0].KV().Txn(Within(t, patience), ops...)
+		Must(t, err)
+	}
+	conn := hostileClient(t, g.Nodes[0])
+	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
+	before := heapInUse()
+	const requests = 250
+	for id := range uint64(requests) {
+		r := &wire.Request{Id: id, Kind: "key-names", Stale: true, Body: []byte(`{}`)}
+		Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}))
+	}
+	Pass(time.Second)
+	if grown := heapInUse() - before; grown > 40<<20 {
+		t.Errorf("%d answers with %d names that wait take %d MiB", requests, n, grown>>20)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -144,9 +145,11 @@ func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 		}
 		switch a := answer.(type) {
 		case []*wire.Entry:
-			encodeEach(a, yield)
+			encodeEach(slices.Values(a), yield)
 		case []string:
-			encodeEach(a, yield)
+			encodeEach(slices.Values(a), yield)
+		case *listing:
+			encodeEach(a.each, yield)
 		default:
 			yield(encodePart(answer))
 		}
@@ -157,29 +160,26 @@ func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 const answerPart = 32 << 10
 
 // encodeEach encodes a list as JSON.
-func encodeEach[V any](values []V, yield func([]byte, error) bool) {
-	if len(values) == 0 {
-		yield(encodePart(values))
-		return
-	}
+func encodeEach[V any](values iter.Seq[V], yield func([]byte, error) bool) {
 	var part []byte
-	for i, v := range values {
+	separator := byte('[')
+	for v := range values {
 		body, err := encodePart(v)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		if i == 0 {
-			part = append(part, '[')
-		} else {
-			part = append(part, ',')
-		}
+		part, separator = append(part, separator), ','
 		if part = append(part, body...); len(part) >= answerPart {
 			if !yield(part, nil) {
 				return
 			}
 			part = nil
 		}
+	}
+	if separator == '[' { // there are none
+		yield(encodePart(nil))
+		return
 	}
 	yield(append(part, ']'), nil)
 }
@@ -195,16 +195,17 @@ func encodePart(v any) ([]byte, error) {
 // AnswerSize returns the approximate size of an answer that does not come in bounded pages, and
 // 0 of the others.
 func AnswerSize(answer any) (n int) {
-	const entry = 100 // bytes, of its numbers
 	switch a := answer.(type) {
 	case []*wire.Entry:
 		for _, e := range a {
-			n += entry + size(e)
+			n += itemSize(e)
 		}
 	case []string:
 		for _, name := range a {
-			n += len(name)
+			n += itemSize(name)
 		}
+	case *listing:
+		n = a.size
 	}
 	return n
 }

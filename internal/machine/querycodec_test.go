@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -102,6 +103,7 @@ func TestCodec_Complete(t *testing.T) {
 	for _, c := range codecs() {
 		kinds = append(kinds, c.kind)
 	}
+	types = slices.DeleteFunc(types, func(name string) bool { return name == "listingQuery" }) // it is not sent
 	for _, all := range []*[]string{&types, &asked, &kinds} {
 		slices.Sort(*all)
 		*all = slices.Compact(*all)
@@ -171,6 +173,9 @@ func FuzzDecodeQuery(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if same, err := encodedAnswer(ForClient(q).Begin(m)()); err != nil || !bytes.Equal(same, encoded) {
+			t.Errorf("%#v for a client: %s, %v, want %s", q, same, err, encoded)
+		}
 		if got, err := DecodeAnswer(kind, encoded); err != nil || !reflect.DeepEqual(got, answer) {
 			t.Errorf("%#v: %#v, %v, want %#v", q, got, err, answer)
 		}
@@ -195,10 +200,7 @@ func TestEncodeAnswer_TooLarge(t *testing.T) {
 			t.Errorf("%T: %v", answer, err)
 		}
 	}
-	if body, err := encodedAnswer([]string{}); err != nil || string(body) != "[]" {
-		t.Errorf("%s, %v", body, err)
-	}
-	for _, answer := range []any{(*SemaphoreView)(nil), []*wire.Entry(nil)} {
+	for _, answer := range []any{(*SemaphoreView)(nil), []*wire.Entry(nil), []string{}} {
 		if body, err := encodedAnswer(answer); err != nil || string(body) != "null" {
 			t.Errorf("%T: %s, %v", answer, body, err)
 		}

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/conclave-go/conclave/internal/wire"
@@ -26,14 +28,10 @@ type KeysQuery struct{ Prefix string }
 // Begin implements [Query].
 func (q KeysQuery) Begin(m *Machine) func() any {
 	keys := m.snapshot()
-	return func() any {
-		var entries []*wire.Entry
-		for e := range keys.prefix(q.Prefix) {
-			entries = append(entries, e)
-		}
-		return entries
-	}
+	return func() any { return slices.Collect(q.each(keys)) }
 }
+
+func (q KeysQuery) each(keys snapshot) iter.Seq[*wire.Entry] { return keys.prefix(q.Prefix) }
 
 // KeyNamesQuery asks for the keys with a prefix, each cut behind the first
 // separator after the prefix. The answer is a []string in order, without
@@ -43,16 +41,20 @@ type KeyNamesQuery struct{ Prefix, Separator string }
 // Begin implements [Query].
 func (q KeyNamesQuery) Begin(m *Machine) func() any {
 	keys := m.snapshot()
-	return func() any {
-		var names []string
+	return func() any { return slices.Collect(q.each(keys)) }
+}
+
+func (q KeyNamesQuery) each(keys snapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		last := ""
 		for e := range keys.prefix(q.Prefix) {
-			name := q.cut(e.Key)
-			// Keys that share a beginning are adjacent.
-			if len(names) == 0 || names[len(names)-1] != name {
-				names = append(names, name)
+			// Keys that share a beginning are adjacent. None is empty.
+			if name := q.cut(e.Key); name != last {
+				if last = name; !yield(name) {
+					return
+				}
 			}
 		}
-		return names
 	}
 }
 

@@ -183,6 +183,8 @@ func TestQuery_LoopsCount(t *testing.T) {
 		"codecFor":     "types of queries",
 		"encodeEach":   "runs on any goroutine",
 		"AnswerSize":   "likewise",
+		"each":         "likewise",
+		"anyOf":        "likewise",
 		"EncodeAnswer": "likewise",
 	}
 	files, err := filepath.Glob("query*.go")

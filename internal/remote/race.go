@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,10 @@ import (
 // do not answer cost a part of what is left of the sessions and no more. The first member that
 // has attached this process, and knows a leader, wins, and the other connections are closed.
 // Until then nothing is submitted, so the losers differ in nothing from connections that broke.
+//
+// What failed is tried again while others do not answer: a member that is restarted refuses
+// connections for a moment, and one that is silent would keep this process waiting for
+// its timeout. The race ends with the last first attempt.
 
 const (
 	// minStagger and maxStagger bound the time between the beginnings of two attempts.
@@ -58,6 +63,7 @@ const (
 type attempt struct {
 	to       transport.Target
 	lookUp   bool
+	again    bool // it is not the first at its target, or looks up a name again
 	began    time.Time
 	cancel   context.CancelCauseFunc
 	keep     func() bool // before the race ends: the connection survives it; false: it has ended
@@ -84,7 +90,10 @@ type race struct {
 	results chan *attempt
 	queue   []*attempt
 	running []*attempt
-	begun   int
+	begun   int        // but for those that are tried again
+	failed  []*attempt // to be tried again
+	pause   time.Duration
+	retryAt time.Time // when those are queued
 	best    *attempt  // attached, of little use; nil: none
 	until   time.Time // when best wins
 	next    time.Time // when the next attempt begins
@@ -115,6 +124,7 @@ func (g *Group) find(p plan, cluster wire.ID) (won *attempt, err error) {
 			if r.best != nil && !time.Now().Before(r.until) {
 				return r.take(r.best)
 			}
+			r.retry()
 			r.makeRoom()
 			r.begin()
 		case a := <-r.results:
@@ -125,7 +135,7 @@ func (g *Group) find(p plan, cluster wire.ID) (won *attempt, err error) {
 		case <-g.lifetime.Done():
 			return nil, g.closed()
 		}
-		if len(r.running)+len(r.queue) == 0 {
+		if r.isOver() {
 			if r.best == nil {
 				return nil, cmp.Or(r.err, errSameMember)
 			}
@@ -143,11 +153,36 @@ func (r *race) take(a *attempt) (*attempt, error) {
 	return a, nil
 }
 
+// isOver reports whether no first attempt is left.
+func (r *race) isOver() bool {
+	first := func(a *attempt) bool { return !a.again }
+	return !slices.ContainsFunc(r.queue, first) && !slices.ContainsFunc(r.running, first)
+}
+
+// fails notes that an attempt is to be repeated, each time a little later.
+func (r *race) fails(a *attempt) {
+	if len(r.failed) == 0 {
+		r.pause = min(max(2*r.pause, minPause), max(r.plan.time/8, minPause), maxPause)
+		r.retryAt = time.Now().Add(r.pause/2 + rand.N(r.pause))
+	}
+	r.failed = append(r.failed, &attempt{to: a.to, lookUp: a.lookUp, again: true})
+}
+
+// retry queues the attempts that are to be repeated once it is time.
+func (r *race) retry() {
+	if len(r.queue) == 0 && !time.Now().Before(r.retryAt) {
+		r.queue, r.failed = r.failed, nil
+	}
+}
+
 // wait returns how long nothing is due.
 func (r *race) wait() time.Duration {
 	due := time.Hour
-	if len(r.queue) > 0 {
+	switch {
+	case len(r.queue) > 0:
 		due = time.Until(r.next)
+	case len(r.failed) > 0:
+		due = time.Until(r.retryAt)
 	}
 	if r.best != nil {
 		due = min(due, time.Until(r.until))
@@ -171,7 +206,9 @@ func (r *race) begin() {
 	a := r.queue[0]
 	r.queue = r.queue[1:]
 	r.running = append(r.running, a)
-	r.begun++
+	if !a.again {
+		r.begun++
+	}
 	a.began = time.Now()
 	r.group.place.tries(a.to.Addr)
 	ctx, cancel := context.WithCancelCause(r.ctx)
@@ -197,6 +234,7 @@ func (r *race) receive(a *attempt) {
 	case a.err != nil:
 		a.cancel(nil)
 		if !errors.Is(a.err, errSameMember) {
+			r.fails(a)
 			r.err = a.err
 			r.group.place.set(nil, a.err)
 		}
@@ -204,7 +242,7 @@ func (r *race) receive(a *attempt) {
 	case a.lookUp:
 		a.cancel(nil)
 		for i, to := range a.found[:min(len(a.found), max(0, maxTargets-r.begun-len(r.queue)))] {
-			r.queue = slices.Insert(r.queue, i, &attempt{to: to})
+			r.queue = slices.Insert(r.queue, i, &attempt{to: to, again: a.again})
 		}
 	case a.rank == useful:
 	case r.best == nil:

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/conclave-go/conclave/cluster/core"
+)
+
+// A query takes a bounded time on the loop, and so does attaching a client; but many clients may
+// ask for many of them at once. So a step of the loop gives them a share of its time, and what is
+// left goes on with the next step: between two steps the loop serves its ticks and the other members,
+// or else a leader would lose its leadership to those who ask.
+
+// stepShare is the time of one step in which such work may begin.
+const stepShare = 2 * time.Millisecond
+
+// share is that work. The loop's goroutine owns it.
+type share struct {
+	spent time.Duration // of this step
+	reads []core.Read   // that may run
+	left  signal        // set while a later step is to go on
+}
+
+// spend does one piece of work.
+func (s *share) spend(work func()) {
+	began := time.Now()
+	work()
+	s.spent += max(time.Since(began), 1)
+}
+
+// isSpent reports whether the work that is left is to wait for the next step.
+func (s *share) isSpent() bool {
+	if s.spent < stepShare {
+		return false
+	}
+	s.left.set()
+	return true
+}
+
+// queue has the reads of a step wait for their turn.
+func (s *share) queue(e *core.Effects) {
+	s.reads = append(s.reads, e.Reads...)
+	e.Reads = nil
+}
+
+// runReads runs reads, and returns how many. Each sees a state that is not older than the one
+// for which it was confirmed, of which this process has been notified.
+func (m *Member) runReads() (n int) {
+	s := &m.share
+	machine := m.core.Machine()
+	for len(s.reads) > 0 && (n == 0 || !s.isSpent()) {
+		r := s.reads[0]
+		s.reads[0] = nil
+		s.reads = s.reads[1:]
+		if !r.Ended() {
+			s.spend(func() { r.Run(machine) })
+			n++
+		}
+	}
+	if len(s.reads) == 0 {
+		s.reads = nil // frees the array
+	} else {
+		s.left.set()
+	}
+	return n
+}
