@@ -114,10 +114,18 @@ func oneLine(text string) string {
 	}, text)
 }
 
+// maxQuoted bounds what is quoted of a request, in bytes: nothing authorizes it, and a client
+// may leave the answer unread.
+const maxQuoted = 1 << 10
+
 func quoted(names []string) string {
-	list := make([]string, len(names))
-	for i, name := range names {
-		list[i] = fmt.Sprintf("%q", name)
+	var list []string
+	left := maxQuoted
+	for _, name := range names {
+		if left -= len(name) + len(`"",`); left < 0 {
+			return strings.Join(append(list, "..."), ",")
+		}
+		list = append(list, fmt.Sprintf("%q", name))
 	}
 	return strings.Join(list, ",")
 }
