@@ -20,7 +20,7 @@ var onces = map[string]string{
 	"internal/client/lease.go":    "it makes an object",
 	"internal/client/order.go":    "it changes a counter",
 	"internal/appcall/conn.go":    "it closes a channel and starts a goroutine",
-	"internal/appcall/network.go": "it closes a channel and starts a goroutine",
+	"internal/appcall/listener.go": "it closes a channel and starts a goroutine",
 	"internal/wire/bounds.go":     "it computes a table",
 	"storage/failstop.go":         "it closes a channel",
 	"storage/shortage.go":         "it closes a channel",
