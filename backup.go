@@ -28,7 +28,8 @@ import (
 // Without a quorum Backup still writes what this member has applied, after three election
 // timeouts without a leader, and returns ErrUnavailable: the backup is complete, but may miss what the
 // lost members acknowledged. ErrIncomplete: the backup broke off, and w has a part of it at most,
-// which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. With ErrBusy, and
+// which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. If w has returned
+// an error of this package, only its text is kept, since it would state something else here. With ErrBusy, and
 // with ctx's error or ErrClosed alone, nothing was written.
 func (n *Node) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))

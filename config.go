@@ -75,7 +75,8 @@ type Config struct {
 
 	// Listener is used instead of listening on Bind. The node closes it, and Open does
 	// if it fails. Accept has to return once it is closed, as the methods of a connection
-	// have to; a goroutine of one that does not is left behind.
+	// have to; a goroutine of one that does not is left behind. A connection is closed that
+	// has not reported its addresses within 5 seconds, or does not heed a deadline; others do not wait for it.
 	Listener net.Listener
 	// Dial opens connections to host:port, where the host may be a name of Join or
 	// of another member's Advertise. It should heed ctx, which has a deadline within a few

@@ -140,10 +140,13 @@ func fault(op, name string, err error) error {
 // here.
 func convert(err error) error {
 	var (
-		done *Error
-		f    *client.Fault
+		done       *Error
+		f          *client.Fault
+		incomplete *cluster.IncompleteError
 	)
 	switch {
+	case errors.As(err, &incomplete):
+		return incompleteError{incompleteCause(incomplete.Cause)}
 	case errors.As(err, &done):
 		return err // an application's function returned it to Run
 	case !errors.As(err, &f):
@@ -269,7 +272,7 @@ func describeWait(r *wire.Reply) string {
 // convertMember turns the errors of the member in this process into those that are
 // documented here. That of one that has stopped has its reason as well.
 func convertMember(err error) error {
-	if errors.Is(err, cluster.ErrStopped) && !errors.As(err, new(*cluster.IncompleteError)) {
+	if errors.Is(err, cluster.ErrStopped) {
 		return fmt.Errorf("%w (%w)", ErrClosed, convertFact(err))
 	}
 	return convertFact(err)
@@ -277,12 +280,9 @@ func convertMember(err error) error {
 
 func convertFact(err error) error {
 	mark := func(sentinel error) error { return fmt.Errorf("%w: %w", sentinel, err) }
-	var incomplete *cluster.IncompleteError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &incomplete):
-		return incompleteError{convertMember(incomplete.Cause)}
 	case errors.Is(err, cluster.ErrRemoved):
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
@@ -317,6 +317,21 @@ type clientClosed struct{}
 func (clientClosed) Error() string { return "client is closed" }
 
 func (clientClosed) Unwrap() error { return ErrClosed }
+
+// incompleteCause returns the cause of an ErrIncomplete. If the writer has returned an error of this
+// package, only its text is kept: of a backup that error would state something else, such as
+// ErrUnavailable that it is complete.
+func incompleteCause(err error) error {
+	if errors.As(err, new(*Error)) {
+		return errors.New(err.Error())
+	}
+	for _, misleading := range []error{ErrUnavailable, ErrBusy, ErrUnknown, ErrClosed, ErrCorrupt, ErrUpgradeRequired} {
+		if errors.Is(err, misleading) {
+			return errors.New(err.Error())
+		}
+	}
+	return convertMember(err)
+}
 
 // incompleteError is an ErrIncomplete with its cause.
 type incompleteError struct{ cause error }

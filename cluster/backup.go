@@ -38,16 +38,18 @@ const (
 // member nor its shutdown. If a quorum confirms it in time, the state has everything that
 // was acknowledged before the call; otherwise the backup is written nevertheless, and the
 // error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
-// other error is an IncompleteError.
+// other error is an IncompleteError, also one of w that wraps those: w may be a program's own
+// way to write to a group.
 func (m *Member) Backup(ctx context.Context, w io.Writer) error {
 	err := m.backUp(ctx, w)
-	if err == nil || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrBusy) {
+	var incomplete *IncompleteError
+	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrBusy) {
 		return err
 	}
 	return &IncompleteError{err}
 }
 
-// backUp is Backup with the bare cause.
+// backUp is Backup with the bare cause, unless it is one of writing.
 func (m *Member) backUp(ctx context.Context, w io.Writer) error {
 	level := m.status.Load().level // of an earlier state than the backup's
 	index, unconfirmed := m.confirmed(ctx)
@@ -72,7 +74,7 @@ func (m *Member) backUp(ctx context.Context, w io.Writer) error {
 	}
 	header.FeatureLevel, header.Confirmed = level, unconfirmed == nil
 	if err := m.writeBackup(ctx, w, header, state); err != nil {
-		return err
+		return &IncompleteError{err}
 	}
 	return unconfirmed
 }

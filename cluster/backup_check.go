@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -26,7 +27,10 @@ func CopyBackup(to io.Writer, from io.Reader) (c Copied, err error) {
 	if r != nil {
 		c.Whole, c.Confirmed = r.whole, r.header.GetConfirmed()
 	}
-	if errors.Is(err, io.EOF) {
+	switch {
+	case t.failed != nil:
+		return c, fmt.Errorf("write the backup: %w", t.failed)
+	case errors.Is(err, io.EOF):
 		return c, nil
 	}
 	return c, err
@@ -34,9 +38,10 @@ func CopyBackup(to io.Writer, from io.Reader) (c Copied, err error) {
 
 // tee writes what is read. Unlike that of package io it fails at a short write.
 type tee struct {
-	from  io.Reader
-	to    io.Writer
-	begun bool
+	from   io.Reader
+	to     io.Writer
+	begun  bool
+	failed error // of to: whatever it wraps, such as io.EOF, the reader has not ended
 }
 
 // Read implements io.Reader.
@@ -51,6 +56,7 @@ func (t *tee) Read(b []byte) (int, error) {
 		failed = io.ErrShortWrite
 	}
 	if failed != nil {
+		t.failed = failed
 		return 0, failed
 	}
 	return n, err

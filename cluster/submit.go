@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -53,7 +54,8 @@ func (m *Member) ReadStale(ctx context.Context, run func(Machine)) error {
 }
 
 func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
-	r := &pendingRead{ctx: ctx, run: run, done: make(chan error, 1)}
+	r := &pendingRead{run: run, done: make(chan error, 1)}
+	defer r.ended.Store(true)
 	m.mailbox.post(event{run: func(c *core.Core) {
 		if err := read(c, r); err != nil {
 			r.done <- err
@@ -74,14 +76,16 @@ func (m *Member) await(ctx context.Context, answer <-chan error) error {
 	}
 }
 
+// pendingRead does not have its caller's context, whose methods may be the application's: they
+// may block or panic, and it is asked on the loop's goroutine.
 type pendingRead struct {
-	ctx  context.Context
-	run  func(Machine)
-	done chan error
+	run   func(Machine)
+	done  chan error
+	ended atomic.Bool // the caller has left
 }
 
 // Ended implements core.Read.
-func (r *pendingRead) Ended() bool { return r.ctx.Err() != nil }
+func (r *pendingRead) Ended() bool { return r.ended.Load() }
 
 // Run implements core.Read.
 func (r *pendingRead) Run(machine Machine) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,13 +131,15 @@ type deaf struct {
 	release chan struct{}
 }
 
-func (d deaf) Accept() (net.Conn, error)   { <-d.release; return nil, io.EOF }
-func (d deaf) Close() error                { <-d.release; return nil }
-func (d deaf) Addr() net.Addr              { return address{"deaf", "deaf"} }
-func (d deaf) LocalAddr() net.Addr         { return address{"deaf", "deaf"} }
-func (d deaf) RemoteAddr() net.Addr        { return address{"deaf", "deaf"} }
-func (d deaf) Read([]byte) (int, error)    { <-d.release; return 0, io.EOF }
-func (d deaf) Write(b []byte) (int, error) { <-d.release; return len(b), nil }
+func (d deaf) Accept() (net.Conn, error)        { <-d.release; return nil, io.EOF }
+func (d deaf) Close() error                     { <-d.release; return nil }
+func (d deaf) Addr() net.Addr                   { return address{"deaf", "deaf"} }
+func (d deaf) LocalAddr() net.Addr              { return address{"deaf", "deaf"} }
+func (d deaf) RemoteAddr() net.Addr             { return address{"deaf", "deaf"} }
+func (d deaf) Read([]byte) (int, error)         { <-d.release; return 0, io.EOF }
+func (d deaf) SetReadDeadline(time.Time) error  { return nil }
+func (d deaf) SetWriteDeadline(time.Time) error { return nil }
+func (d deaf) Write(b []byte) (int, error)      { <-d.release; return len(b), nil }
 
 // The methods of a listener and of a connection return once it is closed.
 func TestNetwork_IgnoresClose(t *testing.T) {
@@ -219,4 +222,155 @@ func TestFreeze(t *testing.T) {
 			t.Errorf("another error for %v", err)
 		}
 	}
+}
+
+// nameless is a connection that does not report its address before it is closed, as behind a proxy
+// whose header has not come.
+type nameless struct {
+	deaf
+	closed chan struct{}
+	once   *sync.Once
+}
+
+func (n nameless) RemoteAddr() net.Addr { <-n.closed; return address{"none", "none"} }
+func (n nameless) Close() error         { n.once.Do(func() { close(n.closed) }); return nil }
+
+// accepting is a listener of given connections.
+type accepting struct {
+	deaf
+	conns chan net.Conn
+}
+
+func (a accepting) Accept() (net.Conn, error) { return <-a.conns, nil }
+
+// A connection that does not report its address keeps no other one out, and is closed.
+func TestListener_AddressBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Calls
+		to := accepting{deaf{release: make(chan struct{})}, make(chan net.Conn)}
+		l, err := c.Listener(t.Context(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make(chan net.Conn)
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					close(results)
+					return
+				}
+				results <- conn
+			}
+		}()
+		var blocked []nameless
+		for range 2 * 64 {
+			n := nameless{closed: make(chan struct{}), once: new(sync.Once)}
+			blocked = append(blocked, n)
+			to.conns <- n
+		}
+		good, there := net.Pipe()
+		defer there.Close()
+		to.conns <- good
+		synctest.Wait()
+		select {
+		case conn := <-results:
+			if conn.RemoteAddr().String() != "pipe" {
+				t.Errorf("a connection of %v", conn.RemoteAddr())
+			}
+			_ = conn.Close()
+		default:
+			t.Error("the connection is not accepted")
+		}
+		time.Sleep(time.Minute)
+		for _, n := range blocked {
+			select {
+			case <-n.closed:
+			default:
+				t.Fatal("a connection without an address is open")
+			}
+		}
+		_ = l.Close()
+		close(to.release)
+		close(to.conns)
+		for range results {
+		}
+		c.Wait(time.Minute)
+	})
+}
+
+// A transfer that ignores its deadline ends with the connection.
+func TestConn_IgnoresDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Calls
+		d := deaf{release: make(chan struct{})}
+		for name, transfer := range map[string]func(net.Conn) error{
+			"Read":  func(conn net.Conn) error { _, err := conn.Read(make([]byte, 1)); return err },
+			"Write": func(conn net.Conn) error { _, err := conn.Write(make([]byte, 1)); return err },
+		} {
+			for _, during := range []bool{false, true} {
+				conn := c.conn(d)
+				set := func() { _ = conn.SetDeadline(time.Now().Add(time.Second)) }
+				if during {
+					time.AfterFunc(time.Second, set)
+				} else {
+					set()
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- transfer(conn) }()
+				select {
+				case err := <-ended:
+					if !errors.Is(err, net.ErrClosed) {
+						t.Errorf("%s: %v", name, err)
+					}
+				case <-time.After(time.Minute):
+					t.Errorf("%s does not return", name)
+				}
+				_ = conn.Close()
+			}
+		}
+		close(d.release)
+		c.Wait(time.Minute)
+	})
+}
+
+// slowDeadlines notes which deadline was set last. Earlier ones take longer.
+type slowDeadlines struct {
+	deaf
+	mu   *sync.Mutex
+	last *time.Time
+}
+
+func (s slowDeadlines) SetReadDeadline(t time.Time) error {
+	time.Sleep(10*time.Second - time.Until(t)%time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*s.last = t
+	return nil
+}
+
+// Of several deadlines of a transfer that is under way the last one counts.
+func TestConn_LastDeadlineCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Calls
+		d := slowDeadlines{deaf{release: make(chan struct{})}, new(sync.Mutex), new(time.Time)}
+		conn := c.conn(d)
+		ended := make(chan struct{})
+		go func() { defer close(ended); _, _ = conn.Read(make([]byte, 1)) }()
+		synctest.Wait()
+		at := time.Now().Add(time.Hour)
+		for i := range 5 {
+			_ = conn.SetReadDeadline(at.Add(time.Duration(i) * 100 * time.Millisecond))
+		}
+		time.Sleep(time.Minute)
+		d.mu.Lock()
+		if want := at.Add(400 * time.Millisecond); !d.last.Equal(want) {
+			t.Errorf("the deadline set last is %v, want %v", d.last, want)
+		}
+		d.mu.Unlock()
+		_ = conn.Close()
+		close(d.release)
+		<-ended
+		c.Wait(time.Minute)
+	})
 }

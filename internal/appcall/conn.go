@@ -29,10 +29,18 @@ type conn struct {
 
 // direction is one of the two of a connection.
 type direction struct {
-	buf      []byte // for one transfer; nil: in use, or not needed yet
-	deadline *time.Time
-	busy     bool // a transfer is under way
+	buf      []byte     // for one transfer; nil: in use, or not needed yet
+	deadline *time.Time // to be set; nil: it is set
+	until    time.Time  // the latest deadline; zero: none
+	busy     bool       // a transfer is under way
+	overdue  *time.Timer
+
+	setting sync.Mutex // held while the application's function sets a deadline, so that the latest is the last
 }
+
+// overdueAfter is how long after its deadline a transfer is under way until the connection is
+// closed: the application's connection does not heed deadlines.
+const overdueAfter = time.Second
 
 // maxTransfer bounds what a Read or a part of a Write copies: the application's function may
 // use its buffer after the caller has left.
@@ -47,16 +55,15 @@ func (c *conn) LocalAddr() net.Addr  { return c.local }
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 func (c *conn) Read(b []byte) (int, error) {
-	buf, deadline := c.take(&c.in, len(b))
+	buf := c.take(&c.in, len(b))
 	r, err := c.transfer("Conn.Read", func() (int, error) {
-		if deadline != nil {
-			if err := c.Conn.SetReadDeadline(*deadline); err != nil {
-				return 0, err
-			}
+		if err := c.apply(&c.in, c.Conn.SetReadDeadline); err != nil {
+			return 0, err
 		}
 		return c.Conn.Read(buf)
 	})
 	if err != nil {
+		c.put(&c.in, nil)
 		return 0, err
 	}
 	n := copy(b, buf[:max(0, min(r.n, len(buf)))])
@@ -66,17 +73,16 @@ func (c *conn) Read(b []byte) (int, error) {
 
 func (c *conn) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
-		buf, deadline := c.take(&c.out, len(b))
+		buf := c.take(&c.out, len(b))
 		n := copy(buf, b)
 		w, err := c.transfer("Conn.Write", func() (int, error) {
-			if deadline != nil {
-				if err := c.Conn.SetWriteDeadline(*deadline); err != nil {
-					return 0, err
-				}
+			if err := c.apply(&c.out, c.Conn.SetWriteDeadline); err != nil {
+				return 0, err
 			}
 			return c.Conn.Write(buf)
 		})
 		if err != nil {
+			c.put(&c.out, nil)
 			return written, err
 		}
 		c.put(&c.out, buf)
@@ -118,32 +124,71 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // is under way.
 func (c *conn) setDeadline(d *direction, t time.Time, name string, set func(time.Time) error) {
 	c.mu.Lock()
-	d.deadline = &t
+	queued := d.deadline != nil // who is to set that one sets this one
+	d.deadline, d.until = &t, t
+	c.watch(d)
 	busy := d.busy
 	c.mu.Unlock()
-	if busy {
-		c.calls.after(name, func() { _ = set(t) })
+	if busy && !queued {
+		c.calls.after(name, func() { _ = c.apply(d, set) })
 	}
 }
 
-// take begins a transfer: it returns a buffer, and a deadline that was set since the last one.
-func (c *conn) take(d *direction, size int) (buf []byte, deadline *time.Time) {
+// apply sets the latest deadline, unless it is set. It calls the application's function.
+func (c *conn) apply(d *direction, set func(time.Time) error) error {
+	d.setting.Lock()
+	defer d.setting.Unlock()
+	c.mu.Lock()
+	t := d.deadline
+	d.deadline = nil
+	c.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	return set(*t)
+}
+
+// watch has the connection closed if the transfer that is under way does not end with its
+// deadline. It is called with mu held.
+func (c *conn) watch(d *direction) {
+	if d.overdue != nil {
+		d.overdue.Stop()
+		d.overdue = nil
+	}
+	if !d.busy || d.until.IsZero() {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Until(d.until)+overdueAfter, func() {
+		c.mu.Lock()
+		over := d.overdue == timer
+		c.mu.Unlock()
+		if over {
+			_ = c.Close()
+		}
+	})
+	d.overdue = timer
+}
+
+// take begins a transfer and returns its buffer.
+func (c *conn) take(d *direction, size int) (buf []byte) {
 	size = min(size, maxTransfer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	buf, deadline = d.buf, d.deadline
-	*d = direction{busy: true}
+	buf, d.buf, d.busy = d.buf, nil, true
+	c.watch(d)
 	if cap(buf) < size {
 		buf = make([]byte, size)
 	}
-	return buf[:size], deadline
+	return buf[:size]
 }
 
-// put ends a transfer.
+// put ends a transfer. nil: the application's function may still use the buffer.
 func (c *conn) put(d *direction, buf []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d.buf, d.busy = buf, false
+	c.watch(d)
 }
 
 // Close does not wait for the application's connection: Wait does.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"reflect"
-	"sync"
 )
 
 // DialFunc is the type of Config.Dial.
@@ -68,7 +67,10 @@ func (c *Calls) Listener(ctx context.Context, l net.Listener) (net.Listener, err
 		}
 		return nil, fmt.Errorf("Config.Listener does not report its address: %w", err)
 	}
-	return &listener{calls: c, to: l, addr: addr, closed: make(chan struct{})}, nil
+	return &listener{
+		calls: c, to: l, addr: addr, closed: make(chan struct{}),
+		results: make(chan accepted), named: make(chan net.Conn),
+	}, nil
 }
 
 // native reports whether a listener or connection is one of package net, whose methods heed
@@ -79,64 +81,6 @@ func native(v any) bool {
 		return true
 	}
 	return false
-}
-
-type listener struct {
-	calls  *Calls
-	to     net.Listener
-	addr   net.Addr
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *listener) Addr() net.Addr { return l.addr }
-
-func (l *listener) Accept() (net.Conn, error) {
-	type accepted struct {
-		conn net.Conn
-		err  error
-	}
-	a, err := Do(l.calls, "Listener.Accept", 1, l.closed, func() (a accepted) {
-		if a.conn, a.err = l.to.Accept(); a.err != nil {
-			return accepted{err: Freeze(a.err)}
-		}
-		if a.conn == nil {
-			return accepted{err: errNoConn}
-		}
-		a.conn = l.calls.conn(a.conn)
-		return a
-	}, func(a accepted) {
-		if a.conn != nil {
-			_ = a.conn.Close() // the listener is closed
-		}
-	})
-	if err != nil && l.isClosed() {
-		return nil, net.ErrClosed
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a.conn, a.err
-}
-
-func (l *listener) isClosed() bool {
-	select {
-	case <-l.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Close does not wait for the application's listener: Wait does.
-func (l *listener) Close() error {
-	err := net.ErrClosed
-	l.once.Do(func() {
-		close(l.closed)
-		err = nil
-		l.calls.after("Listener.Close", func() { _ = l.to.Close() })
-	})
-	return err
 }
 
 // after calls f in the background, whatever is late.

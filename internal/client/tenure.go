@@ -273,9 +273,13 @@ func (t *tenure) awaitTraced(ctx context.Context, p *linger.Place[*keptRequest],
 // because its context is done. The last one to leave a tenure that was not granted yet
 // withdraws the request of the tenure.
 func (t *tenure) leave(ctx context.Context, p *linger.Place[*keptRequest], why error) error {
+	var interrupted error
+	if why == nil { // before mu is held: the context's methods may be the application's
+		interrupted = ContextError(ctx)
+	}
 	t.keeper.mu.Lock()
 	if why == nil {
-		why = &Fault{Kind: Interrupted, Cause: ContextError(ctx), Reply: t.holder(wire.Code_QUEUED)}
+		why = &Fault{Kind: Interrupted, Cause: interrupted, Reply: t.holder(wire.Code_QUEUED)}
 	}
 	if !t.Leave(p) {
 		t.keeper.mu.Unlock()

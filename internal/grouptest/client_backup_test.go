@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -142,7 +143,9 @@ func TestClient_BackupBroken(t *testing.T) {
 	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
 	incomplete(c.Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, nil })), io.ErrShortWrite)
 	ctx, cancel := context.WithCancel(t.Context())
-	incomplete(c.Backup(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })), context.Canceled)
+	if err := c.Backup(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })); err != nil { // nil: all of it had arrived
+		incomplete(err, context.Canceled)
+	}
 	incomplete(g.Nodes[0].Backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure })), failure)
 	Must(t, c.Backup(Within(t, patience), io.Discard))
 
@@ -153,3 +156,31 @@ func TestClient_BackupBroken(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
+
+// An error of this package that the writer of a backup returns, perhaps since it writes to a group,
+// is not taken for what it means of a backup: that this one is complete, or that nothing was written.
+func TestBackup_WriterOfGroup(t *testing.T) {
+	t.Parallel()
+	BothWays(t, func(t *testing.T, a Access) {
+		backup := a.(interface {
+			Backup(ctx context.Context, w io.Writer) error
+		}).Backup
+		for _, sentinel := range []error{
+			conclave.ErrUnavailable, conclave.ErrBusy, conclave.ErrUnknown, conclave.ErrClosed, conclave.ErrCorrupt, conclave.ErrUpgradeRequired,
+			io.EOF, io.ErrUnexpectedEOF,
+		} {
+			for _, failure := range []error{sentinel, fmt.Errorf("store: %w", sentinel), &conclave.Error{Op: "put", Name: "part", Err: sentinel}} {
+				err := backup(Within(t, patience), writerFunc(func([]byte) (int, error) { return 0, failure }))
+				WantError(t, err, conclave.ErrIncomplete)
+				for _, misleading := range []error{conclave.ErrUnavailable, conclave.ErrBusy, conclave.ErrUnknown, conclave.ErrClosed, conclave.ErrCorrupt} {
+					if errors.Is(err, misleading) {
+						t.Errorf("the writer's %T %v: %v", failure, failure, err)
+					}
+				}
+				if !strings.Contains(err.Error(), sentinel.Error()) {
+					t.Errorf("%v does not contain the writer's error %v", err, failure)
+				}
+			}
+		}
+	})
+}

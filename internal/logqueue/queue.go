@@ -6,6 +6,7 @@
 package logqueue
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -108,8 +109,7 @@ func (q *Queue) drain() {
 		if finished {
 			return
 		}
-		q.failed(current, recover())
-		go q.drain()
+		q.failed(current, recover(), func() { go q.drain() })
 	}()
 	for {
 		var more bool
@@ -144,16 +144,22 @@ func (q *Queue) next(last *target) (line, bool) {
 	return l, true
 }
 
-// failed counts a line whose handler ended its goroutine. A report that fails is not reported.
-func (q *Queue) failed(l line, panicked any) {
-	text := describe(panicked)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l.asks || l.size == 0 {
-		return
-	}
-	q.drop(1)
-	q.panics = text
+// failed counts a line whose handler ended its goroutine, and calls then, although the text of
+// what the handler panicked with may end this goroutine as well. A report that fails is not
+// reported.
+func (q *Queue) failed(l line, panicked any, then func()) {
+	defer then()
+	text := fmt.Sprintf("%T", panicked)
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if l.asks || l.size == 0 {
+			return
+		}
+		q.drop(1)
+		q.panics = text
+	}()
+	text = describe(panicked)
 }
 
 // Dropped returns how many lines were dropped.

@@ -275,3 +275,27 @@ func TestQueue_GoroutineEnds(t *testing.T) {
 		}
 	})
 }
+
+// nasty is a value to panic with, whose text cannot be had.
+type nasty struct{}
+
+func (nasty) String() string { runtime.Goexit(); return "" }
+
+// A handler that panics with a value whose text ends the goroutine costs its own line as well.
+func TestQueue_PanicEndsGoroutine(t *testing.T) {
+	var l lines
+	first := true
+	l.before = func(slog.Record) {
+		if first {
+			first = false
+			panic(nasty{})
+		}
+	}
+	log, q := New(l.logger())
+	log.Info("one")
+	log.Info("two")
+	q.Close(time.Minute)
+	if got := l.got(); !slices.Contains(got, "level=INFO msg=two") {
+		t.Errorf("got lines %q", got)
+	}
+}
