@@ -1,10 +1,14 @@
 package cluster
 
-import "container/heap"
+import (
+	"cmp"
+	"container/heap"
+)
 
 // attachQueue is the clients that wait to be attached, a heap by the index that they wait for: a
-// client may name any, and each step of the loop looks whether one is due. It implements
-// [heap.Interface].
+// client may name any, and each step of the loop looks whether one is due. Those that wait for
+// one index are due in the order in which they came: of two connections of one client the later
+// one remains. It implements [heap.Interface].
 type attachQueue []*clientConn
 
 // add adds a client.
@@ -35,7 +39,8 @@ func (q attachQueue) Len() int { return len(q) }
 
 // Less implements [heap.Interface].
 func (q attachQueue) Less(i, j int) bool {
-	return q[i].attach.GetApplied() < q[j].attach.GetApplied()
+	a, b := q[i], q[j]
+	return cmp.Or(cmp.Compare(a.attach.GetApplied(), b.attach.GetApplied()), cmp.Compare(a.arrived, b.arrived)) < 0
 }
 
 // Swap implements [heap.Interface].

@@ -3,6 +3,7 @@ package cluster
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,25 @@ func TestAttachQueue_Order(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Clients that wait for one index are attached in the order in which they came. So of several
+// connections of one client the latest one remains: the others may have broken without notice.
+func TestClients_AttachInOrderOfArrival(t *testing.T) {
+	m := serving(t, nil)
+	onLoop(m, func() {
+		var all []*clientConn
+		for range 9 {
+			c := waiting(maxPosition)
+			all = append(all, c)
+			m.attachClient(m.core, c)
+		}
+		for i, want := range all {
+			if got := m.clients.attaching.due(maxPosition); got != want {
+				t.Errorf("attached at position %d: connection %d", i, slices.Index(all, got))
+			}
+		}
+	})
 }
 
 // While no client is due, a step looks at none but the first.

@@ -50,6 +50,7 @@ type clients struct {
 	renewing  []*clientConn           // that have asked for a renewal since the last tick; some may have ended since
 	recent    []*clientConn           // that have been attached since the last tick; some may have ended since
 	view      *wire.GroupView         // that was sent last; nil: none
+	arrived   uint64                  // that have asked to be attached, ever
 
 	registrations registrations
 }
@@ -64,6 +65,7 @@ type clientConn struct {
 	attach      *wire.Attach    // what has come of it; nil: it has been answered
 	gathering   bool            // the next frame has another part of attach
 	place       int             // in clients.attaching, from 1 on; 0: none
+	arrived     uint64          // its number of those that have asked to be attached
 	notices     []*wire.Notice  // to be sent
 	renewing    uint64          // the number of the last renewal that it has asked for; 0: none since the last tick
 	views       bool            // it understands a GroupView
@@ -247,6 +249,8 @@ func (c *clientConn) submission(s *wire.Submission) *wire.Submission {
 // attachClient attaches a client now, or as soon as the log is applied far enough: its
 // sessions would seem to have ended in an earlier state.
 func (m *Member) attachClient(core *core.Core, c *clientConn) {
+	m.clients.arrived++
+	c.arrived = m.clients.arrived
 	m.clients.attaching.add(c)
 	m.attachClients(core)
 }

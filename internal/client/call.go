@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"math/rand/v2"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -12,6 +14,8 @@ type call struct {
 	client    *Client
 	on        func(answer)
 	cancelled func(sent bool) // nil: never cancelled
+	pursued   *wire.Command   // that only ends or releases something: see again; nil: another one
+	pause     time.Duration   // before it is submitted again
 }
 
 // answer is the outcome of a call, or the reason why there is none.
@@ -49,6 +53,10 @@ func (c *call) Deliver(t wire.Ticket, r *wire.Reply, _ bool) {
 	if r.GetCode() == wire.Code_UNKNOWN_INCARNATION {
 		c.client.registrationExpired(t.Incarnation)
 	}
+	if r.GetCode() == wire.Code_BUSY && c.pursued != nil {
+		c.again()
+		return
+	}
 	c.on(answer{client: c.client, reply: r, incarnation: t.Incarnation})
 }
 
@@ -61,11 +69,36 @@ func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 // Cancelled implements Call.
 func (c *call) Cancelled(sent bool) { c.cancelled(sent) }
 
+// minBusyPause and maxBusyPause bound the time before a command is submitted again that the
+// group was too busy for. It doubles.
+const minBusyPause, maxBusyPause = 100 * time.Millisecond, 2 * time.Second
+
+// again submits a command again under another ticket, after a pause: the group refuses any
+// command of a process while too many outcomes are not acknowledged, by this process or all
+// together. What was refused has no effect, and a session would keep what it has released here.
+func (c *call) again() {
+	next := &call{client: c.client, on: c.on, pursued: c.pursued, pause: min(2*c.pause, maxBusyPause)}
+	time.AfterFunc(c.pause/2+rand.N(c.pause), func() { c.client.submit(next.pursued, next, true) })
+}
+
+// releases reports whether a command does nothing but end or release something.
+func releases(cmd *wire.Command) bool {
+	switch cmd.GetOp().(type) {
+	case *wire.Command_Unlock, *wire.Command_Release, *wire.Command_Withdraw, *wire.Command_CloseSession:
+		return true
+	}
+	return false
+}
+
 // pursue submits a command and retries it until its outcome is known, whatever
 // becomes of the caller's context. It is for what must not be refused: renewals,
 // releases and withdrawals.
 func (c *Client) pursue(cmd *wire.Command, on func(answer)) {
-	c.submit(cmd, &call{client: c, on: on}, true)
+	k := &call{client: c, on: on}
+	if releases(cmd) {
+		k.pursued, k.pause = cmd, minBusyPause
+	}
+	c.submit(cmd, k, true)
 }
 
 // submit submits a command, which is encoded only if it is not refused.

@@ -32,6 +32,8 @@ type fakeGroup struct {
 	busy        bool             // guarded by mu; outcomes are being delivered
 	closed      bool             // guarded by mu
 	applied     []*wire.Command  // guarded by mu
+
+	refuses func(*wire.Command) bool // guarded by mu; the group is too busy for a command; nil: for none
 }
 
 type queuedCommand struct {
@@ -132,6 +134,11 @@ func (g *fakeGroup) apply(q queuedCommand) {
 	command := new(wire.Command)
 	if err := proto.Unmarshal(q.command, command); err != nil {
 		panic(err)
+	}
+	if g.refuses != nil && g.refuses(command) {
+		t := wire.Ticket{Incarnation: g.incarnation, Seq: g.seq}
+		g.deliver(wire.Result{Outcomes: []wire.Outcome{{Ticket: t, Reply: &wire.Reply{Code: wire.Code_BUSY}}}})
+		return
 	}
 	g.applied = append(g.applied, command)
 	g.deliver(g.entry(&wire.Submission{

@@ -68,9 +68,9 @@ type question struct {
 	id   uint64
 	link *link
 	ctx  context.Context
-	wake chan struct{} // holds a token when there is something to read
-	owed bool          // the member answers at once if a quorum is reachable from it
-	done func(error)   // instead of a reader: is called with the end of the answer, and must not block; nil: there is one
+	wake chan struct{}          // holds a token when there is something to read
+	owed bool                   // the member answers at once if a quorum is reachable from it
+	done func(*question, error) // instead of a reader: is called with the end of the answer, and must not block; nil: there is one
 
 	mu     sync.Mutex
 	buffer bytes.Buffer // guarded by mu; of the answer
@@ -83,7 +83,7 @@ func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*questio
 	for {
 		l, changed, _ := g.place.get()
 		if l != nil {
-			q := g.asking.add(ctx, l, owed)
+			q := g.asking.add(ctx, l, owed, nil)
 			r := &wire.Request{Id: q.id, Kind: r.GetKind(), Body: r.GetBody(), Stale: r.GetStale()}
 			err := l.conn.SendWait(ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(r.GetBody()))
 			if err == nil {
@@ -107,11 +107,13 @@ func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*questio
 	}
 }
 
-func (a *asking) add(ctx context.Context, l *link, owed bool) *question {
+// add adds a question. done is as in question: it is complete before the end of the link can
+// find it, which is reported on another goroutine.
+func (a *asking) add(ctx context.Context, l *link, owed bool, done func(*question, error)) *question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last++
-	q := &question{id: a.last, link: l, ctx: ctx, wake: make(chan struct{}, 1), owed: owed}
+	q := &question{id: a.last, link: l, ctx: ctx, wake: make(chan struct{}, 1), owed: owed, done: done}
 	a.pending[q.id] = q
 	return q
 }
@@ -168,7 +170,7 @@ func (a *asking) answered(l *link, part *wire.Answer) {
 		}
 	}
 	if q.signal(); q.ended && q.done != nil {
-		q.done(q.err)
+		q.done(q, q.err)
 	}
 }
 

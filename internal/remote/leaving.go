@@ -134,13 +134,12 @@ func (g *Group) probe(l *link) {
 	if err != nil {
 		return
 	}
-	q := g.asking.add(context.Background(), l, false)
-	q.done = func(failed error) {
+	q := g.asking.add(context.Background(), l, false, func(q *question, failed error) {
 		g.mailbox.post(func() {
 			g.asking.remove(q)
 			g.probed(l, failed)
 		})
-	}
+	})
 	l.probing = l.conn.Offer(&wire.ClientFrame{Body: &wire.ClientFrame_Request{
 		Request: &wire.Request{Id: q.id, Kind: kind, Body: body},
 	}}, len(body), false)
