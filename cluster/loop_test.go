@@ -45,7 +45,7 @@ func TestLoop_ServesMembersBetweenReads(t *testing.T) {
 	posted.Add(n)
 	for range n {
 		all.Go(func() {
-			r := &pendingRead{ctx: t.Context(), done: make(chan error, 1), run: func(Machine) {
+			r := &pendingRead{done: make(chan error, 1), run: func(Machine) {
 				if ran++; ran == 1 {
 					m.inbound <- func(*core.Core) { served <- ran }
 				}
