@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"context"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -129,17 +130,27 @@ func (c *call) agentChecks(string) error {
 	if err := c.local("node/" + names.own()); err != nil {
 		return err
 	}
-	c.stale = false // what may be stale may be current
-	ctx, cancel := c.patience()
-	defer cancel()
-	found := make(map[string]healthCheck)
-	err := c.ownChecks(ctx, func(i conclave.CheckInfo) {
-		if i.Name != gossip {
-			found[i.Name] = c.health(names, i)
+	return c.gatheredChecks(func(ctx context.Context) error {
+		found := make(map[string]healthCheck)
+		err := c.ownChecks(ctx, func(i conclave.CheckInfo) {
+			if i.Name != gossip {
+				found[i.Name] = c.health(names, i)
+			}
+		})
+		if err != nil {
+			return err
 		}
+		return c.answer(found)
 	})
-	if err != nil {
-		return err
-	}
-	return c.answer(found)
+}
+
+// gatheredChecks makes an answer that lists checks. Their notes and outputs are those of clients, of
+// some MiB as JSON, so it is a listing like any other.
+func (c *call) gatheredChecks(gather func(context.Context) error) error {
+	c.stale = false // what may be stale may be current
+	return c.gathered(func() error {
+		ctx, cancel := c.patience()
+		defer cancel()
+		return c.collect(ctx, func() error { return gather(ctx) })
+	})
 }

@@ -100,13 +100,12 @@ func (c *call) healthState(state string) error {
 }
 
 func (c *call) healthOf(list func(context.Context, nodes, func(conclave.CheckInfo)) error) error {
-	c.stale = false // what may be stale may be current
-	ctx, cancel := c.patience()
-	defer cancel()
-	names, found := c.nodes(), []healthCheck{}
-	if err := list(ctx, names, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) }); err != nil {
-		return err
-	}
-	c.meta(names.status.Applied)
-	return c.answer(found)
+	return c.gatheredChecks(func(ctx context.Context) error {
+		names, found := c.nodes(), []healthCheck{}
+		if err := list(ctx, names, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) }); err != nil {
+			return err
+		}
+		c.meta(names.status.Applied)
+		return c.answer(found)
+	})
 }
