@@ -3,6 +3,7 @@ package conclave
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/conclave-go/conclave/internal/client"
@@ -26,5 +27,15 @@ func TestError_ContextEndedByAnotherCall(t *testing.T) {
 		if f := (*client.Fault)(nil); errors.As(err, &f) {
 			t.Errorf("kind %v: %v is not converted", kind, err)
 		}
+	}
+}
+
+// So it is for calls that do not go through the log.
+func TestError_ContextEndedByAnotherCallOfMember(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(&Error{Op: "get", Name: "x", Err: ErrUnavailable})
+	err := fault("transfer leadership", "", fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx)))
+	if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -186,6 +187,9 @@ func ownCause(cause error) error {
 	}
 	return errors.New(cause.Error())
 }
+
+// contextError is client.ContextError without the errors of other calls.
+func contextError(ctx context.Context) error { return ownCause(client.ContextError(ctx)) }
 
 // foreignCause is the error of a context, with a text of its own.
 type foreignCause struct {
