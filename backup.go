@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -32,7 +31,7 @@ import (
 // an error of this package, only its text is kept, since it would state something else here. With ErrBusy, and
 // with ctx's error or ErrClosed alone, nothing was written.
 func (n *Node) Backup(ctx context.Context, w io.Writer) error {
-	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
+	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = n.member.Backup(ctx, w)
 	}
@@ -103,7 +102,7 @@ var errNoDir = fmt.Errorf("%w: no directory: want its path, got %q", ErrInvalid,
 func offline(ctx context.Context, op, dir string, f func(cluster.Offline) error) error {
 	var err error = errNoDir
 	if dir != "" {
-		err = client.ContextError(ctx)
+		err = contextError(ctx)
 	}
 	if err == nil {
 		err = f(offlineAt(ctx, dir))

@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -49,7 +48,7 @@ func (c *Client) RemoveMember(ctx context.Context, id MemberID) error {
 // while 4 clients read one from that member. ErrUpgradeRequired, with ErrIncomplete: the member
 // has a newer build, whose backups this one cannot check.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
-	err := cmp.Or(c.client.Usable(), client.ContextError(ctx))
+	err := cmp.Or(c.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = c.backUp(ctx, w)
 	}
@@ -68,7 +67,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	case written.Whole:
 		return cluster.ErrUnconfirmed
 	case ctx.Err() != nil:
-		err = client.ContextError(ctx)
+		err = contextError(ctx)
 		if why := c.group.Unreachable(); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
@@ -86,7 +85,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 }
 
 func (c *Client) ask(ctx context.Context, kind, body string, repeat bool) ([]byte, error) {
-	if err := cmp.Or(c.client.Usable(), client.ContextError(ctx)); err != nil {
+	if err := cmp.Or(c.client.Usable(), contextError(ctx)); err != nil {
 		return nil, err
 	}
 	answer, err := c.group.Ask(ctx, &wire.Request{Kind: kind, Body: []byte(body)}, repeat)
@@ -99,10 +98,10 @@ func (c *Client) interrupted(ctx context.Context, err error, harmless bool) erro
 		return err
 	}
 	if !harmless && !errors.Is(err, remote.ErrNotSent) {
-		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 	}
 	if why := c.group.Unreachable(); why != "" {
-		return fmt.Errorf("%w: %w: %s", ErrUnavailable, client.ContextError(ctx), why)
+		return fmt.Errorf("%w: %w: %s", ErrUnavailable, contextError(ctx), why)
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
+	return fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 }

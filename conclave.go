@@ -167,10 +167,10 @@ func (n *Node) register(ctx context.Context) error {
 			return cmp.Or(n.member.Err(), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w; this member has left, and its group still needs its vote to remove it: open it again",
-				ErrUnavailable, client.ContextError(ctx))
+				ErrUnavailable, contextError(ctx))
 		}
 	case err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused):
-		err = fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 		if last := n.member.JoinError(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach another member: %w", err, last)
 		}
@@ -294,7 +294,7 @@ func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
 // its directory: if it has left, Open waits until the group has removed it and returns
 // ErrRemoved; if not, it can Leave again.
 func (n *Node) Leave(ctx context.Context) error {
-	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
+	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = n.member.AwaitLeave(ctx)
 	}
@@ -327,7 +327,7 @@ func (n *Node) leaveAndShutDown(ctx context.Context) error {
 		n.member.AnnounceShutdown()
 		return nil
 	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 	default:
 		// By itself the error would mean that the node runs on.
 		err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
@@ -356,14 +356,14 @@ func successor(to MemberID) string {
 // with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
 // was known, and nothing has changed. ErrBusy with 64 transfers under way at this member. ErrClosed.
 func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
-	err := cmp.Or(n.client.Usable(), client.ContextError(ctx))
+	err := cmp.Or(n.client.Usable(), contextError(ctx))
 	if err == nil {
 		err = n.member.TransferLeadership(ctx, uint64(to))
 		switch {
 		case errors.Is(err, cluster.ErrNoLeader):
-			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, client.ContextError(ctx))
+			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
 		case err != nil && ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 		case errors.Is(err, cluster.ErrTooManyTransfers):
 			err = fmt.Errorf("%w: %w", ErrBusy, err)
 		case errors.Is(err, cluster.ErrStopped): // the leader was asked, perhaps

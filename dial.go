@@ -151,7 +151,7 @@ func (c *Client) register(ctx context.Context) error {
 		err = c.client.Register(ctx)
 	}
 	if err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused) {
-		err = fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
+		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 		if last := c.group.Err(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach a member: %w", err, last)
 		} else if addr := c.group.Trying(); addr != "" {

@@ -168,7 +168,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			lost, err = e.term(ctx, f, lead)
 		}
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-			err = errors.Join(client.ContextError(ctx), convert(err)) // fault converts one cause only
+			err = errors.Join(contextError(ctx), convert(err)) // fault converts one cause only
 		}
 		if !lost || ctx.Err() != nil {
 			return fault("run", e.lock.name, err)

@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -147,15 +148,21 @@ func convert(err error) error {
 	switch {
 	case errors.As(err, &incomplete):
 		return incompleteError{incompleteCause(incomplete.Cause)}
+	case errors.As(err, &f): // before what its context may have ended with
 	case errors.As(err, &done):
 		return err // an application's function returned it to Run
-	case !errors.As(err, &f):
+	default:
 		return convertMember(err)
-	case f.Kind == client.Closed && errors.Is(f.Cause, remote.ErrClosed):
+	}
+	return convertFault(f)
+}
+
+func convertFault(f *client.Fault) error {
+	if f.Kind == client.Closed && errors.Is(f.Cause, remote.ErrClosed) {
 		return clientClosed{}
 	}
-	converted := faultKind(f)
-	detail, cause := f.Detail, f.Cause
+	detail, cause := f.Detail, ownCause(f.Cause)
+	converted := faultKind(f, cause)
 	if f.Kind == client.Unavailable && cause != nil { // the detail ends with what to do
 		converted, cause = fmt.Errorf("%w: %w", converted, convert(cause)), nil
 	}
@@ -168,15 +175,41 @@ func convert(err error) error {
 	return converted
 }
 
-func faultKind(f *client.Fault) error {
+// ownCause keeps the errors of other calls of this package out of the cause of a fault, except for
+// their text: a context ends with one if it is an errgroup's, and its ErrUnavailable would state
+// that this call had no effect.
+func ownCause(cause error) error {
+	if !errors.As(cause, new(*Error)) {
+		return cause
+	}
+	if joined, ok := cause.(interface{ Unwrap() []error }); ok { //nolint:errorlint // client.ContextError's
+		return foreignCause{joined.Unwrap()[0], cause.Error()}
+	}
+	return errors.New(cause.Error())
+}
+
+// contextError is client.ContextError without the errors of other calls.
+func contextError(ctx context.Context) error { return ownCause(client.ContextError(ctx)) }
+
+// foreignCause is the error of a context, with a text of its own.
+type foreignCause struct {
+	error
+	text string
+}
+
+func (e foreignCause) Error() string { return e.text }
+
+func (e foreignCause) Unwrap() error { return e.error }
+
+func faultKind(f *client.Fault, cause error) error {
 	switch f.Kind {
 	case client.Refused:
 		return refusal(f.Reply)
 	case client.Interrupted:
 		if queued := describeWait(f.Reply); queued != "" {
-			return fmt.Errorf("%w: %s", f.Cause, queued)
+			return fmt.Errorf("%w: %s", cause, queued)
 		}
-		return f.Cause
+		return cause
 	case client.Unavailable:
 		return ErrUnavailable
 	case client.Unknown:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -110,7 +109,7 @@ func (n *Node) removeMember(ctx context.Context, id MemberID) error {
 			return fmt.Errorf("%w: the group removes the member: %w", ErrUnknown, convert(err))
 		}
 		return fmt.Errorf("%w: the group removes the member as soon as a majority of the other voters is up: %w", ErrUnknown,
-			cmp.Or(client.ContextError(ctx), err))
+			cmp.Or(contextError(ctx), err))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (n *Node) raiseLevel(ctx context.Context, level uint32) error {
 	case errors.Is(err, cluster.ErrLevel):
 		return fmt.Errorf("%w: %w", ErrUpgradeRequired, err)
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrUnavailable, client.ContextError(ctx))
+		return fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
 	default:
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-
-	"github.com/conclave-go/conclave/internal/client"
 )
 
 // shutdown is the end of a node or a client. One of several calls carries it out; the others
@@ -51,7 +49,7 @@ func (s *shutdown) bound(ctx, bounded context.Context) (release func() bool) {
 // result is what a call of Close returns.
 func (s *shutdown) result(ctx context.Context) error {
 	if s.unanswered && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, client.ContextError(ctx))
+		return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 	}
 	return nil
 }

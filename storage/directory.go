@@ -47,7 +47,7 @@ func openDirectory(fsys *patientFS, options Options) (*directory, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	if access != ReadOnly && onDisk(fsys) {
-		restrictFiles(path, options.Logger)
+		restrictFiles(fsys, path, options.Logger)
 	}
 	return d, nil
 }

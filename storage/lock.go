@@ -60,7 +60,10 @@ func (l *directoryLock) lockInode(fsys *patientFS) func() error {
 		if l.dir == nil || err != nil {
 			return err
 		}
-		l.info, err = l.dir.Stat()
+		if l.info, err = l.dir.Stat(); err != nil {
+			err = errors.Join(err, l.unlockInode()) // it is tried again, and this one would be in the way
+			l.dir = nil
+		}
 		return err
 	}
 }

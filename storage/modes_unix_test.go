@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // modes returns the modes of a directory and of its files.
@@ -190,5 +192,28 @@ func TestModes_ReadOnly(t *testing.T) {
 	open(t, Options{Dir: dir, Access: ReadOnly})
 	if mode := modes(t, dir)[markerName]; mode != 0o644 {
 		t.Errorf("%v", mode)
+	}
+}
+
+// The files of an earlier build are restricted although the process lacks descriptors for a moment.
+func TestModes_Shortage(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir})
+	put(t, s, "a", "1")
+	s.Close()
+	lists := func(op errorfs.Op) bool { return op.Kind == errorfs.OpList }
+	for at := int64(1); ; at++ {
+		for _, name := range listFiles(t, dir) {
+			if err := os.Chmod(filepath.Join(dir, name), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		short := &shortOf{err: syscall.EMFILE, at: at, times: 3, matches: lists}
+		s := open(t, Options{Dir: dir, FS: errorfs.Wrap(newPrivateFS(), short)})
+		wantPrivate(t, dir, 0o755)
+		s.Close()
+		if short.failed == 0 {
+			return
+		}
 	}
 }

@@ -97,7 +97,7 @@ func (f privateFS) Lock(name string) (io.Closer, error) { return lockFile(name) 
 // created them with the umask's mode. It warns of what others could have read, and of a
 // directory or file that is still open to them. It refuses nothing: the modes of a volume may
 // not be the process's to change, such as those that Kubernetes sets for a group.
-func restrictFiles(path string, log *slog.Logger) {
+func restrictFiles(fsys *patientFS, path string, log *slog.Logger) {
 	info, err := os.Stat(path)
 	if err != nil || !hasModes {
 		return // what uses the directory next reports it
@@ -105,7 +105,12 @@ func restrictFiles(path string, log *slog.Logger) {
 	if info.Mode().Perm()&others != 0 {
 		log.Warn("data directory is open to other users", "dir", path, "mode", info.Mode().Perm().String())
 	}
-	restricted, open := restrictEach(path)
+	names, err := fsys.List(path) // in which the process may lack descriptors
+	if err != nil {
+		log.Warn("data files may be open to other users", "dir", path, "error", err)
+		return
+	}
+	restricted, open := restrictEach(path, names)
 	if len(restricted) > 0 {
 		log.Warn("data files were open to other users", "dir", path, "files", restricted)
 	}
@@ -115,20 +120,16 @@ func restrictFiles(path string, log *slog.Logger) {
 }
 
 // restrictEach returns the files that were open to other users, and those that still are.
-func restrictEach(path string) (restricted, open []string) {
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, nil
-	}
-	for _, e := range entries {
-		info, err := e.Info()
+func restrictEach(path string, names []string) (restricted, open []string) {
+	for _, name := range names {
+		info, err := os.Lstat(filepath.Join(path, name))
 		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&others == 0 {
 			continue
 		}
-		if os.Chmod(filepath.Join(path, e.Name()), info.Mode().Perm()&^others) == nil {
-			restricted = append(restricted, e.Name())
+		if os.Chmod(filepath.Join(path, name), info.Mode().Perm()&^others) == nil {
+			restricted = append(restricted, name)
 		} else {
-			open = append(open, e.Name())
+			open = append(open, name)
 		}
 	}
 	return restricted, open

@@ -89,6 +89,8 @@ func TestApplication_Blocks(t *testing.T) {
 		"all but the listener": func(name string) bool { return unconnected(name) && !strings.HasPrefix(name, "Listener.") },
 		"VerifyPeer":           func(name string) bool { return name == "VerifyPeer" },
 		"Logger":               func(name string) bool { return strings.HasPrefix(name, "Logger.") },
+		"addresses":            func(name string) bool { return strings.HasSuffix(name, "Addr") },
+		"Conn.Close":           func(name string) bool { return name == "Conn.Close" },
 	} {
 		for _, role := range []string{"leader", "follower"} {
 			t.Run(name+"/"+role, func(t *testing.T) {
