@@ -9,12 +9,16 @@
 //	/v1/txn                          PUT, the verbs for keys
 //	/v1/session/create, destroy/ID, renew/ID, info/ID, node/NODE, list
 //	/v1/status/leader, peers
-//	/v1/agent/self, checks
+//	/v1/agent/self, members, checks, services
 //	/v1/agent/check/register, deregister/ID, pass/ID, warn/ID, fail/ID, update/ID
-//	/v1/catalog/nodes, /v1/health/node/NODE
+//	/v1/catalog/datacenters, nodes, node/NODE, services
+//	/v1/health/node/NODE, state/STATE, checks/SERVICE
+//	/v1/event/list
+//
+// There are no services and no events: lists of them are empty.
 //
 // Other paths are 404. A query parameter or a JSON field that an endpoint does not know, or
-// that asks for what is not served (ns, partition, peer, near, filter, cached, hash, ...), is
+// that asks for what is not served (peer, near, filter, hash, another namespace or partition than default, ...), is
 // refused with the status 400 and a message that names it. It is never ignored. A JSON field that has its
 // zero value asks for nothing and is accepted.
 //

@@ -46,7 +46,7 @@ type Options struct {
 	// Meanwhile a client that takes nothing of its answer for 2 s is disconnected. Default: 64 MiB.
 	MaxAnswer int
 	// SessionTTLMin is the least TTL that a session may have, as Consul's setting session_ttl_min. A shorter one
-	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. 1 s or more.
+	// is refused with Consul's status and text, and the endpoint agent/self shows the setting. 1 s to 24 h.
 	// Default: 10 s, as with Consul.
 	SessionTTLMin time.Duration
 	// Timeout bounds how long a request waits for the group, besides the wait of a blocking
@@ -146,8 +146,8 @@ func (o *Options) invalid() error {
 	switch {
 	case o.Timeout != 0 && o.Timeout < minTimeout:
 		return refuse(http.StatusInternalServerError, "invalid Options.Timeout: want 0 (%v) or at least %v, got %v", defaultTimeout, minTimeout, o.Timeout)
-	case o.SessionTTLMin != 0 && o.SessionTTLMin < leastMinTTL:
-		return refuse(http.StatusInternalServerError, "invalid Options.SessionTTLMin: want 0 (%v) or at least %v, got %v", defaultMinTTL, leastMinTTL, o.SessionTTLMin)
+	case o.SessionTTLMin != 0 && (o.SessionTTLMin < leastMinTTL || o.SessionTTLMin > maxTTL):
+		return refuse(http.StatusInternalServerError, "invalid Options.SessionTTLMin: want 0 (%v) or %v to %v, got %v", defaultMinTTL, leastMinTTL, maxTTL, o.SessionTTLMin)
 	case o.MaxBlocking < 0:
 		return refuse(http.StatusInternalServerError, "invalid Options.MaxBlocking: want 0 (%d) or more, got %d", defaultBlocking, o.MaxBlocking)
 	case o.MaxAnswer < 0:

@@ -42,6 +42,18 @@ func wantFree(t *testing.T, g *fakeGroup) {
 	}
 }
 
+// The graceful end of a process is submitted until it is applied as well.
+func TestDeregister_GroupBusy(t *testing.T) {
+	withFake(t, "deregister", func(t *testing.T, c *Client, g *fakeGroup) {
+		mustAcquire(t, newLock(c, mustOpen(t, c, fakeTTL), "x"))
+		g.refuseFirst(3, func(c *wire.Command) bool { return c.GetDeregister() != nil })
+		if err := c.Deregister(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantFree(t, g)
+	})
+}
+
 // The group may be too busy for a release, a withdrawal or the close of a session, as for any
 // command of a process while too many outcomes are not acknowledged. Each is submitted until it
 // is applied, and what it is for is not held any more when it returns.
