@@ -150,16 +150,17 @@ func (p *patience) pause(d time.Duration) bool {
 }
 
 func (p *patience) begin(op, name string, err error) {
+	lack := &os.PathError{Op: op, Path: name, Err: cause(err)}
 	p.mu.Lock()
 	p.waiting++
-	p.lack = &os.PathError{Op: op, Path: name, Err: cause(err)}
+	p.lack = lack
 	first := p.waiting == 1
 	if first {
 		p.since = time.Now()
 	}
 	p.mu.Unlock()
 	if first {
-		p.log.Warn("disk access waits for a resource of the process", "error", p.lack)
+		p.log.Warn("disk access waits for a resource of the process", "error", lack)
 	}
 }
 
