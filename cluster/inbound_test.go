@@ -43,7 +43,7 @@ func TestEnqueue_LargeFramesOneByOne(t *testing.T) {
 		m.end(errClosed)
 		synctest.Wait()
 		if returned.Load() != 3 || len(m.inbound) != 101 {
-			t.Errorf("%d of 3 members have gone on, %d frames are queued", returned.Load(), len(m.inbound))
+			t.Errorf("%d of 3 members continue, %d frames are queued", returned.Load(), len(m.inbound))
 		}
 	})
 }

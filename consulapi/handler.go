@@ -36,7 +36,7 @@ type Options struct {
 	Authorize func(token string, verb Verb, resource string) error
 	// MaxBlocking is how many blocking queries may wait at a time. Each keeps a goroutine and a
 	// connection. A further one takes the place of the oldest of the host with the most, which
-	// is answered early, as after its wait, so that clients that are gone unnoticed keep no others
+	// is answered early, as after its wait, so that clients that have disconnected unnoticed keep no others
 	// out; if that has waited for less than 2 s, the further one gets the status 429. Default: 4096.
 	MaxBlocking int
 	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the

@@ -256,7 +256,7 @@ func (c *call) send() {
 	for rest := c.out.body; len(rest) > 0; {
 		n, err := c.w.Write(rest[:min(len(rest), writePart)])
 		if err != nil {
-			return // the client is gone, or was too slow
+			return // the client has disconnected, or was too slow
 		}
 		if rest = rest[n:]; c.room != nil {
 			c.room.progress()

@@ -16,8 +16,8 @@ var errReplaced = errors.New("another query has taken the place")
 
 // waits are the places of blocking queries. When all are taken, a new query takes the place of the
 // oldest one of the host that has the most, the new one's included: that one is answered early, which a
-// client of blocking queries expects at any time, and asks again. So queries of clients that are gone
-// keep no others out. That a client is gone is not always noticed: the server stops watching the
+// client of blocking queries expects at any time, and asks again. So queries of clients that have left
+// keep no others out. That a client has disconnected is not always noticed: the server stops watching the
 // connection at the first byte of a next request.
 type waits struct {
 	limit int

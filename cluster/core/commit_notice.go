@@ -30,13 +30,13 @@ import (
 //     message that carries a change must therefore tell that the change before it is
 //     committed, so no notice is held back of any but the last one.
 //
-// A snapshot tells that its configuration is committed. So it is not sent before its leader has
+// A snapshot states that its configuration is committed. So it is not sent before its leader has
 // applied the last change in it durably (rule 1; ConfirmSnapshot), although the state that is
 // read from the disk may show a change that is being synced; and not to a member that does not
 // vote before the change is settled (rule 2; mayTell).
 //
 // What a snapshot or a truncation has removed from the log may have ended with a change. It may not be
-// settled: a leader tells the voters of a change, also by a snapshot, before a majority
+// settled: a leader notifies the voters of a change, also by a snapshot, before a majority
 // knows. So the index of the snapshot or truncation counts as a change.
 
 // changes is the indexes of membership changes in the log, and the index before the log where it

@@ -11,9 +11,9 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// toldStandby has the leader send what it has to say to standby 4, which asks for what it lacks, and
-// returns the largest commit index that it tells of.
-func (r *rig) toldStandby(sent ...*raftpb.Message) (commit uint64) {
+// sentToStandby has the leader send what it has to say to standby 4, which asks for what it lacks, and
+// returns the largest commit index that it sends.
+func (r *rig) sentToStandby(sent ...*raftpb.Message) (commit uint64) {
 	r.t.Helper()
 	sent = append(sent, r.pass(3, 2)...)
 	r.mustReceive(message(raftpb.MsgAppResp, 4, r.term, func(m *raftpb.Message) { m.Index = new(r.applied) }))
@@ -26,7 +26,7 @@ func (r *rig) toldStandby(sent ...*raftpb.Message) (commit uint64) {
 }
 
 // A voter has a demotion by a snapshot only, or only in what is truncated, and is elected. It
-// tells the demoted member once a majority of the voters has acknowledged an entry of its own.
+// notifies the demoted member once a majority of the voters has acknowledged an entry of its own.
 func TestRemoval_CommitToldWhenSettledWithoutChangeInLog(t *testing.T) {
 	for name, restart := range map[string]bool{"after a snapshot": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -44,13 +44,13 @@ func TestRemoval_CommitToldWhenSettledWithoutChangeInLog(t *testing.T) {
 			if r.Core.settled() || r.Status().Settled {
 				t.Error("the leader takes the demotion for settled")
 			}
-			if told := r.toldStandby(r.settle()...); told >= 50 {
-				t.Errorf("the demoted member is told of commit %d before a voter has acknowledged an entry", told)
+			if sent := r.sentToStandby(r.settle()...); sent >= 50 {
+				t.Errorf("the demoted member is notified of commit %d before a voter has acknowledged an entry", sent)
 			}
 			r.acknowledge(2) // commits the term's first entry
 			r.acknowledge(2) // and settles the change
-			if told := r.toldStandby(); told < 50 || !r.Core.settled() {
-				t.Errorf("the demoted member is told of commit %d, settled: %t", told, r.Core.settled())
+			if sent := r.sentToStandby(); sent < 50 || !r.Core.settled() {
+				t.Errorf("the demoted member is notified of commit %d, settled: %t", sent, r.Core.settled())
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestRemoval_LeaderBySnapshotLost(t *testing.T) {
 		v.all[id].open()
 		v.all[id].start(func(c *Config) { c.ID, c.Incarnation, c.Rand = id, wire.ID{byte(id), 2}, rand.New(rand.NewPCG(id, 2)) })
 	}
-	v.lost = func(m *raftpb.Message) bool { // what the leader 2 tells gets to 6 only
+	v.lost = func(m *raftpb.Message) bool { // what the leader 2 sends gets to 6 only
 		return m.GetFrom() == 2 && m.GetTo() != 6 && (m.GetType() == raftpb.MsgApp || m.GetType() == raftpb.MsgHeartbeat)
 	}
 	v.tick(2*electionTicks, 3, 4, 5) // the leases of the former leader end

@@ -27,7 +27,7 @@ type stream struct {
 	r      *bufio.Reader
 	buf    []byte         // of the last frame read
 	out    []byte         // for writeQueue, to gather frames
-	grown  func(size int) // is told of the size of buf while a frame is read; nil: ignored
+	grown  func(size int) // gets the size of buf while a frame is read; nil: ignored
 
 	writing chan struct{} // has a token while a write is under way
 }

@@ -198,7 +198,7 @@ func TestWatch_SlowWatcher(t *testing.T) {
 	}
 }
 
-// A watcher of what does not change is told how far it has come: soon if much goes by, and
+// A watcher of what does not change receives how far it has come: soon if much passes, and
 // otherwise after a while.
 func TestWatch_Passing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestWatch_Passing(t *testing.T) {
 		want("a change", shown, 11)
 		<-time.After(10 * passingInterval)
 		if synctest.Wait(); len(positions) > 0 {
-			t.Errorf("reported %d, and nothing has gone by", <-positions)
+			t.Errorf("reported %d, and nothing has passed", <-positions)
 		}
 		add(12, "noise", 0)
 		<-time.After(time.Nanosecond)

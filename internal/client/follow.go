@@ -37,7 +37,7 @@ const (
 )
 
 // FollowKeysPassing is FollowKeys, and calls passed with the index of the last change that has
-// gone by without one that begins with the prefix, from time to time. False ends it, as of yield.
+// passed without one that begins with the prefix, from time to time. False ends it, as of yield.
 func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool, passed func(uint64) bool) error {
 	reported, at, items, bytes := after, time.Now(), 0, 0
 	timer := time.NewTimer(passingInterval)

@@ -175,10 +175,10 @@ func TestSemaphoresQuery_ManyHolders(t *testing.T) {
 func TestHoldersQuery_Pages(t *testing.T) {
 	d := newDriver(t)
 	d.m.split = 1
-	d.line(wire.Code_OK, "open gone ttl=1h")
+	d.line(wire.Code_OK, "open ended ttl=1h")
 	d.line(wire.Code_OK, "open s ttl=1h")
 	var want []uint64
-	for _, session := range []string{"gone", "s"} {
+	for _, session := range []string{"ended", "s"} {
 		acquire := read(t, "acquire p %s limit=%d permits=1", session, MaxPermits)
 		for _, o := range d.do(slices.Repeat([]*wire.Command{acquire}, pageVisits+10)...) {
 			if session == "s" {
@@ -186,7 +186,7 @@ func TestHoldersQuery_Pages(t *testing.T) {
 			}
 		}
 	}
-	d.line(wire.Code_OK, "close gone")
+	d.line(wire.Code_OK, "close ended")
 	var got []uint64
 	q, rounds := HoldersQuery{Name: "p", Limit: 1000}, 0
 	for done := false; !done; rounds++ {

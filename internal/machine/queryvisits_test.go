@@ -24,8 +24,8 @@ const crowd = 300_000
 func crowded(t *testing.T) *driver {
 	d := atClientLevel(t)
 	open := func(s string) wire.ID { d.line(wire.Code_OK, "open %s ttl=24h", s); return makeID(s) }
-	gone, holder := open("gone"), open("s")
-	d.many(crowd/3, func(int) *wire.Command { return growthAcquire(gone, 1, false) })
+	ended, holder := open("ended"), open("s")
+	d.many(crowd/3, func(int) *wire.Command { return growthAcquire(ended, 1, false) })
 	d.many(crowd, func(int) *wire.Command { return growthAcquire(holder, 1, false) })
 	d.many(crowd, func(i int) *wire.Command { return lockCommand(fmt.Sprint("l", i), holder, 1) })
 	d.many(crowd/3, func(i int) *wire.Command { return keyCommand(fmt.Sprint("k", i), holder) })
@@ -45,7 +45,7 @@ func crowded(t *testing.T) *driver {
 	d.rowOfQueues(10)
 	d.manyEnded()
 	d.inc, d.seq = wire.ID{1}, 10_000_000
-	d.do(closeCommand(gone))
+	d.do(closeCommand(ended))
 	d.many(3000, func(i int) *wire.Command { return lockCommand(fmt.Sprint("new", i), holder, 1) })
 	return d
 }

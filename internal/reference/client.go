@@ -105,7 +105,7 @@ func (r *Model) registerClient(id wire.ID, as as, floor uint64, c *wire.Register
 	return answer(wire.Code_OK)
 }
 
-// crowded tells whether there are as many clients as there may be.
+// crowded reports whether there are as many clients as there may be.
 func (r *Model) crowded() bool {
 	if r.Level >= wire.LevelBounds {
 		return max(r.count(true), len(r.past)) >= MaxClients
@@ -123,7 +123,7 @@ func (r *Model) retire(id wire.ID, until int64) {
 	}
 }
 
-// retired tells whether the end of a client of that incarnation is remembered.
+// retired reports whether the end of a client of that incarnation is remembered.
 func (r *Model) retired(id wire.ID) bool {
 	return slices.ContainsFunc(r.past, func(e ended) bool { return e.id == id })
 }
