@@ -25,7 +25,7 @@ type share struct {
 func (s *share) spend(work func()) {
 	began := time.Now()
 	work()
-	s.spent += max(time.Since(began), 1)
+	s.spent += time.Since(began)
 }
 
 // isSpent reports whether the work that is left is to wait for the next step.
@@ -47,14 +47,20 @@ func (s *share) queue(e *core.Effects) {
 // for which it was confirmed, of which this process has been notified.
 func (m *Member) runReads() (n int) {
 	s := &m.share
+	if len(s.reads) == 0 {
+		return 0
+	}
 	machine := m.core.Machine()
-	for len(s.reads) > 0 && (n == 0 || !s.isSpent()) {
+	for at := time.Now(); len(s.reads) > 0 && (n == 0 || !s.isSpent()); {
 		r := s.reads[0]
 		s.reads[0] = nil
 		s.reads = s.reads[1:]
 		if !r.Ended() {
-			s.spend(func() { r.Run(machine) })
+			r.Run(machine)
 			n++
+			now := time.Now()
+			s.spent += now.Sub(at)
+			at = now
 		}
 	}
 	if len(s.reads) == 0 {
