@@ -210,7 +210,7 @@ func TestClients_Views(t *testing.T) {
 			}
 			m.clients.view = nil
 		})
-		pass(3 * m.cfg.Heartbeat)
+		// A tick sends views, and proposes renewals: the answer to this one follows.
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: 7}}, 0)
 		viewed := false
 		for f.GetRenewed() == nil {

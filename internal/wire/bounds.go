@@ -39,7 +39,7 @@ const (
 	maxName     = 512    // bytes, of a lock, a semaphore or a session
 	maxCalls    = 32_768 // of one submission: the sequence numbers above a floor
 	maxNotices  = 65_536 // of one delivery
-	maxMembers  = 4_096  // of a group, also those that were removed
+	maxMembers  = 4_096  // of a group, in its configuration
 	maxFounders = 1_024  // that a process knows of
 	maxChain    = 1_024  // endorsements
 	maxPairs    = 65_536 // of one chunk of a snapshot
