@@ -8,7 +8,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -80,6 +79,9 @@ type question struct {
 
 // begin sends a request to a member, once one is connected.
 func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*question, error) {
+	if n := len(r.GetBody()); n > wire.MaxRequest {
+		return nil, &RequestError{wire.Failure_FAILURE_TOO_LARGE, fmt.Sprintf("limit exceeded: a request of %d bytes, at most %d", n, wire.MaxRequest)}
+	}
 	for {
 		l, changed, _ := g.place.get()
 		if l != nil {
@@ -90,11 +92,8 @@ func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*questio
 				return q, nil
 			}
 			g.asking.remove(q)
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return nil, ctx.Err()
-			case errors.Is(err, transport.ErrTooLarge):
-				return nil, &RequestError{wire.Failure_FAILURE_TOO_LARGE, "limit exceeded: the request is larger than the 1 MiB that a member accepts of a client"}
 			}
 		}
 		select {
