@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -40,6 +41,7 @@ func TestClose_DuringIndirectProbe(t *testing.T) {
 			g.Net.Isolate(1)
 			pass(at)
 			g.Kill(2)
+			synctest.Wait() // the other's share in a probe of the killed one may end at this moment
 			stacks := make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
 			for stack := range strings.SplitSeq(string(stacks), "\n\n") {
