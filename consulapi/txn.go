@@ -224,11 +224,11 @@ func (c *call) succeed(results []txnResult) error {
 }
 
 // rollBack answers that a transaction had no effect.
-func (c *call) rollBack(why *txnError) error {
+func (c *call) rollBack(why []*txnError) error {
 	return c.answerWith(http.StatusConflict, struct {
 		Results []txnResult
 		Errors  []*txnError
-	}{nil, []*txnError{why}})
+	}{nil, why})
 }
 
 // bare is an entry without its value.

@@ -107,6 +107,57 @@ func TestTxn_Answers(t *testing.T) {
 	})
 }
 
+// As in Consul, each operation that fails is reported; it sees what those before it would have changed, and one that
+// fails changes nothing.
+func TestTxn_EachFailure(t *testing.T) {
+	a := serve(t, nil)
+	s, err := a.node.NewSession(t.Context(), nil)
+	grouptest.Must(t, err)
+	other, err := a.node.NewSession(t.Context(), nil)
+	grouptest.Must(t, err)
+	id, foreign, none := s.ID().String(), other.ID().String(), "adf4238a-882b-9ddc-4a9d-5b6758e4159e"
+	if _, text := a.txn(op("set", "a"), op("set", "tree/x"), op("lock", "held", "Session", id)); strings.Contains(text, ": ") {
+		t.Fatal(text)
+	}
+	get := func(key string) map[string]any { return op("get", key) }
+	for _, x := range []struct {
+		name string
+		ops  []map[string]any
+		want string
+	}{
+		{"only reads", []map[string]any{get("x"), get("a"), op("check-not-exists", "a"), op("get-tree", ""), get("y")}, "0 2 4"},
+		{"a lock without a session", []map[string]any{op("lock", "x"), get("x")}, "0 1"},
+		{"a lock that the group refuses", []map[string]any{op("set", "b"), op("lock", "held", "Session", foreign), get("b"), get("x")}, "1 3"},
+		{"locks that fail later", []map[string]any{
+			op("lock", "x", "Session", none), op("lock", "held", "Session", foreign), op("unlock", "a", "Session", id),
+			op("unlock", "held", "Session", id), op("lock", "held", "Session", foreign), op("lock", "x", "Session", "no UUID"),
+		}, "0 1 2 5"},
+		{"before what a read shows", []map[string]any{op("cas", "a", "Index", 1), op("delete-cas", "a", "Index", 1), get("a"), get("x")}, "0 1 3"},
+		{"after a deletion", []map[string]any{op("cas", "a", "Index", 1), op("delete", "a"), get("a"), op("cas", "a", "Index", 0), get("a")}, "0 2"},
+		{"after the deletion of a tree", []map[string]any{
+			op("check-not-exists", "a"), op("delete-tree", "tree/"), get("tree/x"), op("set", "tree/x"), get("tree/x"),
+			op("delete-tree", "tree/"), op("get-or-empty", "tree/x"), op("check-index", "tree/x", "Index", 1),
+		}, "0 2 7"},
+		{"written by the transaction", []map[string]any{get("x"), op("set", "x"), op("cas", "x", "Index", 1), op("cas", "x", "Index", 0), op("delete-cas", "none", "Index", 9)}, "0 2 3"},
+	} {
+		got, text := a.txn(x.ops...)
+		if got.status != 409 {
+			t.Errorf("%s: %d %s", x.name, got.status, text)
+			continue
+		}
+		var indexes []string
+		for _, e := range decode[txnAnswer](t, got).Errors {
+			indexes = append(indexes, fmt.Sprint(e.OpIndex))
+		}
+		if got := strings.Join(indexes, " "); got != x.want {
+			t.Errorf("%s: operations %s are reported, want %s: %s", x.name, got, x.want, text)
+		}
+	}
+	if got, text := a.txn(get("a"), get("tree/x"), op("check-session", "held", "Session", id)); got.status != 200 {
+		t.Errorf("a failed transaction had an effect: %s", text)
+	}
+}
+
 // What a transaction reads and writes is of one point in time, whatever others write.
 func TestTxn_Atomic(t *testing.T) {
 	a := serve(t, nil)

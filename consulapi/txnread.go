@@ -88,7 +88,8 @@ func (r *reader) count(ctx context.Context, e conclave.Entry) error {
 	return nil
 }
 
-func (r *reader) all(ctx context.Context, ops []keyOp) (results []txnResult, failed *txnError, err error) {
+// all reads the keys of all operations, and returns each that fails.
+func (r *reader) all(ctx context.Context, ops []keyOp) (results []txnResult, failed []*txnError, err error) {
 	for i := range ops {
 		var what string
 		if ops[i].verb == "get-tree" {
@@ -100,10 +101,10 @@ func (r *reader) all(ctx context.Context, ops []keyOp) (results []txnResult, fai
 			return nil, nil, err
 		}
 		if what != "" {
-			return nil, &txnError{i, what}, nil
+			failed = append(failed, &txnError{i, what})
 		}
 	}
-	return results, nil, nil
+	return results, failed, nil
 }
 
 func (r *reader) tree(ctx context.Context, prefix string, results []txnResult) ([]txnResult, error) {
@@ -128,7 +129,7 @@ func (r *reader) one(ctx context.Context, o *keyOp, results []txnResult) (_ []tx
 	}
 	switch what = o.check(e, exists); {
 	case what != "":
-		return nil, what, nil
+		return results, what, nil
 	case o.verb == "check-not-exists":
 		return results, "", nil
 	case o.verb == "get":
@@ -154,7 +155,7 @@ func (o *keyOp) check(e conclave.Entry, exists bool) string {
 	case o.verb == "check-session" && !exists:
 		return fmt.Sprintf("failed to check session, key %q doesn't exist", o.key)
 	case o.verb == "check-session" && session != o.session:
-		return fmt.Sprintf("failed session check for key %q, current session %q != %q", o.key, session, o.session)
+		return fmt.Sprintf("failed session check for key %q, current session %q != %q", o.key, session, shorten(o.session))
 	}
 	return ""
 }

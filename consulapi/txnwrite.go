@@ -20,7 +20,7 @@ func (c *call) writeTxn(ops []keyOp) error {
 			return err
 		}
 		if failed != nil {
-			return c.rollBack(failed)
+			return c.rollBack(c.others(ctx, ops, nil, failed))
 		}
 		if err := c.reserve(p.answerSize()); err != nil { // the write cannot be repeated for want of room
 			return err
@@ -41,7 +41,8 @@ func (c *call) writeTxn(ops []keyOp) error {
 		if what == "" {
 			return err
 		}
-		return c.rollBack(&txnError{p.of[at], what})
+		failed = &txnError{p.of[at], what}
+		return c.rollBack(c.others(ctx, ops, failed, failed))
 	}
 	return busy("the keys that the transaction reads changed during each attempt")
 }
@@ -112,6 +113,19 @@ func (p *plan) resolve(entries []conclave.Entry) []txnResult {
 // describe returns why an operation was refused, in Consul's words; "": not because of the
 // state of a key.
 func (c *call) describe(ctx context.Context, o *keyOp, err error) string {
+	what := o.refused(err)
+	if what != "" || errors.Is(err, conclave.ErrUnknown) || !errors.Is(err, conclave.ErrCompareFailed) {
+		return what
+	}
+	e, err := c.node.KV().Get(ctx, o.key, conclave.Stale()) // only for the text
+	if what := o.check(e, err == nil); what != "" {
+		return what
+	}
+	return fmt.Sprintf("%s of key %q failed", o.verb, o.key)
+}
+
+// refused returns what an error says about the state of the key of a write, in Consul's words; "": nothing.
+func (o *keyOp) refused(err error) string {
 	switch {
 	case errors.Is(err, conclave.ErrUnknown):
 		return ""
@@ -123,18 +137,10 @@ func (c *call) describe(ctx context.Context, o *keyOp, err error) string {
 		return fmt.Sprintf("failed to unlock key %q, lock isn't held, or is held by another session", o.key)
 	case errors.Is(err, conclave.ErrSessionExpired):
 		return fmt.Sprintf("invalid session %q", o.session)
-	case !errors.Is(err, conclave.ErrCompareFailed):
-		return ""
-	}
-	switch o.verb {
-	case "cas":
+	case o.verb == "cas" && errors.Is(err, conclave.ErrCompareFailed):
 		return fmt.Sprintf("failed to set key %q, index is stale", o.key)
-	case "delete-cas":
+	case o.verb == "delete-cas" && errors.Is(err, conclave.ErrCompareFailed):
 		return fmt.Sprintf("failed to delete key %q, index is stale", o.key)
 	}
-	e, err := c.node.KV().Get(ctx, o.key, conclave.Stale()) // only for the text
-	if what := o.check(e, err == nil); what != "" {
-		return what
-	}
-	return fmt.Sprintf("%s of key %q failed", o.verb, o.key)
+	return ""
 }
