@@ -3,5 +3,6 @@
 // program that uses the library links a client.
 //
 // Each test starts members in this process, and a handler on loopback for each of them. Tests whose
-// client is not installed (node and npm, curl) are skipped.
+// client is not installed (node and npm, curl) are skipped. HashiCorp's own tests of its client run as they
+// are; the program of folder standin is what they start as consul.
 package consultest
