@@ -1,7 +1,9 @@
 package consulapi_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -43,6 +45,25 @@ func TestGuard_LoopbackOnly(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if w.Code != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.status)
+		}
+	}
+}
+
+// The clients of a Unix socket are this machine's own, whatever host they name, but for proxies.
+func TestGuard_UnixSocket(t *testing.T) {
+	h := consulapi.Handler(grouptest.Alone(t), nil)
+	local := &net.UnixAddr{Name: "consul.sock", Net: "unix"}
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, local)
+	for header, want := range map[string]int{"": 200, "X-Forwarded-For": 403, "Via": 403} {
+		r := httptest.NewRequestWithContext(ctx, "GET", "/v1/status/leader", nil)
+		r.RemoteAddr, r.Host = "@", "runconsul.sock"
+		if header != "" {
+			r.Header.Set(header, "")
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("header %q: %d %s, want %d", header, w.Code, w.Body, want)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type Options struct {
 	// concern no resource; for them the resource is "status". Agent checks concern "node/".
 	//
 	// Default nil: everything is allowed to loopback clients that name a loopback host, and
-	// whose request has no header of a proxy. A proxy on the same machine that adds none and
-	// names a loopback host is taken for such a client.
+	// whose request has no header of a proxy, and to clients of a Unix socket. A proxy on the same
+	// machine that adds none and names a loopback host is taken for such a client.
 	Authorize func(token string, verb Verb, resource string) error
 	// MaxBlocking is how many blocking queries may wait at a time. Each keeps a goroutine and a
 	// connection. A further one takes the place of the oldest of the host with the most, which

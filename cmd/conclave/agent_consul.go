@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
@@ -41,7 +40,7 @@ type consulOptions struct {
 }
 
 func (o *consulOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.addr, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500; none: do not serve it")
+	f.StringVar(&o.addr, "consul-http", "none", "`address` for Consul's HTTP API, as 127.0.0.1:8500 or unix:///run/conclave/consul.sock; none: do not serve it")
 	f.StringVar(&o.token, "consul-token-file", "", "`file` with the token that clients of Consul's HTTP API need")
 	f.StringVar(&o.datacenter, "consul-dc", "dc1", "`name` of the datacenter in Consul's HTTP API")
 	f.DurationVar(&o.ttlMin, "consul-session-ttl-min", 10*time.Second, "the least TTL of a session in Consul's HTTP API, 1s or more")
@@ -60,11 +59,11 @@ func newConsulServer(o consulOptions, log *slog.Logger) (*consulServer, error) {
 	if err := s.protect(o.token); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", o.addr)
+	l, err := listenConsul(o.addr)
 	if err != nil {
 		return nil, fmt.Errorf("--consul-http: %w", err)
 	}
-	if at, err := netip.ParseAddrPort(l.Addr().String()); s.options.Authorize == nil && (err != nil || !at.Addr().Unmap().IsLoopback()) {
+	if at, isTCP := l.Addr().(*net.TCPAddr); s.options.Authorize == nil && isTCP && !at.IP.IsLoopback() {
 		_ = l.Close()
 		return nil, usagef("--consul-http %s: an address beyond loopback needs --consul-token-file or %s", o.addr, tokenVariable)
 	}
@@ -111,9 +110,13 @@ func (s *consulServer) opened(node *conclave.Node) {
 	s.handler.Store(&h)
 }
 
+// addr returns the address as a client's CONSUL_HTTP_ADDR has it.
 func (s *consulServer) addr() string {
 	if s.listener == nil {
 		return "none"
+	}
+	if at := s.listener.Addr(); at.Network() == "unix" {
+		return unixScheme + at.String()
 	}
 	return s.listener.Addr().String()
 }

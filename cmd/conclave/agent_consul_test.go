@@ -3,7 +3,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,5 +68,71 @@ func TestAgent_Consul(t *testing.T) {
 	p.line("msg=closed")
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// Only the agent's user can connect to a Unix socket. One that a killed agent has left is replaced; one that another
+// agent listens at, and a file of another kind, are not.
+func TestAgent_ConsulUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "conclave") // a socket's path has 100 bytes or so
+	must0(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "consul.sock")
+	agent := func(path string) *process {
+		return start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "none", "--consul-http", "unix://"+path)
+	}
+
+	first := agent(path)
+	if addr := consulAddr(t, first.line("msg=listening")); addr != "unix://"+path {
+		t.Errorf("the agent logs the address %q", addr)
+	}
+	first.line("msg=open")
+	putByUnixSocket(t, path)
+	info, err := os.Stat(path)
+	must0(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket has the mode %v", info.Mode())
+	}
+	second := agent(path)
+	second.line("another process listens there")
+	if code := second.wait(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	must0(t, first.cmd.Process.Kill())
+	first.wait()
+
+	third := agent(path)
+	third.line("msg=open")
+	putByUnixSocket(t, path)
+	must0(t, third.cmd.Process.Signal(syscall.SIGTERM))
+	third.line("msg=closed")
+	third.wait()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after the end the socket exists: %v", err)
+	}
+
+	file := filepath.Join(dir, "file")
+	must0(t, os.WriteFile(file, []byte("precious"), 0o600))
+	fourth := agent(file)
+	fourth.line("is no socket")
+	fourth.wait()
+	if text, err := os.ReadFile(file); string(text) != "precious" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+func putByUnixSocket(t *testing.T, path string) {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(within(t), "PUT", "http://any.name/v1/kv/a", strings.NewReader("x"))
+	must0(t, err)
+	answer, err := (&http.Client{Transport: transport}).Do(r)
+	must0(t, err)
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); answer.StatusCode != 200 || string(text) != "true" {
+		t.Errorf("%d %s, %v", answer.StatusCode, text, err)
 	}
 }

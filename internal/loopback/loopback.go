@@ -15,15 +15,23 @@ import (
 // address, so that the browser takes its script for the server's own (DNS rebinding). What
 // a proxy forwards comes from this machine as well; one that adds no header of its own is
 // not noticed.
+//
+// A client of a Unix socket is on this machine, and no browser; it may use any name, as Consul's
+// client for Go uses that of the file. The file's permissions say which users it may have.
 func IsFrom(r *http.Request) bool {
 	for name := range r.Header { // whatever the values: a proxy may add its line behind an empty one
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(ofProxies(), name) {
 			return false
 		}
 	}
+	if !r.ProtoAtLeast(1, 1) { // no browser speaks HTTP/1.0, as nginx does by default to what is behind it
+		return false
+	}
+	if _, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr); ok {
+		return true
+	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	// No browser speaks HTTP/1.0, as nginx does by default to what is behind it.
-	return err == nil && r.ProtoAtLeast(1, 1) && from.Addr().Unmap().IsLoopback() && names(r.Host)
+	return err == nil && from.Addr().Unmap().IsLoopback() && names(r.Host)
 }
 
 // ofProxies returns headers that proxies add, besides X-Forwarded-For and its like.

@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/consulapi"
@@ -32,6 +33,9 @@ type config struct {
 		HTTP   int `json:"http"`
 		Server int `json:"server"`
 	} `json:"ports"`
+	Addresses struct {
+		HTTP string `json:"http"` // a Unix socket, or none
+	} `json:"addresses"`
 }
 
 func main() {
@@ -64,7 +68,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer node.Close(context.Background())
-	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(c.Ports.HTTP))
+	l, err := listen(&c)
 	if err != nil {
 		return err
 	}
@@ -87,4 +91,11 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return nil
+}
+
+func listen(c *config) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(c.Addresses.HTTP, "unix://"); ok {
+		return net.Listen("unix", path)
+	}
+	return net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(c.Ports.HTTP))
 }

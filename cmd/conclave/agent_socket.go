@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// unixScheme begins the address of a Unix socket, as Consul's clients have it in CONSUL_HTTP_ADDR.
+const unixScheme = "unix://"
+
+// listenConsul listens at a TCP address, or at a Unix socket, which only this program's user can connect to.
+func listenConsul(addr string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(addr, unixScheme)
+	if !ok {
+		return net.Listen("tcp", addr)
+	}
+	if err := removeAbandoned(path); err != nil {
+		return nil, err
+	}
+	return listenPrivately(path)
+}
+
+// removeAbandoned removes the socket of a process that has not ended orderly.
+func removeAbandoned(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is no socket: give the path of a file that does not exist", path)
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = c.Close()
+		return fmt.Errorf("%s: another process listens there: end it, or give another path", path)
+	}
+	if !refusedConnection(err) {
+		return err
+	}
+	return os.Remove(path)
+}
