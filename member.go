@@ -57,6 +57,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			n.history.snapshotInstalled() // or the state is loaded, before the history begins
 			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
 		},
+		ListsChanged: n.client.ListsChanged,
 		LeaderChanged: func(leader, term uint64) {
 			n.history.leaderChanged(leader, term)
 			n.events.leaderChanged(leader, term)

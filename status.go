@@ -1,6 +1,7 @@
 package conclave
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -93,6 +94,26 @@ type Status struct {
 	// Reconciling is what the leader changes about the members' roles, or waits for, in
 	// words for people. "": nothing, or this node does not lead.
 	Reconciling string
+}
+
+// AwaitChange blocks until this node lists something else than in the state with the number after, and
+// returns the number of its present state; 0 is that of no state. What counts is a session that is created or
+// ends; a check that is registered, deregistered, or gets another state or TTL; a member that joins, leaves, or
+// shows another name, address, role or Alive. Renewals do not count, and sometimes nothing has changed. Read the
+// number before what it is for, so that the next call does not miss a change in between:
+//
+//	for n := uint64(0); ; {
+//		if n, err = node.AwaitChange(ctx, n); err != nil {
+//			return err
+//		}
+//		show(node.Status(), node.Sessions(ctx))
+//	}
+//
+// Numbers grow, and mean nothing to another node, or to this one after it was opened again: then AwaitChange
+// returns at once. They are at least the index of the last change. Errors: ctx's, and ErrClosed.
+func (n *Node) AwaitChange(ctx context.Context, after uint64) (uint64, error) {
+	now, err := n.client.AwaitLists(ctx, after)
+	return now, fault("await change", "", err)
 }
 
 // Addr is the address that other members dial to reach this node.

@@ -69,6 +69,7 @@ func (d driver) Progressed() {
 
 func (d driver) Restored(machine Machine) {
 	d.cfg.Restored(machine)
+	d.listsChanged()
 	d.clients.restored()
 }
 
@@ -78,6 +79,8 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.cfg.Changed(keys, leaders)
 }
 
+func (d driver) ListsChanged() { d.listsChanged() }
+
 func (d driver) Recalled(recalls []wire.Recall) {
 	if d.cfg.Recalled != nil {
 		d.cfg.Recalled(recalls)
@@ -86,7 +89,10 @@ func (d driver) Recalled(recalls []wire.Recall) {
 
 func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
 
-func (d driver) MembershipChanged(conf *raftpb.ConfState) { d.membershipChanged(conf) }
+func (d driver) MembershipChanged(conf *raftpb.ConfState) {
+	d.membershipChanged(conf)
+	d.listsChanged()
+}
 
 func (d driver) LeaderChanged() {
 	s := d.core.Status()

@@ -70,6 +70,11 @@ type Config struct {
 	RedundancyChanged func(voters int) // nil: ignored
 	Woke              func()           // at each wake-up of the loop, ticks included
 	Ticked            func(Machine)    // at each heartbeat interval; nil: ignored
+
+	// ListsChanged reports that what Status shows of the members, or what the machine shows of
+	// sessions and checks, has changed, and the last index that was applied. It runs on any
+	// goroutine, and must not block; nil: ignored.
+	ListsChanged func(applied uint64)
 }
 
 // Member is one member of a group, running in this process.
@@ -287,6 +292,7 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
 		return err
 	}
+	m.roster.listed = m.listsChanged
 	m.acknowledged.load(m.roster.snapshot().peers)
 	return m.checkMeta()
 }

@@ -31,6 +31,7 @@ type roster struct {
 	cluster func() []byte    // this member's; empty: none yet
 	log     *raftlog.Log
 	changed signal
+	listed  func() // called when what Status shows of the members has changed; nil: ignored
 	current atomic.Pointer[rosterSnapshot]
 
 	mu        sync.Mutex
@@ -321,7 +322,11 @@ func (r *roster) refresh() {
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(r.voters, r.standbys))) {
 		s.members = append(s.members, r.member(id, boots))
 	}
-	r.current.Store(s)
+	before := r.current.Swap(s)
+	same := before != nil && slices.Equal(before.members, s.members) && slices.Equal(before.peers, s.peers)
+	if r.listed != nil && !same {
+		r.listed()
+	}
 }
 
 // member returns a member's row. It is not dead while a connection from it is open.

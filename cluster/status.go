@@ -144,6 +144,16 @@ func (m *Member) reach(members []Peer) (reachable, voters int) {
 // JoinError returns the error of the last attempt to join a member by gossip.
 func (m *Member) JoinError() error { return m.gossip.lastJoinError() }
 
+func (m *Member) listsChanged() {
+	applied := uint64(0)
+	if s := m.status.Load(); s != nil {
+		applied = s.Applied
+	}
+	if m.cfg.ListsChanged != nil {
+		m.cfg.ListsChanged(applied)
+	}
+}
+
 // Status returns the current view. It never blocks.
 func (m *Member) Status() Status {
 	s := *m.status.Load()

@@ -50,6 +50,7 @@ type Notification struct {
 	Keys    []wire.KeyChange
 	Leaders []wire.LeaderChange
 	Recalls []wire.Recall
+	Listed  bool // see wire.Result
 	Call    Call // nil, and none of the above: Ended
 	Ticket  wire.Ticket
 	Reply   *wire.Reply
@@ -59,7 +60,21 @@ type Notification struct {
 	Notice  *wire.Notice
 }
 
-func (n *Notification) isChange() bool { return len(n.Keys)+len(n.Leaders)+len(n.Recalls) > 0 }
+func (n *Notification) isChange() bool {
+	return len(n.Keys)+len(n.Leaders)+len(n.Recalls) > 0 || n.Listed
+}
+
+func (n *Notification) deliverChanges(d Driver) {
+	if len(n.Keys)+len(n.Leaders) > 0 {
+		d.Changed(n.Keys, n.Leaders)
+	}
+	if len(n.Recalls) > 0 {
+		d.Recalled(n.Recalls)
+	}
+	if n.Listed {
+		d.ListsChanged()
+	}
+}
 
 // Driver carries out effects: the loop of a member, or the simulator. Of the core's
 // methods it may call Unreachable only.
@@ -85,6 +100,9 @@ type Driver interface {
 	Restored(Machine)
 	// Changed reports the changes of one entry, before its outcomes.
 	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
+	// ListsChanged reports that one entry has changed what lists of members, sessions and
+	// checks show.
+	ListsChanged()
 	// Recalled reports the recalls that one entry caused.
 	Recalled([]wire.Recall)
 	// Ended reports the end of a session.
@@ -143,12 +161,7 @@ func (e *Effects) Deliver(d Driver) {
 		case n.Client != nil:
 			n.Client.Notify(n.Notice)
 		case n.isChange():
-			if len(n.Keys)+len(n.Leaders) > 0 {
-				d.Changed(n.Keys, n.Leaders)
-			}
-			if len(n.Recalls) > 0 {
-				d.Recalled(n.Recalls)
-			}
+			n.deliverChanges(d)
 		case n.Call != nil:
 			n.Call.Deliver(n.Ticket, n.Reply, n.More)
 		default:

@@ -154,6 +154,7 @@ func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != 
 func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
 	d.note("%d keys, %d leaders", len(k), len(l))
 }
+func (d *recorder) ListsChanged()                            { d.note("lists changed") }
 func (d *recorder) Recalled(c []wire.Recall)                 { d.note("recalled %d", len(c)) }
 func (d *recorder) Ended(e wire.Ended)                       { d.note("ended %d", e.Session[0]) }
 func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }

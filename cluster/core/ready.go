@@ -192,7 +192,7 @@ func (c *Core) apply(e *raftpb.Entry) error {
 // outcomes that follow from it: no caller is granted what another one of this process
 // believes to hold.
 func (c *Core) notify(result wire.Result) {
-	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls}); n.isChange() {
+	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls, Listed: result.Listed}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
 	c.notifyRecalled(result.Recalls)

@@ -37,6 +37,7 @@ type Client struct {
 	group   Group
 	process Registration
 	feeds   *feeds
+	lists   lists
 	renewal renewal
 	checks  checks
 	losses  lossLog

@@ -75,10 +75,11 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 		m.addCheck(known)
 	}
 	failed := c.State == wire.CheckState_CRITICAL && known.status != c.State
-	known.status, known.refreshed = c.State, m.now
-	if c.Register {
-		known.ttl = c.Ttl
+	if c.Register && known.ttl != c.Ttl {
+		known.ttl, m.listed = c.Ttl, true
 	}
+	m.listed = m.listed || known.status != c.State
+	known.status, known.refreshed = c.State, m.now
 	m.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
@@ -133,6 +134,7 @@ func (m *Machine) addCheck(c *check) {
 		c.member.forClients++
 	}
 	m.checks.ReplaceOrInsert(c)
+	m.listed = true
 }
 
 func (m *Machine) removeCheck(c *check) {
@@ -145,6 +147,7 @@ func (m *Machine) removeCheck(c *check) {
 		m.checkups.remove(c)
 	}
 	m.dirty.drop(c.key())
+	m.listed = true
 }
 
 // reportGossip records the verdict of the leader's failure detector on a process.
@@ -186,7 +189,7 @@ func (m *Machine) overdueChecks() []*check {
 			break
 		}
 		m.checkups.pop()
-		c.status = wire.CheckState_CRITICAL
+		c.status, m.listed = wire.CheckState_CRITICAL, true
 		m.dirty.put(c.key(), c)
 		overdue = append(overdue, c)
 	}

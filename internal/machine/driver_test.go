@@ -43,12 +43,18 @@ func newDriverAt(tb testing.TB, level uint32) *driver {
 // do applies the commands as one entry and returns the outcomes.
 func (d *driver) do(commands ...*wire.Command) []wire.Outcome {
 	d.tb.Helper()
+	return d.execute(commands...).Outcomes
+}
+
+// execute applies the commands as one entry.
+func (d *driver) execute(commands ...*wire.Command) wire.Result {
+	d.tb.Helper()
 	s := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq, Member: d.member(commands)}
 	for _, c := range commands {
 		d.seq++
 		s.Calls = append(s.Calls, &wire.Call{Seq: d.seq, Command: must(proto.Marshal(c))})
 	}
-	return d.submit(s).Outcomes
+	return d.submit(s)
 }
 
 // member returns the member that submits the commands: that of the incarnation, or the

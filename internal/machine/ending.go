@@ -33,7 +33,7 @@ func (m *Machine) endSession(s *session, why wire.Cause) {
 	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed
 	m.ending.push(s)
 	m.unlist(s)
-	m.ended = append(m.ended, ended)
+	m.ended, m.listed = append(m.ended, ended), true
 }
 
 // unlist takes an ended session out of the listings, so that no page has to skip what is only

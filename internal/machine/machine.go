@@ -72,6 +72,7 @@ type Machine struct {
 	recalls  []wire.Recall
 	changed  []wire.KeyChange
 	leaders  []wire.LeaderChange
+	listed   bool
 }
 
 // New returns the machine before the first entry.
@@ -130,8 +131,9 @@ func (m *Machine) result() wire.Result {
 	m.dirty.put(machineKey, m)
 	r := wire.Result{
 		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
-		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls,
+		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls, Listed: m.listed,
 	}
+	m.listed = false
 	m.outcomes, m.ended, m.changed, m.leaders, m.recalls = nil, nil, nil, nil, nil
 	return r
 }

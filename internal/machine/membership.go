@@ -128,7 +128,7 @@ func (k *member) isRegistered() bool { return !k.incarnation.IsZero() }
 
 // memberChanged records a change of a member.
 func (m *Machine) memberChanged(k *member) {
-	m.roster, m.registered = nil, nil
+	m.roster, m.registered, m.listed = nil, nil, true
 	m.dirty.put(k.key(), k)
 }
 

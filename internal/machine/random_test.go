@@ -144,7 +144,11 @@ func (r *rig) reload() (err error) {
 func (r *rig) apply(data []byte) error {
 	r.index++
 	due, pending := r.straight.NextDeadline()
+	before := lists(r.straight)
 	r.last = r.straight.Apply(r.index, term, data)
+	if !r.last.Listed && lists(r.straight) != before {
+		return fmt.Errorf("lists changed, which the result does not say:\n%swas\n%s", lists(r.straight), before)
+	}
 	other := r.loaded.Apply(r.index, term, data)
 	if err := differ(other, r.last); err != nil || !reflect.DeepEqual(other.Changes, r.last.Changes) {
 		return fmt.Errorf("the loaded machine differs: %w\n%v\n%v", err, other, r.last)

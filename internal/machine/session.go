@@ -180,6 +180,7 @@ func (m *Machine) mayBind(inc *incarnation, standalone bool) *wire.Reply {
 // belong assigns a session to a member, or to a client.
 func (m *Machine) belong(s *session, member uint64, client bool) {
 	s.member, s.client = member, client
+	m.listed = true
 	if client {
 		m.clientOf(member).sessions.push(s)
 		return

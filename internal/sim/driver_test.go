@@ -138,6 +138,8 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.sim.history.audit.checkFeed(d.process, keys)
 }
 
+func (d driver) ListsChanged() {}
+
 func (d driver) Recalled(recalls []wire.Recall) {
 	if !d.tainted {
 		d.program.recalled(recalls)

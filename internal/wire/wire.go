@@ -220,6 +220,8 @@ type Result struct {
 	Keys     []KeyChange
 	Leaders  []LeaderChange
 	Recalls  []Recall
+	// Listed: what lists of members, sessions and checks show has changed. Renewals do not count.
+	Listed bool
 }
 
 // InOrder passes the outcomes and the ends of sessions on, in the order in which the entry
