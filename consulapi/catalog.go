@@ -36,13 +36,9 @@ func (c *call) statusPeers(string) error {
 	return c.answer(peers)
 }
 
-// local begins a read of what this node knows without asking the group.
-func (c *call) local(resource string) error {
-	if err := c.authorize(Read, resource); err != nil {
-		return err
-	}
-	return c.unblocking()
-}
+// local begins a read of what this node knows without asking the group. As in Consul it never blocks, whatever
+// ?index is.
+func (c *call) local(resource string) error { return c.authorize(Read, resource) }
 
 // serfMember is a node as Serf describes it.
 type serfMember struct {

@@ -30,7 +30,9 @@
 // X-Consul-Index of a read of keys is the index of the last change of any key, and not of
 // the keys that are read; it is never 0. A blocking query waits all the same for a change of the
 // keys it reads. One with an index from the future returns at once, but with ?stale it
-// waits. Sessions, checks and nodes have no blocking queries: there a nonzero index is refused.
+// waits. A blocking query of sessions, checks or nodes returns when any of them has changed, as
+// this node sees them; one of a single session, when that session has ended. Agent and status endpoints
+// never block, as in Consul.
 //
 // A node's name is that of its member. A member without a name, or with the name of
 // another, or that is no longer in the group, has its member ID as name. The check serfHealth is

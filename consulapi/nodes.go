@@ -30,7 +30,7 @@ func (c *call) catalogDatacenters(string) error {
 
 // catalogNodes lists the nodes, as this one sees them.
 func (c *call) catalogNodes(string) error {
-	if err := c.local("node_prefix/"); err != nil {
+	if err := c.awaitList("node_prefix/"); err != nil {
 		return err
 	}
 	names := c.nodes()
@@ -38,7 +38,6 @@ func (c *call) catalogNodes(string) error {
 	for _, m := range names.status.Members {
 		found = append(found, c.catalogEntry(names, m))
 	}
-	c.meta(names.status.Applied)
 	return c.answer(found)
 }
 
@@ -48,11 +47,10 @@ func (c *call) catalogNode(name string) error {
 	if name == "" {
 		return invalid("Missing node name")
 	}
-	if err := c.local("node/" + name); err != nil {
+	if err := c.awaitList("node/" + name); err != nil {
 		return err
 	}
 	names := c.nodes()
-	c.meta(names.status.Applied)
 	m, ok := names.find(name)
 	if !ok {
 		return c.answer(nil)
@@ -68,7 +66,8 @@ func (c *call) healthNode(name string) error {
 	if name == "" {
 		return invalid("Missing node name")
 	}
-	if err := c.local("node/" + name); err != nil {
+	c.stale = false // what may be stale may be current
+	if err := c.awaitList("node/" + name); err != nil {
 		return err
 	}
 	return c.healthOf(func(ctx context.Context, names nodes, do func(conclave.CheckInfo)) error {
@@ -86,7 +85,8 @@ func (c *call) healthState(state string) error {
 			return err
 		}
 	}
-	if err := c.local("node_prefix/"); err != nil {
+	c.stale = false // what may be stale may be current
+	if err := c.awaitList("node_prefix/"); err != nil {
 		return err
 	}
 	return c.healthOf(func(ctx context.Context, _ nodes, do func(conclave.CheckInfo)) error {
@@ -105,7 +105,6 @@ func (c *call) healthOf(list func(context.Context, nodes, func(conclave.CheckInf
 		if err := list(ctx, names, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) }); err != nil {
 			return err
 		}
-		c.meta(names.status.Applied)
 		return c.answer(found)
 	})
 }

@@ -124,14 +124,6 @@ func (c *call) number(name string) (n uint64, set bool, err error) {
 	return n, true, nil
 }
 
-// unblocking refuses a blocking query where there is none.
-func (c *call) unblocking() error {
-	if c.index != 0 {
-		return invalid("index %d: this endpoint has no blocking queries: only reads of keys have", c.index)
-	}
-	return nil
-}
-
 // consistency returns the options of the call's reads.
 func (c *call) consistency() []conclave.ReadOption {
 	if c.stale {

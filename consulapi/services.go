@@ -13,10 +13,9 @@ func (c *call) agentServices(string) error {
 
 // catalogServices lists the services of all nodes: none.
 func (c *call) catalogServices(string) error {
-	if err := c.local("node_prefix/"); err != nil {
+	if err := c.awaitList("node_prefix/"); err != nil {
 		return err
 	}
-	c.meta(c.node.Status().Applied)
 	return c.answer(struct{}{})
 }
 
@@ -25,18 +24,16 @@ func (c *call) healthChecks(service string) error {
 	if service == "" {
 		return invalid("Missing service name")
 	}
-	if err := c.local("node_prefix/"); err != nil {
+	if err := c.awaitList("node_prefix/"); err != nil {
 		return err
 	}
-	c.meta(c.node.Status().Applied)
 	return c.answer([]healthCheck{})
 }
 
 // eventList lists the recent events: none.
 func (c *call) eventList(string) error {
-	if err := c.local("agent/" + c.nodes().own()); err != nil {
+	if err := c.awaitList("agent/" + c.nodes().own()); err != nil {
 		return err
 	}
-	c.meta(1)
 	return c.answer([]struct{}{})
 }

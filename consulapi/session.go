@@ -111,7 +111,12 @@ func (c *call) sessionInfo(text string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.unblocking(); err != nil {
+	if c.index != 0 {
+		if err := c.sessionChange(id); err != nil {
+			return err
+		}
+	}
+	if err := c.numbered(); err != nil {
 		return err
 	}
 	ctx, cancel := c.patience()
@@ -124,8 +129,17 @@ func (c *call) sessionInfo(text string) error {
 	case err != nil:
 		return err
 	}
-	c.meta(c.node.Status().Applied)
 	return c.answer(found)
+}
+
+// sessionChange is the wait of a blocking query for one session.
+func (c *call) sessionChange(id conclave.SessionID) error {
+	ctx, cancel := c.patience()
+	defer cancel()
+	if _, err := c.session(ctx, Read, id); err != nil && !errors.Is(err, conclave.ErrSessionNotFound) {
+		return err
+	}
+	return c.listChange(func(ctx context.Context) bool { return c.unchangedSession(ctx, id) })
 }
 
 // session reads a session, and asks whether the request may do this with it. What is
@@ -152,7 +166,8 @@ func (c *call) sessionNode(name string) error {
 	if name == "" {
 		return invalid("Missing node name")
 	}
-	if err := c.authorize(Read, "session/"+name); err != nil {
+	c.stale = false // what may be stale may be current
+	if err := c.awaitList("session/" + name); err != nil {
 		return err
 	}
 	return c.sessionsOf(func(node string) bool { return node == name })
@@ -160,17 +175,14 @@ func (c *call) sessionNode(name string) error {
 
 // sessionList lists all sessions.
 func (c *call) sessionList(string) error {
-	if err := c.authorize(Read, "session_prefix/"); err != nil {
+	c.stale = false // what may be stale may be current
+	if err := c.awaitList("session_prefix/"); err != nil {
 		return err
 	}
 	return c.sessionsOf(func(string) bool { return true })
 }
 
 func (c *call) sessionsOf(wanted func(node string) bool) error {
-	if err := c.unblocking(); err != nil {
-		return err
-	}
-	c.stale = false // what may be stale may be current
 	return c.gathered(func() error {
 		ctx, cancel := c.patience()
 		defer cancel()
@@ -189,7 +201,6 @@ func (c *call) listSessions(ctx context.Context, wanted func(node string) bool) 
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	c.meta(c.node.Status().Applied)
 	return c.write(http.StatusOK, "application/json", body)
 }
 

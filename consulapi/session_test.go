@@ -127,7 +127,7 @@ func TestSession_Refused(t *testing.T) {
 		{"GET", "/v1/session/info/" + unknown, "", 200, "[]"},
 		{"GET", "/v1/session/info/x", "", 400, "..."},
 		{"GET", "/v1/session/info/", "", 400, "Missing session"},
-		{"GET", "/v1/session/info/" + unknown + "?index=3", "", 400, "index 3: this endpoint has no blocking queries..."},
+		{"GET", "/v1/session/info/" + unknown + "?index=x", "", 400, "Invalid index"},
 		{"PUT", "/v1/session/renew/" + unknown, "", 404, "Session id '" + unknown + "' not found"},
 		{"PUT", "/v1/session/renew/" + bound, "", 400, "..."},
 		{"PUT", "/v1/session/destroy/" + unknown, "", 200, "true"},

@@ -82,8 +82,8 @@ func (c *call) txn(string) error {
 			return err
 		}
 	}
-	if err := c.unblocking(); err != nil {
-		return err
+	if c.index != 0 {
+		return invalid("index %d: a transaction is no blocking query", c.index)
 	}
 	return c.gathered(func() error { return c.run(ops) })
 }
