@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"flag"
 	"slices"
 	"time"
 
@@ -26,7 +27,7 @@ func (h *clientHistory) checkAll() {
 	h.check("keys", keyModel(), h.keyOperations())
 }
 
-const searchLimit = 10 * time.Second // of real time, for one search
+var search = flag.Duration("search", 3*time.Second, "of real time, after which a search for a linearization is given up")
 
 func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, ops []porcupine.Operation) {
 	h.partitions++
@@ -37,7 +38,7 @@ func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, op
 		}
 	}
 	model := m.ToModel()
-	switch porcupine.CheckOperationsTimeout(model, ops, searchLimit) {
+	switch porcupine.CheckOperationsTimeout(model, ops, *search) {
 	case porcupine.Unknown:
 		h.unknown++
 		h.sim.t.Logf("seed %d: %s: search over %d operations given up", h.sim.seed, name, len(ops))
@@ -48,7 +49,7 @@ func (h *clientHistory) check(name string, m porcupine.NondeterministicModel, op
 
 // explain logs the longest partial linearization and what does not fit.
 func (h *clientHistory) explain(name string, model porcupine.Model, ops []porcupine.Operation) {
-	_, info := porcupine.CheckOperationsVerbose(model, ops, searchLimit)
+	_, info := porcupine.CheckOperationsVerbose(model, ops, *search)
 	var longest []porcupine.Operation
 	for _, partial := range info.PartialLinearizationsOperations()[0] {
 		if len(partial) > len(longest) {

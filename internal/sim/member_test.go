@@ -67,6 +67,7 @@ type process struct {
 	serving        serving
 	durable        durable
 	progress       progress
+	checked        core.Position // the end of the log at the last checkChangesBehind
 	feed           feed
 }
 
@@ -347,8 +348,14 @@ func (m *simMember) checkProgress() {
 // ahead of what the member knows durably to be committed (Raft dissertation 4.1).
 func (m *simMember) checkChangesBehind() {
 	log := m.process.log
-	hard, _, _ := log.InitialState() // in memory: never fails
-	last, _ := log.LastIndex()
+	last, _ := log.LastIndex() // in memory: never fails
+	term, _ := log.Term(last)
+	end := core.Position{Term: term, Index: last}
+	if m.process.checked == end {
+		return // the log is the same, and the commit index only grows
+	}
+	m.process.checked = end
+	hard, _, _ := log.InitialState()
 	if hard.GetCommit() >= last {
 		return
 	}

@@ -60,7 +60,7 @@ func TestSeeds_Regressions(t *testing.T) {
 
 // The same seed is the same run, or a failure could not be investigated.
 func TestSeedRepeats(t *testing.T) {
-	for _, seed := range []uint64{4709, 4710, 4711, 4714} { // with coarse clocks, with clients, with disks that keep unsynced data, with slow application
+	for _, seed := range []uint64{4703, 4710, 4711, 4714} { // with coarse clocks, with clients, with disks that keep unsynced data, with slow application
 		if a, b := runSeed(t, seed), runSeed(t, seed); a.traceHash.Sum64() != b.traceHash.Sum64() {
 			t.Fatalf("seed %d: two runs differ", seed)
 		}
