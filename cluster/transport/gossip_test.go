@@ -53,12 +53,16 @@ func startGossip(t *testing.T, n *node) *gossiper {
 	cfg.ProbeInterval, cfg.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
 	cfg.GossipInterval = 20 * time.Millisecond
 	cfg.SuspicionMult = 2
+	cfg.AwarenessMaxMultiplier = 1 // no probe lasts longer under load
 	list, err := memberlist.Create(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.list = list
-	t.Cleanup(func() { _ = list.Shutdown() })
+	t.Cleanup(func() {
+		_ = list.Shutdown()
+		<-time.After(cfg.ProbeInterval) // Shutdown does not wait for the last probe, which ends by then
+	})
 	return g
 }
 
