@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/linger"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -81,7 +80,7 @@ func (k *keeper) acquire(ctx context.Context, l *Lock, own *Hold, wait bool, tr 
 			k.mu.Unlock()
 			return 0, refused
 		}
-		p := &linger.Place[*keptRequest]{Owner: &keptRequest{lock: l, result: make(chan acquired, 1), places: tr.places()}}
+		p := newPlace(keptRequest{lock: l, result: make(chan acquired, 1), places: tr.places()})
 		t.Join(p)
 		step := t.next()
 		t.joined(p.Owner)

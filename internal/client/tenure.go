@@ -45,6 +45,16 @@ type keptRequest struct {
 	hasPlace bool // in places, now or earlier
 }
 
+// newPlace returns a place for a request, in one allocation with it.
+func newPlace(r keptRequest) *linger.Place[*keptRequest] {
+	p := &struct {
+		linger.Place[*keptRequest]
+		request keptRequest
+	}{request: r}
+	p.Owner = &p.request
+	return &p.Place
+}
+
 // request requests the lock for the tenure.
 func (t *tenure) request(ctx context.Context, wait bool) {
 	lease := t.keeper.lease
