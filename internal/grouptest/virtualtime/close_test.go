@@ -59,6 +59,7 @@ type concurrentClose struct {
 	first, second closing
 	elections     float64 // until the graceful part ends; negative: nothing ends it
 	errs          [2]error
+	crash         bool // the first call closes no session: it is as if the process had crashed
 }
 
 // Calls of Close, and one of Leave, that come while another one is under way share its
@@ -74,15 +75,15 @@ func TestClose_Concurrent(t *testing.T) {
 	leave := func(g *grouptest.Group, n *conclave.Node) error { return n.Leave(context.Background()) }
 	kill := func(_ *grouptest.Group, n *conclave.Node) error { grouptest.Kill(n); return nil }
 	for _, c := range []concurrentClose{
-		{"both with time", closeWith(context.Background()), closeWithin(time.Minute), 3, [2]error{}},
-		{"second with a context that is done", closeWith(context.Background()), closeWith(grouptest.Expired()), 1, [2]error{nil, conclave.ErrUnknown}},
-		{"second with little time", closeWith(context.Background()), closeWithin(election / 2), 0.5, [2]error{nil, conclave.ErrUnknown}},
-		{"first with a context that is done", closeWith(grouptest.Expired()), closeWith(context.Background()), 1, [2]error{conclave.ErrUnknown, nil}},
-		{"second kills", closeWith(context.Background()), kill, 0, [2]error{}},
-		{"first kills", kill, closeWith(context.Background()), 0, [2]error{}},
-		{"Leave, then Close with a context that is done", leave, closeWith(grouptest.Expired()), 2, [2]error{conclave.ErrUnknown, conclave.ErrUnknown}},
-		{"Close, then Leave", closeWith(context.Background()), leave, 3, [2]error{nil, conclave.ErrClosed}},
-		{"Leave, then Leave", leave, leave, -1, [2]error{}},
+		{"both with time", closeWith(context.Background()), closeWithin(time.Minute), 3, [2]error{}, false},
+		{"second with a context that is done", closeWith(context.Background()), closeWith(grouptest.Expired()), 1, [2]error{nil, conclave.ErrUnknown}, false},
+		{"second with little time", closeWith(context.Background()), closeWithin(election / 2), 0.5, [2]error{nil, conclave.ErrUnknown}, false},
+		{"first with a context that is done", closeWith(grouptest.Expired()), closeWith(context.Background()), 1, [2]error{conclave.ErrUnknown, nil}, false},
+		{"second kills", closeWith(context.Background()), kill, 0, [2]error{}, false},
+		{"first kills", kill, closeWith(context.Background()), 0, [2]error{}, true},
+		{"Leave, then Close with a context that is done", leave, closeWith(grouptest.Expired()), 2, [2]error{conclave.ErrUnknown, conclave.ErrUnknown}, false},
+		{"Close, then Leave", closeWith(context.Background()), leave, 3, [2]error{nil, conclave.ErrClosed}, false},
+		{"Leave, then Leave", leave, leave, -1, [2]error{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +114,9 @@ func (c concurrentClose) run(g *grouptest.Group) {
 	select {
 	case <-lost:
 	default:
-		g.T.Error("the holder still trusts its lock while its session is closed")
+		if !c.crash { // else gossip ends before the leases do, which may take half a second
+			g.T.Error("the holder still trusts its lock while its session is closed")
+		}
 	}
 	err := c.second(g, n)
 	wantOrNil(g.T, <-first, c.errs[0])
