@@ -202,7 +202,8 @@ func (c *cluster) replicas(ctx context.Context) (n int) {
 		return 0
 	}
 	defer conn.Close(ctx)
-	row := conn.QueryRow(ctx, "select count(*) from pg_stat_replication where state = 'streaming'")
+	// What a replica copies at first it streams as pg_basebackup.
+	row := conn.QueryRow(ctx, "select count(*) from pg_stat_replication where state = 'streaming' and application_name <> 'pg_basebackup'")
 	if row.Scan(&n) != nil {
 		return 0
 	}
