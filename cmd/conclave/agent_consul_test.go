@@ -121,6 +121,19 @@ func TestAgent_ConsulUnixSocket(t *testing.T) {
 	}
 }
 
+// A socket without a file has no permissions: every user of the machine could connect to it.
+func TestAgent_ConsulUnixSocketWithoutFile(t *testing.T) {
+	for _, addr := range []string{"unix://", "unix://@", "unix://@consul"} {
+		l, err := listenConsul(addr)
+		if err == nil {
+			t.Errorf("%s: listens at %v", addr, l.Addr())
+			must0(t, l.Close())
+		} else if !strings.Contains(err.Error(), "want the path of a file") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
 func putByUnixSocket(t *testing.T, path string) {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -19,6 +19,10 @@ func listenConsul(addr string) (net.Listener, error) {
 	if !ok {
 		return net.Listen("tcp", addr)
 	}
+	// Linux takes neither for the name of a file: every user of the machine can connect to such a socket.
+	if path == "" || strings.HasPrefix(path, "@") {
+		return nil, usagef("%s: want the path of a file, as unix:///run/conclave/consul.sock", addr)
+	}
 	if err := removeAbandoned(path); err != nil {
 		return nil, err
 	}
