@@ -158,6 +158,34 @@ func TestTxn_EachFailure(t *testing.T) {
 	}
 }
 
+// The search for other failures takes a write that changes nothing, and a session that does not exist, as the group
+// and Consul do.
+func TestTxn_OtherFailuresAsInConsul(t *testing.T) {
+	a := serve(t, nil)
+	s, err := a.node.NewSession(t.Context(), nil)
+	grouptest.Must(t, err)
+	id, none := s.ID().String(), "adf4238a-882b-9ddc-4a9d-5b6758e4159e"
+	if got, text := a.txn(op("lock", "held", "Session", id)); got.status != 200 {
+		t.Fatal(text)
+	}
+	index := decode[[]struct{ ModifyIndex uint64 }](t, a.do("GET", "/v1/kv/held"))[0].ModifyIndex
+	for _, x := range []struct {
+		name string
+		ops  []map[string]any
+		want string
+	}{
+		{"after writes that change nothing", []map[string]any{
+			op("set", "held"), op("check-index", "held", "Index", index), op("lock", "held", "Session", id), op("cas", "held", "Index", index), op("get", "x"),
+		}, `4: key "x" doesn't exist`},
+		{"a lock that is held, for no session", []map[string]any{op("get", "x"), op("lock", "held", "Session", none)},
+			fmt.Sprintf(`0: key "x" doesn't exist1: invalid session %q`, none)},
+	} {
+		if got, text := a.txn(x.ops...); got.status != 409 || text != x.want {
+			t.Errorf("%s: %d %s, want %s", x.name, got.status, text, x.want)
+		}
+	}
+}
+
 // What a transaction reads and writes is of one point in time, whatever others write.
 func TestTxn_Atomic(t *testing.T) {
 	a := serve(t, nil)

@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -93,7 +94,11 @@ func (t *trial) try(ctx context.Context, o *keyOp) (what string, err error) {
 	if err != nil || refusal != nil {
 		return o.refused(refusal), err
 	}
-	t.changed[o.key] = conclave.Entry{Key: o.key, ModifyIndex: unknowable, Session: holder}
+	written := conclave.Entry{Key: o.key, Value: o.value, Flags: o.flags, Session: holder, ModifyIndex: unknowable}
+	if exists && holder == e.Session && o.flags == e.Flags && bytes.Equal(o.value, e.Value) {
+		written.ModifyIndex = e.ModifyIndex // as in Consul, a write that changes nothing moves no index
+	}
+	t.changed[o.key] = written
 	return "", nil
 }
 
@@ -110,11 +115,13 @@ func (t *trial) holder(ctx context.Context, o *keyOp, now conclave.SessionID) (a
 		return now, conclave.ErrNotHeld, nil
 	case o.verb == "unlock":
 		return conclave.SessionID{}, nil, nil
-	case now != id && now != (conclave.SessionID{}):
-		return now, conclave.ErrLocked, nil
 	}
-	if _, err = t.node.SessionInfo(ctx, id, conclave.Stale()); errors.Is(err, conclave.ErrSessionNotFound) {
+	_, err = t.node.SessionInfo(ctx, id, conclave.Stale())
+	switch {
+	case errors.Is(err, conclave.ErrSessionNotFound): // also of a key that is held
 		return now, conclave.ErrSessionExpired, nil
+	case err == nil && now != id && now != (conclave.SessionID{}):
+		return now, conclave.ErrLocked, nil
 	}
 	return id, nil, err
 }
