@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -183,6 +184,22 @@ func TestTxn_OtherFailuresAsInConsul(t *testing.T) {
 		if got, text := a.txn(x.ops...); got.status != 409 || text != x.want {
 			t.Errorf("%s: %d %s, want %s", x.name, got.status, text, x.want)
 		}
+	}
+}
+
+// A transaction that fails is not refused for the size of an answer that it does not have.
+func TestTxn_FailureBeforeLargeReads(t *testing.T) {
+	a := serve(t, &consulapi.Options{MaxAnswer: 1 << 10})
+	large := strings.Repeat("x", 1<<10)
+	a.do("PUT", "/v1/kv/large", large)
+	for _, verb := range []string{"get", "get-tree"} {
+		got, text := a.txn(op("get", "none"), op(verb, "large"))
+		if want := `0: key "none" doesn't exist`; got.status != 409 || text != want {
+			t.Errorf("%s: %d %s, want %s", verb, got.status, text, want)
+		}
+	}
+	if got, text := a.txn(op("get", "large")); got.status != 413 {
+		t.Errorf("an answer that is too large: %d %s", got.status, text)
 	}
 }
 

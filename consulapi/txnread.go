@@ -92,12 +92,16 @@ func (r *reader) count(ctx context.Context, e conclave.Entry) error {
 func (r *reader) all(ctx context.Context, ops []keyOp) (results []txnResult, failed []*txnError, err error) {
 	for i := range ops {
 		var what string
-		if ops[i].verb == "get-tree" {
-			results, err = r.tree(ctx, ops[i].key, results)
-		} else {
+		switch {
+		case ops[i].verb != "get-tree":
 			results, what, err = r.one(ctx, &ops[i], results)
+		case failed == nil: // otherwise there is no answer for it, and it does not fail
+			results, err = r.tree(ctx, ops[i].key, results)
 		}
-		if err != nil {
+		switch {
+		case err != nil && failed != nil: // of an answer that is too large, say: what has failed is known
+			return nil, failed, nil
+		case err != nil:
 			return nil, nil, err
 		}
 		if what != "" {
