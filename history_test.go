@@ -79,6 +79,11 @@ func TestHistory_Members(t *testing.T) {
 	leader := g.Leader()
 	next, third := (leader+1)%3, (leader+2)%3
 	n := g.Nodes[next]
+	for number := uint64(0); n.Status().Redundancy != 1; { // gossip may not have seen all yet
+		var err error
+		number, err = n.AwaitChange(t.Context(), number)
+		grouptest.Must(t, err)
+	}
 	if first := n.History()[0]; first.Kind != conclave.HistoryLeader || first.Seq != 1 || first.Member != g.ID(leader) || first.Term == 0 {
 		t.Errorf("the history begins with %+v", first)
 	}
