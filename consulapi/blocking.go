@@ -34,32 +34,48 @@ func (c *call) await(resource, prefix string, wanted func(key string) bool) (loc
 // It reports whether a read of the node's own state satisfies the request: because that is
 // asked for, or because a quorum has confirmed during this call that the state is not older.
 func (c *call) change(prefix string, wanted func(key string) bool) (local bool, err error) {
+	err = c.block(func(ctx context.Context) error {
+		if !c.stale {
+			patient, cancel := c.patience()
+			defer cancel()
+			index, err := c.node.KV().Index(patient)
+			if err != nil || c.index > max(1, index) {
+				local = true
+				return err // an index of the future: the group was restored, say
+			}
+		}
+		for after := c.index; ; {
+			local, err = c.watch(ctx, prefix, after, wanted)
+			if !errors.Is(err, conclave.ErrCompacted) {
+				return err
+			}
+			if after = c.unchanged(ctx, prefix); after == 0 {
+				local = true
+				return nil
+			}
+		}
+	})
+	return local, err
+}
+
+// block runs what a blocking query waits for, in a place of its own, with a context that is done when the
+// time of ?wait has passed, another query takes the place, or the client has disconnected.
+func (c *call) block(wait func(context.Context) error) error {
 	waiting, replaced := context.WithCancelCause(c.r.Context())
 	defer replaced(nil)
 	place := c.waits.begin(c.r.RemoteAddr, replaced)
 	if place == nil {
-		return false, busy("too many blocking queries are under way")
+		return busy("too many blocking queries are under way")
 	}
 	defer c.waits.leave(place)
-	if !c.stale {
-		ctx, cancel := c.patience()
-		defer cancel()
-		index, err := c.node.KV().Index(ctx)
-		if err != nil || c.index > max(1, index) {
-			return true, err // an index of the future: the group was restored, say
-		}
-	}
 	ctx, cancel := context.WithTimeout(waiting, c.waitTime())
 	defer cancel()
-	for after := c.index; ; {
-		local, err = c.watch(ctx, prefix, after, wanted)
-		if !errors.Is(err, conclave.ErrCompacted) {
-			return local, err
-		}
-		if after = c.unchanged(ctx, prefix); after == 0 {
-			return true, nil
-		}
-	}
+	return wait(ctx)
+}
+
+// isOver reports that a wait has ended with its context, and that the client awaits an answer.
+func (c *call) isOver(ctx context.Context, err error) bool {
+	return err != nil && c.r.Context().Err() == nil && ctx.Err() != nil && !errors.Is(err, conclave.ErrClosed)
 }
 
 // watch is change for what this node buffers of the changes after an index. ErrCompacted: it
@@ -69,7 +85,7 @@ func (c *call) watch(ctx context.Context, prefix string, after uint64, wanted fu
 		switch {
 		case errors.Is(err, conclave.ErrCompacted):
 			return false, err
-		case err != nil && c.r.Context().Err() == nil && ctx.Err() != nil && !errors.Is(err, conclave.ErrClosed):
+		case c.isOver(ctx, err):
 			return c.stale, nil // a long time later, so a quorum has to confirm again
 		case err != nil:
 			return false, err

@@ -143,7 +143,6 @@ func (c *call) agentChecks(string) error {
 // gatheredChecks makes an answer that lists checks. Their notes and outputs are those of clients, of
 // some MiB as JSON, so it is a listing like any other.
 func (c *call) gatheredChecks(gather func(context.Context) error) error {
-	c.stale = false // what may be stale may be current
 	return c.gathered(func() error {
 		ctx, cancel := c.patience()
 		defer cancel()

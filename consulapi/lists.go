@@ -2,7 +2,6 @@ package consulapi
 
 import (
 	"context"
-	"errors"
 
 	"github.com/conclave-go/conclave"
 )
@@ -14,6 +13,7 @@ import (
 // awaitList asks whether the request may read the resource, begins the read of a list, and sets the
 // answer's index.
 func (c *call) awaitList(resource string) error {
+	c.stale = false // what may be stale may be current
 	if err := c.authorize(Read, resource); err != nil {
 		return err
 	}
@@ -40,29 +40,22 @@ func (c *call) numbered() error {
 }
 
 // listChange blocks until the lists are not in the state of ?index, and unchanged reports false of what is
-// read; or the time of ?wait has passed, another query takes its place, or the client has disconnected.
+// read; or as block says.
 func (c *call) listChange(unchanged func(context.Context) bool) error {
-	waiting, replaced := context.WithCancelCause(c.r.Context())
-	defer replaced(nil)
-	place := c.waits.begin(c.r.RemoteAddr, replaced)
-	if place == nil {
-		return busy("too many blocking queries are under way")
-	}
-	defer c.waits.leave(place)
-	ctx, cancel := context.WithTimeout(waiting, c.waitTime())
-	defer cancel()
-	for number := c.index; ; {
-		var err error
-		number, err = c.node.AwaitChange(ctx, number)
-		switch {
-		case err != nil && c.r.Context().Err() == nil && ctx.Err() != nil && !errors.Is(err, conclave.ErrClosed):
-			return nil // the time has passed
-		case err != nil:
-			return err
-		case !unchanged(ctx):
-			return nil
+	return c.block(func(ctx context.Context) error {
+		for number := c.index; ; {
+			var err error
+			number, err = c.node.AwaitChange(ctx, number)
+			switch {
+			case c.isOver(ctx, err):
+				return nil
+			case err != nil:
+				return err
+			case !unchanged(ctx):
+				return nil
+			}
 		}
-	}
+	})
 }
 
 // unchangedSession reports that a session is as it was at ?index: it existed then, and exists. One that

@@ -66,7 +66,6 @@ func (c *call) healthNode(name string) error {
 	if name == "" {
 		return invalid("Missing node name")
 	}
-	c.stale = false // what may be stale may be current
 	if err := c.awaitList("node/" + name); err != nil {
 		return err
 	}
@@ -85,7 +84,6 @@ func (c *call) healthState(state string) error {
 			return err
 		}
 	}
-	c.stale = false // what may be stale may be current
 	if err := c.awaitList("node_prefix/"); err != nil {
 		return err
 	}

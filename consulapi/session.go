@@ -166,7 +166,6 @@ func (c *call) sessionNode(name string) error {
 	if name == "" {
 		return invalid("Missing node name")
 	}
-	c.stale = false // what may be stale may be current
 	if err := c.awaitList("session/" + name); err != nil {
 		return err
 	}
@@ -175,7 +174,6 @@ func (c *call) sessionNode(name string) error {
 
 // sessionList lists all sessions.
 func (c *call) sessionList(string) error {
-	c.stale = false // what may be stale may be current
 	if err := c.awaitList("session_prefix/"); err != nil {
 		return err
 	}

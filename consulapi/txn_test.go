@@ -139,7 +139,7 @@ func TestTxn_EachFailure(t *testing.T) {
 			op("check-not-exists", "a"), op("delete-tree", "tree/"), get("tree/x"), op("set", "tree/x"), get("tree/x"),
 			op("delete-tree", "tree/"), op("get-or-empty", "tree/x"), op("check-index", "tree/x", "Index", 1),
 		}, "0 2 7"},
-		{"written by the transaction", []map[string]any{get("x"), op("set", "x"), op("cas", "x", "Index", 1), op("cas", "x", "Index", 0), op("delete-cas", "none", "Index", 9)}, "0 2 3"},
+		{"written by the transaction", []map[string]any{get("x"), op("set", "x"), op("cas", "x", "Index", 1), op("cas", "x", "Index", 0), op("delete-cas", "none", "Index", 9), op("check-index", "x", "Index", 1)}, "0 2 3 5"},
 	} {
 		got, text := a.txn(x.ops...)
 		if got.status != 409 {
@@ -149,6 +149,9 @@ func TestTxn_EachFailure(t *testing.T) {
 		var indexes []string
 		for _, e := range decode[txnAnswer](t, got).Errors {
 			indexes = append(indexes, fmt.Sprint(e.OpIndex))
+		}
+		if strings.Contains(text, "18446744073709551615") {
+			t.Errorf("%s: an index that no key has: %s", x.name, text)
 		}
 		if got := strings.Join(indexes, " "); got != x.want {
 			t.Errorf("%s: operations %s are reported, want %s: %s", x.name, got, x.want, text)

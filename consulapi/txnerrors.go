@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"strings"
@@ -72,6 +73,9 @@ func (t *trial) try(ctx context.Context, o *keyOp) (what string, err error) {
 	e, exists, err := t.get(ctx, o.key)
 	if err != nil {
 		return "", err
+	}
+	if o.verb == "check-index" && e.ModifyIndex == unknowable {
+		return fmt.Sprintf("failed index check for key %q, which the transaction changes", o.key), nil
 	}
 	if what := o.check(e, exists); what != "" || !o.isWrite() {
 		return what, nil

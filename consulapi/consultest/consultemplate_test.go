@@ -72,11 +72,18 @@ func TestConsulTemplate(t *testing.T) {
 // rendered waits until a file has a content.
 func rendered(t *testing.T, file, want string) {
 	t.Helper()
+	awaitFile(t, file, func(text string) bool { return text == want })
+}
+
+// awaitFile waits until a file exists with a content, which another program writes.
+func awaitFile(t *testing.T, file string, wanted func(text string) bool) {
+	t.Helper()
 	var text []byte
-	for late := time.Now().Add(patience); time.Now().Before(late); <-time.After(100 * time.Millisecond) { // no event shows it
-		if text, _ = os.ReadFile(file); string(text) == want {
+	for late := time.Now().Add(patience); time.Now().Before(late); <-time.After(50 * time.Millisecond) { // no event shows it
+		var err error
+		if text, err = os.ReadFile(file); err == nil && wanted(string(text)) {
 			return
 		}
 	}
-	t.Fatalf("%s has %q, want %q", filepath.Base(file), text, want)
+	t.Fatalf("%s has %q, which is not what is waited for", filepath.Base(file), text)
 }

@@ -25,15 +25,21 @@ func TestNPM(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: npm's client of Consul cannot be installed, so it was not tested: %v\n%s", err, out)
 	}
+	runScript(t, dir, 6, "node", "client.js")
+}
+
+// runScript runs a program in a folder against two members, and checks how many parts it reports.
+func runScript(t *testing.T, dir string, parts int, program, file string) {
+	t.Helper()
 	a := start(t, 2)
-	script := exec.CommandContext(ctx, "node", "client.js")
+	script := exec.CommandContext(bounded(t), program, file)
 	script.Dir = dir
 	script.Env = append(os.Environ(), "ADDR_A="+a.addr(0), "ADDR_B="+a.addr(1))
 	out, err := script.CombinedOutput()
 	if err != nil {
-		t.Fatalf("client.js: %v\n%s", err, out)
+		t.Fatalf("%s: %v\n%s", file, err, out)
 	}
-	if n := strings.Count(string(out), "ok: "); n != 6 {
-		t.Errorf("%d parts, want 6:\n%s", n, out)
+	if n := strings.Count(string(out), "ok: "); n != parts {
+		t.Errorf("%s: %d parts, want %d:\n%s", file, n, parts, out)
 	}
 }

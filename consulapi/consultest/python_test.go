@@ -1,11 +1,8 @@
 package consultest
 
 import (
-	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -15,17 +12,5 @@ func TestPython(t *testing.T) {
 	if exec.CommandContext(t.Context(), python, "-c", "import consul").Run() != nil {
 		t.Skip("SKIPPED: the client of Consul for Python is not installed, so it was not tested: apt-get install python3-consul")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
-	a := start(t, 2)
-	script := exec.CommandContext(ctx, python, "client.py")
-	script.Dir = filepath.Join("testdata", "python")
-	script.Env = append(os.Environ(), "ADDR_A="+a.addr(0), "ADDR_B="+a.addr(1))
-	out, err := script.CombinedOutput()
-	if err != nil {
-		t.Fatalf("client.py: %v\n%s", err, out)
-	}
-	if n := strings.Count(string(out), "ok: "); n != 4 {
-		t.Errorf("%d parts, want 4:\n%s", n, out)
-	}
+	runScript(t, filepath.Join("testdata", "python"), 4, python, "client.py")
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 const configuration = `terraform {
@@ -90,10 +89,5 @@ func TestTerraform(t *testing.T) {
 // exists waits for a file.
 func exists(t *testing.T, file string) {
 	t.Helper()
-	for late := time.Now().Add(patience); time.Now().Before(late); <-time.After(20 * time.Millisecond) { // no event shows it
-		if _, err := os.Stat(file); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s does not exist", file)
+	awaitFile(t, file, func(string) bool { return true })
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// A session holds 100,000 permits, of several semaphores: the reference model goes through all permits of one for
-// each of them. Its process crashes, the leader too, and the session
+// A session holds 100,000 permits. Its process crashes, the leader too, and the session
 // expires: everything is free on every member, and on a machine that replayed the log.
+// The permits are of several semaphores, as the reference model goes through all permits
+// of one for each of them.
 func TestLargeSession_ExpiresAcrossLeaderChange(t *testing.T) {
 	holds := 100_000
 	if testing.Short() {
