@@ -21,10 +21,11 @@ type scene struct {
 	node  *conclave.Node // the leader
 	url   string
 
-	silent atomic.Bool // what the console sends does not arrive
+	silent atomic.Bool // what the console's stream sends does not arrive
 }
 
-// mute is an answer that does not arrive while the scene is silent.
+// mute is a stream that does not arrive while the scene is silent. Other answers arrive: their lengths are
+// announced, and the browser may ask for the icon late.
 type mute struct {
 	http.ResponseWriter
 	scene *scene
@@ -33,7 +34,7 @@ type mute struct {
 func (m mute) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 func (m mute) Write(p []byte) (int, error) {
-	if m.scene.silent.Load() {
+	if m.scene.silent.Load() && m.Header().Get("Content-Type") == "text/event-stream" {
 		return len(p), nil
 	}
 	return m.ResponseWriter.Write(p)
