@@ -14,7 +14,7 @@ import (
 
 func TestDial_Locks(t *testing.T) {
 	n := grouptest.Alone(t)
-	c := grouptest.Dial(t, &conclave.ClientConfig{SessionTTL: time.Second}, n)
+	c := grouptest.Dial(t, &conclave.ClientConfig{SessionTTL: time.Minute}, n)
 	a, b := c.FencedLock("x"), n.FencedLock("x")
 	first := grouptest.MustLock(t, a)
 	info, err := b.Info(t.Context())
@@ -60,7 +60,7 @@ func TestDial_SilentAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err = conclave.Dial(ctx, &conclave.ClientConfig{Addresses: []string{l.Addr().String()}})
 	if !errors.Is(err, conclave.ErrUnavailable) || !strings.Contains(err.Error(), l.Addr().String()+" has not answered yet") {

@@ -94,7 +94,7 @@ func TestHistory_Members(t *testing.T) {
 		t.Errorf("the history begins with %+v", first)
 	}
 	grouptest.MustSession(t, g.Nodes[third], grouptest.Lasting())
-	grouptest.Must(t, n.TransferLeadership(t.Context(), g.ID(next)))
+	g.MustTransfer(n, next)
 	for e := happened(t, n, conclave.HistoryLeader); e.Member != g.ID(next); e = happened(t, n, conclave.HistoryLeader) {
 		g.AwaitApplied(next)
 	}

@@ -15,7 +15,7 @@ import (
 // A deferred Close often gets the context that a signal has cancelled. It still shuts
 // down gracefully: another owner gets the lock at once, not after the TTL.
 func TestClose_ContextDone(t *testing.T) {
-	g := grouptest.Start(t, 3, grouptest.LongSessions)
+	g := grouptest.Start(t, 3, grouptest.LongSessions, grouptest.LongElections) // which bound this shutdown
 	leader := g.Leader()
 	grouptest.MustLock(t, g.Nodes[leader].FencedLock("x"))
 	waiting := grouptest.StartLock(t, g.Nodes[(leader+1)%3].FencedLock("x"))
@@ -93,10 +93,7 @@ func TestTransferLeadership_AskedOnFollower(t *testing.T) {
 	g := grouptest.Start(t, 3)
 	leader := g.Leader()
 	follower, target := g.Nodes[(leader+1)%3], (leader+2)%3
-	grouptest.Must(t, follower.TransferLeadership(grouptest.Within(t, 20*time.Second), g.ID(target)))
-	if got := g.LeaderWithout(leader); got != target {
-		t.Errorf("member %d leads, want %d", got, target)
-	}
+	g.MustTransfer(follower, target)
 	err := follower.TransferLeadership(grouptest.Within(t, 20*time.Second), 99)
 	grouptest.WantError(t, err, conclave.ErrInvalid)
 }

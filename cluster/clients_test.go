@@ -100,7 +100,7 @@ func TestClients_DisconnectedBeforeAttached(t *testing.T) {
 		close(until)
 	}
 	var kept int
-	for range 200 {
+	for range 3000 {
 		onLoop(m, func() { kept = len(m.clients.attached) + len(m.clients.attaching) })
 		if kept == 0 {
 			return
@@ -233,8 +233,13 @@ func TestClients_Views(t *testing.T) {
 // A client that sends faster than the loop works has one frame there at a time.
 func TestClients_OneFrameAtTheLoop(t *testing.T) {
 	var busy atomic.Pointer[chan struct{}]
+	entered := make(chan struct{}, 1)
 	m := serving(t, func(Machine) {
 		if until := busy.Load(); until != nil {
+			select {
+			case entered <- struct{}{}:
+			default:
+			}
 			<-*until
 		}
 	})
@@ -244,12 +249,15 @@ func TestClients_OneFrameAtTheLoop(t *testing.T) {
 	}
 	until := make(chan struct{})
 	busy.Store(&until)
-	pass(2 * m.cfg.Heartbeat)
+	<-entered
 	before := len(m.inbound)
 	for range 100 {
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{}}}, 0)
 	}
-	pass(5 * m.cfg.Heartbeat)
+	for end := time.Now().Add(30 * time.Second); len(m.inbound) == before && time.Now().Before(end); {
+		pass(time.Millisecond)
+	}
+	pass(5 * m.cfg.Heartbeat) // more would follow
 	if n := len(m.inbound) - before; n != 1 {
 		t.Errorf("%d frames of one client wait for the loop", n)
 	}

@@ -89,11 +89,17 @@ func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
 	var audit auditLog
 	site := serve(t, n, &conclavehttp.ConsoleOptions{Authorize: operator, Audit: audit.logger()})
 	want(t, site.page(), `value="transfer-leadership"`, `value="remove-member"`)
-	if w, body := site.send("POST", "act", form("transfer-leadership", g.ID(next).String()), asOperator); w.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", w.Status, body)
-	}
-	if g.Leader() != next {
-		t.Error("leadership was not transferred")
+	transfers := 0
+	for done := false; !done; { // a busy leader gives a transfer up, and another member may be elected instead
+		w, body := site.send("POST", "act", form("transfer-leadership", g.ID(next).String()), asOperator)
+		switch w.StatusCode {
+		case http.StatusOK:
+			transfers++
+			done = g.Leader() == next
+		case http.StatusConflict:
+		default:
+			t.Fatalf("%s: %s", w.Status, body)
+		}
 	}
 	if w, body := site.send("POST", "act", form("remove-member", g.ID(leader).String()), asOperator); w.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", w.Status, body)
@@ -103,8 +109,8 @@ func TestConsole_TransfersLeadershipAndRemoves(t *testing.T) {
 	if w, _ := site.send("POST", "act", form("remove-member", g.ID(next).String()), asOperator); w.StatusCode != http.StatusConflict {
 		t.Errorf("the node's own member: %s", w.Status)
 	}
-	if n := strings.Count(audit.String(), "result=done"); n != 2 {
-		t.Errorf("%d acts done:\n%s", n, audit.String())
+	if n := strings.Count(audit.String(), "result=done"); n != transfers+1 {
+		t.Errorf("%d acts done, want %d:\n%s", n, transfers+1, audit.String())
 	}
 	site.events("").await("timeline", "was removed")
 }

@@ -75,8 +75,8 @@ func (e *events) awaitEnd() {
 func TestConsole_Live(t *testing.T) {
 	t.Parallel()
 	g := grouptest.Start(t, 3, grouptest.LongSessions)
-	n := g.Nodes[g.Leader()]
-	other := g.Nodes[(g.Leader()+1)%3]
+	leader := g.Leader()
+	n, other, third := g.Nodes[leader], g.Nodes[(leader+1)%3], (leader+2)%3
 	site := serve(t, n, nil)
 	all, searched, explained := site.events(""), site.events("?prefix=orders/"), site.events("?lock=orders/1")
 	all.await("members", "member-2")
@@ -94,7 +94,7 @@ func TestConsole_Live(t *testing.T) {
 	grouptest.MustLock(t, s.FencedLock("accounts/2"))
 	grouptest.Must(t, n.CloseSession(t.Context(), s.ID()))
 	all.await("timeline", "closed by force, held 1")
-	g.Kill((g.Leader() + 2) % 3)
+	g.Kill(third)
 	all.await("summary", "0 more may fail")
 	site.events("").await("members", "dead")
 }

@@ -244,7 +244,7 @@ func (s *scene) leadership() {
 	s.moved["voter"] = true
 	s.becomes("voters", func() bool { return s.gather[standby]()["voters"] == 3 })
 	s.moves(next, func() {
-		grouptest.Must(s.t, s.Nodes[leader].TransferLeadership(s.t.Context(), s.ID(next)))
+		s.MustTransfer(s.Nodes[leader], next)
 	}, "leads", "leader_changes_total", "term")
 	if s.gather[leader]()["leads"] != 0 {
 		s.t.Error("the former leader still leads")
@@ -327,9 +327,16 @@ func (s *scene) snapshot() {
 	away := s.Others(leader)[0]
 	s.Disconnect(away)
 	grouptest.Busy(s.t, s.Nodes[leader], 200)
-	s.moves(leader, func() {
-		s.moves(away, func() { s.Net.Rejoin(away) }, "snapshots_installed_total")
-	}, "snapshots_sent_total", "snapshot_sent_bytes_total")
+	total := func(name string) (n float64) { // of all members: another one may lead by then
+		for _, gather := range s.gather {
+			n += gather()[name]
+		}
+		return n
+	}
+	sent, bytes := total("snapshots_sent_total"), total("snapshot_sent_bytes_total")
+	s.moves(away, func() { s.Net.Rejoin(away) }, "snapshots_installed_total")
+	s.becomes("snapshots_sent_total", func() bool { return total("snapshots_sent_total") > sent })
+	s.becomes("snapshot_sent_bytes_total", func() bool { return total("snapshot_sent_bytes_total") > bytes })
 }
 
 func (s *scene) end() {

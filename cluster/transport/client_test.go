@@ -276,7 +276,7 @@ func TestDialer_ConnectEnds(t *testing.T) {
 	if _, err := d.Connect(ctx, Target{Addr: silent}, clientKey(1), wire.ID{}); !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
-	quick := dialer(t, func(c *DialerConfig) { c.Timing.Dial = 20 * time.Millisecond })
+	quick := dialer(t, func(c *DialerConfig) { c.Timing.Dial = 2 * time.Second })
 	_, err := quick.Connect(t.Context(), Target{Addr: silent}, clientKey(1), wire.ID{})
 	wantParts(t, err, "handshake with "+silent, "no hello arrived in time", "the addresses of members that this client has")
 	failed := make(chan error)

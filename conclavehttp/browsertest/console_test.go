@@ -33,7 +33,7 @@ func TestConsole_Live(t *testing.T) {
 	b.awaitText("#summary", "1 waiting")
 	must(t, first.Unlock(t.Context()))
 	b.awaitText("#listing", "second on "+s.other().Status().Name)
-	must(t, s.node.TransferLeadership(t.Context(), s.other().Status().ID))
+	s.lead(s.other())
 	b.awaitText("#timeline", s.other().Status().Name+" leads")
 	if !evaluate[bool](b, `window.loaded === true`) {
 		t.Error("the page was loaded again")

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -53,14 +54,7 @@ func stage(t *testing.T, opts *conclavehttp.ConsoleOptions) *scene {
 	names := []string{"anna", "ben", "clara"}
 	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, c *conclave.Config) { c.Name, c.SessionTTL = names[i], 10*time.Second }))
 	s := &scene{t: t, group: group}
-	for _, n := range group.Nodes() {
-		if status := n.Status(); status.Leader == status.ID {
-			s.node = n
-		}
-	}
-	if s.node == nil {
-		t.Fatal("no member leads")
-	}
+	s.node = group.Node(group.Leader())
 	console := conclavehttp.Console(s.node, opts)
 	mux := http.NewServeMux()
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,6 +75,16 @@ func (s *scene) other() *conclave.Node {
 		}
 	}
 	return nil
+}
+
+// lead has a member lead. A busy leader gives a transfer up.
+func (s *scene) lead(n *conclave.Node) {
+	s.t.Helper()
+	for id := n.Status().ID; n.Status().Leader != id; {
+		if err := n.TransferLeadership(s.t.Context(), id); !errors.Is(err, conclave.ErrInvalid) {
+			must(s.t, err)
+		}
+	}
 }
 
 func (s *scene) lock(n *conclave.Node, name, label string) *conclave.FencedLock {

@@ -150,7 +150,7 @@ func TestFence_LeaseExpired(t *testing.T) {
 	group := conclavetest.Start(t, 3)
 	a := candidate(group.Node(0), "a")
 	short := record("a", 0)
-	short.LeaseDurationSeconds = 1
+	short.LeaseDurationSeconds = 5
 	must(t, a.Create(t.Context(), short))
 	group.Partition([]int{0})
 	if err := a.Update(t.Context(), short); !errors.Is(err, context.DeadlineExceeded) { // at the end of the lease
@@ -165,7 +165,7 @@ func TestFence_LeaseExpired(t *testing.T) {
 	group.Heal()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for { // the refusals end after another second
+	for { // the refusals end after another lease
 		_, _, err := a.Get(ctx)
 		if err == nil {
 			break

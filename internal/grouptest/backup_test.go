@@ -200,7 +200,7 @@ func TestRestore_OldMembersRefused(t *testing.T) {
 
 	old := g.Configs[1]
 	old.Listener, old.Join = nil, []string{c.Bind}
-	stale, err := conclave.Open(Within(t, 3*time.Second), &old)
+	stale, err := conclave.Open(Within(t, 8*time.Second), &old) // some rounds of gossip
 	if err == nil {
 		Kill(stale)
 		t.Fatal("a member of the old group has joined the new one")

@@ -63,9 +63,7 @@ func TestClient_UnfinishedAttach(t *testing.T) {
 		Must(t, conn.SendMessage(attachPart(part)))
 	}
 	Pass(time.Second)
-	if grown := heapInUse() - before; grown > 32<<20 {
-		t.Errorf("the largest Attach takes %d MiB", grown>>20)
-	}
+	g.wantHeap(before, 32<<20, "the largest Attach")
 	Must(t, conn.SendMessage(attachPart(&wire.Attach{More: true, Sessions: [][]byte{session(16)}})))
 	wantClosed(t, conn, attachPart(new(wire.Attach)))
 }
@@ -118,9 +116,7 @@ func TestClient_LongRequests(t *testing.T) {
 			t.Fatalf("request %d is answered by %v", id, a)
 		}
 	}
-	if grown := heapInUse() - before; grown > 16<<20 {
-		t.Errorf("%d refused requests take %d MiB", requests, grown>>20)
-	}
+	g.wantHeap(before, 16<<20, "refused requests")
 	send(requests, "lock", 1)
 	if a := nextAnswer(t, conn); a.GetId() != requests || a.GetFailure() != wire.Failure_FAILURE_INVALID {
 		t.Errorf("a later request is answered by %v", a)
@@ -184,7 +180,5 @@ func TestClient_NamesNotRead(t *testing.T) {
 		Must(t, conn.SendMessage(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}))
 	}
 	Pass(time.Second)
-	if grown := heapInUse() - before; grown > 40<<20 {
-		t.Errorf("%d answers with %d names that wait take %d MiB", requests, n, grown>>20)
-	}
+	g.wantHeap(before, 40<<20, "names that wait")
 }

@@ -171,8 +171,7 @@ func TestClient_Administers(t *testing.T) {
 	g := Start(t, 3, LongSessions)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	next := g.Others(g.Leader())[0]
-	to := g.Nodes[next].Status().ID
-	Must(t, c.TransferLeadership(Within(t, patience), to))
+	g.MustTransfer(c, next)
 	if status, err := c.Status(Within(t, patience)); err != nil || len(status.Members) != 3 {
 		t.Errorf("%+v, %v", status, err)
 	}

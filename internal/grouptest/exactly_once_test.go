@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,9 +160,7 @@ func TestLock_CancelledLeavesNothing(t *testing.T) {
 		MustUnlock(t, l)
 	}
 	g.awaitIdle("x")
-	if after := runtime.NumGoroutine(); after > goroutines+5 {
-		t.Errorf("%d goroutines, %d before", after, goroutines)
-	}
+	awaitGoroutines(t, goroutines)
 }
 
 // awaitIdle blocks until nothing is held or queued: releases may still be sent in the

@@ -145,8 +145,9 @@ func firstStandalone(g *Group) {
 // longer than the first one.
 func firstReusesKey(g *Group) {
 	c := newKeyed(g)
-	c.want(1, c.register(300*time.Millisecond), wire.Code_OK)
-	Pass(400 * time.Millisecond)
+	const valid = 2 * time.Second // from the group's time, which is that of its last entry
+	c.want(1, c.register(valid), wire.Code_OK)
+	Pass(valid + 100*time.Millisecond)
 	c.want(2, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK)
 	c.want(1, c.register(10*time.Second), wire.Code_UNKNOWN_INCARNATION)
 }

@@ -39,8 +39,18 @@ func journaled(t *testing.T, edit func(*conclave.Config)) (*Group, *Journal) {
 // and the member that a join failed. It returns Open's error.
 func mustBeRefused(t *testing.T, c conclave.Config, j *Journal, reason string) error {
 	t.Helper()
+	behind := j.Length()
+	return openUntil(t, c, func(own *Journal) {
+		j.Await(t, behind, reason)
+		own.Await(t, 0, "join failed")
+	})
+}
+
+// openUntil opens a member that no group admits, until something is in its log. It returns Open's error.
+func openUntil(t *testing.T, c conclave.Config, logged func(own *Journal)) error {
+	t.Helper()
 	ctx, cancel := context.WithCancel(Within(t, 60*time.Second))
-	failed, behind, own := make(chan error, 1), j.Length(), NewJournal()
+	failed, own := make(chan error, 1), NewJournal()
 	c.Logger = own.Logger()
 	go func() {
 		n, err := conclave.Open(ctx, &c)
@@ -49,8 +59,7 @@ func mustBeRefused(t *testing.T, c conclave.Config, j *Journal, reason string) e
 		}
 		failed <- err
 	}()
-	j.Await(t, behind, reason)
-	own.Await(t, 0, "join failed")
+	logged(own)
 	cancel()
 	err := <-failed
 	if err == nil {

@@ -10,6 +10,7 @@ package grouptest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -69,6 +70,11 @@ func ShortLog(g *Group) {
 // LongSessions sets a session TTL that does not pass during a test.
 func LongSessions(g *Group) {
 	Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.SessionTTL = time.Minute })(g)
+}
+
+// LongElections sets an election timeout that a busy machine does not take.
+func LongElections(g *Group) {
+	Edit(func(_ int, c *conclave.Config, _ *cluster.Seams) { c.ElectionTimeout = 5 * time.Second })(g)
 }
 
 // PoweredDisks gives each member a disk in memory for Crash.
@@ -327,6 +333,24 @@ func (g *Group) FollowedLeader(except int) (leader int, ok bool) {
 		}
 	}
 	return leader, leader >= 0
+}
+
+// MustTransfer has member to lead, by transfers that a node or a client requests. A leader gives
+// one up after an election timeout, which a busy machine may take, and another member may be
+// elected instead.
+func (g *Group) MustTransfer(by interface {
+	TransferLeadership(ctx context.Context, to conclave.MemberID) error
+}, to int) {
+	g.T.Helper()
+	for ctx := Within(g.T, g.patience); ; {
+		err := by.TransferLeadership(ctx, g.ID(to))
+		if err == nil && g.Leader() == to {
+			return
+		}
+		if err != nil && !errors.Is(err, conclave.ErrInvalid) {
+			g.T.Fatal(err)
+		}
+	}
 }
 
 // ID returns a running member's ID.

@@ -47,7 +47,7 @@ func TestLinger_Stress(t *testing.T) {
 // A node that closes gives the locks that it keeps to others at once.
 func TestLinger_Close(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, LongSessions)
+	g := Start(t, 3, LongSessions, LongElections) // which bound a shutdown
 	g.AwaitLingering()
 	kept := g.Nodes[1].FencedLock("x", conclave.Linger(time.Hour))
 	before := MustLock(t, kept)

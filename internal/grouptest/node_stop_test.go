@@ -56,9 +56,9 @@ func TestNode_PanicOnLoop(t *testing.T) {
 func TestTransferLeadership_NoSuchVoter(t *testing.T) {
 	t.Parallel()
 	g := Start(t, 3)
-	leader := g.Nodes[g.Leader()]
+	at := g.Leader()
+	leader, dead := g.Nodes[at], (at+1)%3
 	WantError(t, leader.TransferLeadership(context.Background(), 99), conclave.ErrInvalid)
-	dead := (g.Leader() + 1) % 3
 	id := g.Nodes[dead].Status().ID
 	g.Kill(dead)
 	if err := leader.TransferLeadership(context.Background(), id); err != nil {

@@ -29,7 +29,7 @@ func invalidations() []invalidation {
 		{"check is deregistered", conclave.NoTTL, conclave.ReleaseKeys, func(t *testing.T, _ *Group, _ int, _ *conclave.Session, c *conclave.Check) {
 			Must(t, c.Deregister(Within(t, 20*time.Second)))
 		}, true},
-		{"TTL passes", time.Second, conclave.DeleteKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
+		{"TTL passes", 3 * time.Second, conclave.DeleteKeys, func(t *testing.T, g *Group, at int, s *conclave.Session, _ *conclave.Check) {
 			g.Kill(at)
 			AwaitEnded(t, elsewhere(g, at), s.ID())
 			g.Start(at)
@@ -44,7 +44,7 @@ func invalidations() []invalidation {
 // The state on every member after each kind of invalidation.
 func TestInvalidation(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3)
+	g := Start(t, 3, LongSessions)
 	for i, how := range invalidations() {
 		t.Run(how.name, func(t *testing.T) {
 			at := i % 3

@@ -222,8 +222,12 @@ func TestShortage_LeaderStepsDown(t *testing.T) {
 	other := g.Nodes[(leader+1)%3]
 	MustLock(t, other.FencedLock("y"))
 	AwaitHealth(t, other, "")
-	if _, text := FailedChecks(g.Nodes[leader]); !strings.Contains(text, syscall.EMFILE.Error()) {
-		t.Error(text)
+	lacks := func() bool {
+		_, text := FailedChecks(g.Nodes[leader])
+		return strings.Contains(text, syscall.EMFILE.Error())
+	}
+	if !g.poll(g.patience, lacks) { // the others may have committed first
+		t.Error("the health of the member does not tell the shortage")
 	}
 	disks[leader].broken.Store(false)
 	AwaitHealth(t, g.Nodes[leader], "")

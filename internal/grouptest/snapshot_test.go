@@ -13,7 +13,7 @@ import (
 // A member that is behind the log catches up by a snapshot, and votes then.
 func TestSnapshot_CatchUpAfterRestart(t *testing.T) {
 	t.Parallel()
-	g := Start(t, 3, ShortLog)
+	g := Start(t, 3, ShortLog, LongSessions)
 	held := g.Nodes[0].FencedLock("held")
 	f := MustLock(t, held)
 	away := 2

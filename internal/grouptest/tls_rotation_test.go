@@ -84,8 +84,8 @@ func TestTLS_RotationUnderLoad(t *testing.T) {
 			stranger := SoloConfig(t)
 			stranger.Join, stranger.Expect = g.Configs[0].Join, 3
 			stranger.TLS = &tls.Config{Certificates: former.issue(t), RootCAs: pool(former, next)}
-			_, err := conclave.Open(Within(t, 2*time.Second), &stranger)
-			if err == nil || !strings.Contains(err.Error(), "remote error: tls:") {
+			err := openUntil(t, stranger, func(own *Journal) { own.Await(t, 0, "remote error: tls:") })
+			if !strings.Contains(err.Error(), "remote error: tls:") {
 				t.Errorf("a certificate of the former authority: %v", err)
 			}
 			g.WantWorking()
