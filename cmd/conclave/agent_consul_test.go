@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -131,6 +132,18 @@ func TestAgent_ConsulUnixSocketWithoutFile(t *testing.T) {
 		} else if !strings.Contains(err.Error(), "want the path of a file") {
 			t.Errorf("%s: %v", addr, err)
 		}
+	}
+}
+
+// The system's own error for a path that is too long says that some argument is invalid.
+func TestAgent_ConsulUnixSocketTooLong(t *testing.T) {
+	l, err := listenConsul("unix:///tmp/" + strings.Repeat("x", maxSocketPath))
+	if err == nil {
+		must0(t, l.Close())
+		t.Fatal("it listens")
+	}
+	if codeOf(err) != exitUsage || !strings.Contains(err.Error(), fmt.Sprintf("at most %d bytes", maxSocketPath)) {
+		t.Error(err)
 	}
 }
 
