@@ -83,7 +83,7 @@ func TestHealth_DiskHangs(t *testing.T) {
 func TestHealth_NothingCommitted(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
-		g := Start(t, n, PoweredDisks, LongSessions, LongElections) // nobody could be elected
+		g := Start(t, n, PoweredDisks, LongSessions, LongElections) // no member could be elected
 		leader := g.Leader()
 		MustLock(t, g.Nodes[leader].FencedLock("x"))
 		hung := []int{leader}
