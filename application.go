@@ -21,7 +21,7 @@ import (
 //   - Logger: on a goroutine of logqueue, which has lines only while one waits.
 //   - Events: on a goroutine of its own, see events.go.
 //   - Dial, VerifyPeer, Listener and the callbacks of TLS: each call on a goroutine of its own,
-//     see package appcall.
+//     see package appcall. KeyLogWriter: on one that has the lines that wait.
 //   - Tracer, bodies of loops, and what is passed to a single call: on the caller's goroutine.
 
 // How long the end of a node or client waits for functions of the application that have begun.

@@ -56,8 +56,9 @@ type Config struct {
 	// as well. One of them is required: the system's authorities are never trusted.
 	// Its callbacks are called for each connection, so certificates and authorities
 	// can change while the node runs (see docs/OPERATIONS.md). They have the time of the
-	// handshake, as VerifyPeer does. Default nil: plaintext,
-	// which is refused unless all addresses are loopback or Insecure is set.
+	// handshake, as VerifyPeer does. KeyLogWriter delays nothing: what it does not take in
+	// time is dropped. Default nil: plaintext, which is refused unless all addresses are
+	// loopback or Insecure is set.
 	TLS *tls.Config
 	// Insecure permits plaintext beyond loopback. A process on the network path can
 	// then read and alter all traffic. One that only reaches the port cannot act as an

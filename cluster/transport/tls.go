@@ -20,7 +20,9 @@ func newTLSPair(cfg *tls.Config) *tlsPair {
 	if cfg == nil {
 		return nil
 	}
-	return &tlsPair{server: mutual(cfg), client: cfg.Clone()}
+	keys, client := new(appcall.KeyLog), cfg.Clone()
+	client.KeyLogWriter = keys.To(cfg.KeyLogWriter)
+	return &tlsPair{server: mutual(cfg, keys), client: client}
 }
 
 // CheckTLS returns an error if a member with this configuration could neither accept nor
@@ -80,8 +82,9 @@ func checkCertificates(cfg *tls.Config) error {
 
 // mutual requires a client certificate. Members are peers, so both directions
 // trust the same authorities unless the configuration names others.
-func mutual(cfg *tls.Config) *tls.Config {
+func mutual(cfg *tls.Config, keys *appcall.KeyLog) *tls.Config {
 	s := cfg.Clone()
+	s.KeyLogWriter = keys.To(cfg.KeyLogWriter)
 	s.SessionTicketsDisabled = true // a resumed session would carry a verification from before a rotation
 	s.ClientAuth = tls.RequireAndVerifyClientCert
 	if s.ClientCAs == nil {
@@ -101,7 +104,7 @@ func mutual(cfg *tls.Config) *tls.Config {
 			}
 			m := chosen.Clone()
 			m.GetConfigForClient = nil
-			return mutual(m), nil
+			return mutual(m, keys), nil
 		}
 	}
 	return s

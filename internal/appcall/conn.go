@@ -13,7 +13,9 @@ func (c *Calls) conn(to net.Conn) net.Conn {
 	if native(to) {
 		return to
 	}
-	return &conn{Conn: to, calls: c, local: copyAddr(to.LocalAddr()), remote: copyAddr(to.RemoteAddr()), closed: make(chan struct{})}
+	d := &conn{Conn: to, calls: c, local: copyAddr(to.LocalAddr()), remote: copyAddr(to.RemoteAddr()), closed: make(chan struct{})}
+	d.in.setting, d.out.setting = make(chan struct{}, 1), make(chan struct{}, 1)
+	return d
 }
 
 type conn struct {
@@ -35,7 +37,9 @@ type direction struct {
 	busy     bool       // a transfer is under way
 	overdue  *time.Timer
 
-	setting sync.Mutex // held while the application's function sets a deadline, so that the latest is the last
+	// setting is full while the application's function sets a deadline, so that the latest is the last.
+	// It is no mutex: the function may wait, and time in a bubble of synctest would not pass meanwhile.
+	setting chan struct{}
 }
 
 // overdueAfter is how long after its deadline a transfer is under way until the connection is
@@ -136,8 +140,8 @@ func (c *conn) setDeadline(d *direction, t time.Time, name string, set func(time
 
 // apply sets the latest deadline, unless it is set. It calls the application's function.
 func (c *conn) apply(d *direction, set func(time.Time) error) error {
-	d.setting.Lock()
-	defer d.setting.Unlock()
+	d.setting <- struct{}{}
+	defer func() { <-d.setting }()
 	c.mu.Lock()
 	t := d.deadline
 	d.deadline = nil
