@@ -99,7 +99,10 @@ func TestLibrary_HoldsNoMutexOverWaiting(t *testing.T) {
 // heldWhileWaiting finds the functions of a package that wait while they hold a mutex,
 // themselves or in functions of the package that they call.
 func heldWhileWaiting(pkg []*source, used map[string]bool) []string {
-	w := waiting{conditions: conditions(pkg), calls: resolve(pkg), functions: make(map[types.Object]bool)}
+	w := waiting{
+		conditions: conditions(pkg), calls: resolve(pkg), functions: make(map[types.Object]bool),
+		application: pkg[0].pkg == "internal/appcall",
+	}
 	for _, f := range functions(pkg) {
 		w.functions[w.calls[f.decl.Name]] = false
 	}
@@ -196,6 +199,8 @@ type waiting struct {
 	conditions map[string]bool
 	calls      map[*ast.Ident]types.Object
 	functions  map[types.Object]bool // of the package: whether it waits
+	// application: the values of the package that are functions are the application's, which may wait.
+	application bool
 }
 
 // first returns the first node of a function's body that waits. What a function literal does
@@ -244,23 +249,26 @@ func (w *waiting) call(c *ast.CallExpr) bool {
 	if !ok {
 		return false
 	}
+	if _, isValue := w.calls[name].(*types.Var); isValue && w.application {
+		return true
+	}
 	waits, known := w.functions[w.calls[name]]
 	return waits || !known && slices.Contains(blocking, name.Name)
 }
 
 // underMutex returns what waits in a function while it holds a mutex.
 func (w *waiting) underMutex(f *ast.FuncDecl) (found []ast.Node) {
-	var block func(list []ast.Stmt, held bool)
-	block = func(list []ast.Stmt, held bool) {
+	var block func(list []ast.Stmt, held []string) // the mutexes
+	block = func(list []ast.Stmt, held []string) {
 		for _, s := range list {
 			switch s := s.(type) {
 			case *ast.ExprStmt:
-				switch method(s.X) {
+				switch of, name := method(s.X); name {
 				case "Lock", "RLock":
-					held = true
+					held = append(slices.Clone(held), of)
 					continue
 				case "Unlock", "RUnlock":
-					held = false
+					held = slices.DeleteFunc(slices.Clone(held), func(other string) bool { return other == of })
 					continue
 				}
 			case *ast.DeferStmt:
@@ -271,30 +279,30 @@ func (w *waiting) underMutex(f *ast.FuncDecl) (found []ast.Node) {
 				block(b, held)
 			}
 			for _, head := range heads {
-				if n := w.first(head); held && n != nil {
+				if n := w.first(head); len(held) > 0 && n != nil {
 					found = append(found, n)
 				}
 			}
 		}
 	}
-	block(f.Body.List, false)
+	block(f.Body.List, nil)
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		if literal, ok := n.(*ast.FuncLit); ok {
-			block(literal.Body.List, false)
+			block(literal.Body.List, nil)
 		}
 		return true
 	})
 	return found
 }
 
-// method returns the name of the method that an expression calls without arguments.
-func method(x ast.Expr) string {
+// method returns the name of the method that an expression calls without arguments, and of what.
+func method(x ast.Expr) (of, name string) {
 	if call, ok := x.(*ast.CallExpr); ok && len(call.Args) == 0 {
 		if f, ok := call.Fun.(*ast.SelectorExpr); ok {
-			return f.Sel.Name
+			return types.ExprString(f.X), f.Sel.Name
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // partsOf returns the lists of statements in a statement, and what it does besides them.
