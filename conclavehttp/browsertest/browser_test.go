@@ -92,12 +92,22 @@ func (b *browser) forget() {
 	b.faults = nil
 }
 
+// do takes steps. One whose element an update of the page has replaced, after it was found and before it
+// was used, begins again: nothing has happened to the page then.
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.t.Fatalf("%v\n%s", err, strings.Join(b.faults, "\n"))
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	for _, step := range steps {
+		err := chromedp.Do(ctx, step)
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			err = chromedp.Do(ctx, step)
+		}
+		if err != nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.t.Fatalf("%v\n%s", err, strings.Join(b.faults, "\n"))
+		}
 	}
 }
 
