@@ -70,7 +70,7 @@ func NewDialer(cfg DialerConfig) (*Dialer, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Dialer{
-		cfg: cfg, tls: newTLSPair(cfg.TLS), ctx: ctx, cancel: cancel,
+		cfg: cfg, tls: newTLSPair(cfg.TLS, cfg.Calls), ctx: ctx, cancel: cancel,
 		goroutines: &goroutines{member: "none"}, failures: newFailureLog(cfg.Logger), conns: make(map[*conn]struct{}),
 	}, nil
 }

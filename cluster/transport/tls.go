@@ -16,11 +16,11 @@ import (
 // tlsPair holds the two sides of mutual TLS.
 type tlsPair struct{ server, client *tls.Config }
 
-func newTLSPair(cfg *tls.Config) *tlsPair {
+func newTLSPair(cfg *tls.Config, calls *appcall.Calls) *tlsPair {
 	if cfg == nil {
 		return nil
 	}
-	keys, client := new(appcall.KeyLog), cfg.Clone()
+	keys, client := calls.KeyLog(), cfg.Clone()
 	client.KeyLogWriter = keys.To(cfg.KeyLogWriter)
 	return &tlsPair{server: mutual(cfg, keys), client: client}
 }

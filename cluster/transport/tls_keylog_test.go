@@ -17,19 +17,19 @@ func (f keyLogFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
 // goroutine or does not return keeps no connection from being made: neither its own, nor others.
 func TestTLS_KeyLogWriterFails(t *testing.T) {
 	ca := newAuthority(t)
-	blocked := make(chan struct{})
-	defer close(blocked)
-	for name, fail := range map[string]func(){
-		"panics":     func() { panic("no space left") },
-		"goexit":     runtime.Goexit,
-		"blocks":     func() { <-blocked },
-		"is correct": func() {},
+	for name, fail := range map[string]func(blocked <-chan struct{}){
+		"panics":     func(<-chan struct{}) { panic("no space left") },
+		"goexit":     func(<-chan struct{}) { runtime.Goexit() },
+		"blocks":     func(blocked <-chan struct{}) { <-blocked },
+		"is correct": func(<-chan struct{}) {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			blocked := make(chan struct{})
+			defer close(blocked) // before Close, which waits for it
 			called := make(chan struct{}, 100)
 			logging := func() *tls.Config {
 				cfg := ca.config(t)
-				cfg.KeyLogWriter = keyLogFunc(func() { called <- struct{}{}; fail() })
+				cfg.KeyLogWriter = keyLogFunc(func() { called <- struct{}{}; fail(blocked) })
 				return cfg
 			}
 			chosen := ca.config(t)

@@ -61,7 +61,7 @@ func New(cfg Config) (*Transport, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Transport{
 		cfg:          c,
-		tls:          newTLSPair(c.TLS),
+		tls:          newTLSPair(c.TLS, c.Calls),
 		ctx:          ctx,
 		cancel:       cancel,
 		goroutines:   newGoroutines(c.Identity.Member),

@@ -12,12 +12,17 @@ const maxKeyLines = 1024
 // KeyLog passes lines on to the KeyLogWriter of the application's TLS configurations. Package tls writes
 // them with a mutex of the whole process held: a writer that does not return would keep each other
 // handshake from going on, of this node or not, and one that panics would do so for ever. What the writers
-// do not take in time is dropped. The zero value is ready for use.
+// do not take in time is dropped. Calls.Wait waits for what waits.
 type KeyLog struct {
+	calls *Calls
+
 	mu      sync.Mutex // held for moments, never while a function of the application runs
 	waiting []keyLine  // guarded by mu
 	running bool       // guarded by mu; a goroutine has taken a line
 }
+
+// KeyLog returns a KeyLog whose writers are called as other functions of the application.
+func (c *Calls) KeyLog() *KeyLog { return &KeyLog{calls: c} }
 
 type keyLine struct {
 	to   io.Writer
@@ -60,13 +65,12 @@ func (l *KeyLog) pass() {
 	}
 	next := l.waiting[0]
 	l.waiting = l.waiting[1:]
-	go func() {
-		defer func() { // also if the writer has ended the goroutine
-			_ = recover()
+	l.calls.after("KeyLogWriter", func() {
+		defer func() { // also if the writer panics, or ends the goroutine
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.pass()
 		}()
 		_, _ = next.to.Write(next.text)
-	}()
+	})
 }

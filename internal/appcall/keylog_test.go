@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 type writerFunc func(line string)
@@ -15,7 +16,8 @@ func TestKeyLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
 		blocked := make(chan struct{})
-		w := new(KeyLog).To(writerFunc(func(line string) {
+		var c Calls
+		w := c.KeyLog().To(writerFunc(func(line string) {
 			switch line {
 			case "panic":
 				panic(line)
@@ -38,13 +40,16 @@ func TestKeyLog(t *testing.T) {
 		for range 2 * maxKeyLines {
 			write("waits")
 		}
+		if left := c.Wait(time.Second); left != 1 {
+			t.Errorf("%d calls under way", left)
+		}
 		close(blocked)
-		synctest.Wait()
+		c.Wait(time.Minute)
 		if len(lines) != 2+maxKeyLines || lines[0] != "first" || lines[1] != "block" {
 			t.Errorf("%d lines, which begin with %q", len(lines), lines[:min(3, len(lines))])
 		}
 		write("last")
-		synctest.Wait()
+		c.Wait(time.Minute)
 		if last := lines[len(lines)-1]; last != "last" {
 			t.Errorf("got %q", last)
 		}
@@ -52,7 +57,7 @@ func TestKeyLog(t *testing.T) {
 }
 
 func TestKeyLog_None(t *testing.T) {
-	if w := new(KeyLog).To(nil); w != nil {
+	if w := new(Calls).KeyLog().To(nil); w != nil {
 		t.Errorf("got %v, which package tls would write to", w)
 	}
 }
