@@ -34,7 +34,7 @@ func attachPart(a *wire.Attach) *wire.ClientFrame {
 // A client that does not end its Attach makes its member hold no more than the largest one takes:
 // each item has a largest size, and they are counted before they are kept.
 func TestClient_UnfinishedAttach(t *testing.T) {
-	g := Start(t, 1)
+	g := Start(t, 1, keepConnections)
 	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
 	session := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 	for name, part := range map[string]*wire.Attach{
@@ -101,7 +101,7 @@ func awaiting(n int, name string) (all []*wire.Awaiting) {
 // A request with a long body is refused, and the member keeps nothing of it. The connection goes
 // on.
 func TestClient_LongRequests(t *testing.T) {
-	g := Start(t, 1)
+	g := Start(t, 1, keepConnections)
 	Dial(t, &conclave.ClientConfig{}, g.Nodes...)
 	conn := hostileClient(t, g.Nodes[0])
 	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
@@ -160,7 +160,7 @@ func TestClient_LongListInCommand(t *testing.T) {
 // A client that asks for the names of all keys, again and again, and reads no answer, makes its member
 // hold none of them.
 func TestClient_NamesNotRead(t *testing.T) {
-	g := Start(t, 1)
+	g := Start(t, 1, keepConnections)
 	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
 	const n = 16_384
 	for i := 0; i < n; i += 128 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/internal/hostile"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -163,7 +164,7 @@ func TestClient_ListTooLarge(t *testing.T) {
 // A client that asks for large answers and reads none makes its member hold little more than the
 // state that it asks for.
 func TestClient_AnswersNotRead(t *testing.T) {
-	g := Start(t, 1)
+	g := Start(t, 1, keepConnections)
 	Dial(t, &conclave.ClientConfig{}, g.Nodes...) // the group is at the feature level of clients
 	for i := range 128 {
 		_, err := g.Nodes[0].KV().Put(Within(t, patience), fmt.Sprint("k/", i), make([]byte, 32<<10))
@@ -186,13 +187,19 @@ func TestClient_AnswersNotRead(t *testing.T) {
 	g.wantHeap(before, 64<<20, "answers of 4 MiB that wait")
 }
 
-// wantHeap requires that the heap comes to at most so many bytes above what it was: what a busy member
-// works on at the moment counts as well. A member disconnects a client that does not read after 5 s, and
-// keeps nothing for it then, so this gives up before.
+// keepConnections has members keep a connection on which nothing arrives and nothing is read, for longer
+// than a test takes.
+func keepConnections(g *Group) {
+	Edit(func(_ int, _ *conclave.Config, s *cluster.Seams) { s.Slow = 100 })(g)
+}
+
+// wantHeap requires that the heap comes to at most so many bytes above what it was, once the members have
+// done their work: what they work on counts as well. The group has to keepConnections, or the members
+// disconnect the clients meanwhile and hold nothing for them.
 func (g *Group) wantHeap(before, limit int, what string) {
 	g.T.Helper()
 	var grown int
-	if !g.poll(2*time.Second, func() bool { grown = heapInUse() - before; return grown <= limit }) {
+	if !g.poll(g.patience, func() bool { grown = heapInUse() - before; return grown <= limit }) {
 		g.T.Errorf("%s: the heap has grown by %d MiB", what, grown>>20)
 	}
 }
