@@ -23,11 +23,19 @@ const (
 )
 
 var (
-	errTooManyRequests = fmt.Errorf("%w: limit exceeded: the member answers %d requests of this client already", ErrBusy, maxRequests)
-	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
-	errSameRequest     = errors.New("two requests with one number")
-	errRequestFailed   = errors.New("internal error in the member that was asked: its log has the details")
+	errLongRequest   = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
+	errSameRequest   = errors.New("two requests with one number")
+	errRequestFailed = errors.New("internal error in the member that was asked: its log has the details")
 )
+
+// tooManyRequestsError is an ErrBusy. The text of that one names the limits of calls, which are others.
+type tooManyRequestsError struct{}
+
+func (tooManyRequestsError) Error() string {
+	return fmt.Sprintf("the member answers %d requests of this client already", maxRequests)
+}
+
+func (tooManyRequestsError) Unwrap() error { return ErrBusy }
 
 // requests are the requests of a client that are being answered.
 type requests struct {
@@ -37,7 +45,7 @@ type requests struct {
 	running map[uint64]context.CancelFunc // guarded by mu
 }
 
-// begin answers a request on a goroutine of its own. errTooManyRequests: the client makes too
+// begin answers a request on a goroutine of its own. tooManyRequestsError: the client makes too
 // many at once, which it may do by mistake.
 func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Context)) error {
 	r.mu.Lock()
@@ -46,7 +54,7 @@ func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Con
 	case r.running[id] != nil:
 		return errSameRequest
 	case len(r.running) >= maxRequests:
-		return errTooManyRequests
+		return tooManyRequestsError{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.running[id] = cancel
@@ -123,7 +131,7 @@ func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Reques
 			m.answerClient(ctx, c, r)
 		})
 	}
-	if errors.Is(err, errTooManyRequests) || errors.Is(err, errLongRequest) {
+	if errors.Is(err, tooManyRequestsError{}) || errors.Is(err, errLongRequest) {
 		refused := m.lastPart(r.GetId(), err)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
 		return nil

@@ -125,6 +125,28 @@ func TestClient_LongRequests(t *testing.T) {
 	wantClosed(t, conn, request(1, "lock", 1))
 }
 
+// A member answers 256 requests of a client at a time, and refuses one more with the limit that it exceeds.
+func TestClient_TooManyRequests(t *testing.T) {
+	g := Start(t, 1)
+	Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	conn := hostileClient(t, g.Nodes[0])
+	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
+	for id := range uint64(257) {
+		Must(t, conn.SendMessage(request(id, "observe", 1)))
+	}
+	for {
+		a := nextAnswer(t, conn)
+		if a.GetFailure() == wire.Failure_FAILURE_NONE {
+			continue // the leader that one of them observes
+		}
+		const want = "busy: the member answers 256 requests of this client already"
+		if a.GetId() != 256 || a.GetFailure() != wire.Failure_FAILURE_BUSY || a.GetError() != want {
+			t.Errorf("answered by %v, want that request 256 is refused with %q", a, want)
+		}
+		return
+	}
+}
+
 func nextAnswer(t *testing.T, conn *hostile.Conn) *wire.Answer {
 	t.Helper()
 	for {
