@@ -19,10 +19,7 @@ const greetings = `{{ key "app/greeting" }} {{ keyOrDefault "app/none" "default"
 // consul-template renders keys, and renders them again when they change. With -dedup one of several processes, which
 // holds a lock, does so for all; when it is killed another one goes on.
 func TestConsulTemplate(t *testing.T) {
-	program, err := exec.LookPath("consul-template")
-	if err != nil {
-		t.Skip("SKIPPED: consul-template is not installed, so it was not tested: go install github.com/hashicorp/consul-template@v0.41.1")
-	}
+	program := installed(t, "consul-template", "github.com/hashicorp/consul-template@v0.41.1")
 	a := start(t, 3)
 	c := a.client(0)
 	put := func(key, value string) {

@@ -22,6 +22,24 @@ func build(t *testing.T) string {
 	return path
 }
 
+// installed returns a program of the PATH, or installs it for the test. Where that is not possible the test is
+// skipped.
+func installed(t *testing.T, name, module string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	install := exec.CommandContext(ctx, "go", "install", module)
+	install.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: go install %s fails, so it was not tested: %v\n%s", module, err, out)
+	}
+	return filepath.Join(dir, name)
+}
+
 // process is a running program.
 type process struct {
 	t      *testing.T
