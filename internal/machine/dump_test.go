@@ -48,9 +48,14 @@ func (d disk) pairs() iter.Seq2[[]byte, []byte] {
 // dump encodes the whole state from memory, not from the changes written.
 func dump(m *Machine) disk {
 	d := disk{}
-	put := func(key string, r record) { // as package proto encodes it, so that this checks encode
+	eachRecord(m, func(key string, r record) { // as package proto encodes it, so that this checks encode
 		d[key] = must(proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, r.state()))
-	}
+	})
+	return d
+}
+
+// eachRecord calls put with all that the machine holds.
+func eachRecord(m *Machine, put func(key string, r record)) {
 	put(machineKey, m)
 	for _, k := range m.former.byID {
 		put(k.key(), k)
@@ -99,7 +104,6 @@ func dump(m *Machine) disk {
 	for _, x := range m.keys.delays {
 		put(x.durable(), x)
 	}
-	return d
 }
 
 // allKeys returns the keys as they are stored.

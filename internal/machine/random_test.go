@@ -43,7 +43,8 @@ func TestRandom_AgainstReference(t *testing.T) {
 	}
 }
 
-func runRandom(t *testing.T, seed uint64, n int) {
+// runRandom calls each behind each entry.
+func runRandom(t *testing.T, seed uint64, n int, each ...func(r *rig, entry []byte)) {
 	t.Helper()
 	g := newGenerator(seed)
 	r := newRig()
@@ -68,6 +69,9 @@ func runRandom(t *testing.T, seed uint64, n int) {
 		}
 		if err := r.apply(data); err != nil {
 			t.Fatalf("seed %d, index %d: %v\nrepeat: go test ./internal/machine -run TestRandom -seed %d", seed, r.index, err, seed)
+		}
+		for _, f := range each {
+			f(r, data)
 		}
 	}
 }
