@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -23,19 +24,11 @@ const (
 )
 
 var (
-	errLongRequest   = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
-	errSameRequest   = errors.New("two requests with one number")
-	errRequestFailed = errors.New("internal error in the member that was asked: its log has the details")
+	errTooManyRequests = core.BusyError(fmt.Sprintf("limit exceeded: the member answers %d requests of this client already", maxRequests))
+	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
+	errSameRequest     = errors.New("two requests with one number")
+	errRequestFailed   = errors.New("internal error in the member that was asked: its log has the details")
 )
-
-// tooManyRequestsError is an ErrBusy. The text of that one names the limits of calls, which are others.
-type tooManyRequestsError struct{}
-
-func (tooManyRequestsError) Error() string {
-	return fmt.Sprintf("the member answers %d requests of this client already", maxRequests)
-}
-
-func (tooManyRequestsError) Unwrap() error { return ErrBusy }
 
 // requests are the requests of a client that are being answered.
 type requests struct {
@@ -45,7 +38,7 @@ type requests struct {
 	running map[uint64]context.CancelFunc // guarded by mu
 }
 
-// begin answers a request on a goroutine of its own. tooManyRequestsError: the client makes too
+// begin answers a request on a goroutine of its own. errTooManyRequests: the client makes too
 // many at once, which it may do by mistake.
 func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Context)) error {
 	r.mu.Lock()
@@ -54,7 +47,7 @@ func (r *requests) begin(ctx context.Context, id uint64, answer func(context.Con
 	case r.running[id] != nil:
 		return errSameRequest
 	case len(r.running) >= maxRequests:
-		return tooManyRequestsError{}
+		return errTooManyRequests
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.running[id] = cancel
@@ -131,7 +124,7 @@ func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Reques
 			m.answerClient(ctx, c, r)
 		})
 	}
-	if errors.Is(err, tooManyRequestsError{}) || errors.Is(err, errLongRequest) {
+	if errors.Is(err, errTooManyRequests) || errors.Is(err, errLongRequest) {
 		refused := m.lastPart(r.GetId(), err)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
 		return nil

@@ -20,7 +20,7 @@ func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) 
 		return
 	default:
 		m.metrics.Refused.Add(1)
-		call.Fail(ErrBusy)
+		call.Fail(core.ErrTooManyCalls)
 		return
 	}
 	command := encode()

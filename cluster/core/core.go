@@ -220,7 +220,7 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 // refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	if !c.tickets.Admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
-		call.Fail(ErrBusy)
+		call.Fail(ErrTooManyCalls)
 		return
 	}
 	c.tickets.Add(command, call, urgent)
@@ -247,7 +247,7 @@ func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
 // Read queues a linearizable read.
 func (c *Core) Read(r Read) error {
 	if !c.reads.makeRoom() {
-		return ErrBusy
+		return errTooManyReads
 	}
 	c.reads.waiting = append(c.reads.waiting, r)
 	return nil

@@ -108,7 +108,7 @@ func TestSubmit_LimitOfCalls(t *testing.T) {
 		}
 	}
 	c := new(quietCall)
-	if r.Submit([]byte{1}, c, false); c.failed != ErrBusy || c.fails != 1 {
+	if r.Submit([]byte{1}, c, false); c.failed != ErrTooManyCalls || c.fails != 1 {
 		t.Errorf("one too many: %v", c.failed)
 	}
 	c = new(quietCall)

@@ -60,8 +60,8 @@ var (
 	// ErrUnregistered: the registration of the incarnation that the call was made
 	// under has expired.
 	ErrUnregistered = errors.New("the registration of this process has expired")
-	// ErrBusy: too many calls are pending; the call had no effect.
-	ErrBusy = errors.New("too many pending calls: Limits.Calls and Limits.CallBytes bound them")
+	// ErrBusy: too much is under way; the call had no effect. See BusyError.
+	ErrBusy = errors.New("busy")
 	// ErrCorrupt: this member's state differs from the group's.
 	ErrCorrupt = errors.New("state differs from the group's")
 	// ErrUpgradeRequired: the group uses what this build does not know.
@@ -71,6 +71,17 @@ var (
 	ErrForgot = errors.New("its directory was rolled back, or replaced by an older copy: " +
 		"stop this process and continue with the directory that it used last")
 )
+
+// BusyError is an ErrBusy whose text names the limit that is exceeded.
+type BusyError string
+
+// ErrTooManyCalls: the commands of this process that have no outcome.
+const ErrTooManyCalls BusyError = "too many pending calls: Limits.Calls and Limits.CallBytes bound them"
+
+func (e BusyError) Error() string { return string(e) }
+
+// Unwrap returns ErrBusy.
+func (BusyError) Unwrap() error { return ErrBusy }
 
 // Includes reports whether ascending IDs include one. Members that were removed become many in
 // time, so no list of them is searched one by one.

@@ -104,7 +104,7 @@ func TestSubmit_LimitOfBytes(t *testing.T) {
 	busy, urgent := new(quietCall), new(quietCall)
 	r.Submit(make([]byte, 1000), busy, false)
 	r.Submit(make([]byte, 1000), urgent, true)
-	if busy.failed != ErrBusy || busy.fails != 1 || urgent.fails > 0 {
+	if busy.failed != ErrTooManyCalls || busy.fails != 1 || urgent.fails > 0 {
 		t.Errorf("ordinary: %v, urgent: %v", busy.failed, urgent.failed)
 	}
 	if _, seqs := forwarded(r.effects()); len(seqs) != 3 {

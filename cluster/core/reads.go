@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3"
@@ -13,6 +14,8 @@ import (
 
 // maxReads bounds the reads that wait for the leader's confirmation.
 const maxReads = 16384
+
+var errTooManyReads = BusyError(fmt.Sprintf("limit exceeded: %d reads of this process are pending", maxReads))
 
 // Read is a linearizable read. It runs on the loop's goroutine, with a state that
 // includes every command acknowledged before Core.Read.

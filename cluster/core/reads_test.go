@@ -112,7 +112,7 @@ func TestReads_Limit(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	if err := c.Read(numberedRead(0)); err != ErrBusy {
+	if err := c.Read(numberedRead(0)); err != errTooManyReads {
 		t.Errorf("one too many: %v", err)
 	}
 	c.reads.waiting[7] = numberedRead(-1)
@@ -152,7 +152,7 @@ func TestReads_RefusedCostLittle(t *testing.T) {
 	}
 	const refused = 10_000
 	for range refused {
-		if err := c.Read(numberedRead(0)); err != ErrBusy {
+		if err := c.Read(numberedRead(0)); err != errTooManyReads {
 			t.Fatal(err)
 		}
 	}

@@ -139,7 +139,7 @@ func TestClient_TooManyRequests(t *testing.T) {
 		if a.GetFailure() == wire.Failure_FAILURE_NONE {
 			continue // the leader that one of them observes
 		}
-		const want = "busy: the member answers 256 requests of this client already"
+		const want = "busy: limit exceeded: the member answers 256 requests of this client already"
 		if a.GetId() != 256 || a.GetFailure() != wire.Failure_FAILURE_BUSY || a.GetError() != want {
 			t.Errorf("answered by %v, want that request 256 is refused with %q", a, want)
 		}
