@@ -177,8 +177,9 @@ func TestDamage_Undetectable(t *testing.T) {
 		{"every file removed", "an empty directory is a new member; the others know that the old one is another", content{}},
 		{"every file rolled back", "an old copy is consistent in itself; " +
 			"other members know a later boot counter and refuse it, but a group of one has none", earlier},
+		// No more of it than the last record: on a busy machine a local record may come shortly before.
 		{"power loss, then the write-ahead log truncated", "the watermark is synced with each term, vote and local record, " +
-			"and else each 64th time only; behind it a truncated log looks like one that was never longer", cut.with(log, cut[log][:len(cut[log])/2])},
+			"and else each 64th time only; behind it a truncated log looks like one that was never longer", cut.with(log, cut[log][:len(cut[log])-8])},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := dumpOf(t, c.left.disk(t))
