@@ -7,45 +7,68 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/internal/hostile"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// held blocks at its first write until it is released.
-type held struct{ reached, released chan struct{} }
-
-func (h held) Write(p []byte) (int, error) {
-	select {
-	case h.reached <- struct{}{}:
-	default: // it has been reached before
+// largeState gives a group a state of 40 MiB, which is more than a member queues for a client and the sockets
+// hold.
+func largeState(t *testing.T, n *conclave.Node) {
+	t.Helper()
+	for i := range 80 {
+		MustPut(t, n.KV(), fmt.Sprint(i), strings.Repeat("x", 512<<10))
 	}
-	<-h.released
-	return len(p), nil
+}
+
+// unreadBackups has a client begin backups, and read no more of them than their beginnings. A Client does not
+// do so: it receives up to 64 MiB for a writer that blocks.
+func unreadBackups(t *testing.T, n *conclave.Node, backups int) *hostile.Conn {
+	t.Helper()
+	conn := hostileClient(t, n)
+	Must(t, conn.SendMessage(attachPart(new(wire.Attach))))
+	for id := range uint64(backups) {
+		Must(t, conn.SendMessage(request(id, "backup", 0)))
+	}
+	for begun := make(map[uint64]bool); len(begun) < backups; {
+		begun[nextAnswer(t, conn).GetId()] = true
+	}
+	return conn
+}
+
+// endOfBackups reads the backups, and returns how they end.
+func endOfBackups(t *testing.T, conn *hostile.Conn, backups int) (ends []wire.Failure) {
+	t.Helper()
+	for len(ends) < backups {
+		if a := nextAnswer(t, conn); a.GetLast() {
+			ends = append(ends, a.GetFailure())
+		}
+	}
+	slices.Sort(ends)
+	return ends
 }
 
 // Clients that read backups slowly keep the member from discarding what they read, so their number
 // has a limit.
 func TestClient_BackupsAtOnce(t *testing.T) {
-	g := Start(t, 1, LongSessions)
+	g := Start(t, 1, LongSessions, keepConnections)
 	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	for i := range 40 { // more than the connection's queues
-		_, err := c.KV().Put(Within(t, patience), fmt.Sprint(i), make([]byte, 512<<10))
-		Must(t, err)
-	}
-	h := held{make(chan struct{}, 1), make(chan struct{})}
-	results := make(chan error, 4)
+	largeState(t, g.Nodes[0])
+	var slow []*hostile.Conn
 	for range 4 {
-		go func() { results <- c.Backup(Within(t, patience), h) }()
-		<-h.reached
+		slow = append(slow, unreadBackups(t, g.Nodes[0], 1))
 	}
 	WantError(t, c.Backup(Within(t, patience), io.Discard), conclave.ErrBusy)
-	close(h.released)
-	for range 4 {
-		Must(t, <-results)
+	for _, conn := range slow {
+		if ends := endOfBackups(t, conn, 1); ends[0] != wire.Failure_FAILURE_NONE {
+			t.Errorf("a backup ends with %v", ends[0])
+		}
 	}
 	err := c.Backup(Within(t, patience), io.Discard)
 	for errors.Is(err, conclave.ErrBusy) { // the member ends the last one after its answer
@@ -57,30 +80,14 @@ func TestClient_BackupsAtOnce(t *testing.T) {
 // A client that reads as many backups as a member serves, and does not go on with them, keeps no
 // other client from reading one: the latest of them ends.
 func TestClient_BackupsOfOneClient(t *testing.T) {
-	g := Start(t, 1, LongSessions)
-	c, other := Dial(t, &conclave.ClientConfig{}, g.Nodes...), Dial(t, &conclave.ClientConfig{}, g.Nodes...)
-	for i := range 40 { // more than the connection's queues
-		_, err := c.KV().Put(Within(t, patience), fmt.Sprint(i), make([]byte, 512<<10))
-		Must(t, err)
-	}
-	h := held{make(chan struct{}, 1), make(chan struct{})}
-	results := make(chan error, 4)
-	for range 4 {
-		go func() { results <- c.Backup(Within(t, patience), h) }()
-		<-h.reached
-	}
+	g := Start(t, 1, LongSessions, keepConnections)
+	other := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	largeState(t, g.Nodes[0])
+	slow := unreadBackups(t, g.Nodes[0], 4)
 	Must(t, other.Backup(Within(t, patience), io.Discard))
-	close(h.released)
-	ended := 0
-	for range 4 {
-		if err := <-results; errors.Is(err, conclave.ErrIncomplete) {
-			ended++
-		} else {
-			Must(t, err)
-		}
-	}
-	if ended != 1 {
-		t.Errorf("%d backups were ended", ended)
+	want := []wire.Failure{wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_BUSY}
+	if ends := endOfBackups(t, slow, 4); !slices.Equal(ends, want) {
+		t.Errorf("the backups end with %v, want %v", ends, want)
 	}
 }
 
