@@ -47,6 +47,9 @@ func (c *Client) RemoveMember(ctx context.Context, id MemberID) error {
 // also if the connection is lost meanwhile, or if ctx is done before a member has begun. ErrBusy
 // while 4 clients read one from that member. ErrUpgradeRequired, with ErrIncomplete: the member
 // has a newer build, whose backups this one cannot check.
+//
+// w may take its time, within ctx: meanwhile the client receives 8 MiB more at most, and goes on with its locks.
+// A member ends a backup of which nothing is read for 10 minutes, with ErrIncomplete.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	err := cmp.Or(c.client.Usable(), contextError(ctx))
 	if err == nil {
@@ -57,7 +60,7 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 
 func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	var written cluster.Copied
-	err := c.group.Stream(ctx, &wire.Request{Kind: kindBackup}, func(r io.Reader) (err error) {
+	err := c.group.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
 		written, err = cluster.CopyBackup(w, r)
 		return err
 	})

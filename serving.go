@@ -56,7 +56,9 @@ func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer
 	case kindStatus:
 		return json.NewEncoder(answer).Encode(n.Status())
 	case kindBackup:
-		return n.serveBackup(ctx, answer)
+		return n.serveBackup(ctx, r, answer)
+	case remote.KindCredit:
+		return n.giveCredit(r, answer)
 	case kindTransfer, kindRemove:
 		var id MemberID
 		if err := id.UnmarshalText(r.GetBody()); err != nil {

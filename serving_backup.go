@@ -2,12 +2,15 @@ package conclave
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // maxBackups bounds the backups that clients read at a time: while one does, the database keeps what
@@ -27,9 +30,11 @@ type backups struct {
 
 // reading is a backup that a client reads.
 type reading struct {
-	client uint64
-	host   string
-	end    context.CancelCauseFunc
+	client  uint64
+	host    string
+	request uint64 // of the client
+	credit  *credit
+	end     context.CancelCauseFunc
 }
 
 // begin begins a backup; false: there are as many as may be.
@@ -86,16 +91,41 @@ func (b *backups) end(r *reading) {
 	b.reading = slices.DeleteFunc(b.reading, func(o *reading) bool { return o == r })
 }
 
-func (n *Node) serveBackup(ctx context.Context, answer cluster.Answer) error {
+// giveCredit has the backup of a request go on. There may be none any more.
+func (b *backups) giveCredit(client, request uint64, bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.reading {
+		if r.client == client && r.request == request {
+			r.credit.give(bytes)
+		}
+	}
+}
+
+func (n *Node) giveCredit(r *wire.Request, answer cluster.Answer) error {
+	var body remote.CreditBody
+	if err := json.Unmarshal(r.GetBody(), &body); err != nil {
+		return fmt.Errorf("%w request: %w", ErrInvalid, err)
+	}
+	client, _ := answer.Client()
+	n.backups.giveCredit(client, body.Request, body.Bytes)
+	return nil
+}
+
+func (n *Node) serveBackup(ctx context.Context, request *wire.Request, answer cluster.Answer) error {
+	credit, err := newCredit(request.GetBody())
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &reading{end: cancel}
+	r := &reading{request: request.GetId(), credit: credit, end: cancel}
 	r.client, r.host = answer.Client()
 	if !n.backups.begin(r) {
 		return fmt.Errorf("%w: clients read %d backups from this member already", ErrBusy, maxBackups)
 	}
 	defer n.backups.end(r)
-	err := n.Backup(ctx, answer.Within(ctx))
+	err = n.Backup(ctx, creditWriter{ctx, answer.Within(ctx), credit})
 	if errors.Is(context.Cause(ctx), errSharedBackups) {
 		return errSharedBackups
 	}

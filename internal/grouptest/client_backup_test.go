@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,6 +89,34 @@ func TestClient_BackupsOfOneClient(t *testing.T) {
 	want := []wire.Failure{wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_NONE, wire.Failure_FAILURE_BUSY}
 	if ends := endOfBackups(t, slow, 4); !slices.Equal(ends, want) {
 		t.Errorf("the backups end with %v, want %v", ends, want)
+	}
+}
+
+// A backup waits for its writer, for as long as that likes, and holds up nothing else of its client. It is larger
+// than what a client receives ahead of its program.
+func TestClient_BackupSlowWriter(t *testing.T) {
+	g := Start(t, 1, LongSessions)
+	c := Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	const keys = 160
+	for i := range keys {
+		MustPut(t, g.Nodes[0].KV(), fmt.Sprint(i), strings.Repeat("x", 512<<10))
+	}
+	before := heapInUse()
+	reached, released := make(chan struct{}), make(chan struct{})
+	var b bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		first := sync.OnceFunc(func() { close(reached); <-released })
+		done <- c.Backup(Within(t, patience), writerFunc(func(p []byte) (int, error) { first(); return b.Write(p) }))
+	}()
+	<-reached
+	Pass(time.Second) // without a bound all of it arrives meanwhile
+	MustPut(t, c.KV(), "meanwhile", "")
+	g.wantHeap(before, 48<<20, "a backup whose writer blocks")
+	close(released)
+	Must(t, <-done)
+	if b.Len() < keys*512<<10 {
+		t.Errorf("a backup of %d bytes", b.Len())
 	}
 }
 

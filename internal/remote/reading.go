@@ -8,16 +8,35 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
+// KindCredit is the request that gives credit for an answer, with a CreditBody. A member that does not know it
+// refuses it, which has no effect.
+const KindCredit = "credit"
+
+// streamCredit is how much of a Stream's answer a member sends before this process has read it. The connection is
+// also that of locks, so it is read whatever becomes of the answer.
+const streamCredit = 8 << 20
+
+// StreamBody is the body of the request of a Stream.
+type StreamBody struct {
+	Credit int // bytes that the member may send at once; 0: any number, as from a client that does not know of it
+}
+
+// CreditBody is the body of a KindCredit.
+type CreditBody struct {
+	Request uint64 // whose answer may go on
+	Bytes   int    // more of them
+}
+
 // Stream has a member answer a request, and read read the answer. It blocks as Ask until read
 // has returned, and returns its error. If the connection is lost before read has got anything,
-// another member is asked.
-func (g *Group) Stream(ctx context.Context, r *wire.Request, read func(io.Reader) error) error {
+// another member is asked. A read that blocks holds up the answer alone, for as long as it likes.
+func (g *Group) Stream(ctx context.Context, kind string, read func(io.Reader) error) error {
 	if err := g.awaitPlace(ctx); err != nil {
 		return err
 	}
 	defer g.leavePlace()
 	for {
-		again, err := g.streamOnce(ctx, r, read)
+		again, err := g.streamOnce(ctx, kind, read)
 		if !again {
 			return err
 		}
@@ -40,8 +59,9 @@ func receiveAll[V any](g *Group, q *question, receive func(V) bool) (left bool, 
 	}
 }
 
-func (g *Group) streamOnce(ctx context.Context, r *wire.Request, read func(io.Reader) error) (again bool, err error) {
-	q, err := g.begin(ctx, r, false)
+func (g *Group) streamOnce(ctx context.Context, kind string, read func(io.Reader) error) (again bool, err error) {
+	body, _ := json.Marshal(StreamBody{streamCredit}) // a number: never fails
+	q, err := g.begin(ctx, &wire.Request{Kind: kind, Body: body}, false)
 	if err != nil {
 		return false, err
 	}
@@ -49,5 +69,29 @@ func (g *Group) streamOnce(ctx context.Context, r *wire.Request, read func(io.Re
 	if err := q.await(); err != nil && g.again(q, err) {
 		return true, nil
 	}
-	return false, read(q)
+	return false, read(&creditReader{group: g, q: q})
+}
+
+// creditReader reads an answer, and gives the member credit for what has been read.
+type creditReader struct {
+	group *Group
+	q     *question
+	read  int // without credit
+}
+
+// Read implements io.Reader.
+func (r *creditReader) Read(b []byte) (int, error) {
+	n, err := r.q.Read(b)
+	if r.read += n; r.read >= streamCredit/2 {
+		r.group.giveCredit(r.q, r.read)
+		r.read = 0
+	}
+	return n, err
+}
+
+// giveCredit fails only with the question, whose reader learns why. The answer is not awaited.
+func (g *Group) giveCredit(q *question, read int) {
+	body, _ := json.Marshal(CreditBody{q.id, read}) // two numbers: never fails
+	r := &wire.Request{Id: g.asking.number(), Kind: KindCredit, Body: body}
+	_ = q.link.conn.SendWait(q.ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(body))
 }
