@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,8 +48,8 @@ func TestCredit_Taken(t *testing.T) {
 		if err := <-written; !errors.Is(err, errSharedBackups) {
 			t.Error(err)
 		}
-		c.give(1 << 62)
-		c.give(1 << 62)
+		c.give(math.MaxInt)
+		c.give(math.MaxInt)
 		if c.bytes != maxCredit {
 			t.Errorf("a credit of %d", c.bytes)
 		}
@@ -66,7 +67,7 @@ func TestCredit_OfRequest(t *testing.T) {
 		}
 		if valid && c == nil {
 			c.give(1)
-			if err := c.take(t.Context(), 1<<40); err != nil {
+			if err := c.take(t.Context(), 1<<30); err != nil {
 				t.Error(err)
 			}
 		}
