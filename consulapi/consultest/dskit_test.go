@@ -1,9 +1,7 @@
 package consultest
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -24,21 +22,10 @@ func buildDskit(t *testing.T) string {
 	dir := t.TempDir()
 	must(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "dskit"))))
 	must(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(dskitModule), 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
-	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", "dskit", "."}} {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		switch {
-		case err == nil:
-		case args[0] == "mod" || ctx.Err() != nil:
-			t.Skipf("SKIPPED: the modules of dskit cannot be downloaded, so it was not tested: %v\n%s", err, out)
-		default:
-			t.Fatalf("go %s: %v\n%s", args, err, out)
-		}
+	if err := goCommand(t, dir, "mod", "tidy"); err != nil {
+		t.Skipf("SKIPPED: the modules of dskit cannot be downloaded, so it was not tested: %v", err)
 	}
+	must(t, goCommand(t, dir, "build", "-o", "dskit", "."))
 	return filepath.Join(dir, "dskit")
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -30,14 +31,24 @@ func installed(t *testing.T, name, module string) string {
 		return path
 	}
 	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
-	defer cancel()
-	install := exec.CommandContext(ctx, "go", "install", module)
-	install.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
-	if out, err := install.CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: go install %s fails, so it was not tested: %v\n%s", module, err, out)
+	if err := goCommand(t, dir, "install", module); err != nil {
+		t.Skipf("SKIPPED: go install %s fails, so it was not tested: %v", module, err)
 	}
 	return filepath.Join(dir, name)
+}
+
+// goCommand runs the go command in a folder, which gets the programs that it installs. The error has what it prints.
+func goCommand(t *testing.T, dir string, args ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // it may have to download modules
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
 }
 
 // process is a running program.

@@ -117,14 +117,6 @@ func (a *asking) add(ctx context.Context, l *link, owed bool, done func(*questio
 	return q
 }
 
-// number returns the number of a question whose answer is not awaited.
-func (a *asking) number() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.last++
-	return a.last
-}
-
 func (a *asking) remove(q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -3,7 +3,9 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"time"
 
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -89,9 +91,27 @@ func (r *creditReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// giveCredit fails only with the question, whose reader learns why. The answer is not awaited.
+// busyPause is how long a credit waits that a busy member has refused.
+const busyPause = 100 * time.Millisecond
+
+// giveCredit blocks until the member has the credit: the answer does not go on without. The other half of the
+// credit is on its way meanwhile. What else can fail, the reader of the question learns.
 func (g *Group) giveCredit(q *question, read int) {
 	body, _ := json.Marshal(CreditBody{q.id, read}) // two numbers: never fails
-	r := &wire.Request{Id: g.asking.number(), Kind: KindCredit, Body: body}
-	_ = q.link.conn.SendWait(q.ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(body))
+	for {
+		given, err := g.begin(q.ctx, &wire.Request{Kind: KindCredit, Body: body}, false)
+		if err != nil {
+			return
+		}
+		err = given.await()
+		g.finish(given)
+		var refused *RequestError
+		if !errors.As(err, &refused) || refused.Failure != wire.Failure_FAILURE_BUSY {
+			return
+		}
+		select {
+		case <-time.After(busyPause):
+		case <-q.ctx.Done():
+		}
+	}
 }
