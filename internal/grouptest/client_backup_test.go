@@ -120,6 +120,52 @@ func TestClient_BackupSlowWriter(t *testing.T) {
 	}
 }
 
+// A backup ends with its connection, also where the program has not read yet what has arrived, and no other member
+// can be reached: the rest of the backup is nowhere else.
+func TestClient_BackupConnectionLost(t *testing.T) {
+	g := Start(t, 1, LongSessions)
+	broken := make(chan struct{})
+	lost := sync.OnceFunc(func() { close(broken) })
+	var left atomic.Int64
+	left.Store(-2 * breakingNever)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		select {
+		case <-broken:
+			return nil, errors.New("no way")
+		default:
+		}
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return breaking{closeReporter{c, lost}, &left}, err
+	}
+	c := Dial(t, &conclave.ClientConfig{Dial: dial}, g.Nodes...)
+	largeState(t, g.Nodes[0])
+	left.Store(6 << 20) // more than the client reads before it gives credit, and less than it is sent without
+	written := 0
+	err := c.Backup(Within(t, patience), writerFunc(func(p []byte) (int, error) {
+		<-broken
+		written += len(p)
+		return len(p), nil
+	}))
+	WantError(t, err, conclave.ErrIncomplete)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after %d bytes the backup waited for another connection: %v", written, err)
+	}
+	if written < 4<<20 {
+		t.Errorf("%d bytes were written", written)
+	}
+}
+
+// closeReporter is a connection that reports when it is closed.
+type closeReporter struct {
+	net.Conn
+	closed func()
+}
+
+func (c closeReporter) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
 // breaking is a connection that ends after some bytes, unless they are negative.
 type breaking struct {
 	net.Conn

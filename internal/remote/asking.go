@@ -85,13 +85,10 @@ func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*questio
 	for {
 		l, changed, _ := g.place.get()
 		if l != nil {
-			q := g.asking.add(ctx, l, owed, nil)
-			r := &wire.Request{Id: q.id, Kind: r.GetKind(), Body: r.GetBody(), Stale: r.GetStale()}
-			err := l.conn.SendWait(ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(r.GetBody()))
+			q, err := g.beginAt(ctx, l, r, owed)
 			if err == nil {
 				return q, nil
 			}
-			g.asking.remove(q)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -104,6 +101,17 @@ func (g *Group) begin(ctx context.Context, r *wire.Request, owed bool) (*questio
 			return nil, g.closed()
 		}
 	}
+}
+
+// beginAt sends a request on a link.
+func (g *Group) beginAt(ctx context.Context, l *link, r *wire.Request, owed bool) (*question, error) {
+	q := g.asking.add(ctx, l, owed, nil)
+	r = &wire.Request{Id: q.id, Kind: r.GetKind(), Body: r.GetBody(), Stale: r.GetStale()}
+	if err := l.conn.SendWait(ctx, &wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: r}}, len(r.GetBody())); err != nil {
+		g.asking.remove(q)
+		return nil, err
+	}
+	return q, nil
 }
 
 // add adds a question. done is as in question: it is complete before the end of the link can

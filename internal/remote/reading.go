@@ -95,11 +95,11 @@ func (r *creditReader) Read(b []byte) (int, error) {
 const busyPause = 100 * time.Millisecond
 
 // giveCredit blocks until the member has the credit: the answer does not go on without. The other half of the
-// credit is on its way meanwhile. What else can fail, the reader of the question learns.
+// credit is on its way meanwhile. What else can fail, the reader of the question learns: no other member answers it.
 func (g *Group) giveCredit(q *question, read int) {
 	body, _ := json.Marshal(CreditBody{q.id, read}) // two numbers: never fails
 	for {
-		given, err := g.begin(q.ctx, &wire.Request{Kind: KindCredit, Body: body}, false)
+		given, err := g.beginAt(q.ctx, q.link, &wire.Request{Kind: KindCredit, Body: body}, false)
 		if err != nil {
 			return
 		}
@@ -112,6 +112,7 @@ func (g *Group) giveCredit(q *question, read int) {
 		select {
 		case <-time.After(busyPause):
 		case <-q.ctx.Done():
+			return
 		}
 	}
 }
