@@ -105,6 +105,7 @@ func TestListener_ClientsOfOtherHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		roundTrip(t, c, 1) // so the member serves it: of one that is evicted before, it reports no end
 		last = c
 	}
 	other := dialer(t, func(c *DialerConfig) {
