@@ -30,13 +30,22 @@ import (
 // which Restore refuses; the cause is that of w, ctx's, ErrClosed or ErrCorrupt. If w has returned
 // an error of this package, only its text is kept, since it would state something else here. With ErrBusy, and
 // with ctx's error or ErrClosed alone, nothing was written.
-func (n *Node) Backup(ctx context.Context, w io.Writer) error {
-	err := cmp.Or(n.client.Usable(), contextError(ctx))
+//
+// A [Client] has the member write it that it is connected to, and checks what it receives: only after nil and after
+// ErrUnavailable w has a backup. ErrIncomplete also if the connection is lost meanwhile, or if ctx is done before
+// the member has begun. ErrBusy while clients read 4 backups from that member. ErrUpgradeRequired, with
+// ErrIncomplete: the member has a newer build, whose backups this one cannot check. w may take its time, within
+// ctx: meanwhile the client receives 8 MiB more at most, and goes on with its locks. A member ends a backup of which
+// nothing is read for 10 minutes, with ErrIncomplete.
+func (g *Group) Backup(ctx context.Context, w io.Writer) error {
+	err := cmp.Or(g.client.Usable(), contextError(ctx))
 	if err == nil {
-		err = n.member.Backup(ctx, w)
+		err = g.admin.backUp(ctx, w)
 	}
-	return fault("backup", n.cfg.Dir, err)
+	return fault("backup", g.dir, err)
 }
+
+func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.member.Backup(ctx, w) }
 
 // Restore makes the directory the seed of a new group, with the state of a backup. The
 // directory must be empty or missing; otherwise, and if the backup is damaged, truncated

@@ -24,8 +24,8 @@ import (
 // check was deregistered, ErrBusy with too many calls under way, ErrClosed, and ctx's
 // with ErrUnavailable or ErrUnknown.
 type Check struct {
-	access *access
-	name   string
+	group *Group
+	name  string
 }
 
 // CheckState is the state of a check.
@@ -80,7 +80,7 @@ func (n *Node) RegisterClientCheck(ctx context.Context, name string, ttl time.Du
 }
 
 func (n *Node) registerCheck(ctx context.Context, name string, ttl time.Duration, forClient bool) (*Check, error) {
-	c := &Check{access: &n.access, name: name}
+	c := &Check{group: n.Group, name: name}
 	err := validCheck(name, ttl)
 	if err == nil {
 		err = n.client.SetCheck(ctx, &wire.SetCheck{
@@ -123,11 +123,11 @@ func (c *Check) Fail(ctx context.Context) error {
 // Deregister removes the check from the group. The sessions that depend on it end at
 // once.
 func (c *Check) Deregister(ctx context.Context) error {
-	return fault("deregister check", c.name, c.access.client.DropCheck(ctx, c.name))
+	return fault("deregister check", c.name, c.group.client.DropCheck(ctx, c.name))
 }
 
 func (c *Check) set(ctx context.Context, state wire.CheckState) error {
-	return c.access.client.SetCheck(ctx, &wire.SetCheck{Name: c.name, State: state})
+	return c.group.client.SetCheck(ctx, &wire.SetCheck{Name: c.name, State: state})
 }
 
 // CheckInfo describes a check.
@@ -140,19 +140,14 @@ type CheckInfo struct {
 }
 
 // Checks lists the checks of all members, the built-in check "gossip" included, by
-// member and name. It reads pages, as [Node.Locks] does.
-func (a *access) Checks(ctx context.Context) iter.Seq2[CheckInfo, error] {
-	return a.ChecksAfter(ctx, CheckInfo{})
-}
-
-// ChecksAfter is Checks from behind a check on, which need not exist (any more). Of after only
-// Node and Name count.
-func (a *access) ChecksAfter(ctx context.Context, after CheckInfo) iter.Seq2[CheckInfo, error] {
+// member and name. It reads pages, as [Group.Locks] does.
+func (g *Group) Checks(ctx context.Context, opts ...ListOption[CheckInfo]) iter.Seq2[CheckInfo, error] {
+	after := listAfter(opts)
 	if err := validPrefixes(after.Name); err != nil {
 		return refused[CheckInfo]("list checks", "", err)
 	}
 	first := machine.CheckCursor{Member: uint64(after.Node), Name: after.Name}
-	return pages(ctx, a, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
+	return pages(ctx, g, "list checks", "", first, func(after machine.CheckCursor) machine.Query {
 		return machine.ChecksQuery{After: after, Limit: pageSize}
 	}, machine.CheckView.Cursor, checkInfo)
 }

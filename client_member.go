@@ -19,48 +19,31 @@ import (
 // member is connected and has answered, or ctx is done. ErrUnavailable with ctx's error;
 // ErrClosed.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
+	s, err := c.status(ctx)
+	return s, fault("status", "", err)
+}
+
+func (c *Client) status(ctx context.Context) (s Status, err error) {
 	answer, err := c.ask(ctx, kindStatus, "", true)
 	if err == nil {
 		err = json.Unmarshal(answer, &s)
 	}
-	return s, fault("status", "", err)
+	return s, err
 }
 
-// TransferLeadership is [Node.TransferLeadership], by the member that the client is connected
-// to. ErrUnknown if the connection is lost meanwhile.
-func (c *Client) TransferLeadership(ctx context.Context, to MemberID) error {
+func (c *Client) transferLeadership(ctx context.Context, to MemberID) error {
 	_, err := c.ask(ctx, kindTransfer, to.String(), false)
-	return fault("transfer leadership", successor(to), err)
+	return err
 }
 
-// RemoveMember is [Node.RemoveMember], by the member that the client is connected to. It can
-// be repeated after ErrUnknown. ErrInvalid for the member that does it: connect to another
-// one, or call Leave there.
-func (c *Client) RemoveMember(ctx context.Context, id MemberID) error {
+func (c *Client) removeMember(ctx context.Context, id MemberID) error {
 	_, err := c.ask(ctx, kindRemove, id.String(), false)
-	return fault("remove member", id.String(), err)
-}
-
-// Backup is [Node.Backup], by the member that the client is connected to, with its errors. It
-// checks what it receives: only after nil and after ErrUnavailable w has a backup. ErrIncomplete
-// also if the connection is lost meanwhile, or if ctx is done before a member has begun. ErrBusy
-// while 4 clients read one from that member. ErrUpgradeRequired, with ErrIncomplete: the member
-// has a newer build, whose backups this one cannot check.
-//
-// w may take its time, within ctx: meanwhile the client receives 8 MiB more at most, and goes on with its locks.
-// A member ends a backup of which nothing is read for 10 minutes, with ErrIncomplete.
-func (c *Client) Backup(ctx context.Context, w io.Writer) error {
-	err := cmp.Or(c.client.Usable(), contextError(ctx))
-	if err == nil {
-		err = c.backUp(ctx, w)
-	}
-	return fault("backup", "", err)
+	return err
 }
 
 func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	var written cluster.Copied
-	err := c.group.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
+	err := c.remote.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
 		written, err = cluster.CopyBackup(w, r)
 		return err
 	})
@@ -71,7 +54,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 		return cluster.ErrUnconfirmed
 	case ctx.Err() != nil:
 		err = contextError(ctx)
-		if why := c.group.Unreachable(); why != "" {
+		if why := c.remote.Unreachable(); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
 		return incompleteError{err}
@@ -91,7 +74,7 @@ func (c *Client) ask(ctx context.Context, kind, body string, repeat bool) ([]byt
 	if err := cmp.Or(c.client.Usable(), contextError(ctx)); err != nil {
 		return nil, err
 	}
-	answer, err := c.group.Ask(ctx, &wire.Request{Kind: kind, Body: []byte(body)}, repeat)
+	answer, err := c.remote.Ask(ctx, &wire.Request{Kind: kind, Body: []byte(body)}, repeat)
 	return answer, c.interrupted(ctx, err, repeat)
 }
 
@@ -103,7 +86,7 @@ func (c *Client) interrupted(ctx context.Context, err error, harmless bool) erro
 	if !harmless && !errors.Is(err, remote.ErrNotSent) {
 		return fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
 	}
-	if why := c.group.Unreachable(); why != "" {
+	if why := c.remote.Unreachable(); why != "" {
 		return fmt.Errorf("%w: %w: %s", ErrUnavailable, contextError(ctx), why)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))

@@ -21,13 +21,16 @@
 //	defer lock.Unlock(ctx)
 //
 // A [FencedLock] is held by one handle at a time in the whole group. Each grant comes
-// with a fencing token, a [Fence] that is larger than every fence of the lock before. A lock
+// with a fencing token, a [Fence] that is larger than every fence that the group has granted
+// before (for a lock that lingers, see [Linger], than every fence of that lock). A lock
 // cannot stop a paused holder from acting late, so the resource that the lock protects
 // must check the fence, for example with a [Guard].
 //
 // # Types
 //
-//   - [Node] is this process's member of the group; [Open] returns one.
+//   - [Node] is this process's member of the group; [Open] returns one. A [Client] is a
+//     connection to a member, for a process that is none; [Dial] returns one. Both have the
+//     methods of a [Group].
 //   - [FencedLock] is held by one handle at a time.
 //   - [Semaphore] has a limited number of permits; a [Permit] is one acquisition of
 //     some of them.
@@ -40,8 +43,8 @@
 //   - [Fence] is the fencing token of a grant. [Guard] refuses stale ones. A [Sequencer]
 //     is to a locked key what a Fence is to a lock.
 //
-// A node has a session of its own, under which the handles of [Node.FencedLock],
-// [Node.Semaphore] and [Node.Election] acquire. [Node.NewSession] opens others, with a
+// A node has a session of its own, under which the handles of [Group.FencedLock],
+// [Group.Semaphore] and [Group.Election] acquire. [Group.NewSession] opens others, with a
 // lock-delay, with checks, or with [NoTTL], to outlive the process.
 //
 // # Outcomes

@@ -42,16 +42,16 @@ type Leader struct {
 //
 // The handle leads under the node's own session, which has the TTL Config.SessionTTL
 // and no lock-delay.
-func (a *access) Election(name string) *Election {
-	return &Election{lock: newLock(a, nil, wire.Space_ELECTION, name, nil)}
+func (g *Group) Election(name string) *Election {
+	return &Election{lock: newLock(g, nil, wire.Space_ELECTION, name, nil)}
 }
 
-// Election returns a new handle to the election of that name, like [Node.Election],
+// Election returns a new handle to the election of that name, like [Group.Election],
 // which leads under this session. After the session was invalidated, no candidate
 // leads until its lock-delay has passed, and Campaign fails with ErrSessionExpired,
 // after ErrLockOwnershipLost for as long as a Resign is owed.
 func (s *Session) Election(name string) *Election {
-	return &Election{lock: newLock(s.access, s.lease, wire.Space_ELECTION, name, nil)}
+	return &Election{lock: newLock(s.group, s.lease, wire.Space_ELECTION, name, nil)}
 }
 
 // Campaign waits for leadership and returns its fence. It blocks until this candidate
@@ -71,10 +71,10 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (Fence, error) {
 }
 
 func (e *Election) campaign(ctx context.Context, value []byte) (Fence, error) {
-	began, span := e.lock.access.calls.begin(), e.lock.span(ctx, CallCampaign, "campaign")
+	began, span := e.lock.group.calls.begin(), e.lock.span(ctx, CallCampaign, "campaign")
 	f, err := e.candidate(ctx, value, span)
 	span.end(err)
-	e.lock.access.calls.returned(CallCampaign, began, err)
+	e.lock.group.calls.returned(CallCampaign, began, err)
 	return f, err
 }
 
@@ -134,10 +134,10 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 func (e *Election) resign(ctx context.Context) error {
-	began, span := e.lock.access.calls.begin(), e.lock.span(ctx, CallResign, "resign")
+	began, span := e.lock.group.calls.begin(), e.lock.span(ctx, CallResign, "resign")
 	err := e.lock.unlock(ctx, span)
 	span.end(err)
-	e.lock.access.calls.returned(CallResign, began, err)
+	e.lock.group.calls.returned(CallResign, began, err)
 	return err
 }
 
@@ -206,7 +206,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	err := e.lock.bad
 	var leader *wire.Leader
 	if err == nil {
-		leader, err = ask[*wire.Leader](ctx, e.lock.access, machine.LeaderQuery{Election: e.lock.name})
+		leader, err = ask[*wire.Leader](ctx, e.lock.group, machine.LeaderQuery{Election: e.lock.name})
 	}
 	if err == nil && leader == nil {
 		err = ErrNoLeader
@@ -240,7 +240,7 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	if e.lock.bad != nil {
 		return e.lock.bad
 	}
-	return e.lock.access.client.Observe(ctx, e.lock.name, func(l *wire.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
+	return e.lock.group.client.Observe(ctx, e.lock.name, func(l *wire.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
 }
 
 func leaderOf(election string, l *wire.Leader) Leader {
@@ -254,17 +254,13 @@ func leaderOf(election string, l *wire.Leader) Leader {
 }
 
 // Elections lists the elections of the group whose names begin with prefix and that
-// have a leader, by name. It reads pages, as [Node.Locks] does.
-func (a *access) Elections(ctx context.Context, prefix string) iter.Seq2[Leader, error] {
-	return a.ElectionsAfter(ctx, prefix, "")
-}
-
-// ElectionsAfter is Elections from behind a name on, as [Node.LocksAfter].
-func (a *access) ElectionsAfter(ctx context.Context, prefix, after string) iter.Seq2[Leader, error] {
+// have a leader, by name. It reads pages, as [Group.Locks] does.
+func (g *Group) Elections(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[Leader, error] {
+	after := listAfter(opts)
 	if err := validPrefixes(prefix, after); err != nil {
 		return refused[Leader]("list elections", prefix, err)
 	}
-	all := pages(ctx, a, "list elections", prefix, after, func(after string) machine.Query {
+	all := pages(ctx, g, "list elections", prefix, after, func(after string) machine.Query {
 		return machine.LeadersQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LeaderView) string { return v.Name },
 		func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })

@@ -34,7 +34,7 @@ type Explanation struct {
 	Queue     []LockOwner   // the first waiters, at most 1,000, in the order of the queue
 	// Cycle is a shortest cycle of sessions that wait for each other through the session of
 	// Holder, beginning with what that one waits for; nil if there is none. It is as
-	// [Node.WaitCycles] describes.
+	// [Group.WaitCycles] describes.
 	Cycle WaitCycle
 }
 
@@ -68,23 +68,23 @@ const maxQueue = 1000
 
 // Explain reports who holds the lock of that name and which handles wait for it. It is
 // linearizable and blocks like [FencedLock.Info], with the same errors.
-func (a *access) Explain(ctx context.Context, lock string) (Explanation, error) {
-	e, err := a.explain(ctx, lock)
+func (g *Group) Explain(ctx context.Context, lock string) (Explanation, error) {
+	e, err := g.explain(ctx, lock)
 	return e, fault("explain", lock, err)
 }
 
-func (a *access) explain(ctx context.Context, lock string) (Explanation, error) {
+func (g *Group) explain(ctx context.Context, lock string) (Explanation, error) {
 	if err := validName(lock); err != nil {
 		return Explanation{}, err
 	}
-	v, err := ask[*machine.ExplainView](ctx, a, machine.ExplainQuery{Name: lock, Limit: maxQueue})
+	v, err := ask[*machine.ExplainView](ctx, g, machine.ExplainQuery{Name: lock, Limit: maxQueue})
 	switch {
 	case err != nil:
 		return Explanation{}, err
 	case v == nil:
 		return Explanation{Lock: lock}, nil
 	}
-	members, err := a.membersByID(ctx)
+	members, err := g.membersByID(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -105,8 +105,8 @@ func (a *access) explain(ctx context.Context, lock string) (Explanation, error) 
 // membersByID is the members as this node sees them.
 type membersByID map[MemberID]Member
 
-func (a *access) membersByID(ctx context.Context) (membersByID, error) {
-	status, err := a.status(ctx)
+func (g *Group) membersByID(ctx context.Context) (membersByID, error) {
+	status, err := g.admin.status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -189,15 +189,15 @@ const maxCycles = 1000
 // wait, however many locks are held. A cycle is not found if a search from each of its
 // sessions, the nearest sessions first, would look at more than 16,384 places in queues, of
 // which each session counts for 8.
-func (a *access) WaitCycles(ctx context.Context) ([]WaitCycle, error) {
+func (g *Group) WaitCycles(ctx context.Context) ([]WaitCycle, error) {
 	var cycles []WaitCycle
 	known := make(map[string]bool) // a cycle is listed for each of its sessions
-	members, err := a.membersByID(ctx)
+	members, err := g.membersByID(ctx)
 	if err != nil {
 		return nil, fault("wait cycles", "", err)
 	}
 	for after := (wire.Ticket{}); ; {
-		page, err := ask[machine.WaitCyclesView](ctx, a, machine.WaitCyclesQuery{After: after})
+		page, err := ask[machine.WaitCyclesView](ctx, g, machine.WaitCyclesQuery{After: after})
 		if err != nil {
 			return nil, fault("wait cycles", "", err)
 		}

@@ -9,8 +9,8 @@ import (
 )
 
 // Fence is a fencing token. Each time a lock goes from free to held, its holder gets
-// a fence that is larger than every fence before, for any lock of the group. (A grant that a
-// node makes by itself, see [Linger], has one that is larger than each before of that lock.) It is
+// a fence that is larger than every fence that the group has granted before, for any lock. (A grant
+// that a node makes by itself, see [Linger], has one that is larger than every fence of that lock.) It is
 // never 0. Send it to the resource with each request; see [Guard].
 //
 // The high 16 bits are an epoch, which disaster recovery raises; the low 48 bits

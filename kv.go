@@ -24,10 +24,10 @@ import (
 // A session can lock a key ([KV.Acquire]). Such locks are advisory: any caller may
 // write to a locked key. Against a holder that has lost a lock without noticing, write
 // with [KV.PutFenced], or in a [KV.Txn] with [OpCheckSequencer].
-type KV struct{ access *access }
+type KV struct{ group *Group }
 
 // KV returns the group's key/value store. It does not block.
-func (a *access) KV() *KV { return &KV{a} }
+func (g *Group) KV() *KV { return &KV{g} }
 
 // Entry is a key with its value and metadata. The zero Entry is not a key.
 //
@@ -227,9 +227,9 @@ func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption)
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
-	began := k.access.calls.begin()
-	answer, err := client.Ask[A](ctx, k.access.client, q, o)
-	k.access.calls.returned(CallRead, began, err)
+	began := k.group.calls.begin()
+	answer, err := client.Ask[A](ctx, k.group.client, q, o)
+	k.group.calls.returned(CallRead, began, err)
 	return answer, err
 }
 

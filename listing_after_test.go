@@ -30,17 +30,17 @@ func TestListings_After(t *testing.T) {
 		}
 	}
 	for after, rest := range map[string][]string{"x/2": {"x/3", "x/4"}, "x/22": {"x/3", "x/4"}, "x/4": nil, "a": {"x/0", "x/1", "x/2", "x/3", "x/4"}, "y": nil} {
-		locks, err := grouptest.Collect(n.LocksAfter(ctx, "x/", after))
+		locks, err := grouptest.Collect(n.Locks(ctx, "x/", conclave.After(after)))
 		want("locks", names(t, locks, err, func(l conclave.LockInfo) string { return l.Name }), rest...)
-		semaphores, err := grouptest.Collect(n.SemaphoresAfter(ctx, "x/", after))
+		semaphores, err := grouptest.Collect(n.Semaphores(ctx, "x/", conclave.After(after)))
 		want("semaphores", names(t, semaphores, err, func(s conclave.SemaphoreInfo) string { return s.Name }), rest...)
-		elections, err := grouptest.Collect(n.ElectionsAfter(ctx, "x/", after))
+		elections, err := grouptest.Collect(n.Elections(ctx, "x/", conclave.After(after)))
 		want("elections", names(t, elections, err, func(l conclave.Leader) string { return l.Name }), rest...)
 	}
 	all, err := grouptest.Collect(n.Sessions(ctx))
 	grouptest.Must(t, err)
-	rest, err := grouptest.Collect(n.SessionsAfter(ctx, all[2]))
+	rest, err := grouptest.Collect(n.Sessions(ctx, conclave.After(all[2])))
 	want("sessions", names(t, rest, err, func(s conclave.SessionInfo) string { return s.ID.String() }), sessions[3:]...)
-	checks, err := grouptest.Collect(n.ChecksAfter(ctx, conclave.CheckInfo{Node: n.Status().ID, Name: "x/2"}))
+	checks, err := grouptest.Collect(n.Checks(ctx, conclave.After(conclave.CheckInfo{Node: n.Status().ID, Name: "x/2"})))
 	want("checks", names(t, checks, err, func(c conclave.CheckInfo) string { return c.Name }), "x/3", "x/4")
 }

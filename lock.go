@@ -27,7 +27,7 @@ import (
 // An idle handle costs nothing and need not be closed. All methods are safe for
 // concurrent use.
 type FencedLock struct {
-	access *access
+	group  *Group
 	name   string
 	bad    error // what is wrong with the name or an option
 	handle client.Lock
@@ -94,7 +94,7 @@ func Linger(d time.Duration) LockOption {
 }
 
 // WithLabel gives the handle a label for people, such as "invoice run 2026-11": up to 128 bytes
-// of UTF-8 without NUL; "" is none. [Node.Explain] and [LockInfo] show it with what the handle
+// of UTF-8 without NUL; "" is none. [Group.Explain] and [LockInfo] show it with what the handle
 // holds, and Explain also with what it waits for.
 //
 // It is sent with each request for the lock, so it costs its bytes there and in the state
@@ -127,25 +127,25 @@ func validLabel(label string) error {
 //
 // The handle acquires under the node's own session, which has the TTL
 // Config.SessionTTL and no lock-delay.
-func (a *access) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return newLock(a, nil, wire.Space_LOCK, name, opts)
+func (g *Group) FencedLock(name string, opts ...LockOption) *FencedLock {
+	return newLock(g, nil, wire.Space_LOCK, name, opts)
 }
 
-// FencedLock returns a new handle to the lock of that name, like [Node.FencedLock],
+// FencedLock returns a new handle to the lock of that name, like [Group.FencedLock],
 // which acquires under this session, with its lock-delay. Once the session has
 // ended, Lock fails with ErrSessionExpired, after ErrLockOwnershipLost for as long as
 // Unlocks are owed.
 func (s *Session) FencedLock(name string, opts ...LockOption) *FencedLock {
-	return newLock(s.access, s.lease, wire.Space_LOCK, name, opts)
+	return newLock(s.group, s.lease, wire.Space_LOCK, name, opts)
 }
 
-func newLock(a *access, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
+func newLock(g *Group, lease *client.Lease, space wire.Space, name string, opts []LockOption) *FencedLock {
 	o := lockOptions{config: client.LockConfig{Lease: lease, Space: space, Name: name}, err: validName(name)}
 	for _, opt := range opts {
 		opt.applyLock(&o)
 	}
-	l := &FencedLock{access: a, name: name, bad: o.err}
-	l.handle.Init(a.client, o.config)
+	l := &FencedLock{group: g, name: name, bad: o.err}
+	l.handle.Init(g.client, o.config)
 	return l
 }
 
@@ -166,11 +166,11 @@ func newLock(a *access, lease *client.Lease, space wire.Space, name string, opts
 // returned, and act when another owner has the lock already. Lost and Fence report
 // that early, but only the resource can refuse: send it the fence.
 func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
-	began, span := l.access.calls.begin(), l.span(ctx, CallLock, "lock")
+	began, span := l.group.calls.begin(), l.span(ctx, CallLock, "lock")
 	f, err := l.acquire(ctx, true, nil, span)
 	err = fault("lock", l.name, err)
 	span.end(err)
-	l.access.calls.returned(CallLock, began, err)
+	l.group.calls.returned(CallLock, began, err)
 	return f, err
 }
 
@@ -178,11 +178,11 @@ func (l *FencedLock) Lock(ctx context.Context) (Fence, error) {
 // error wraps ErrLocked, or ErrLockDelay if its last holder's lock-delay has not
 // passed. It blocks until the group has decided.
 func (l *FencedLock) TryLock(ctx context.Context) (Fence, error) {
-	began, span := l.access.calls.begin(), l.span(ctx, CallTryLock, "try lock")
+	began, span := l.group.calls.begin(), l.span(ctx, CallTryLock, "try lock")
 	f, err := l.acquire(ctx, false, nil, span)
 	err = fault("try lock", l.name, err)
 	span.end(err)
-	l.access.calls.returned(CallTryLock, began, err)
+	l.group.calls.returned(CallTryLock, began, err)
 	return f, err
 }
 
@@ -238,10 +238,10 @@ func (l *FencedLock) explain(err error) error {
 // and ErrUnknown. ErrNotHeld: the handle holds nothing; no effect.
 // ErrLockOwnershipLost: the hold was lost before.
 func (l *FencedLock) Unlock(ctx context.Context) error {
-	began, span := l.access.calls.begin(), l.span(ctx, CallUnlock, "unlock")
+	began, span := l.group.calls.begin(), l.span(ctx, CallUnlock, "unlock")
 	err := fault("unlock", l.name, l.unlock(ctx, span))
 	span.end(err)
-	l.access.calls.returned(CallUnlock, began, err)
+	l.group.calls.returned(CallUnlock, began, err)
 	return err
 }
 
@@ -279,9 +279,9 @@ func (l *FencedLock) Holds() int { return l.handle.Holds() }
 // [Session] says what the deadline is. Unlock does not close the channel. It is nil when
 // nothing is held.
 //
-// No clock can announce what ends a session at once: [Node.CloseSession] on any member,
+// No clock can announce what ends a session at once: [Group.CloseSession] on any member,
 // another start of this member, [Node.Leave], [Check.Fail] and [Check.Deregister] of a
-// check of the session, and [Node.AttachSession] elsewhere of a session with NoTTL. A
+// check of the session, and [Group.AttachSession] elsewhere of a session with NoTTL. A
 // process that is partitioned at that moment learns of it when it reaches the group
 // again, or at the deadline: the lock-delay and fences are for that.
 //
@@ -361,7 +361,7 @@ func (l *FencedLock) Info(ctx context.Context) (LockInfo, error) {
 	if l.bad != nil {
 		return LockInfo{}, fault("info", l.name, l.bad)
 	}
-	v, err := ask[*machine.LockView](ctx, l.access, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
+	v, err := ask[*machine.LockView](ctx, l.group, machine.LockQuery{Space: wire.Space_LOCK, Name: l.name})
 	switch {
 	case err != nil:
 		return LockInfo{}, fault("info", l.name, err)
@@ -383,18 +383,12 @@ func lockInfo(v machine.LockView) LockInfo {
 // waited for or in a lock-delay, by name. It reads pages, each linearizable and each
 // blocking as Info does; locks that change between two pages may be missing or out of
 // date. The sequence ends after the first error, whose causes are those of Info.
-func (a *access) Locks(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
-	return a.LocksAfter(ctx, prefix, "")
-}
-
-// LocksAfter is Locks from behind a name on, which need not exist (any more). A program that
-// shows a page at a time passes the last name of the page before: the cost of a page does not
-// depend on how many names come before it.
-func (a *access) LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[LockInfo, error] {
+func (g *Group) Locks(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[LockInfo, error] {
+	after := listAfter(opts)
 	if err := validPrefixes(prefix, after); err != nil {
 		return refused[LockInfo]("list locks", prefix, err)
 	}
-	return pages(ctx, a, "list locks", prefix, after, func(after string) machine.Query {
+	return pages(ctx, g, "list locks", prefix, after, func(after string) machine.Query {
 		return machine.LocksQuery{Space: wire.Space_LOCK, Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.LockView) string { return v.Name }, lockInfo)
 }

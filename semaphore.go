@@ -22,11 +22,11 @@ import (
 // A handle is not an owner: each Acquire stands by itself. A handle costs nothing and
 // need not be closed. All methods are safe for concurrent use.
 type Semaphore struct {
-	access *access
-	lease  *client.Lease // to acquire under; nil: the node's own
-	name   string
-	bad    error         // what is wrong with the name or the limit
-	limit  atomic.Uint32 // that this handle uses
+	group *Group
+	lease *client.Lease // to acquire under; nil: the node's own
+	name  string
+	bad   error         // what is wrong with the name or the limit
+	limit atomic.Uint32 // that this handle uses
 }
 
 // SemaphoreInfo describes a semaphore. One that is not in use and was never resized
@@ -59,20 +59,20 @@ type PermitInfo struct {
 //
 // The handle acquires under the node's own session, which has the TTL
 // Config.SessionTTL and no lock-delay.
-func (a *access) Semaphore(name string, limit int) *Semaphore {
-	return newSemaphore(a, nil, name, limit)
+func (g *Group) Semaphore(name string, limit int) *Semaphore {
+	return newSemaphore(g, nil, name, limit)
 }
 
 // Semaphore returns a new handle to the semaphore of that name, like
-// [Node.Semaphore], which acquires under this session. The permits of a session that
+// [Group.Semaphore], which acquires under this session. The permits of a session that
 // was invalidated are released when its lock-delay has passed. Once the session has
 // ended, Acquire fails with ErrSessionExpired.
 func (s *Session) Semaphore(name string, limit int) *Semaphore {
-	return newSemaphore(s.access, s.lease, name, limit)
+	return newSemaphore(s.group, s.lease, name, limit)
 }
 
-func newSemaphore(a *access, lease *client.Lease, name string, limit int) *Semaphore {
-	s := &Semaphore{access: a, lease: lease, name: name, bad: validName(name)}
+func newSemaphore(g *Group, lease *client.Lease, name string, limit int) *Semaphore {
+	s := &Semaphore{group: g, lease: lease, name: name, bad: validName(name)}
 	if s.bad == nil {
 		s.bad = validLimit(limit)
 	}
@@ -102,11 +102,11 @@ func validLimit(limit int) error {
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
-	began, span := s.access.calls.begin(), s.span(ctx, CallAcquire, "acquire", n)
+	began, span := s.group.calls.begin(), s.span(ctx, CallAcquire, "acquire", n)
 	p, err := s.acquire(ctx, n, true, span)
 	err = fault("acquire", s.name, err)
 	span.end(err)
-	s.access.calls.returned(CallAcquire, began, err)
+	s.group.calls.returned(CallAcquire, began, err)
 	return p, err
 }
 
@@ -114,16 +114,16 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Permit, error) {
 // available the error wraps ErrLocked, or ErrLockDelay if only lock-delays hold them
 // back. It blocks until the group has decided.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Permit, error) {
-	began, span := s.access.calls.begin(), s.span(ctx, CallTryAcquire, "try acquire", n)
+	began, span := s.group.calls.begin(), s.span(ctx, CallTryAcquire, "try acquire", n)
 	p, err := s.acquire(ctx, n, false, span)
 	err = fault("try acquire", s.name, err)
 	span.end(err)
-	s.access.calls.returned(CallTryAcquire, began, err)
+	s.group.calls.returned(CallTryAcquire, began, err)
 	return p, err
 }
 
 func (s *Semaphore) span(ctx context.Context, kind CallKind, op string, n int) *span {
-	return s.access.tracing.begin(ctx, Operation{Kind: kind, Op: op, Name: s.name, Permits: n})
+	return s.group.tracing.begin(ctx, Operation{Kind: kind, Op: op, Name: s.name, Permits: n})
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (*Permit, error) {
@@ -136,13 +136,13 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 	case uint64(n) > uint64(limit):
 		return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
 	}
-	p, err := s.access.client.Acquire(ctx, client.PermitRequest{
+	p, err := s.group.client.Acquire(ctx, client.PermitRequest{
 		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait, Trace: span.trace(),
 	})
 	var f *client.Fault
 	switch {
 	case err == nil:
-		permit := &Permit{access: s.access, name: s.name, permit: p}
+		permit := &Permit{group: s.group, name: s.name, permit: p}
 		span.granted(Fence(p.GrantedFence()), permit)
 		return permit, nil
 	case errors.As(err, &f) && f.Kind == client.Refused && f.Reply.GetCode() == wire.Code_LOCKED:
@@ -189,7 +189,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 		err = validLimit(limit)
 	}
 	if err == nil {
-		_, err = s.access.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
+		_, err = s.group.client.Exec(ctx, &wire.Command{Op: &wire.Command_Resize{Resize: &wire.Resize{
 			Name: s.name, Limit: uint32(limit),
 		}}})
 	}
@@ -208,7 +208,7 @@ func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 		return SemaphoreInfo{}, fault("info", s.name, s.bad)
 	}
 	limit := int(s.limit.Load())
-	v, err := ask[*machine.SemaphoreView](ctx, s.access, machine.SemaphoreQuery{Name: s.name})
+	v, err := ask[*machine.SemaphoreView](ctx, s.group, machine.SemaphoreQuery{Name: s.name})
 	switch {
 	case err != nil:
 		return SemaphoreInfo{}, fault("info", s.name, err)
@@ -219,7 +219,7 @@ func (s *Semaphore) Info(ctx context.Context) (SemaphoreInfo, error) {
 }
 
 // Holders lists the Permits that are held, of any node, by fence from behind the fence after on;
-// 0: all. It reads pages, as [Node.Locks] does. Its errors are those of [FencedLock.Info];
+// 0: all. It reads pages, as [Group.Locks] does. Its errors are those of [FencedLock.Info];
 // ErrInvalid also if a client asks a member of an earlier version.
 func (s *Semaphore) Holders(ctx context.Context, after Fence) iter.Seq2[PermitInfo, error] {
 	return func(yield func(PermitInfo, error) bool) {
@@ -227,7 +227,7 @@ func (s *Semaphore) Holders(ctx context.Context, after Fence) iter.Seq2[PermitIn
 		for done := false; !done; {
 			page, err := machine.HoldersView{}, s.bad
 			if err == nil {
-				page, err = ask[machine.HoldersView](ctx, s.access, q)
+				page, err = ask[machine.HoldersView](ctx, s.group, q)
 			}
 			if err != nil {
 				yield(PermitInfo{}, fault("list holders", s.name, err))
@@ -260,17 +260,13 @@ func permitInfo(p machine.PermitView) PermitInfo {
 
 // Semaphores lists the semaphores of the group whose names begin with prefix and that
 // are in use or were resized, by name, each as [Semaphore.Info] describes it. It reads pages,
-// as [Node.Locks] does.
-func (a *access) Semaphores(ctx context.Context, prefix string) iter.Seq2[SemaphoreInfo, error] {
-	return a.SemaphoresAfter(ctx, prefix, "")
-}
-
-// SemaphoresAfter is Semaphores from behind a name on, as [Node.LocksAfter].
-func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[SemaphoreInfo, error] {
+// as [Group.Locks] does.
+func (g *Group) Semaphores(ctx context.Context, prefix string, opts ...ListOption[string]) iter.Seq2[SemaphoreInfo, error] {
+	after := listAfter(opts)
 	if err := validPrefixes(prefix, after); err != nil {
 		return refused[SemaphoreInfo]("list semaphores", prefix, err)
 	}
-	return pages(ctx, a, "list semaphores", prefix, after, func(after string) machine.Query {
+	return pages(ctx, g, "list semaphores", prefix, after, func(after string) machine.Query {
 		return machine.SemaphoresQuery{Prefix: prefix, After: after, Limit: pageSize}
 	}, func(v machine.SemaphoreView) string { return v.Name }, semaphoreInfo)
 }
@@ -278,7 +274,7 @@ func (a *access) SemaphoresAfter(ctx context.Context, prefix, after string) iter
 // Permit is what one Acquire of a [Semaphore] was granted, whatever the number of
 // permits. Release releases it as a whole. All methods are safe for concurrent use.
 type Permit struct {
-	access *access
+	group  *Group
 	name   string
 	permit *client.Permit
 }
@@ -291,10 +287,10 @@ type Permit struct {
 // and ErrUnknown. ErrNotHeld: Release was called before; no effect.
 // ErrLockOwnershipLost: the permits were lost before.
 func (p *Permit) Release(ctx context.Context) error {
-	began, span := p.access.calls.begin(), p.span(ctx)
+	began, span := p.group.calls.begin(), p.span(ctx)
 	err := fault("release", p.name, p.permit.Release(ctx, span.trace()))
 	span.end(err)
-	p.access.calls.returned(CallRelease, began, err)
+	p.group.calls.returned(CallRelease, began, err)
 	return err
 }
 
@@ -302,7 +298,7 @@ func (p *Permit) Release(ctx context.Context) error {
 func (p *Permit) giveUp() { _ = p.permit.Release(ended(), nil) }
 
 func (p *Permit) span(ctx context.Context) *span {
-	t := &p.access.tracing
+	t := &p.group.tracing
 	if !t.on() {
 		return nil
 	}

@@ -82,11 +82,11 @@ func (s Sequencer) validate() error {
 //
 // The holder may change between the check and what is done about it; OpCheckSequencer
 // makes the check part of a write to the group's keys.
-func (a *access) CheckSequencer(ctx context.Context, s Sequencer) error {
+func (g *Group) CheckSequencer(ctx context.Context, s Sequencer) error {
 	err := s.validate()
 	var valid bool
 	if err == nil {
-		valid, err = ask[bool](ctx, a, machine.SequencerQuery{Key: s.Key, LockIndex: s.LockIndex, Session: wire.ID(s.Session)})
+		valid, err = ask[bool](ctx, g, machine.SequencerQuery{Key: s.Key, LockIndex: s.LockIndex, Session: wire.ID(s.Session)})
 	}
 	if err == nil && !valid {
 		err = ErrStaleSequencer

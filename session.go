@@ -64,11 +64,11 @@ func parseSessionID(s string) (id SessionID, err error) {
 // off for clocks that differ in speed. The node renews by thirds of the first two.
 //
 // Each node has a session of its own, which it opens when that is first needed. More
-// come from [Node.NewSession] and [Node.AttachSession]. All methods are safe for
+// come from [Group.NewSession] and [Group.AttachSession]. All methods are safe for
 // concurrent use.
 type Session struct {
-	access *access
-	lease  *client.Lease
+	group *Group
+	lease *client.Lease
 }
 
 // SessionConfig configures a session. The zero value, like a nil *SessionConfig, is a
@@ -198,16 +198,16 @@ func (c *SessionConfig) validate(mayCheck bool) error {
 // Errors: ErrInvalid with every fault of cfg at once, and for a check that this member
 // has not registered; ErrCheckCritical; ErrTooLarge; ErrBusy with too many sessions or
 // calls under way; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
-func (a *access) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
-	checked, err := cfg.withDefaults(a.isNode)
+func (g *Group) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, error) {
+	checked, err := cfg.withDefaults(g.isNode)
 	var lease *client.Lease
 	if err == nil {
-		lease, err = a.client.Open(ctx, leaseConfig(checked))
+		lease, err = g.client.Open(ctx, leaseConfig(checked))
 	}
 	if err != nil {
 		return nil, fault("new session", checked.Name, err)
 	}
-	return a.session(lease), nil
+	return g.session(lease), nil
 }
 
 // AttachSession binds a session with NoTTL, whose process has ended, to this process.
@@ -231,17 +231,17 @@ func (a *access) NewSession(ctx context.Context, cfg *SessionConfig) (*Session, 
 // ErrCheckCritical; ErrBusy; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown. A
 // process that shuts down gracefully or restarts no longer counts at once; any other
 // after a minute of silence, and not before its sessions with a TTL have expired.
-func (a *access) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
-	lease, err := a.client.Attach(ctx, wire.ID(id))
+func (g *Group) AttachSession(ctx context.Context, id SessionID) (*Session, error) {
+	lease, err := g.client.Attach(ctx, wire.ID(id))
 	if err != nil {
 		return nil, fault("attach session", id.String(), notFound(err))
 	}
-	return a.session(lease), nil
+	return g.session(lease), nil
 }
 
 // session returns the one Session of a lease, which may be attached more than once.
-func (a *access) session(l *client.Lease) *Session {
-	return l.Wrapper(func() any { return &Session{access: a, lease: l} }).(*Session)
+func (g *Group) session(l *client.Lease) *Session {
+	return l.Wrapper(func() any { return &Session{group: g, lease: l} }).(*Session)
 }
 
 // CloseSession ends any session of the group by force, for operators. What the session
@@ -253,8 +253,8 @@ func (a *access) session(l *client.Lease) *Session {
 // It blocks until the group has agreed. Errors: ErrSessionNotFound; ErrBusy; ErrClosed;
 // ErrUnavailable or ErrUnknown with ctx's, and ErrUnknown alone if the registration of
 // this process expired meanwhile. It is idempotent.
-func (a *access) CloseSession(ctx context.Context, id SessionID) error {
-	return fault("close session", id.String(), notFound(a.client.CloseSession(ctx, wire.ID(id))))
+func (g *Group) CloseSession(ctx context.Context, id SessionID) error {
+	return fault("close session", id.String(), notFound(g.client.CloseSession(ctx, wire.ID(id))))
 }
 
 // notFound is for operations on a session that is not this process's: there it has
@@ -289,7 +289,7 @@ func (s *Session) Err() error { return fault("session", s.ID().String(), s.lease
 func (s *Session) Renew(ctx context.Context) error {
 	err := s.lease.Err()
 	if err == nil {
-		err = s.access.client.Renew(ctx)
+		err = s.group.client.Renew(ctx)
 	}
 	if ended := s.lease.Err(); ended != nil {
 		err = ended
@@ -323,16 +323,11 @@ type SessionInfo struct {
 }
 
 // Sessions lists the sessions of the group, by create index. It reads pages, as
-// [Node.Locks] does.
-func (a *access) Sessions(ctx context.Context) iter.Seq2[SessionInfo, error] {
-	return a.SessionsAfter(ctx, SessionInfo{})
-}
-
-// SessionsAfter is Sessions from behind a session on, which may have ended. Of after only
-// CreateIndex and ID count.
-func (a *access) SessionsAfter(ctx context.Context, after SessionInfo) iter.Seq2[SessionInfo, error] {
+// [Group.Locks] does.
+func (g *Group) Sessions(ctx context.Context, opts ...ListOption[SessionInfo]) iter.Seq2[SessionInfo, error] {
+	after := listAfter(opts)
 	first := machine.SessionCursor{CreateIndex: after.CreateIndex, ID: wire.ID(after.ID)}
-	return pages(ctx, a, "list sessions", "", first, func(after machine.SessionCursor) machine.Query {
+	return pages(ctx, g, "list sessions", "", first, func(after machine.SessionCursor) machine.Query {
 		return machine.SessionsQuery{After: after, Limit: pageSize}
 	}, machine.SessionView.Cursor, sessionInfo)
 }

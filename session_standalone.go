@@ -69,18 +69,18 @@ func (n *Node) raiseLevel(ctx context.Context, level uint32) error {
 //
 // Errors: ErrSessionNotFound; ErrInvalid if the session is bound to a process, which renews it;
 // ErrUpgradeRequired; ErrBusy; ErrClosed; and ctx's with ErrUnavailable or ErrUnknown.
-func (a *access) RenewSession(ctx context.Context, id SessionID) error {
-	return fault("renew session", id.String(), notFound(a.client.RenewSession(ctx, wire.ID(id))))
+func (g *Group) RenewSession(ctx context.Context, id SessionID) error {
+	return fault("renew session", id.String(), notFound(g.client.RenewSession(ctx, wire.ID(id))))
 }
 
 // SessionInfo describes a session of the group. It is linearizable, unless [Stale] is given. It
 // blocks like [KV.Get] and has its errors, and ErrSessionNotFound.
-func (a *access) SessionInfo(ctx context.Context, id SessionID, opts ...ReadOption) (SessionInfo, error) {
+func (g *Group) SessionInfo(ctx context.Context, id SessionID, opts ...ReadOption) (SessionInfo, error) {
 	var o client.QueryOptions
 	for _, opt := range opts {
 		opt.applyRead(&o)
 	}
-	view, err := client.Ask[*machine.SessionView](ctx, a.client, machine.SessionQuery{ID: wire.ID(id)}, o)
+	view, err := client.Ask[*machine.SessionView](ctx, g.client, machine.SessionQuery{ID: wire.ID(id)}, o)
 	if err == nil && view == nil {
 		err = ErrSessionNotFound
 	}

@@ -139,3 +139,5 @@ func (n *Node) Status() Status {
 	}
 	return status
 }
+
+func (n *Node) status(context.Context) (Status, error) { return n.Status(), nil }

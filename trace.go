@@ -214,7 +214,7 @@ func (s *span) end(err error) {
 
 // span begins the span of a call of the handle.
 func (l *FencedLock) span(ctx context.Context, kind CallKind, op string) *span {
-	t := &l.access.tracing
+	t := &l.group.tracing
 	if !t.on() {
 		return nil
 	}

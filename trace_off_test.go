@@ -4,8 +4,8 @@ import "testing"
 
 // Without a tracer a call makes nothing for it.
 func TestTracing_Off(t *testing.T) {
-	l := &FencedLock{access: new(access), name: "x"}
-	p := &Permit{access: l.access, name: "s"}
+	l := &FencedLock{group: new(Group), name: "x"}
+	p := &Permit{group: l.group, name: "s"}
 	allocated := testing.AllocsPerRun(100, func() {
 		s := l.span(t.Context(), CallLock, "lock")
 		s.granted(1, l)

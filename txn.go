@@ -140,16 +140,16 @@ type refusedOp struct{ at int }
 
 // write executes operations, all or none. what and name are those of the call, for people.
 func (k *KV) write(ctx context.Context, what, name string, ops []Op) ([]Entry, *refusedOp, error) {
-	began := k.access.calls.begin()
-	span := k.access.tracing.begin(ctx, Operation{Kind: CallWrite, Op: what, Name: name, Ops: len(ops)})
+	began := k.group.calls.begin()
+	span := k.group.tracing.begin(ctx, Operation{Kind: CallWrite, Op: what, Name: name, Ops: len(ops)})
 	entries, refused, err := k.writeOps(ctx, ops)
 	span.end(err)
-	k.access.calls.returned(CallWrite, began, err)
+	k.group.calls.returned(CallWrite, began, err)
 	return entries, refused, err
 }
 
 func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error) {
-	if err := k.access.client.Usable(); err != nil {
+	if err := k.group.client.Usable(); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -168,7 +168,7 @@ func (k *KV) writeOps(ctx context.Context, ops []Op) ([]Entry, *refusedOp, error
 	if size := proto.Size(w); size > maxWrite {
 		return nil, nil, fmt.Errorf("%w: one write of %d bytes, the limit is %d", ErrTooLarge, size, maxWrite)
 	}
-	reply, err := k.access.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
+	reply, err := k.group.client.Exec(ctx, &wire.Command{Op: &wire.Command_Write{Write: w}})
 	if err != nil {
 		if reply != nil {
 			return nil, &refusedOp{int(reply.GetOp())}, err

@@ -32,7 +32,7 @@ func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[E
 	return func(yield func(Event, error) bool) {
 		err := validPrefixes(prefix)
 		if err == nil {
-			err = k.access.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
+			err = k.group.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
 				return yield(Event{Entry: entryOf(c.Entry), Deleted: c.Deleted, Index: c.Index}, nil)
 			})
 		}

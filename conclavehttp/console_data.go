@@ -227,11 +227,11 @@ func (a answerData) Empty() bool {
 func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 	switch q.kind {
 	case kindLocks:
-		a.Locks, a.Next, a.Err = firstRows(node.LocksAfter(ctx, q.prefix, q.after), func(l conclave.LockInfo) string { return l.Name })
+		a.Locks, a.Next, a.Err = firstRows(node.Locks(ctx, q.prefix, conclave.After(q.after)), func(l conclave.LockInfo) string { return l.Name })
 	case kindSemaphores:
-		a.Semaphores, a.Next, a.Err = firstRows(node.SemaphoresAfter(ctx, q.prefix, q.after), func(s conclave.SemaphoreInfo) string { return s.Name })
+		a.Semaphores, a.Next, a.Err = firstRows(node.Semaphores(ctx, q.prefix, conclave.After(q.after)), func(s conclave.SemaphoreInfo) string { return s.Name })
 	case kindElections:
-		a.Elections, a.Next, a.Err = firstRows(node.ElectionsAfter(ctx, q.prefix, q.after), func(l conclave.Leader) string { return l.Name })
+		a.Elections, a.Next, a.Err = firstRows(node.Elections(ctx, q.prefix, conclave.After(q.after)), func(l conclave.Leader) string { return l.Name })
 	case kindSessions:
 		var after conclave.SessionInfo
 		if q.after != "" {
@@ -239,7 +239,7 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 				return
 			}
 		}
-		a.Sessions, a.Next, a.Err = firstRows(node.SessionsAfter(ctx, after), sessionCursor)
+		a.Sessions, a.Next, a.Err = firstRows(node.Sessions(ctx, conclave.After(after)), sessionCursor)
 	case kindChecks:
 		var after conclave.CheckInfo
 		if q.after != "" {
@@ -247,7 +247,7 @@ func (a *answerData) list(ctx context.Context, node *conclave.Node, q query) {
 				return
 			}
 		}
-		a.Checks, a.Next, a.Err = firstRows(node.ChecksAfter(ctx, after), checkCursor)
+		a.Checks, a.Next, a.Err = firstRows(node.Checks(ctx, conclave.After(after)), checkCursor)
 	}
 }
 

@@ -202,7 +202,7 @@ func (c *call) ownChecks(ctx context.Context, do func(conclave.CheckInfo)) error
 }
 
 func (c *call) checksOf(ctx context.Context, id conclave.MemberID, do func(conclave.CheckInfo)) error {
-	return each(c.node.ChecksAfter(ctx, conclave.CheckInfo{Node: id}), func(i conclave.CheckInfo) bool {
+	return each(c.node.Checks(ctx, conclave.After(conclave.CheckInfo{Node: id})), func(i conclave.CheckInfo) bool {
 		if i.Node == id {
 			do(i)
 		}

@@ -22,18 +22,6 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// Locks makes handles to locks. [*conclave.Node], [*conclave.Client] and [*conclave.Session]
-// do.
-type Locks interface {
-	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
-}
-
-// Access is the access to a group. [*conclave.Node] and [*conclave.Client] have it.
-type Access interface {
-	Locks
-	KV() *conclave.KV
-}
-
 // Option configures a Storage.
 type Option interface{ apply(*Storage) }
 
@@ -47,7 +35,7 @@ func Prefix(p string) Option { return option(func(s *Storage) { s.prefix = p }) 
 
 // LockWith takes the locks under a session, for example of a longer TTL or with a lock-delay.
 // Default: the node's own session.
-func LockWith(locks Locks) Option { return option(func(s *Storage) { s.locks = locks }) }
+func LockWith(locks conclave.Locks) Option { return option(func(s *Storage) { s.locks = locks }) }
 
 // Storage implements [certmagic.Storage], [certmagic.TryLocker] and [certmagic.LockLeaseRenewer].
 // It behaves as [certmagic.FileStorage], except that a file may exist whose name is also that of a
@@ -55,7 +43,7 @@ func LockWith(locks Locks) Option { return option(func(s *Storage) { s.locks = l
 // methods are safe for concurrent use. A Storage has nothing to close.
 type Storage struct {
 	kv     *conclave.KV
-	locks  Locks
+	locks  conclave.Locks
 	prefix string
 
 	mu    sync.Mutex
@@ -63,7 +51,7 @@ type Storage struct {
 }
 
 // New returns a Storage in the group.
-func New(group Access, opts ...Option) *Storage {
+func New(group conclave.Access, opts ...Option) *Storage {
 	s := &Storage{kv: group.KV(), locks: group, prefix: "certmagic/", holds: make(map[string][]*conclave.FencedLock)}
 	for _, opt := range opts {
 		opt.apply(s)

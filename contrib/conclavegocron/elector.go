@@ -24,7 +24,7 @@ type Elector struct {
 
 // NewElector returns an Elector for [gocron.WithDistributedElector]. name is that of the lock
 // for which the processes compete. It leads while [Elector.Run] runs.
-func NewElector(locks Locks, name string, opts ...conclave.LockOption) *Elector {
+func NewElector(locks conclave.Locks, name string, opts ...conclave.LockOption) *Elector {
 	return &Elector{lock: locks.FencedLock(name, opts...)}
 }
 

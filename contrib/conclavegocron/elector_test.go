@@ -24,7 +24,7 @@ type elected struct {
 	ended   chan error // the result of Run
 }
 
-func withElector(t *testing.T, locks conclavegocron.Locks) *elected {
+func withElector(t *testing.T, locks conclave.Locks) *elected {
 	t.Helper()
 	e := &elected{elector: conclavegocron.NewElector(locks, "cron leader", conclave.WithLabel(t.Name())), ended: make(chan error, 1)}
 	var ctx context.Context

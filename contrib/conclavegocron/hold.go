@@ -8,12 +8,6 @@ import (
 	"github.com/conclave-go/conclave"
 )
 
-// Locks makes handles to locks. [*conclave.Node], [*conclave.Client] and [*conclave.Session]
-// do.
-type Locks interface {
-	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
-}
-
 // hold is one hold of a lock.
 type hold struct {
 	lock  *conclave.FencedLock

@@ -54,7 +54,7 @@ func leastDuration(option string, d time.Duration, zero bool) error {
 // The lock of a process that dies is free after the TTL of its session, or, with a
 // [conclave.Session], after the lock-delay as well.
 type Locker struct {
-	locks   Locks
+	locks   conclave.Locks
 	prefix  string
 	holdFor time.Duration
 	timeout time.Duration
@@ -66,7 +66,7 @@ type Locker struct {
 
 // NewLocker returns a Locker for [gocron.WithDistributedLocker] or
 // [gocron.WithDistributedJobLocker].
-func NewLocker(locks Locks, opts ...Option) *Locker {
+func NewLocker(locks conclave.Locks, opts ...Option) *Locker {
 	l := &Locker{locks: locks, prefix: "gocron/", timeout: 10 * time.Second, holds: make(map[string]*hold)}
 	for _, opt := range opts {
 		opt.apply(l)

@@ -16,7 +16,7 @@ import (
 // lockName is the lock of the job, by the default prefix.
 const lockName = "gocron/" + invoices
 
-func withLocker(t *testing.T, locks conclavegocron.Locks, opts ...conclavegocron.Option) *scheduler {
+func withLocker(t *testing.T, locks conclave.Locks, opts ...conclavegocron.Option) *scheduler {
 	t.Helper()
 	l := conclavegocron.NewLocker(locks, opts...)
 	return newScheduler(t, time.Hour, gocron.WithDistributedLocker(l), func(f func(context.Context) error) func(context.Context) error {

@@ -12,19 +12,13 @@ import (
 
 var _ lock.Locker = (*Locker)(nil)
 
-// Locks makes handles to locks. [*conclave.Node], [*conclave.Client] and [*conclave.Session]
-// do.
-type Locks interface {
-	FencedLock(name string, opts ...conclave.LockOption) *conclave.FencedLock
-}
-
 // Locker implements [lock.Locker] of goose. It does not use the database. Providers that share a
 // Locker exclude each other, as those of other processes do. All methods are safe for concurrent use.
 type Locker struct{ lock *conclave.FencedLock }
 
 // New returns a Locker for goose.WithLocker. name is that of the lock: one for each database. With
 // [conclave.Reentrant] providers that share the Locker would not exclude each other.
-func New(locks Locks, name string, opts ...conclave.LockOption) *Locker {
+func New(locks conclave.Locks, name string, opts ...conclave.LockOption) *Locker {
 	return &Locker{locks.FencedLock(name, opts...)}
 }
 

@@ -45,7 +45,7 @@ type process struct {
 	proceed chan struct{}        // lets it end
 }
 
-func newProcess(t *testing.T, path string, locks conclavegoose.Locks) *process {
+func newProcess(t *testing.T, path string, locks conclave.Locks) *process {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	must(t, err)

@@ -28,7 +28,7 @@ type elector struct {
 	ended chan struct{} // closed when Run has returned
 }
 
-func elect(t *testing.T, group conclaveleader.Access, identity string, events chan<- event) *elector {
+func elect(t *testing.T, group conclave.Access, identity string, events chan<- event) *elector {
 	t.Helper()
 	e := &elector{lock: candidate(group, identity), ended: make(chan struct{})}
 	led := make(chan struct{}) // client-go reports the start in a goroutine, and the stop in every case

@@ -19,9 +19,6 @@ import (
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// Access is the access to a group. [*conclave.Node] and [*conclave.Client] have it.
-type Access interface{ KV() *conclave.KV }
-
 // prefix precedes the names of elections in the keys.
 const prefix = "leaderelection/"
 
@@ -46,7 +43,7 @@ type Lock struct {
 
 // New returns the lock of the election of that name, under the key "leaderelection/" and the
 // name, for a candidate. config.Identity must differ from that of each other candidate.
-func New(group Access, name string, config resourcelock.ResourceLockConfig) *Lock {
+func New(group conclave.Access, name string, config resourcelock.ResourceLockConfig) *Lock {
 	return &Lock{kv: group.KV(), key: prefix + name, name: name, config: config}
 }
 

@@ -25,7 +25,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func candidate(group conclaveleader.Access, identity string) *conclaveleader.Lock {
+func candidate(group conclave.Access, identity string) *conclaveleader.Lock {
 	return conclaveleader.New(group, "controller", resourcelock.ResourceLockConfig{Identity: identity})
 }
 

@@ -39,17 +39,9 @@ func first[T any](all iter.Seq2[T, error]) error {
 	return errors.New("the sequence has ended without an error")
 }
 
-type listings interface {
-	LocksAfter(ctx context.Context, prefix, after string) iter.Seq2[conclave.LockInfo, error]
-	SemaphoresAfter(ctx context.Context, prefix, after string) iter.Seq2[conclave.SemaphoreInfo, error]
-	ElectionsAfter(ctx context.Context, prefix, after string) iter.Seq2[conclave.Leader, error]
-	ChecksAfter(ctx context.Context, after conclave.CheckInfo) iter.Seq2[conclave.CheckInfo, error]
-}
-
 // badPrefixes are the calls with a prefix, or another text that names are compared with.
 func badPrefixes(text string, want error) []badCall {
 	call := func(name string, do func(context.Context, Access) error) badCall { return badCall{name, want, do} }
-	after := func(a Access) listings { return a.(listings) }
 	return []badCall{
 		call("List", func(ctx context.Context, a Access) error { _, err := a.KV().List(ctx, text); return err }),
 		call("List, stale", func(ctx context.Context, a Access) error {
@@ -61,13 +53,13 @@ func badPrefixes(text string, want error) []badCall {
 		call("Watch", func(ctx context.Context, a Access) error { return first(a.KV().Watch(ctx, text, 0)) }),
 		call("DeletePrefix", func(ctx context.Context, a Access) error { return a.KV().DeletePrefix(ctx, text) }),
 		call("Locks", func(ctx context.Context, a Access) error { return first(a.Locks(ctx, text)) }),
-		call("LocksAfter", func(ctx context.Context, a Access) error { return first(after(a).LocksAfter(ctx, "", text)) }),
+		call("Locks, after", func(ctx context.Context, a Access) error { return first(a.Locks(ctx, "", conclave.After(text))) }),
 		call("Semaphores", func(ctx context.Context, a Access) error { return first(a.Semaphores(ctx, text)) }),
-		call("SemaphoresAfter", func(ctx context.Context, a Access) error { return first(after(a).SemaphoresAfter(ctx, "", text)) }),
+		call("Semaphores, after", func(ctx context.Context, a Access) error { return first(a.Semaphores(ctx, "", conclave.After(text))) }),
 		call("Elections", func(ctx context.Context, a Access) error { return first(a.Elections(ctx, text)) }),
-		call("ElectionsAfter", func(ctx context.Context, a Access) error { return first(after(a).ElectionsAfter(ctx, "", text)) }),
-		call("ChecksAfter", func(ctx context.Context, a Access) error {
-			return first(after(a).ChecksAfter(ctx, conclave.CheckInfo{Name: text}))
+		call("Elections, after", func(ctx context.Context, a Access) error { return first(a.Elections(ctx, "", conclave.After(text))) }),
+		call("Checks, after", func(ctx context.Context, a Access) error {
+			return first(a.Checks(ctx, conclave.After(conclave.CheckInfo{Name: text})))
 		}),
 	}
 }

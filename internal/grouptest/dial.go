@@ -21,11 +21,11 @@ type Access interface {
 	RenewSession(ctx context.Context, id conclave.SessionID) error
 	SessionInfo(ctx context.Context, id conclave.SessionID, opts ...conclave.ReadOption) (conclave.SessionInfo, error)
 	CheckSequencer(ctx context.Context, s conclave.Sequencer) error
-	Sessions(ctx context.Context) iter.Seq2[conclave.SessionInfo, error]
-	Locks(ctx context.Context, prefix string) iter.Seq2[conclave.LockInfo, error]
-	Semaphores(ctx context.Context, prefix string) iter.Seq2[conclave.SemaphoreInfo, error]
-	Elections(ctx context.Context, prefix string) iter.Seq2[conclave.Leader, error]
-	Checks(ctx context.Context) iter.Seq2[conclave.CheckInfo, error]
+	Sessions(ctx context.Context, opts ...conclave.ListOption[conclave.SessionInfo]) iter.Seq2[conclave.SessionInfo, error]
+	Locks(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.LockInfo, error]
+	Semaphores(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.SemaphoreInfo, error]
+	Elections(ctx context.Context, prefix string, opts ...conclave.ListOption[string]) iter.Seq2[conclave.Leader, error]
+	Checks(ctx context.Context, opts ...conclave.ListOption[conclave.CheckInfo]) iter.Seq2[conclave.CheckInfo, error]
 	GroupConfig(ctx context.Context) (conclave.GroupConfig, error)
 	SetGroupConfig(ctx context.Context, c conclave.GroupConfig) error
 	Explain(ctx context.Context, lock string) (conclave.Explanation, error)

@@ -20,7 +20,7 @@ import (
 
 // Node is this process's member of the group. All methods are safe for concurrent use.
 type Node struct {
-	access
+	*Group         // the default group
 	cfg     Config // its functions do not block; see application.go
 	app     *application
 	log     *slog.Logger
@@ -62,11 +62,11 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		app:      app,
 		log:      checked.Logger,
 		events:   newEvents(checked.Events, checked.Logger),
-		access:   access{calls: newCalls(), isNode: true},
+		Group:    &Group{calls: newCalls(), isNode: true, dir: checked.Dir},
 		done:     make(chan struct{}),
 		shutdown: newShutdown(),
 	}
-	n.access.status = func(context.Context) (Status, error) { return n.Status(), nil }
+	n.admin = n
 	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
 	n.tracing.node = func() MemberID { return n.id }
 	n.client = client.New(client.Config{
@@ -272,109 +272,6 @@ func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
 		}
 	}
 	n.member.AnnounceShutdown()
-}
-
-// Leave removes this member from the group permanently and closes the node. The
-// remaining members then decide by a majority of their own. All sessions of the
-// member end, those with NoTTL included; what they held is released after their
-// lock-delay, and the member's checks are dropped. Open refuses the directory from
-// then on, with ErrRemoved: at once if this member's own log contained the removal, else
-// when a majority of the voters have refused it.
-//
-// It blocks until the group has removed the member and one other voter (or, if this
-// member's log lags, a majority of the voters) has confirmed that, ctx is done, or a Close
-// that was called meanwhile has waited for as long as it does. Give ctx enough time for a
-// leader election. Then it closes the node, as Close does.
-//
-// ErrLastVoter, ErrUnavailable (the remaining voters would have no quorum, for an election
-// timeout) and ctx's error alone (ctx was done before the call) have no effect: the node
-// runs on. After any other error the node is closed. ErrClosed: it was closed already, or is
-// being closed. ErrUnknown: the member may still belong to the group and count in its
-// majority, as the last voter does when all members leave at once. Open it again with
-// its directory: if it has left, Open waits until the group has removed it and returns
-// ErrRemoved; if not, it can Leave again.
-func (n *Node) Leave(ctx context.Context) error {
-	err := cmp.Or(n.client.Usable(), contextError(ctx))
-	if err == nil {
-		err = n.member.AwaitLeave(ctx)
-	}
-	if err == nil {
-		err = n.leave(ctx)
-	}
-	return fault("leave", n.cfg.Dir, err)
-}
-
-var errCloseCalled = errors.New("the node was closed meanwhile")
-
-func (n *Node) leave(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.shutdown.graceful, func() { cancel(errCloseCalled) })()
-	var err error
-	if !n.stop(func() { err = n.leaveAndShutDown(ctx) }) {
-		return ErrClosed // or it is being closed
-	}
-	n.awaitEnd()
-	return err
-}
-
-func (n *Node) leaveAndShutDown(ctx context.Context) error {
-	n.client.EndLeases()
-	err := n.member.Leave(ctx)
-	n.client.StopRenewing()
-	switch {
-	case err == nil:
-		n.member.AnnounceShutdown()
-		return nil
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
-	default:
-		// By itself the error would mean that the node runs on.
-		err = fmt.Errorf("%w: %v", ErrUnknown, convert(err))
-	}
-	bounded, cancel := n.shutdownContext(ctx)
-	defer cancel()
-	n.shutDown(bounded, func() bool { return ctx.Err() != nil }) // releases what can be released
-	return err
-}
-
-// successor names the member that is to lead; "": any.
-func successor(to MemberID) string {
-	if to == 0 {
-		return ""
-	}
-	return to.String()
-}
-
-// TransferLeadership transfers the leadership of the group to a voter, or to the most
-// up-to-date one if to is 0. Any member can be asked; one that does not lead asks the
-// leader, once it knows one. TransferLeadership blocks until another member leads, even
-// if that is not to; the leader has given up after an election timeout; or ctx is done.
-// It returns nil at once if to leads already.
-//
-// ErrInvalid: to is no voter, or it did not catch up; nothing has changed. ErrUnknown
-// with ctx's error: leadership may still move. ErrUnavailable with ctx's error: no leader
-// was known, and nothing has changed. ErrBusy with 64 transfers under way at this member. ErrClosed.
-func (n *Node) TransferLeadership(ctx context.Context, to MemberID) error {
-	err := cmp.Or(n.client.Usable(), contextError(ctx))
-	if err == nil {
-		err = n.member.TransferLeadership(ctx, uint64(to))
-		switch {
-		case errors.Is(err, cluster.ErrNoLeader):
-			err = fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))
-		case err != nil && ctx.Err() != nil:
-			err = fmt.Errorf("%w: %w", ErrUnknown, contextError(ctx))
-		case errors.Is(err, cluster.ErrTooManyTransfers):
-			err = fmt.Errorf("%w: %w", ErrBusy, err)
-		case errors.Is(err, cluster.ErrStopped): // the leader was asked, perhaps
-			err = fmt.Errorf("%w: %w", ErrUnknown, convert(err))
-		case errors.Is(err, cluster.ErrNoSuccessor) && to != 0:
-			err = fmt.Errorf("%w: the member is no voter, or it did not catch up: nothing has changed", ErrInvalid)
-		case errors.Is(err, cluster.ErrNoSuccessor):
-			err = fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-	}
-	return fault("transfer leadership", successor(to), err)
 }
 
 // Done returns a channel that is closed when the node has stopped for any reason. Err

@@ -67,11 +67,11 @@ type ClientConfig struct {
 // A client has no checks, so its sessions have none: they end by their TTL. All methods are
 // safe for concurrent use.
 type Client struct {
-	access
+	*Group // the default group
 	cfg    ClientConfig
 	app    *application
 	log    *slog.Logger
-	group  *remote.Group
+	remote *remote.Group
 	events *events
 
 	shutdown *shutdown
@@ -95,10 +95,10 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 	app := newApplication(checked.Logger)
 	checked.Logger, checked.Dial = app.log, app.calls.Dial(checked.Dial)
 	c := &Client{
-		access: access{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
+		Group: &Group{calls: newCalls()}, cfg: checked, app: app, log: checked.Logger,
 		events: newEvents(checked.Events, checked.Logger), done: make(chan struct{}), shutdown: newShutdown(),
 	}
-	c.access.status = c.Status
+	c.admin = c
 	c.tracing.tracer, c.tracing.log, c.tracing.node = checked.Tracer, checked.Logger, c.ID
 	c.client = client.New(client.Config{
 		Name: checked.Name, TTL: checked.SessionTTL, IncarnationTTL: cmp.Or(cluster.SeamsFrom(ctx).IncarnationTTL, incarnationTTL),
@@ -119,7 +119,7 @@ func Dial(ctx context.Context, cfg *ClientConfig) (*Client, error) {
 }
 
 func (c *Client) connect() (err error) {
-	c.group, err = remote.New(remote.Config{
+	c.remote, err = remote.New(remote.Config{
 		Addresses: c.cfg.Addresses, Group: c.cfg.Group, Name: c.cfg.Name, TLS: c.cfg.TLS, Insecure: c.cfg.Insecure,
 		Dial: c.cfg.Dial, Calls: c.app.calls, Admit: c.app.verifyPeer(c.cfg.VerifyPeer), Logger: c.log,
 		MaxCalls: c.cfg.Limits.Calls, MaxCallBytes: c.cfg.Limits.CallBytes,
@@ -129,12 +129,12 @@ func (c *Client) connect() (err error) {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	c.client.Connect(c.group, c.group.Registration)
+	c.client.Connect(c.remote, c.remote.Registration)
 	c.routines.Go(func() {
 		c.events.run(c.done)
 		c.app.lines.Close(logGrace)
 	})
-	c.group.Start()
+	c.remote.Start()
 	return nil
 }
 
@@ -146,15 +146,15 @@ func (c *Client) patience() time.Duration {
 }
 
 func (c *Client) register(ctx context.Context) error {
-	err := c.group.AwaitMember(ctx)
+	err := c.remote.AwaitMember(ctx)
 	if err == nil {
 		err = c.client.Register(ctx)
 	}
 	if err != nil && ctx.Err() != nil && !client.IsKind(err, client.Refused) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, contextError(ctx))
-		if last := c.group.Err(); last != nil {
+		if last := c.remote.Err(); last != nil {
 			err = fmt.Errorf("%w; last attempt to reach a member: %w", err, last)
-		} else if addr := c.group.Trying(); addr != "" {
+		} else if addr := c.remote.Trying(); addr != "" {
 			err = fmt.Errorf("%w; %s has not answered yet: check the host and port in Addresses", err, addr)
 		}
 	}
@@ -199,7 +199,7 @@ func (c *Client) stop(graceful func()) {
 		c.client.BeginShutdown()
 		graceful()
 	}, func() {
-		c.group.Close()
+		c.remote.Close()
 		c.client.Stopped(nil, true)
 		c.client.Wait()
 		c.err = fault("run", "", clientClosed{})
@@ -224,7 +224,7 @@ func (c *Client) Err() error {
 
 // ID is the client's ID, as LockInfo.Node and others show it. It changes if the group has let
 // the client's registration expire.
-func (c *Client) ID() MemberID { return MemberID(c.group.Process()) }
+func (c *Client) ID() MemberID { return MemberID(c.remote.Process()) }
 
 // withDefaults returns a copy in which every field is set, or every fault at once.
 func (c *ClientConfig) withDefaults() (ClientConfig, error) {
