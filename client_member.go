@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/backup"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -42,9 +43,9 @@ func (c *Client) removeMember(ctx context.Context, id MemberID) error {
 }
 
 func (c *Client) backUp(ctx context.Context, w io.Writer) error {
-	var written cluster.Copied
+	var written backup.Copied
 	err := c.remote.Stream(ctx, kindBackup, func(r io.Reader) (err error) {
-		written, err = cluster.CopyBackup(w, r)
+		written, err = backup.Copy(w, r)
 		return err
 	})
 	switch {

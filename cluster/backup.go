@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/backup"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -141,7 +142,7 @@ func (m *Member) stoppedBy(err error) error {
 }
 
 func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
-	w, err := newBackupWriter(to, header)
+	w, err := backup.NewWriter(to, header)
 	if err != nil {
 		return err
 	}
@@ -155,9 +156,9 @@ func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.Bac
 		case err != nil:
 			return m.stoppedBy(fmt.Errorf("read the state: %w", err))
 		case len(pairs) == 0:
-			return w.end()
+			return w.End()
 		}
-		if err := w.add(pairs); err != nil {
+		if err := w.Add(pairs); err != nil {
 			return err
 		}
 		after = pairs[len(pairs)-1].Key

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/backup"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -52,16 +53,16 @@ func Restore(ctx context.Context, o Offline, from io.Reader) error {
 	if err := storage.CheckVacant(o.options(storage.Fill)); err != nil {
 		return err
 	}
-	backup, err := openBackup(from)
+	r, err := backup.Open(from)
 	if err != nil {
 		return err
 	}
-	h := backup.header
+	h := r.Header
 	if h.GetIndex() > maxPosition || h.GetTerm() > maxPosition || h.GetGroup() == "" {
-		return damagedBackup("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
+		return backup.Damaged("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
 	}
 	var failed error
-	machine, err := o.LoadMachine(backup.all(ctx.Err, &failed))
+	machine, err := o.LoadMachine(r.All(ctx.Err, &failed))
 	switch {
 	case failed != nil:
 		return failed

@@ -130,7 +130,7 @@ func (c *Core) compare(index uint64) {
 		}
 		if digest != own.digest {
 			a.diverged = &divergence{DivergedError: &DivergedError{index, own.digest, digest}, at: c.ticks, majority: agree}
-			c.cfg.Logger.Error("state differs from that of a majority of the voters, stopping", "index", index, "voters", memberIDs(agree))
+			c.cfg.Logger.Error("state differs from that of a majority of the voters, stopping", "index", index, "voters", wire.MemberIDs(agree))
 			return
 		}
 		c.agree(index, votes, digest)
@@ -203,7 +203,7 @@ func (c *Core) checkDigests() {
 	}
 	if a.disputed != 0 && !a.reported && c.ticks >= a.since+2*timeout {
 		a.reported = true
-		c.cfg.Logger.Error("states of voters differ, and no majority agrees", "index", a.disputed, "voters", memberIDs(c.conf.GetVoters()))
+		c.cfg.Logger.Error("states of voters differ, and no majority agrees", "index", a.disputed, "voters", wire.MemberIDs(c.conf.GetVoters()))
 	}
 }
 
@@ -227,13 +227,6 @@ func (c *Core) forgetClaims() {
 }
 
 func (c *Core) isVoter(id uint64) bool { return slices.Contains(c.conf.GetVoters(), id) }
-
-func memberIDs(ids []uint64) (list []wire.MemberID) {
-	for _, id := range ids {
-		list = append(list, wire.MemberID(id))
-	}
-	return list
-}
 
 // takeDiverged is Take of a member whose state differs from the majority's. Nothing that
 // it has computed since is delivered, applied or proposed. A leader continues for an

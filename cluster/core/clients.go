@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/inbox"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -39,7 +40,7 @@ func (c *Core) DetachClient(incarnation wire.ID, client Client) {
 // SubmitForClient forwards what a client submits. Without a leader it is lost: the client
 // retries, at the latest after Resend.
 func (c *Core) SubmitForClient(s *wire.Submission) {
-	if c.role.Lead != raft.None && c.servesClients() && proto.Size(s) <= maxBatchBytes { // as leaders require
+	if c.role.Lead != raft.None && c.servesClients() && proto.Size(s) <= inbox.MaxBatchBytes { // as leaders require
 		c.submitToLeader(s)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/inbox"
+	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -27,7 +29,7 @@ type Core struct {
 	clock       groupClock
 	tickets     *tickets.Table[Call]
 	reads       reads
-	inbox       inbox
+	inbox       inbox.Inbox
 	catchUps    catchUps
 	unconfirmed map[uint64]*unconfirmed // by peer
 	clients     map[wire.ID]Client      // that are attached here, by incarnation
@@ -52,7 +54,7 @@ type Core struct {
 	changing    bool // a membership change is in flight
 	changes     changes
 	settling    settling
-	plan        Plan // the reconciler's last
+	plan        reconcile.Plan // the reconciler's last
 	reconciled  reconciled
 	hearing     hearing
 	staged      *Staged
@@ -91,7 +93,6 @@ type Config struct {
 }
 
 const (
-	maxBatchBytes    = 1 << 20
 	maxMessageSize   = 1 << 20
 	maxInflight      = 256
 	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger
@@ -209,8 +210,8 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 	if s.GetClient() && !c.servesClients() {
 		return refuse("submission of a client below feature level %d", wire.LevelClient)
 	}
-	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= maxBatchBytes {
-		c.inbox.add(from, s)
+	if c.role.RaftState == raft.StateLeader && proto.Size(s) <= inbox.MaxBatchBytes {
+		c.inbox.Add(from, s)
 	}
 	return nil
 }
@@ -359,7 +360,7 @@ func (c *Core) sendLane(calls []*wire.Call, urgent bool) {
 // submitToLeader submits calls to the leader, which may be this member.
 func (c *Core) submitToLeader(s *wire.Submission) {
 	if c.role.RaftState == raft.StateLeader {
-		c.inbox.add(c.id, s)
+		c.inbox.Add(c.id, s)
 	} else {
 		c.out.Forwards = append(c.out.Forwards, Forward{c.role.Lead, s})
 	}

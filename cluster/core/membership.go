@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (c *Core) reconcile() {
 	case c.node.BasicStatus().LeadTransferee != raft.None:
 		return
 	}
-	c.plan = decide(c.facts())
+	c.plan = reconcile.Decide(c.facts())
 	switch {
 	case c.plan.Transfer:
 		c.stepDownForRemoval()
@@ -67,7 +68,7 @@ func (c *Core) reconcile() {
 	default:
 		change := &raftpb.ConfChangeV2{}
 		for _, part := range c.plan.Changes {
-			change.Changes = append(change.Changes, part.raft())
+			change.Changes = append(change.Changes, part.Raft())
 		}
 		if len(change.Changes) > 1 {
 			change.Transition = raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()
@@ -78,17 +79,17 @@ func (c *Core) reconcile() {
 }
 
 // facts returns what the reconciler decides on.
-func (c *Core) facts() *facts {
+func (c *Core) facts() *reconcile.Facts {
 	progress := c.node.Status().Progress
-	return &facts{
-		self: c.id, conf: c.conf, removed: c.machine.Removed(), members: c.machine.Members(),
-		config: c.machine.GroupConfig(), now: c.clock.time,
-		active: c.isActive,
-		current: func(id uint64) bool {
+	return &reconcile.Facts{
+		Self: c.id, Conf: c.conf, Removed: c.machine.Removed(), Members: c.machine.Members(),
+		Config: c.machine.GroupConfig(), Now: c.clock.time,
+		Active: c.isActive,
+		Current: func(id uint64) bool {
 			p := progress[id]
 			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
 		},
-		heard: c.hasHeard, early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
+		Heard: c.hasHeard, Early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
 	}
 }
 

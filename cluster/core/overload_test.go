@@ -55,7 +55,7 @@ func TestPropose_KeptDuringTransfer(t *testing.T) {
 	r.Transfer(3, make(chan error, 1))
 	r.mustSubmit(command(1))
 	for r.node.BasicStatus().LeadTransferee != raft.None {
-		if r.inbox.empty() {
+		if r.inbox.Empty() {
 			t.Fatal("nothing waits in the middle of a transfer")
 		}
 		r.Tick()

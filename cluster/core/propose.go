@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/inbox"
 	"go.etcd.io/raft/v3"
 )
 
@@ -44,24 +45,24 @@ func (c *Core) propose() error {
 	deadline, ok := c.machine.NextDeadline()
 	due := ok && deadline <= c.clock.time && len(c.inFlight) == 0 // else what is in flight fires it
 	settle := c.maySettle()
-	if c.inbox.empty() && !settle && !due || c.node.BasicStatus().LeadTransferee != raft.None {
+	if c.inbox.Empty() && !settle && !due || c.node.BasicStatus().LeadTransferee != raft.None {
 		return nil // during a transfer the inbox keeps what it has: the transfer may be abandoned
 	}
-	data := appendEntryHeader(make([]byte, 0, min(c.inbox.bytes, maxBatchBytes)+128))
+	data := appendEntryHeader(make([]byte, 0, min(c.inbox.Size(), inbox.MaxBatchBytes)+128))
 	level, _ := c.machine.Level()
-	data, err := c.inbox.appendBatch(data, level, c.clock.time)
+	data, err := c.inbox.AppendBatch(data, level, c.clock.time)
 	if err != nil {
 		return fmt.Errorf("encoding a batch: %w", err)
 	}
 	switch err := c.node.Propose(data); {
 	case errors.Is(err, raft.ErrProposalDropped):
-		c.inbox.refused() // too much is uncommitted; the members retry
+		c.inbox.Refused() // too much is uncommitted; the members retry
 		return nil
 	case err != nil:
 		return fmt.Errorf("proposing: %w", err)
 	}
 	c.inFlight = append(c.inFlight, proposal{len(data), c.now})
-	c.metrics.Commands.Observe(uint64(c.inbox.tickets.lastCommands()))
+	c.metrics.Commands.Observe(uint64(c.inbox.LastCommands()))
 	c.settling.proposed = c.settling.proposed || settle
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/inbox"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -131,16 +132,16 @@ func TestPropose_DroppedOnStepDown(t *testing.T) {
 		r.mustSubmit(command(seq + 1))
 		r.settle()
 	}
-	if r.inbox.empty() {
+	if r.inbox.Empty() {
 		t.Fatal("nothing waits")
 	}
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, r.term+1))
 	r.settle()
-	if !r.inbox.empty() || r.inbox.bytes != 0 {
-		t.Errorf("%d bytes wait with a follower", r.inbox.bytes)
+	if !r.inbox.Empty() || r.inbox.Size() != 0 {
+		t.Errorf("%d bytes wait with a follower", r.inbox.Size())
 	}
 	r.mustSubmit(command(9))
-	if !r.inbox.empty() {
+	if !r.inbox.Empty() {
 		t.Error("a follower takes commands in")
 	}
 }
@@ -263,7 +264,7 @@ func TestPropose_NotBeforeFirstEntryOfTerm(t *testing.T) {
 // large command goes alone.
 func TestSubmit_SplitSubmissions(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxCalls = 100 }).follow().registered()
-	const piece = maxBatchBytes / 4
+	const piece = inbox.MaxBatchBytes / 4
 	for _, size := range []int{piece / 2, piece / 2, 1, 3 * piece, 1, piece - 1, 1} {
 		r.Submit(make([]byte, size), new(quietCall), false)
 	}
@@ -283,8 +284,8 @@ func TestSubmit_SplitSubmissions(t *testing.T) {
 func TestReceiveSubmission_TooLarge(t *testing.T) {
 	r := newRig(t).follow().lead()
 	s := command(1)
-	s.Calls[0].Command = make([]byte, maxBatchBytes)
-	if r.mustSubmit(s); !r.inbox.empty() {
+	s.Calls[0].Command = make([]byte, inbox.MaxBatchBytes)
+	if r.mustSubmit(s); !r.inbox.Empty() {
 		t.Error("taken in")
 	}
 }
@@ -358,11 +359,11 @@ func TestReceiveSubmission_OfAnotherMember(t *testing.T) {
 	s := command(1)
 	s.Member = 3
 	for _, from := range []uint64{1, 2, 4} {
-		if err := r.ReceiveSubmission(from, s); !errors.Is(err, ErrInadmissible) || !r.inbox.empty() {
+		if err := r.ReceiveSubmission(from, s); !errors.Is(err, ErrInadmissible) || !r.inbox.Empty() {
 			t.Errorf("from member %d: %v", from, err)
 		}
 	}
-	if err := r.ReceiveSubmission(3, s); err != nil || r.inbox.empty() {
+	if err := r.ReceiveSubmission(3, s); err != nil || r.inbox.Empty() {
 		t.Errorf("from its member: %v", err)
 	}
 }

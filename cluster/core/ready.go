@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/reconcile"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -53,16 +54,16 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	}
 	c.out.LeaderChanged = true
 	c.inFlight, c.changing = nil, false
-	c.hearing, c.plan = hearing{}, Plan{}
+	c.hearing, c.plan = hearing{}, reconcile.Plan{}
 	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
-	c.inbox.dropped()
+	c.inbox.Dropped()
 	if c.role.RaftState == raft.StateLeader {
 		c.beginSettling()
 		clear(c.activeAt)
 		c.leadsSince = c.ticks
 	} else {
-		c.inbox.clear()
+		c.inbox.Clear()
 		c.catchUps.clear()
 	}
 	if c.role.Lead != raft.None {
@@ -172,7 +173,7 @@ func (c *Core) apply(e *raftpb.Entry) error {
 		}
 		if e.GetTerm() == c.term {
 			c.proposalApplied()
-			c.inbox.applied(e.GetIndex())
+			c.inbox.Applied(e.GetIndex())
 		}
 	}
 	result := c.machine.Apply(e.GetIndex(), e.GetTerm(), batch)

@@ -13,19 +13,22 @@ import (
 //	floor 4   conclave           makes Go errors; joins client and cluster by an adapter
 //	floor 3   internal/client    declares the interface to a group; does not know cluster
 //	          internal/remote    implements it over a connection to a member
-//	floor 2   cluster            cluster/core and cluster/transport serve cluster only
+//	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root reads cluster/backup
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
-	".":                  {"internal/client", "internal/remote", "cluster", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
+	".":                  {"internal/client", "internal/remote", "cluster", "cluster/backup", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
 	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wire"},
-	"cluster":            {"cluster/core", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wire"},
-	"cluster/core":       {"raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster":            {"cluster/backup", "cluster/core", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wire"},
+	"cluster/backup":     {"storage", "internal/wire"},
+	"cluster/core":       {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster/inbox":      {"internal/wire"},
+	"cluster/reconcile":  {"internal/wire"},
 	"cluster/transport":  {"internal/appcall", "internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
 	"storage":            {},
@@ -59,10 +62,10 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
-	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core"},
+	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/reconcile"},
 	"github.com/hashicorp/memberlist":      {"cluster", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/core", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
+	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/core", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},

@@ -75,6 +75,14 @@ type MemberID uint64
 // String prints the ID as 16 hexadecimal digits.
 func (id MemberID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
+// MemberIDs returns identities as logs and errors print them.
+func MemberIDs(ids []uint64) (list []MemberID) {
+	for _, id := range ids {
+		list = append(list, MemberID(id))
+	}
+	return list
+}
+
 // Ticket is the request ID of one call, which makes retries idempotent.
 type Ticket struct {
 	Incarnation ID

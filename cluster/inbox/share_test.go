@@ -1,4 +1,4 @@
-package core
+package inbox
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func urgently(s *wire.Submission) *wire.Submission {
 }
 
 // entry takes the next batch and returns the tickets in it, as pairs.
-func (b *inbox) entry(t *testing.T) (tickets [][2]uint64) {
+func (b *Inbox) entry(t *testing.T) (tickets [][2]uint64) {
 	t.Helper()
 	for _, s := range b.batch(t).GetSubmissions() {
 		if s.GetUrgent() || s.GetApplied() != 0 {
@@ -43,21 +43,21 @@ func wantEntry(t *testing.T, what string, got [][2]uint64, want ...[2]uint64) {
 // others, so that it commits soon. The entry after that has as many as fit.
 func TestInbox_UrgentFirst(t *testing.T) {
 	const size = 200 << 10
-	var b inbox
+	var b Inbox
 	for seq := range uint64(10) {
-		b.add(2, from(2, seq+1, size))
+		b.Add(2, from(2, seq+1, size))
 	}
-	b.add(3, from(3, 1, 100))
-	b.add(2, urgently(from(2, 11, 10)))
-	b.add(3, urgently(from(3, 2, 10)))
-	b.add(2, urgently(from(2, 12, 10)))
+	b.Add(3, from(3, 1, 100))
+	b.Add(2, urgently(from(2, 11, 10)))
+	b.Add(3, urgently(from(3, 2, 10)))
+	b.Add(2, urgently(from(2, 12, 10)))
 	wantEntry(t, "first", b.entry(t), [2]uint64{2, 11}, [2]uint64{3, 2}, [2]uint64{2, 12}, [2]uint64{3, 1})
-	b.add(2, urgently(from(2, 13, 10)))
+	b.Add(2, urgently(from(2, 13, 10)))
 	wantEntry(t, "second", b.entry(t), [2]uint64{2, 13}, [2]uint64{2, 1}, [2]uint64{2, 2}, [2]uint64{2, 3}, [2]uint64{2, 4}, [2]uint64{2, 5})
-	b.add(2, urgently(from(2, 14, 10)))
+	b.Add(2, urgently(from(2, 14, 10)))
 	wantEntry(t, "third", b.entry(t), [2]uint64{2, 14})
 	wantEntry(t, "fourth", b.entry(t), [2]uint64{2, 6}, [2]uint64{2, 7}, [2]uint64{2, 8}, [2]uint64{2, 9}, [2]uint64{2, 10})
-	if !b.empty() || b.bytes != 0 {
+	if !b.Empty() || b.bytes != 0 {
 		t.Errorf("%d bytes are left", b.bytes)
 	}
 }
@@ -66,12 +66,12 @@ func TestInbox_UrgentFirst(t *testing.T) {
 // one, nor the largest that a caller can make. While no other waits, they fill the entry.
 func TestInbox_UrgentFloodLeavesRoom(t *testing.T) {
 	const size = 50 << 10
-	var b inbox
+	var b Inbox
 	seq := uint64(0)
 	entry := func() (urgent int, others [][2]uint64) {
-		for b.share(2, false).urgent.bytes < 2*maxBatchBytes {
+		for b.share(2, false).urgent.bytes < 2*MaxBatchBytes {
 			seq++
-			b.add(2, urgently(from(2, seq, size)))
+			b.Add(2, urgently(from(2, seq, size)))
 		}
 		for _, ticket := range b.entry(t) {
 			if ticket[0] == 2 {
@@ -82,15 +82,15 @@ func TestInbox_UrgentFloodLeavesRoom(t *testing.T) {
 		}
 		return urgent, others
 	}
-	if urgent, _ := entry(); urgent < maxBatchBytes-2*size {
+	if urgent, _ := entry(); urgent < MaxBatchBytes-2*size {
 		t.Errorf("%d bytes of urgent commands in an entry, alone", urgent)
 	}
 	var got [][2]uint64
-	b.add(3, from(3, 1, 768<<10))
-	b.add(4, from(4, 1, 100))
+	b.Add(3, from(3, 1, 768<<10))
+	b.Add(4, from(4, 1, 100))
 	for i := range 3 {
 		urgent, others := entry()
-		if urgent == 0 || urgent > maxBatchBytes*3/4 {
+		if urgent == 0 || urgent > MaxBatchBytes*3/4 {
 			t.Errorf("entry %d: %d bytes of urgent commands", i, urgent)
 		}
 		if got = append(got, others...); len(got) == 2 {
@@ -103,15 +103,15 @@ func TestInbox_UrgentFloodLeavesRoom(t *testing.T) {
 
 // Every member has as much room in an entry as any other, however much it sends.
 func TestInbox_MembersShareEntries(t *testing.T) {
-	var b inbox
+	var b Inbox
 	for seq := range uint64(60) {
-		b.add(2, from(2, seq+1, 250<<10))
+		b.Add(2, from(2, seq+1, 250<<10))
 	}
 	for seq := range uint64(100) {
-		b.add(3, from(3, seq+1, 1000))
+		b.Add(3, from(3, seq+1, 1000))
 	}
-	b.add(4, from(4, 1, 250<<10))
-	b.add(4, from(4, 2, 250<<10))
+	b.Add(4, from(4, 1, 250<<10))
+	b.Add(4, from(4, 2, 250<<10))
 	of := make(map[uint64]int)
 	for _, ticket := range b.entry(t) {
 		of[ticket[0]]++
@@ -121,20 +121,20 @@ func TestInbox_MembersShareEntries(t *testing.T) {
 	}
 }
 
-// Beyond its limit the inbox drops what the member with most has sent last. What was
+// Beyond its limit the Inbox drops what the member with most has sent last. What was
 // dropped is accepted when it is sent again.
 func TestInbox_DropsOfMemberWithMost(t *testing.T) {
 	const size = 1000 << 10
-	var b inbox
+	var b Inbox
 	for seq := range uint64(2 * maxInbox / size) {
-		b.add(2, from(2, seq+1, size))
+		b.Add(2, from(2, seq+1, size))
 	}
 	kept := uint64(len(b.shares[0].ordinary.all()))
 	if b.bytes > maxInbox || b.bytes < maxInbox-2*size {
 		t.Fatalf("%d bytes wait, the limit is %d", b.bytes, maxInbox)
 	}
 	for seq := range uint64(5) {
-		b.add(3, from(3, seq+1, size))
+		b.Add(3, from(3, seq+1, size))
 	}
 	if n := len(b.shares[1].ordinary.all()); n != 5 {
 		t.Errorf("%d of 5 submissions of the other member are kept", n)
@@ -142,26 +142,26 @@ func TestInbox_DropsOfMemberWithMost(t *testing.T) {
 	if n := uint64(len(b.shares[0].ordinary.all())); n != kept-5 || b.bytes > maxInbox {
 		t.Errorf("%d of %d submissions are left of the member with most; %d bytes", n, kept, b.bytes)
 	}
-	for !b.empty() {
+	for !b.Empty() {
 		b.entry(t)
 	}
-	b.add(2, from(2, kept, size))
+	b.Add(2, from(2, kept, size))
 	wantEntry(t, "sent again", b.entry(t), [2]uint64{2, kept})
 }
 
 // Urgent commands of one member have a limit of their own, beyond which they are dropped.
 func TestInbox_UrgentShare(t *testing.T) {
-	var b inbox
+	var b Inbox
 	for seq := range uint64(2 * maxUrgentShare >> 20) {
-		b.add(2, urgently(from(2, seq+1, 1<<20)))
+		b.Add(2, urgently(from(2, seq+1, 1<<20)))
 	}
-	b.add(3, urgently(from(3, 1, 1<<20)))
+	b.Add(3, urgently(from(3, 1, 1<<20)))
 	if n := b.shares[0].urgent.bytes; n > maxUrgentShare || n < maxUrgentShare/2 || len(b.shares) != 2 {
 		t.Errorf("%d bytes of %d members wait", n, len(b.shares))
 	}
-	b.clear()
-	b.add(2, urgently(from(2, 1, maxUrgentShare)))
-	if !b.empty() {
+	b.Clear()
+	b.Add(2, urgently(from(2, 1, maxUrgentShare)))
+	if !b.Empty() {
 		t.Error("a share without commands is kept")
 	}
 }
@@ -169,35 +169,35 @@ func TestInbox_UrgentShare(t *testing.T) {
 // A command that waits, is in flight or was applied after its sender's position is a
 // duplicate. Once a snapshot has skipped its outcome, it is not.
 func TestInbox_DropsDuplicates(t *testing.T) {
-	var b inbox
+	var b Inbox
 	again := func(applied uint64) *wire.Submission {
 		s := from(2, 1, 10)
 		s.Calls = append(s.Calls, &wire.Call{Seq: 1}) // twice in one submission
 		s.Applied = applied
 		return s
 	}
-	b.add(2, again(0))
-	b.add(2, again(0))
+	b.Add(2, again(0))
+	b.Add(2, again(0))
 	wantEntry(t, "waiting", b.entry(t), [2]uint64{2, 1})
-	b.add(2, again(99))
+	b.Add(2, again(99))
 	wantEntry(t, "in flight", b.entry(t))
-	b.applied(100)
-	b.add(2, again(99))
+	b.Applied(100)
+	b.Add(2, again(99))
 	wantEntry(t, "applied", b.entry(t))
-	b.add(2, again(100))
+	b.Add(2, again(100))
 	wantEntry(t, "the sender applied it without an outcome", b.entry(t), [2]uint64{2, 1})
-	b.dropped()
-	b.add(2, again(99))
+	b.Dropped()
+	b.Add(2, again(99))
 	wantEntry(t, "dropped by raft", b.entry(t), [2]uint64{2, 1})
 }
 
 // A member that sends the tickets of another one keeps none of its commands from the log.
 func TestInbox_ForeignTicketIsNoDuplicate(t *testing.T) {
-	var b inbox
+	var b Inbox
 	forged, own := from(3, 1, 10), from(2, 1, 10)
 	forged.Incarnation = own.Incarnation
-	b.add(3, forged)
-	b.add(2, own)
+	b.Add(3, forged)
+	b.Add(2, own)
 	if got := b.entry(t); len(got) != 2 {
 		t.Errorf("the entry has %v, want the forged command and the own one", got)
 	}
@@ -205,29 +205,29 @@ func TestInbox_ForeignTicketIsNoDuplicate(t *testing.T) {
 
 // The memory for duplicates is bounded, and forgets the oldest first.
 func TestInbox_ForgetsOldTickets(t *testing.T) {
-	var b inbox
+	var b Inbox
 	for seq := range uint64(3 * maxRecent / 2) {
-		b.add(2, from(2, seq+1, 1))
+		b.Add(2, from(2, seq+1, 1))
 		b.entry(t)
-		b.applied(seq + 10)
+		b.Applied(seq + 10)
 	}
 	if n := len(b.tickets.at); n != maxRecent || len(b.tickets.recent) != maxRecent {
 		t.Errorf("remembers %d and %d tickets; want %d", n, len(b.tickets.recent), maxRecent)
 	}
-	b.add(2, from(2, maxRecent/2+1, 1))
+	b.Add(2, from(2, maxRecent/2+1, 1))
 	wantEntry(t, "remembered", b.entry(t))
-	b.add(2, from(2, maxRecent/2, 1))
+	b.Add(2, from(2, maxRecent/2, 1))
 	wantEntry(t, "forgotten", b.entry(t), [2]uint64{2, maxRecent / 2})
 }
 
 // What has no ticket or no command would cost memory for nothing.
 func TestInbox_EmptySubmissionDropped(t *testing.T) {
-	var b inbox
+	var b Inbox
 	id := wire.ID{1}
-	b.add(1, new(wire.Submission))
-	b.add(1, &wire.Submission{Incarnation: id[:]})
-	b.add(1, &wire.Submission{Incarnation: id[:3], Calls: []*wire.Call{{Seq: 1}}})
-	if !b.empty() {
+	b.Add(1, new(wire.Submission))
+	b.Add(1, &wire.Submission{Incarnation: id[:]})
+	b.Add(1, &wire.Submission{Incarnation: id[:3], Calls: []*wire.Call{{Seq: 1}}})
+	if !b.Empty() {
 		t.Error("a submission without commands is kept")
 	}
 }

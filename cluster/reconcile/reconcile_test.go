@@ -1,4 +1,4 @@
-package core
+package reconcile
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// situation describes facts: each member by its role and state.
+// situation describes Facts: each member by its role and state.
 type situation struct {
 	voters, standbys, admitted []uint64
 	removed, silent, lagging   []uint64
@@ -22,18 +22,18 @@ type situation struct {
 
 const replaceAfter = 100
 
-func (s situation) facts() *facts {
-	f := &facts{
-		self: max(s.leader, 1), removed: s.removed, now: 2 * replaceAfter,
-		conf:    &raftpb.ConfState{Voters: s.voters, Learners: s.standbys},
-		config:  wire.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
-		active:  func(id uint64) bool { return !slices.Contains(s.silent, id) },
-		current: func(id uint64) bool { return !slices.Contains(s.lagging, id) },
-		heard:   func(uint64) bool { return true },
+func (s situation) facts() *Facts {
+	f := &Facts{
+		Self: max(s.leader, 1), Removed: s.removed, Now: 2 * replaceAfter,
+		Conf:    &raftpb.ConfState{Voters: s.voters, Learners: s.standbys},
+		Config:  wire.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
+		Active:  func(id uint64) bool { return !slices.Contains(s.silent, id) },
+		Current: func(id uint64) bool { return !slices.Contains(s.lagging, id) },
+		Heard:   func(uint64) bool { return true },
 	}
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(s.voters, s.standbys, s.admitted))) {
 		if !slices.Contains(s.removed, id) && !slices.Contains(s.unregistered, id) {
-			f.members = append(f.members, wire.MemberRecord{ID: id, Registered: true, Silent: slices.Contains(s.silent, id)})
+			f.Members = append(f.Members, wire.MemberRecord{ID: id, Registered: true, Silent: slices.Contains(s.silent, id)})
 		}
 	}
 	return f
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 		"the settings are not there yet":            {situation{voters: ids(1, 2, 3, 4, 5), standbys: ids(6)}, "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := decide(test.facts())
+			plan := Decide(test.facts())
 			got := fmt.Sprint(plan.Changes)
 			if plan.Transfer {
 				got = "transfer"
@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 			if got != test.want {
 				t.Errorf("%s (%s), want %s", got, plan.Reason, test.want)
 			}
-			if again := decide(test.facts()); fmt.Sprint(again) != fmt.Sprint(plan) {
+			if again := Decide(test.facts()); fmt.Sprint(again) != fmt.Sprint(plan) {
 				t.Errorf("%v from the same facts", again)
 			}
 		})
@@ -94,16 +94,16 @@ func TestDecide(t *testing.T) {
 // A silent voter is replaced when ReplaceAfter has passed.
 func TestDecide_ReplaceAfter(t *testing.T) {
 	f := situation{voters: ids(1, 2, 3), standbys: ids(4), silent: ids(2), want: 3}.facts()
-	f.members[1].Since = f.now - replaceAfter + 1
-	if plan := decide(f); len(plan.Changes) > 0 || plan.Reason == "" {
+	f.Members[1].Since = f.Now - replaceAfter + 1
+	if plan := Decide(f); len(plan.Changes) > 0 || plan.Reason == "" {
 		t.Errorf("%v", plan)
 	}
-	f.now++
-	if plan := decide(f); len(plan.Changes) != 2 {
+	f.Now++
+	if plan := Decide(f); len(plan.Changes) != 2 {
 		t.Errorf("%v", plan)
 	}
-	f.config.ReplaceAfter = 0
-	if plan := decide(f); len(plan.Changes) > 0 {
+	f.Config.ReplaceAfter = 0
+	if plan := Decide(f); len(plan.Changes) > 0 {
 		t.Errorf("%v where ReplaceAfter is never", plan)
 	}
 }
@@ -135,7 +135,7 @@ func TestDecide_Converges(t *testing.T) {
 			if steps > 50 {
 				t.Fatalf("seed %d: no end: %+v", seed, s)
 			}
-			plan := decide(s.facts())
+			plan := Decide(s.facts())
 			if len(plan.Changes) == 0 {
 				break
 			}

@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"errors"
@@ -6,26 +6,26 @@ import (
 	"io"
 )
 
-// Copied is what [CopyBackup] has written.
+// Copied is what [Copy] has written.
 type Copied struct {
 	Begun     bool // something was written, or may have been
 	Whole     bool // all of the backup was written
 	Confirmed bool // with Whole: a quorum has confirmed its state
 }
 
-// CopyBackup writes a backup that another process sends, and checks on the way that it is
+// Copy writes a backup that another process sends, and checks on the way that it is
 // whole: how the connection ends does not tell. The error is that of the writer, of the reader,
 // which may follow a backup that is whole, or storage.ErrCorrupt. A backup of a later version
 // cannot be checked: storage.ErrNewer.
-func CopyBackup(to io.Writer, from io.Reader) (c Copied, err error) {
+func Copy(to io.Writer, from io.Reader) (c Copied, err error) {
 	t := &tee{from: from, to: to}
-	r, err := openBackup(t)
+	r, err := Open(t)
 	for err == nil {
 		_, err = r.next()
 	}
 	c.Begun = t.begun
 	if r != nil {
-		c.Whole, c.Confirmed = r.whole, r.header.GetConfirmed()
+		c.Whole, c.Confirmed = r.whole, r.Header.GetConfirmed()
 	}
 	switch {
 	case t.failed != nil:

@@ -1,16 +1,4 @@
-package core
-
-import (
-	"cmp"
-	"fmt"
-	"slices"
-
-	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/conclave-go/conclave/internal/wire"
-)
-
-// The reconciler decides what Raft's configuration should be. Its decision is a function of
+// Package reconcile decides what Raft's configuration should be. Its decision is a function of
 // facts that every leader has: the machine's members, which of them were removed or are
 // silent, and the group's settings; Raft's configuration; and which members are active and
 // up to date. So each leader continues what another one has begun.
@@ -26,22 +14,33 @@ import (
 //  6. promotes standbys while voters are too few, to an odd number of voters;
 //  7. demotes voters while they are too many.
 //
-// It proposes one change at a time, each when the one before is settled (commit_notice.go),
+// It proposes one change at a time, each when the one before is settled (commit_notice.go of package core),
 // and only if a majority of the voters after it is active. It demotes no healthy voter only
 // to have an odd number: what two voters acknowledge is on two disks.
+package reconcile
 
-// facts is what the reconciler decides on.
-type facts struct {
-	self    uint64
-	conf    *raftpb.ConfState
-	removed []uint64
-	members []wire.MemberRecord // not removed
-	config  wire.GroupConfig
-	now     int64                // group time
-	active  func(id uint64) bool // the leader has heard it lately
-	current func(id uint64) bool // its log is nearly the leader's
-	heard   func(id uint64) bool // a removed standby may be removed from the configuration
-	early   bool                 // the leader has led for so short a time that not all members have answered
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Facts is what the reconciler decides on.
+type Facts struct {
+	Self    uint64
+	Conf    *raftpb.ConfState
+	Removed []uint64            // ascending
+	Members []wire.MemberRecord // not removed
+	Config  wire.GroupConfig
+	Now     int64                // group time
+	Active  func(id uint64) bool // the leader has heard it lately
+	Current func(id uint64) bool // its log is nearly the leader's
+	Heard   func(id uint64) bool // a removed standby may be removed from the configuration
+	Early   bool                 // the leader has led for so short a time that not all members have answered
 }
 
 // Plan is the reconciler's decision.
@@ -77,8 +76,8 @@ func (k ChangeKind) String() string {
 // String returns the change as it is logged.
 func (c Change) String() string { return fmt.Sprintf("%v %v", c.Kind, wire.MemberID(c.Member)) }
 
-// raft returns the change as raft has it.
-func (c Change) raft() *raftpb.ConfChangeSingle {
+// Raft returns the change as raft has it.
+func (c Change) Raft() *raftpb.ConfChangeSingle {
 	kind := map[ChangeKind]raftpb.ConfChangeType{
 		AddStandby: raftpb.ConfChangeAddLearnerNode, Demote: raftpb.ConfChangeAddLearnerNode,
 		Promote: raftpb.ConfChangeAddNode, Remove: raftpb.ConfChangeRemoveNode,
@@ -86,11 +85,11 @@ func (c Change) raft() *raftpb.ConfChangeSingle {
 	return &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: &c.Member}
 }
 
-// decide returns the next step.
-func decide(f *facts) Plan {
+// Decide returns the next step.
+func Decide(f *Facts) Plan {
 	switch {
-	case len(f.conf.GetVotersOutgoing()) == 0:
-	case !slices.Contains(f.conf.GetVoters(), f.self):
+	case len(f.Conf.GetVotersOutgoing()) == 0:
+	case !slices.Contains(f.Conf.GetVoters(), f.Self):
 		// It was elected by the joint configuration, which demotes it. It would step down
 		// when it has applied that, as the only member that knows of the commit.
 		return Plan{Transfer: true, Reason: "transferring leadership to a voter that remains, to leave the joint configuration"}
@@ -98,9 +97,9 @@ func decide(f *facts) Plan {
 		return Plan{Leave: true, Reason: "leaving the joint configuration"}
 	}
 	waits := ""
-	for _, step := range []func(*facts) Plan{
-		(*facts).removeVoter, (*facts).removeStandby, (*facts).addStandby,
-		(*facts).replaceSilent, (*facts).promote, (*facts).demote,
+	for _, step := range []func(*Facts) Plan{
+		(*Facts).removeVoter, (*Facts).removeStandby, (*Facts).addStandby,
+		(*Facts).replaceSilent, (*Facts).promote, (*Facts).demote,
 	} {
 		p := step(f)
 		if len(p.Changes) > 0 || p.Transfer {
@@ -112,13 +111,13 @@ func decide(f *facts) Plan {
 }
 
 // removeVoter replaces or demotes a voter that was removed from the group.
-func (f *facts) removeVoter() Plan {
+func (f *Facts) removeVoter() Plan {
 	var others []uint64
 	leads := false
-	for _, id := range f.conf.GetVoters() {
+	for _, id := range f.Conf.GetVoters() {
 		switch {
-		case !Includes(f.removed, id):
-		case id == f.self:
+		case !f.isRemoved(id):
+		case id == f.Self:
 			leads = true
 		default:
 			others = append(others, id)
@@ -129,7 +128,7 @@ func (f *facts) removeVoter() Plan {
 		// Its successor removes it, and must be a voter before. Without one the steps below
 		// go on: they may bring one.
 		switch {
-		case slices.ContainsFunc(f.staying(), func(id uint64) bool { return f.active(id) || !f.silent(id) }):
+		case slices.ContainsFunc(f.staying(), func(id uint64) bool { return f.Active(id) || !f.silent(id) }):
 			return Plan{Transfer: true, Reason: "transferring leadership, as the leader leaves"}
 		case len(standbys) > 0 && len(others) > 0:
 			return f.swap(others[0], standbys[0], "which leaves")
@@ -139,11 +138,11 @@ func (f *facts) removeVoter() Plan {
 		return Plan{Reason: "the leader leaves: waiting for a member that can succeed it"}
 	}
 	for _, id := range others {
-		if len(f.staying()) < int(f.config.Voters) {
+		if len(f.staying()) < int(f.Config.Voters) {
 			switch {
 			case len(standbys) > 0:
 				return f.swap(id, standbys[0], "which leaves")
-			case f.early && slices.ContainsFunc(f.members, f.mayBeReady):
+			case f.Early && slices.ContainsFunc(f.Members, f.mayBeReady):
 				return Plan{Reason: fmt.Sprintf("replacing %v, which leaves: waiting for the answer of a standby", wire.MemberID(id))}
 			}
 		}
@@ -154,10 +153,10 @@ func (f *facts) removeVoter() Plan {
 	return Plan{}
 }
 
-func (f *facts) removeStandby() Plan {
-	for _, id := range f.conf.GetLearners() {
-		if Includes(f.removed, id) {
-			if !f.heard(id) {
+func (f *Facts) removeStandby() Plan {
+	for _, id := range f.Conf.GetLearners() {
+		if f.isRemoved(id) {
+			if !f.Heard(id) {
 				return Plan{Reason: fmt.Sprintf("waiting until %v knows that it is removed", wire.MemberID(id))}
 			}
 			return Plan{Changes: []Change{{id, Remove}}, Reason: fmt.Sprintf("removing %v", wire.MemberID(id))}
@@ -167,9 +166,9 @@ func (f *facts) removeStandby() Plan {
 }
 
 // addStandby adds a member that was admitted.
-func (f *facts) addStandby() Plan {
-	for _, m := range f.members {
-		if !slices.Contains(f.conf.GetVoters(), m.ID) && !slices.Contains(f.conf.GetLearners(), m.ID) {
+func (f *Facts) addStandby() Plan {
+	for _, m := range f.Members {
+		if !slices.Contains(f.Conf.GetVoters(), m.ID) && !slices.Contains(f.Conf.GetLearners(), m.ID) {
 			return Plan{Changes: []Change{{m.ID, AddStandby}}, Reason: fmt.Sprintf("adding %v as a standby", wire.MemberID(m.ID))}
 		}
 	}
@@ -177,13 +176,13 @@ func (f *facts) addStandby() Plan {
 }
 
 // replaceSilent replaces a voter that has been silent for ReplaceAfter.
-func (f *facts) replaceSilent() Plan {
+func (f *Facts) replaceSilent() Plan {
 	reason := ""
 	for _, id := range f.staying() {
-		if !f.silent(id) || id == f.self || f.config.ReplaceAfter == 0 {
+		if !f.silent(id) || id == f.Self || f.Config.ReplaceAfter == 0 {
 			continue
 		}
-		left := f.record(id).Since + f.config.ReplaceAfter - f.now
+		left := f.record(id).Since + f.Config.ReplaceAfter - f.Now
 		standbys := f.standbys()
 		switch {
 		case left > 0:
@@ -198,32 +197,32 @@ func (f *facts) replaceSilent() Plan {
 }
 
 // promote promotes one standby if the number of voters is even, and two if it is odd.
-func (f *facts) promote() Plan {
+func (f *Facts) promote() Plan {
 	voters, standbys := len(f.staying()), f.standbys()
 	need := 1 + voters%2
-	if voters+1 > int(f.config.Voters) {
+	if voters+1 > int(f.Config.Voters) {
 		return Plan{}
 	}
-	need = min(need, int(f.config.Voters)-voters)
-	if voters%2 == 1 && voters+2 > int(f.config.Voters) {
+	need = min(need, int(f.Config.Voters)-voters)
+	if voters%2 == 1 && voters+2 > int(f.Config.Voters) {
 		return Plan{}
 	}
 	if len(standbys) < need {
-		return Plan{Reason: fmt.Sprintf("%d of %d voters, waiting for %d more standbys that are up to date", voters, f.config.Voters, need-len(standbys))}
+		return Plan{Reason: fmt.Sprintf("%d of %d voters, waiting for %d more standbys that are up to date", voters, f.Config.Voters, need-len(standbys))}
 	}
 	var changes []Change
 	for _, id := range standbys[:need] {
 		changes = append(changes, Change{id, Promote})
 	}
-	return f.propose(fmt.Sprintf("promoting %v", memberIDs(standbys[:need])), changes...)
+	return f.propose(fmt.Sprintf("promoting %v", wire.MemberIDs(standbys[:need])), changes...)
 }
 
 // demote demotes the voters that are too many: silent ones first, then those with the
 // highest IDs, never the leader.
-func (f *facts) demote() Plan {
+func (f *Facts) demote() Plan {
 	staying := f.staying()
-	extra := len(staying) - int(f.config.Voters)
-	if extra <= 0 || f.config.Voters == 0 { // 0: not set yet
+	extra := len(staying) - int(f.Config.Voters)
+	if extra <= 0 || f.Config.Voters == 0 { // 0: not set yet
 		return Plan{}
 	}
 	silent := func(id uint64) int {
@@ -233,24 +232,24 @@ func (f *facts) demote() Plan {
 		return 0
 	}
 	slices.SortFunc(staying, func(a, b uint64) int { return cmp.Or(silent(b)-silent(a), cmp.Compare(b, a)) })
-	staying = slices.DeleteFunc(staying, func(id uint64) bool { return id == f.self })
-	n := min(extra, 1+len(f.conf.GetVoters())%2) // an odd number remains
+	staying = slices.DeleteFunc(staying, func(id uint64) bool { return id == f.Self })
+	n := min(extra, 1+len(f.Conf.GetVoters())%2) // an odd number remains
 	var changes []Change
 	for _, id := range staying[:min(n, len(staying))] {
 		changes = append(changes, Change{id, Demote})
 	}
-	return f.propose(fmt.Sprintf("demoting %v, %d voters are too many", memberIDs(staying[:len(changes)]), len(f.conf.GetVoters())), changes...)
+	return f.propose(fmt.Sprintf("demoting %v, %d voters are too many", wire.MemberIDs(staying[:len(changes)]), len(f.Conf.GetVoters())), changes...)
 }
 
 // swap replaces a voter by a standby in one joint change.
-func (f *facts) swap(out, in uint64, why string) Plan {
+func (f *Facts) swap(out, in uint64, why string) Plan {
 	return f.propose(fmt.Sprintf("replacing %v, %s, by %v", wire.MemberID(out), why, wire.MemberID(in)), Change{in, Promote}, Change{out, Demote})
 }
 
 // propose returns the change, or what it waits for: of the voters after it, a majority must
 // be active.
-func (f *facts) propose(reason string, changes ...Change) Plan {
-	voters := slices.Clone(f.conf.GetVoters())
+func (f *Facts) propose(reason string, changes ...Change) Plan {
+	voters := slices.Clone(f.Conf.GetVoters())
 	for _, c := range changes {
 		voters = slices.DeleteFunc(voters, func(id uint64) bool { return id == c.Member })
 		if c.Kind == Promote {
@@ -259,7 +258,7 @@ func (f *facts) propose(reason string, changes ...Change) Plan {
 	}
 	active := 0
 	for _, id := range voters {
-		if f.active(id) {
+		if f.Active(id) {
 			active++
 		}
 	}
@@ -270,34 +269,41 @@ func (f *facts) propose(reason string, changes ...Change) Plan {
 }
 
 // staying returns the voters that were not removed.
-func (f *facts) staying() []uint64 {
-	return slices.DeleteFunc(slices.Clone(f.conf.GetVoters()), func(id uint64) bool { return Includes(f.removed, id) })
+func (f *Facts) staying() []uint64 {
+	return slices.DeleteFunc(slices.Clone(f.Conf.GetVoters()), func(id uint64) bool { return f.isRemoved(id) })
+}
+
+// isRemoved reports whether the group has removed a member. Removed members become many in time, so their list is not
+// searched one by one.
+func (f *Facts) isRemoved(id uint64) bool {
+	_, found := slices.BinarySearch(f.Removed, id)
+	return found
 }
 
 // silent reports whether the group has recorded that a member is silent. Of a founder that has
 // never registered there is no record: it is silent while it is not active.
-func (f *facts) silent(id uint64) bool {
+func (f *Facts) silent(id uint64) bool {
 	m := f.record(id)
-	return m.Silent || m.ID == 0 && !f.active(id)
+	return m.Silent || m.ID == 0 && !f.Active(id)
 }
 
 // record returns what the group has recorded of a member; zero: nothing.
-func (f *facts) record(id uint64) wire.MemberRecord {
-	if i := slices.IndexFunc(f.members, func(m wire.MemberRecord) bool { return m.ID == id }); i >= 0 {
-		return f.members[i]
+func (f *Facts) record(id uint64) wire.MemberRecord {
+	if i := slices.IndexFunc(f.Members, func(m wire.MemberRecord) bool { return m.ID == id }); i >= 0 {
+		return f.Members[i]
 	}
 	return wire.MemberRecord{}
 }
 
 // mayBeReady reports whether a member is a standby that can be promoted if it answers.
-func (f *facts) mayBeReady(m wire.MemberRecord) bool {
-	return slices.Contains(f.conf.GetLearners(), m.ID) && m.Registered && !m.Silent
+func (f *Facts) mayBeReady(m wire.MemberRecord) bool {
+	return slices.Contains(f.Conf.GetLearners(), m.ID) && m.Registered && !m.Silent
 }
 
 // standbys returns the standbys that can be promoted, by ID.
-func (f *facts) standbys() (ready []uint64) {
-	for _, m := range f.members {
-		if f.mayBeReady(m) && f.active(m.ID) && f.current(m.ID) {
+func (f *Facts) standbys() (ready []uint64) {
+	for _, m := range f.Members {
+		if f.mayBeReady(m) && f.Active(m.ID) && f.Current(m.ID) {
 			ready = append(ready, m.ID)
 		}
 	}

@@ -1,4 +1,4 @@
-package core
+package inbox
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ func submission(rng *rand.Rand, size int) *wire.Submission {
 }
 
 // batch takes the next batch.
-func (b *inbox) batch(t *testing.T) *wire.Batch {
+func (b *Inbox) batch(t *testing.T) *wire.Batch {
 	t.Helper()
-	data, err := b.appendBatch(nil, wire.BatchVersion, 1)
+	data, err := b.AppendBatch(nil, wire.BatchVersion, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,19 +37,19 @@ func (b *inbox) batch(t *testing.T) *wire.Batch {
 	return batch
 }
 
-// The inbox encodes a batch like protobuf.
+// The Inbox encodes a batch like protobuf.
 func TestInbox_Encoding(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var b inbox
+		var b Inbox
 		want := &wire.Batch{Version: wire.BatchVersion, Time: rng.Int64()}
 		for range rng.IntN(5) {
 			s := submission(rng, 1+rng.IntN(3000))
-			b.add(1, s)
+			b.Add(1, s)
 			want.Submissions = append(want.Submissions, s)
 		}
 		prefix := []byte("header")
-		got, err := b.appendBatch(prefix, wire.BatchVersion, want.Time)
+		got, err := b.AppendBatch(prefix, wire.BatchVersion, want.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestInbox_Encoding(t *testing.T) {
 		if !bytes.Equal(got, append(prefix, whole...)) {
 			t.Fatalf("the inbox encodes %x, protobuf %x", got, whole)
 		}
-		if !b.empty() || b.bytes != 0 {
+		if !b.Empty() || b.bytes != 0 {
 			t.Fatalf("%d bytes are left", b.bytes)
 		}
 	}
@@ -69,15 +69,15 @@ func TestInbox_Encoding(t *testing.T) {
 // A batch takes as much as fits from the front, and at least one submission.
 func TestInbox_BatchesInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	var b inbox
-	sizes := []int{maxBatchBytes / 2, maxBatchBytes / 3, maxBatchBytes / 3, 2 * maxBatchBytes, 10, 20}
+	var b Inbox
+	sizes := []int{MaxBatchBytes / 2, MaxBatchBytes / 3, MaxBatchBytes / 3, 2 * MaxBatchBytes, 10, 20}
 	for i, size := range sizes {
 		s := submission(rng, size)
 		s.Floor = uint64(i)
-		b.add(1, s)
+		b.Add(1, s)
 	}
 	var got [][]uint64
-	for !b.empty() {
+	for !b.Empty() {
 		var floors []uint64
 		for _, s := range b.batch(t).GetSubmissions() {
 			floors = append(floors, s.GetFloor())
@@ -109,20 +109,20 @@ func TestInbox_BatchesInOrder(t *testing.T) {
 
 // A member sends the same submission again while it waits.
 func TestInbox_KeepsCopy(t *testing.T) {
-	var b inbox
+	var b Inbox
 	s := submission(rand.New(rand.NewPCG(1, 2)), 3000)
 	want := proto.CloneOf(s)
-	b.add(1, s)
-	b.add(1, s)
+	b.Add(1, s)
+	b.Add(1, s)
 	if got := b.batch(t).GetSubmissions(); len(got) != 1 || !proto.Equal(got[0], want) {
 		t.Errorf("%d submissions", len(got))
 	}
 }
 
 // What a submission contains beside its fields is neither counted nor encoded, so the
-// inbox does not keep it.
+// Inbox does not keep it.
 func TestInbox_DropsUnknownFields(t *testing.T) {
-	var b inbox
+	var b Inbox
 	s := submission(rand.New(rand.NewPCG(1, 2)), 3000)
 	want := proto.CloneOf(s)
 	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, 1<<16))
@@ -130,8 +130,19 @@ func TestInbox_DropsUnknownFields(t *testing.T) {
 	for _, c := range s.GetCalls() {
 		c.ProtoReflect().SetUnknown(unknown)
 	}
-	b.add(1, s)
+	b.Add(1, s)
 	if got := b.shares[0].ordinary.front().Submission; !proto.Equal(got, want) {
 		t.Errorf("%d bytes are kept, want %d", proto.Size(got), proto.Size(want))
+	}
+}
+
+// What a member forwards for its clients has a share besides that of the member: a flood of it keeps no renewal from
+// the log.
+func TestInbox_ClientsHaveShare(t *testing.T) {
+	var b Inbox
+	b.Add(2, &wire.Submission{Member: 77, Incarnation: make([]byte, 16), Client: true, Calls: []*wire.Call{{Seq: 1, Command: []byte{1}}}})
+	b.Add(2, &wire.Submission{Member: 2, Incarnation: append(make([]byte, 15), 1), Calls: []*wire.Call{{Seq: 1, Command: []byte{1}}}})
+	if n := len(b.shares); n != 2 {
+		t.Errorf("%d shares, want 2", n)
 	}
 }

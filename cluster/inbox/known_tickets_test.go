@@ -1,4 +1,4 @@
-package core
+package inbox
 
 import (
 	"slices"
@@ -11,10 +11,13 @@ import (
 
 // Of several entries in flight each has its own commands: when the first is applied, those
 // of the second are still known as being in flight.
-func TestPropose_DuplicatesOfEachEntry(t *testing.T) {
-	var b inbox
+func TestInbox_DuplicatesOfEachEntry(t *testing.T) {
+	var b Inbox
+	command := func(seq uint64) *wire.Submission {
+		return &wire.Submission{Incarnation: make([]byte, 16), Calls: []*wire.Call{{Seq: seq}}}
+	}
 	proposed := func() []uint64 {
-		data, err := b.appendBatch(nil, 1, 0)
+		data, err := b.AppendBatch(nil, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -22,25 +25,31 @@ func TestPropose_DuplicatesOfEachEntry(t *testing.T) {
 		if err := proto.Unmarshal(data, batch); err != nil {
 			t.Fatal(err)
 		}
-		return commands([]*wire.Batch{batch})
+		var seqs []uint64
+		for _, s := range batch.GetSubmissions() {
+			for _, c := range s.GetCalls() {
+				seqs = append(seqs, c.GetSeq())
+			}
+		}
+		return seqs
 	}
-	b.add(2, command(1))
+	b.Add(2, command(1))
 	proposed()
-	b.add(2, command(2))
+	b.Add(2, command(2))
 	proposed()
-	b.applied(10)
+	b.Applied(10)
 	applied := command(1)
 	applied.Applied = 10 // a snapshot has skipped the outcome
-	b.add(2, applied)
+	b.Add(2, applied)
 	inFlight := command(2)
 	inFlight.Applied = 10
-	b.add(2, inFlight)
+	b.Add(2, inFlight)
 	if got := proposed(); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("proposes %d again", got)
 	}
-	b.refused()
-	b.dropped()
-	b.add(2, command(2))
+	b.Refused()
+	b.Dropped()
+	b.Add(2, command(2))
 	if got := proposed(); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("proposes %d after all was dropped", got)
 	}

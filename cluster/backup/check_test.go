@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ func TestCopyBackup_Truncated(t *testing.T) {
 	lost := errors.New("the connection was lost")
 	for n := range len(backup) {
 		var b bytes.Buffer
-		c, err := CopyBackup(&b, io.MultiReader(bytes.NewReader(backup[:n]), iotest.ErrReader(lost)))
+		c, err := Copy(&b, io.MultiReader(bytes.NewReader(backup[:n]), iotest.ErrReader(lost)))
 		if !errors.Is(err, lost) || c.Whole || c.Begun != (n > 0) || !bytes.Equal(b.Bytes(), backup[:n]) {
 			t.Fatalf("%d bytes of %d: %+v, %v, %d bytes written", n, len(backup), c, err, b.Len())
 		}
-		if c, err = CopyBackup(io.Discard, bytes.NewReader(backup[:n])); !errors.Is(err, storage.ErrCorrupt) || c.Whole {
+		if c, err = Copy(io.Discard, bytes.NewReader(backup[:n])); !errors.Is(err, storage.ErrCorrupt) || c.Whole {
 			t.Fatalf("%d bytes of %d, ended as if they were all: %+v, %v", n, len(backup), c, err)
 		}
 	}
@@ -30,25 +30,25 @@ func TestCopyBackup_Truncated(t *testing.T) {
 func TestCopyBackup_Whole(t *testing.T) {
 	backup := writtenBackup(t, 10)
 	var b bytes.Buffer
-	if c, err := CopyBackup(&b, iotest.OneByteReader(bytes.NewReader(backup))); err != nil || !c.Whole || !bytes.Equal(b.Bytes(), backup) {
+	if c, err := Copy(&b, iotest.OneByteReader(bytes.NewReader(backup))); err != nil || !c.Whole || !bytes.Equal(b.Bytes(), backup) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	lost := errors.New("the connection was lost")
-	if c, err := CopyBackup(io.Discard, io.MultiReader(bytes.NewReader(backup), iotest.ErrReader(lost))); !errors.Is(err, lost) || !c.Whole {
+	if c, err := Copy(io.Discard, io.MultiReader(bytes.NewReader(backup), iotest.ErrReader(lost))); !errors.Is(err, lost) || !c.Whole {
 		t.Errorf("lost behind the end: %+v, %v", c, err)
 	}
-	if c, err := CopyBackup(io.Discard, bytes.NewReader(append(backup, 0))); !errors.Is(err, storage.ErrCorrupt) || c.Whole {
+	if c, err := Copy(io.Discard, bytes.NewReader(append(backup, 0))); !errors.Is(err, storage.ErrCorrupt) || c.Whole {
 		t.Errorf("something behind the end: %+v, %v", c, err)
 	}
 	var confirmed bytes.Buffer
-	w, err := newBackupWriter(&confirmed, &wire.BackupHeader{Confirmed: true})
+	w, err := NewWriter(&confirmed, &wire.BackupHeader{Confirmed: true})
 	if err == nil {
-		err = w.end()
+		err = w.End()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := CopyBackup(io.Discard, &confirmed); err != nil || !c.Confirmed {
+	if c, err := Copy(io.Discard, &confirmed); err != nil || !c.Confirmed {
 		t.Errorf("confirmed: %+v, %v", c, err)
 	}
 }
@@ -57,10 +57,10 @@ func TestCopyBackup_Whole(t *testing.T) {
 func TestCopyBackup_ShortWrite(t *testing.T) {
 	backup := writtenBackup(t, 1)
 	w := iotest.TruncateWriter(io.Discard, int64(len(backup))) // takes all
-	if c, err := CopyBackup(w, bytes.NewReader(backup)); err != nil || !c.Whole {
+	if c, err := Copy(w, bytes.NewReader(backup)); err != nil || !c.Whole {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := CopyBackup(short{}, bytes.NewReader(backup)); !errors.Is(err, io.ErrShortWrite) || c.Whole {
+	if c, err := Copy(short{}, bytes.NewReader(backup)); !errors.Is(err, io.ErrShortWrite) || c.Whole {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

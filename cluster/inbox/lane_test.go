@@ -1,4 +1,4 @@
-package core
+package inbox
 
 import (
 	"math/rand/v2"
@@ -27,10 +27,10 @@ func fromClient(client byte, seq uint64, size int) *wire.Submission {
 // ordinary commands nor with urgent ones.
 func TestInbox_ClientsTakeTurns(t *testing.T) {
 	for _, urgent := range []bool{false, true} {
-		var b inbox
+		var b Inbox
 		add := func(s *wire.Submission) {
 			s.Urgent = urgent
-			b.add(9, s)
+			b.Add(9, s)
 		}
 		for seq := range uint64(100) {
 			for _, flooding := range []byte{2, 3} {
@@ -54,13 +54,13 @@ func TestInbox_ClientsTakeTurns(t *testing.T) {
 // An ordinary command and an urgent one that do not fit into one entry take turns, whatever their
 // sizes are.
 func TestInbox_LargeOnesTakeTurns(t *testing.T) {
-	var b inbox
+	var b Inbox
 	for seq := range uint64(6) {
-		b.add(2, urgently(from(2, seq+1, maxBatchBytes-1000)))
-		b.add(3, from(3, seq+1, maxBatchBytes-1000))
+		b.Add(2, urgently(from(2, seq+1, MaxBatchBytes-1000)))
+		b.Add(3, from(3, seq+1, MaxBatchBytes-1000))
 	}
 	var order []uint64
-	for !b.empty() {
+	for !b.Empty() {
 		entry := b.entry(t)
 		if len(entry) != 1 {
 			t.Fatalf("an entry has %v", entry)

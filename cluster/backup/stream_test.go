@@ -1,4 +1,4 @@
-package cluster
+package backup
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 func writtenBackup(t testing.TB, n int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := newBackupWriter(&b, &wire.BackupHeader{Group: "group", Cluster: make([]byte, 16), Member: 1, Index: 7, Term: 2})
+	w, err := NewWriter(&b, &wire.BackupHeader{Group: "group", Cluster: make([]byte, 16), Member: 1, Index: 7, Term: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func writtenBackup(t testing.TB, n int) []byte {
 	for i := range n {
 		page = append(page, wire.Change{Key: fmt.Appendf(nil, "k%03d", i), Value: fmt.Appendf(nil, "value %d", i)})
 		if len(page) == 3 || i == n-1 {
-			if err := w.add(page); err != nil {
+			if err := w.Add(page); err != nil {
 				t.Fatal(err)
 			}
 			page = nil
 		}
 	}
-	if err := w.end(); err != nil {
+	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -40,13 +40,13 @@ func writtenBackup(t testing.TB, n int) []byte {
 
 // readBackup reads a whole backup.
 func readBackup(from io.Reader) (map[string]string, error) {
-	r, err := openBackup(from)
+	r, err := Open(from)
 	if err != nil {
 		return nil, err
 	}
 	pairs := make(map[string]string)
 	var failed error
-	for key, value := range r.all(func() error { return nil }, &failed) {
+	for key, value := range r.All(func() error { return nil }, &failed) {
 		pairs[string(key)] = string(value)
 	}
 	return pairs, failed
@@ -131,14 +131,14 @@ func TestBackup_BoundsAndReadErrors(t *testing.T) {
 			t.Fatalf("the reader fails at %d: %v", i, err)
 		}
 	}
-	w, err := newBackupWriter(io.Discard, &wire.BackupHeader{})
+	w, err := NewWriter(io.Discard, &wire.BackupHeader{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.add([]wire.Change{{Key: []byte("k"), Value: make([]byte, maxRecord)}}); err == nil {
+	if err := w.Add([]wire.Change{{Key: []byte("k"), Value: make([]byte, maxRecord)}}); err == nil {
 		t.Error("a record that no reader accepts was written")
 	}
-	if _, err := newBackupWriter(shortWriter{}, &wire.BackupHeader{}); !errors.Is(err, io.ErrShortWrite) {
+	if _, err := NewWriter(shortWriter{}, &wire.BackupHeader{}); !errors.Is(err, io.ErrShortWrite) {
 		t.Error(err)
 	}
 }
@@ -203,7 +203,7 @@ func TestBackup_RecordTakesItsLength(t *testing.T) {
 			record = append(record, c.body...)
 			record = binary.BigEndian.AppendUint32(record, crc(record))
 			b.Write(record)
-			r, err := openBackup(b)
+			r, err := Open(b)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,5 @@
-package cluster
+// Package backup is the format of backups: a state of the group as a stream that is checked when it is read.
+package backup
 
 import (
 	"bytes"
@@ -41,16 +42,17 @@ const (
 
 func crc(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// backupWriter writes the records of a backup.
-type backupWriter struct {
+// Writer writes the records of a backup.
+type Writer struct {
 	to    io.Writer
 	sum   hash.Hash
 	pairs uint64
 	buf   []byte
 }
 
-func newBackupWriter(to io.Writer, h *wire.BackupHeader) (*backupWriter, error) {
-	w := &backupWriter{to: to, sum: sha256.New()}
+// NewWriter writes the beginning of a backup.
+func NewWriter(to io.Writer, h *wire.BackupHeader) (*Writer, error) {
+	w := &Writer{to: to, sum: sha256.New()}
 	w.buf = binary.BigEndian.AppendUint32([]byte(backupMagic), wire.BackupVersion)
 	w.buf = binary.BigEndian.AppendUint32(w.buf, crc(w.buf))
 	if err := w.flush(); err != nil {
@@ -59,7 +61,8 @@ func newBackupWriter(to io.Writer, h *wire.BackupHeader) (*backupWriter, error) 
 	return w, w.record(headerRecord, h)
 }
 
-func (w *backupWriter) add(pairs []wire.Change) error {
+// Add writes pairs, in key order.
+func (w *Writer) Add(pairs []wire.Change) error {
 	c := &wire.BackupChunk{Pairs: make([]*wire.Pair, len(pairs))}
 	for i, p := range pairs {
 		c.Pairs[i] = &wire.Pair{Key: p.Key, Value: p.Value}
@@ -68,11 +71,12 @@ func (w *backupWriter) add(pairs []wire.Change) error {
 	return w.record(chunkRecord, c)
 }
 
-func (w *backupWriter) end() error {
+// End writes the end of a backup, without which it is not whole.
+func (w *Writer) End() error {
 	return w.record(endRecord, &wire.BackupEnd{Pairs: w.pairs, Checksum: w.sum.Sum(nil)})
 }
 
-func (w *backupWriter) record(kind byte, m proto.Message) (err error) {
+func (w *Writer) record(kind byte, m proto.Message) (err error) {
 	w.buf = append(w.buf[:0], kind, 0, 0, 0, 0)
 	if w.buf, err = (proto.MarshalOptions{}).MarshalAppend(w.buf, m); err != nil {
 		return err
@@ -86,7 +90,7 @@ func (w *backupWriter) record(kind byte, m proto.Message) (err error) {
 	return w.flush()
 }
 
-func (w *backupWriter) flush() error {
+func (w *Writer) flush() error {
 	w.sum.Write(w.buf) // never fails
 	n, err := w.to.Write(w.buf)
 	if err == nil && n < len(w.buf) {
@@ -98,41 +102,41 @@ func (w *backupWriter) flush() error {
 	return nil
 }
 
-// backupReader reads a backup and checks it on the way.
-type backupReader struct {
+// Reader reads a backup and checks it on the way.
+type Reader struct {
 	from    io.Reader
 	sum     hash.Hash
 	pairs   uint64
 	lastKey []byte
-	header  *wire.BackupHeader
-	whole   bool // the end record was read, and matches
+	Header  *wire.BackupHeader // what it is a backup of
+	whole   bool               // the end record was read, and matches
 }
 
-// damagedBackup returns an error that wraps storage.ErrCorrupt.
-func damagedBackup(format string, args ...any) error {
+// Damaged returns an error that wraps storage.ErrCorrupt.
+func Damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: backup: "+format, append([]any{storage.ErrCorrupt}, args...)...)
 }
 
-// openBackup reads the beginning of a backup.
-func openBackup(from io.Reader) (*backupReader, error) {
-	r := &backupReader{from: from, sum: sha256.New(), header: new(wire.BackupHeader)}
+// Open reads the beginning of a backup.
+func Open(from io.Reader) (*Reader, error) {
+	r := &Reader{from: from, sum: sha256.New(), Header: new(wire.BackupHeader)}
 	prelude := make([]byte, backupPrelude)
 	n, err := io.ReadFull(from, prelude)
 	if !bytes.Equal(prelude[:min(n, len(backupMagic))], []byte(backupMagic)[:min(n, len(backupMagic))]) {
-		return nil, damagedBackup("it does not begin as a backup does: is it the right file?")
+		return nil, Damaged("it does not begin as a backup does: is it the right file?")
 	}
 	if err != nil {
 		return nil, truncated(err)
 	}
 	covered := prelude[:backupPrelude-4]
 	if binary.BigEndian.Uint32(prelude[len(covered):]) != crc(covered) {
-		return nil, damagedBackup("its first bytes do not match their checksum")
+		return nil, Damaged("its first bytes do not match their checksum")
 	}
 	switch version := binary.BigEndian.Uint32(prelude[len(backupMagic):]); {
 	case version > wire.BackupVersion:
 		return nil, fmt.Errorf("%w: backup of version %d, want at most %d", storage.ErrNewer, version, wire.BackupVersion)
 	case version == 0:
-		return nil, damagedBackup("version 0")
+		return nil, Damaged("version 0")
 	}
 	r.sum.Write(prelude)
 	kind, body, err := r.record()
@@ -140,22 +144,22 @@ func openBackup(from io.Reader) (*backupReader, error) {
 		return nil, err
 	}
 	if kind != headerRecord {
-		return nil, damagedBackup("no header, but a record of kind %q", kind)
+		return nil, Damaged("no header, but a record of kind %q", kind)
 	}
 	r.sum.Write(body)
-	return r, r.decode(body, r.header)
+	return r, r.decode(body, r.Header)
 }
 
 // truncated turns the end of the input into damage, and leaves other errors as they are.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return damagedBackup("it is truncated")
+		return Damaged("it is truncated")
 	}
 	return fmt.Errorf("read the backup: %w", err)
 }
 
 // record reads a record whole, and returns its kind with all of its bytes.
-func (r *backupReader) record() (kind byte, record []byte, err error) {
+func (r *Reader) record() (kind byte, record []byte, err error) {
 	prefix := make([]byte, recordPrefix)
 	if _, err := io.ReadFull(r.from, prefix); err != nil {
 		return 0, nil, truncated(err)
@@ -165,7 +169,7 @@ func (r *backupReader) record() (kind byte, record []byte, err error) {
 		most = maxEnds
 	}
 	if size > most {
-		return 0, nil, damagedBackup("a record of %d bytes, want at most %d", size, most)
+		return 0, nil, Damaged("a record of %d bytes, want at most %d", size, most)
 	}
 	record = append(make([]byte, 0, recordPrefix+size+4), prefix...)[:recordPrefix+size+4]
 	if _, err := io.ReadFull(r.from, record[recordPrefix:]); err != nil {
@@ -173,21 +177,21 @@ func (r *backupReader) record() (kind byte, record []byte, err error) {
 	}
 	covered := record[:recordPrefix+size]
 	if binary.BigEndian.Uint32(record[len(covered):]) != crc(covered) {
-		return 0, nil, damagedBackup("a record does not match its checksum")
+		return 0, nil, Damaged("a record does not match its checksum")
 	}
 	return prefix[0], record, nil
 }
 
-func (r *backupReader) decode(record []byte, m proto.Message) error {
+func (r *Reader) decode(record []byte, m proto.Message) error {
 	if err := proto.Unmarshal(record[recordPrefix:len(record)-4], m); err != nil {
-		return damagedBackup("a malformed record: %v", err)
+		return Damaged("a malformed record: %v", err)
 	}
 	return nil
 }
 
 // next returns the pairs of the next chunk, or io.EOF behind the end record of a backup
 // that is whole. It allocates the record and nothing for each pair.
-func (r *backupReader) next() (wire.Pairs, error) {
+func (r *Reader) next() (wire.Pairs, error) {
 	kind, record, err := r.record()
 	switch {
 	case err != nil:
@@ -195,16 +199,16 @@ func (r *backupReader) next() (wire.Pairs, error) {
 	case kind == endRecord:
 		return nil, r.finish(record)
 	case kind != chunkRecord:
-		return nil, damagedBackup("a record of kind %q", kind)
+		return nil, Damaged("a record of kind %q", kind)
 	}
 	r.sum.Write(record)
 	chunk, err := wire.DecodeChunk(record[recordPrefix : len(record)-4])
 	if err != nil {
-		return nil, damagedBackup("a malformed record: %v", err)
+		return nil, Damaged("a malformed record: %v", err)
 	}
 	for key := range chunk.Pairs.All() {
 		if r.pairs > 0 && bytes.Compare(key, r.lastKey) <= 0 {
-			return nil, damagedBackup("key %q follows key %q", key, r.lastKey)
+			return nil, Damaged("key %q follows key %q", key, r.lastKey)
 		}
 		r.pairs++
 		r.lastKey = key
@@ -213,28 +217,28 @@ func (r *backupReader) next() (wire.Pairs, error) {
 }
 
 // finish checks the end record, and returns io.EOF if the backup is whole.
-func (r *backupReader) finish(record []byte) error {
+func (r *Reader) finish(record []byte) error {
 	end := new(wire.BackupEnd)
 	if err := r.decode(record, end); err != nil {
 		return err
 	}
 	if end.GetPairs() != r.pairs || !bytes.Equal(end.GetChecksum(), r.sum.Sum(nil)) {
-		return damagedBackup("it does not match its checksum, with %d pairs of %d", r.pairs, end.GetPairs())
+		return Damaged("it does not match its checksum, with %d pairs of %d", r.pairs, end.GetPairs())
 	}
 	r.whole = true
 	switch n, err := io.ReadFull(r.from, make([]byte, 1)); {
 	case n > 0:
 		r.whole = false
-		return damagedBackup("something follows its end")
+		return Damaged("something follows its end")
 	case err != io.EOF:
 		return truncated(err)
 	}
 	return io.EOF
 }
 
-// all iterates over the pairs. If it ends early, or the backup is not whole, failed is
+// All iterates over the pairs. If it ends early, or the backup is not whole, failed is
 // set. more is asked before each chunk.
-func (r *backupReader) all(more func() error, failed *error) iter.Seq2[[]byte, []byte] {
+func (r *Reader) All(more func() error, failed *error) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for {
 			err := more()

@@ -1,4 +1,6 @@
-package core
+// Package inbox is what the leader has received and not proposed yet: it fills entries from all members alike, and
+// drops duplicates.
+package inbox
 
 import (
 	"slices"
@@ -9,6 +11,8 @@ import (
 )
 
 const (
+	// MaxBatchBytes bounds the submissions of one entry, and so a submission.
+	MaxBatchBytes = 1 << 20
 	// maxInbox bounds the bytes of ordinary commands that wait at the leader. Beyond it
 	// the member that has most is the one that loses its latest; it retries.
 	maxInbox = 32 << 20
@@ -21,14 +25,14 @@ const (
 	callOverhead = 128 // approximate memory of a call without its command
 )
 
-// inbox gathers the submissions that the leader has not proposed yet, and drops what
+// Inbox gathers the submissions that the leader has not proposed yet, and drops what
 // duplicates a command that waits, is in flight, or was applied so recently that its
 // member cannot have the outcome yet.
 //
 // Each member has a share, and the clients of each one. An entry is filled from all shares
 // alike, so that a member with much to write delays no other, and from the clients of one in turn;
 // what one process has sent goes in order of arrival.
-type inbox struct {
+type Inbox struct {
 	shares    []*share // of members of which something waits, in turn
 	bytes     int      // of all of them
 	tickets   knownTickets
@@ -45,12 +49,19 @@ type share struct {
 	taken    int // bytes in the entry that is being filled
 }
 
-func (b *inbox) empty() bool { return len(b.shares) == 0 }
+// Empty reports whether nothing waits.
+func (b *Inbox) Empty() bool { return len(b.shares) == 0 }
 
-// add adds a submission that an authenticated member has sent. It keeps a copy: the
+// Size returns how much memory takes what waits, in bytes.
+func (b *Inbox) Size() int { return b.bytes }
+
+// LastCommands returns how many commands the last entry has.
+func (b *Inbox) LastCommands() int { return b.tickets.lastCommands() }
+
+// Add adds a submission that an authenticated member has sent. It keeps a copy: the
 // sender may send the same one again, and what waits must not change after its size was
 // taken.
-func (b *inbox) add(from uint64, s *wire.Submission) {
+func (b *Inbox) Add(from uint64, s *wire.Submission) {
 	if _, ok := wire.IDFrom(s.GetIncarnation()); !ok {
 		return // the machine would ignore it
 	}
@@ -84,7 +95,7 @@ func (b *inbox) add(from uint64, s *wire.Submission) {
 }
 
 // share returns the share of a member or of its clients.
-func (b *inbox) share(member uint64, clients bool) *share {
+func (b *Inbox) share(member uint64, clients bool) *share {
 	for _, h := range b.shares {
 		if h.member == member && h.clients == clients {
 			return h
@@ -97,7 +108,7 @@ func (b *inbox) share(member uint64, clients bool) *share {
 
 // limit drops the latest ordinary submissions of the members that have most, and of the clients
 // of a member that have most there. added is the process that has added one.
-func (b *inbox) limit(added uint64) {
+func (b *Inbox) limit(added uint64) {
 	total := 0
 	for _, h := range b.shares {
 		total += h.ordinary.bytes
@@ -115,7 +126,7 @@ func (b *inbox) limit(added uint64) {
 }
 
 // drop drops a submission of a lane, and returns its bytes.
-func (b *inbox) drop(from *lane, added uint64) int {
+func (b *Inbox) drop(from *lane, added uint64) int {
 	q := from.drop(added)
 	b.bytes -= q.bytes()
 	b.tickets.forget(q.Submission)
@@ -123,15 +134,16 @@ func (b *inbox) drop(from *lane, added uint64) int {
 }
 
 // prune removes the shares of which nothing waits.
-func (b *inbox) prune() {
+func (b *Inbox) prune() {
 	b.shares = slices.DeleteFunc(b.shares, func(h *share) bool { return h.urgent.empty() && h.ordinary.empty() })
 }
 
-func (b *inbox) clear() { *b = inbox{} }
+// Clear drops all that waits, and forgets what is in flight.
+func (b *Inbox) Clear() { *b = Inbox{} }
 
-// appendBatch appends an encoded Batch with submissions: as many as fit into an entry,
+// AppendBatch appends an encoded Batch with submissions: as many as fit into an entry,
 // and at least one if there is any.
-func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, error) {
+func (b *Inbox) AppendBatch(data []byte, level uint32, time int64) ([]byte, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(data, &wire.Batch{Version: level, Time: time})
 	if err != nil {
 		return nil, err
@@ -142,7 +154,7 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 	b.tickets.begin()
 	start := len(data)
 	b.curtailed = b.waits(urgentLane) && !b.curtailed
-	limit := start + maxBatchBytes
+	limit := start + MaxBatchBytes
 	// Of two that do not fit into one entry each second entry has the ordinary one.
 	data = b.fill(data, limit-b.besideUrgent(), urgentLane, b.curtailed || !b.waits(ordinaryLane))
 	if b.curtailed {
@@ -160,12 +172,12 @@ func (b *inbox) appendBatch(data []byte, level uint32, time int64) ([]byte, erro
 // besideUrgent returns the bytes of an entry that urgent commands leave to ordinary ones,
 // if any wait: a quarter, and enough for each that is next of its member unless the entry
 // is curtailed. So a stream of urgent commands starves no other.
-func (b *inbox) besideUrgent() (room int) {
+func (b *Inbox) besideUrgent() (room int) {
 	for _, h := range b.shares {
 		if h.ordinary.empty() {
 			continue
 		}
-		if room = max(room, maxBatchBytes/4); !b.curtailed {
+		if room = max(room, MaxBatchBytes/4); !b.curtailed {
 			room = max(room, h.ordinary.front().size)
 		}
 	}
@@ -175,14 +187,14 @@ func (b *inbox) besideUrgent() (room int) {
 func urgentLane(h *share) *lane   { return &h.urgent }
 func ordinaryLane(h *share) *lane { return &h.ordinary }
 
-func (b *inbox) waits(of func(*share) *lane) bool {
+func (b *Inbox) waits(of func(*share) *lane) bool {
 	return slices.ContainsFunc(b.shares, func(h *share) bool { return !of(h).empty() })
 }
 
 // fill appends submissions of one lane, each time from the share of which least is in
 // the entry, until the next one would exceed the limit. With alone, what exceeds it by itself is
 // appended if the entry is empty.
-func (b *inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) []byte {
+func (b *Inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) []byte {
 	for {
 		var next *share
 		for _, h := range b.shares {
@@ -205,18 +217,18 @@ func (b *inbox) fill(data []byte, limit int, of func(*share) *lane, alone bool) 
 	}
 }
 
-func (b *inbox) taken() (sum int) {
+func (b *Inbox) taken() (sum int) {
 	for _, h := range b.shares {
 		sum += h.taken
 	}
 	return sum
 }
 
-// applied reports that the first entry in flight was applied at an index.
-func (b *inbox) applied(index uint64) { b.tickets.applied(index) }
+// Applied reports that the first entry in flight was applied at an index.
+func (b *Inbox) Applied(index uint64) { b.tickets.applied(index) }
 
-// refused reports that the last batch was not proposed.
-func (b *inbox) refused() { b.tickets.refused() }
+// Refused reports that the last batch was not proposed.
+func (b *Inbox) Refused() { b.tickets.refused() }
 
-// dropped reports that what is in flight will not be applied, as far as this leader knows.
-func (b *inbox) dropped() { b.tickets.dropped() }
+// Dropped reports that what is in flight will not be applied, as far as this leader knows.
+func (b *Inbox) Dropped() { b.tickets.dropped() }
