@@ -13,8 +13,8 @@ import (
 )
 
 func (m *Member) accepted() *wire.Proposal {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	return m.identity.get().GetAccepted()
 }
 
@@ -57,8 +57,8 @@ func (m *Member) hasRefused(p *wire.Proposal) bool {
 // answer answers a proposal from a member that has proved its key. An acceptance is on
 // disk before it is sent.
 func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	reply := &wire.FormReply{Member: m.identity.member}
 	record := m.identity.get()
 	switch {
@@ -94,7 +94,7 @@ func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 		return reply
 	}
 	reply.Accepted = true
-	m.forming.accepted.set()
+	m.forming.accepted.Set()
 	return reply
 }
 
@@ -160,8 +160,8 @@ func (m *Member) refuseFinally(p *wire.Proposal) error {
 // limit of refusals it stores none of its own: that founder's is on its disk, so if this
 // member should accept the proposal again, it is never accepted by all.
 func (m *Member) revoke(p *wire.Proposal) error {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	full := len(m.identity.get().GetRefused()) >= maxRefused
 	if full {
 		m.log.Warn("limit of final refusals exceeded: the proposal is dropped without a record", "limit", maxRefused)

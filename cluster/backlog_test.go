@@ -27,7 +27,7 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 			defer m.Stop()
 			for round := range 2 {
 				await, release := make(chan struct{}), make(chan struct{})
-				m.mailbox.post(event{run: func(*core.Core) { close(await); <-release }})
+				m.post(event{run: func(*core.Core) { close(await); <-release }})
 				<-await
 				var calls []*trackedCall
 				encoded := 0
@@ -51,7 +51,7 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 					t.Errorf("round %d: an urgent call: %v", round, err)
 				}
 			}
-			m.mailbox.post(event{run: func(c *core.Core) {
+			m.post(event{run: func(c *core.Core) {
 				if b := c.Backlog(); b != (core.Backlog{}) || m.backlog.posted != b {
 					t.Errorf("%+v and %+v are left", b, m.backlog.posted)
 				}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/backup"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -176,14 +177,14 @@ func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
 
 // backupView is a view that one goroutine reads and another one may close.
 type backupView struct {
-	use  longLock // held while the view is read or closed
+	use  wait.Lock // held while the view is read or closed
 	view *raftlog.View
 	gone bool // closed
 }
 
 func (v *backupView) page(after []byte) ([]wire.Change, error) {
-	v.use.acquire()
-	defer v.use.release()
+	v.use.Acquire()
+	defer v.use.Release()
 	if v.gone {
 		return nil, ErrStopped
 	}
@@ -191,8 +192,8 @@ func (v *backupView) page(after []byte) ([]wire.Change, error) {
 }
 
 func (v *backupView) close() {
-	v.use.acquire()
-	defer v.use.release()
+	v.use.Acquire()
+	defer v.use.Release()
 	if !v.gone {
 		v.gone = true
 		_ = v.view.Close() // it was only read

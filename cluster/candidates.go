@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -18,9 +19,9 @@ import (
 // service or from another process. A process counts as a founder only once it has answered
 // there itself, on a connection that proves its key.
 type candidates struct {
-	self    string // this member's address
-	changed signal // set when another process is found, or is gone
-	news    signal // set when an address is new
+	self    string      // this member's address
+	changed wait.Signal // set when another process is found, or is gone
+	news    wait.Signal // set when an address is new
 
 	mu     sync.Mutex
 	places map[string]*place // guarded by mu; by address, or by name/address if a name was resolved to it
@@ -60,7 +61,7 @@ const (
 )
 
 func newCandidates(self string, join []string) *candidates {
-	c := &candidates{self: self, changed: newSignal(), news: newSignal(), places: make(map[string]*place)}
+	c := &candidates{self: self, changed: wait.NewSignal(), news: wait.NewSignal(), places: make(map[string]*place)}
 	for _, addr := range join {
 		if addr != self {
 			c.places[addr] = &place{to: transport.Target{Addr: addr}, configured: true}
@@ -93,7 +94,7 @@ func (c *candidates) hear(addr string, source uint64) {
 		return
 	}
 	c.places[addr] = &place{to: transport.Target{Addr: addr, Advertised: true}, source: source}
-	c.news.set()
+	c.news.Set()
 }
 
 // makeRoom reports whether another address of a source can be noted. At the limit it drops
@@ -195,7 +196,7 @@ func (c *candidates) resolved(name string, targets []transport.Target, err error
 			p.configured = true
 		case to.Addr != c.self && c.makeResolvedRoom():
 			c.places[key] = &place{to: to, entry: name, configured: true}
-			c.news.set()
+			c.news.Set()
 		}
 	}
 }
@@ -240,7 +241,7 @@ func (c *candidates) finish(addr string, change func(*place)) {
 	c.asking--
 	change(p)
 	if before.GetMember() != p.found.GetMember() || before.GetBoot() != p.found.GetBoot() {
-		c.changed.set()
+		c.changed.Set()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -71,7 +72,7 @@ type clientConn struct {
 	views       bool            // it understands a GroupView
 	view        *wire.GroupView // that it has
 	requests    requests
-	handled     signal // set when the loop has handled a frame
+	handled     wait.Signal // set when the loop has handled a frame
 }
 
 var (
@@ -123,7 +124,7 @@ func (m *Member) clientsRefused() string {
 // serveClient serves the connection of a client, on the goroutine of the connection.
 func (m *Member) serveClient(conn *transport.ClientConn) {
 	peer := conn.Peer()
-	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: newSignal()}
+	c := &clientConn{clients: &m.clients, conn: conn, client: peer.Member, incarnation: peer.Incarnation, handled: wait.NewSignal()}
 	c.attach, c.gathering = new(wire.Attach), true
 	c.requests.running = make(map[uint64]context.CancelFunc)
 	ctx, cancel := context.WithCancel(m.lifetime)
@@ -139,7 +140,7 @@ func (m *Member) serveClient(conn *transport.ClientConn) {
 // the queue that it shares with the members.
 func (m *Member) fromClient(c *clientConn, run func(*core.Core)) error {
 	select {
-	case m.inbound <- func(core *core.Core) { run(core); c.handled.set() }:
+	case m.inbound <- func(core *core.Core) { run(core); c.handled.Set() }:
 	case <-m.lifetime.Done():
 		return m.stopped()
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wait"
 )
 
 // A connection whose member stops leaves frames in the loop's queue that it awaits no more, and
@@ -13,7 +14,7 @@ func TestClient_StopWithFramesQueued(t *testing.T) {
 	m := &Member{inbound: make(chan func(*core.Core), 256)}
 	m.lifetime, m.end = context.WithCancelCause(t.Context())
 	m.end(errClosed)
-	c := &clientConn{handled: newSignal()}
+	c := &clientConn{handled: wait.NewSignal()}
 	served := 0
 	// Both cases of its select are ready, so about half of the frames are queued.
 	for len(m.inbound) < 3 {

@@ -74,7 +74,7 @@ func pass(d time.Duration) { <-time.After(d) } // the subject is a loop that is 
 // onLoop runs f on the loop's goroutine.
 func onLoop(m *Member, f func()) {
 	done := make(chan struct{})
-	m.mailbox.post(event{run: func(*core.Core) { f(); close(done) }})
+	m.post(event{run: func(*core.Core) { f(); close(done) }})
 	<-done
 }
 

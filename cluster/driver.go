@@ -28,7 +28,7 @@ func (d driver) Write(b core.Batch) {
 			return
 		}
 		d.metrics.Writes.ObserveDuration(time.Since(asked))
-		d.mailbox.post(event{run: func(c *core.Core) { c.Stored(machine) }})
+		d.post(event{run: func(c *core.Core) { c.Stored(machine) }})
 	})
 }
 
@@ -97,7 +97,7 @@ func (d driver) MembershipChanged(conf *raftpb.ConfState) {
 func (d driver) LeaderChanged() {
 	s := d.core.Status()
 	d.leaderLog.note(d.log, s.Leader, s.Term)
-	d.leadership.set()
+	d.leadership.Set()
 	if s.Leader != 0 {
 		d.metrics.Leaders.Add(1)
 	}

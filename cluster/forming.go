@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,8 +41,8 @@ const (
 )
 
 type forming struct {
-	changing longLock                                                                                     // held while the identity changes
-	accepted signal                                                                                       // set when a proposal is accepted
+	changing wait.Lock                                                                                    // held while the identity changes
+	accepted wait.Signal                                                                                  // set when a proposal is accepted
 	send     func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
 	refusal  string                                                                                       // of a founder, in the last round; owned by findGroup
 }
@@ -292,8 +293,8 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 // identity: an identity with a cluster but no log is a member that has lost its state,
 // whereas a log without a cluster only repeats the last round of forming.
 func (m *Member) bootstrap(p *wire.Proposal) error {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	conf := &raftpb.ConfState{}
 	for i, f := range p.GetFounders() {
 		if i < int(p.GetVoters()) {

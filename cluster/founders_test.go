@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/memdisk"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -105,7 +106,7 @@ func (f *founder) start() {
 		candidates: newCandidates(f.addr(), nil),
 	}
 	m.lifetime, m.end = context.WithCancelCause(t.Context())
-	m.forming.accepted = newSignal()
+	m.forming.accepted = wait.NewSignal()
 	m.forming.send = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		return f.send(m, to.Addr, proto.CloneOf(r))
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -39,8 +40,8 @@ type gossip struct {
 	probed   time.Time // guarded by mu; when the last probe began that was answered
 	departed time.Time // guarded by mu; when another process was last declared dead
 
-	closing longLock // held while announcing and closing: memberlist panics on an announcement after Shutdown
-	closed  bool     // guarded by closing
+	closing wait.Lock // held while announcing and closing: memberlist panics on an announcement after Shutdown
+	closed  bool      // guarded by closing
 }
 
 // gossipEvents receives gossip's events, on gossip's goroutines. It must not block.
@@ -153,8 +154,8 @@ func (g *gossip) lastJoinError() error {
 // announceShutdown broadcasts that this process stops, so that the others need not
 // detect it.
 func (g *gossip) announceShutdown() {
-	g.closing.acquire()
-	defer g.closing.release()
+	g.closing.Acquire()
+	defer g.closing.Release()
 	if !g.closed {
 		_ = g.list.Leave(g.pace * announceTimeout)
 	}
@@ -170,10 +171,10 @@ func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }
 // ordinary case, in which every probe is answered.
 func (g *gossip) close() {
 	others := g.list.NumMembers() > 1
-	g.closing.acquire()
+	g.closing.Acquire()
 	g.closed = true
 	_ = g.list.Shutdown()
-	g.closing.release()
+	g.closing.Release()
 	g.mu.Lock()
 	probed, departed := time.Since(g.probed), time.Since(g.departed)
 	g.mu.Unlock()

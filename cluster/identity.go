@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -21,7 +22,7 @@ import (
 // connection proves the possession of the private one.
 type identity struct {
 	log         *raftlog.Log
-	saving      longLock // held from a change of the record until it is on disk
+	saving      wait.Lock // held from a change of the record until it is on disk
 	record      atomic.Pointer[wire.Identity]
 	member      uint64
 	key         ed25519.PrivateKey
@@ -121,8 +122,8 @@ func checkKey(r *wire.Identity) error {
 
 // save changes the identity on disk, and then in memory.
 func (id *identity) save(change func(*wire.Identity)) error {
-	id.saving.acquire()
-	defer id.saving.release()
+	id.saving.Acquire()
+	defer id.saving.Release()
 	next := proto.CloneOf(id.get())
 	change(next)
 	next.Version = identityVersion(next)

@@ -91,8 +91,8 @@ func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
 
 // noteSeen records that this process has found a group, so that it never forms one.
 func (m *Member) noteSeen(cluster []byte) error {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	if len(m.identity.get().GetSeen()) > 0 {
 		return nil
 	}
@@ -101,8 +101,8 @@ func (m *Member) noteSeen(cluster []byte) error {
 
 // admitted makes this member a member of the group that has admitted it.
 func (m *Member) admitted(a *wire.Admission) error {
-	m.forming.changing.acquire()
-	defer m.forming.changing.release()
+	m.forming.changing.Acquire()
+	defer m.forming.changing.Release()
 	if cluster, ok := wire.IDFrom(a.GetCluster()); !ok || cluster.IsZero() {
 		return errors.New("a member of the group has sent an admission without a cluster")
 	}

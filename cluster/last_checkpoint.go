@@ -23,5 +23,5 @@ func (m *Member) writeLastCheckpoint() {
 
 // checkpoint has the loop write the applied state soon.
 func (m *Member) checkpoint() {
-	m.mailbox.post(event{run: func(c *core.Core) { c.Checkpoint() }})
+	m.post(event{run: func(c *core.Core) { c.Checkpoint() }})
 }

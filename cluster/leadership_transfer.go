@@ -22,13 +22,13 @@ func (m *Member) StepDown(ctx context.Context) error {
 
 func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
 	done := make(chan error, 1)
-	m.mailbox.post(event{run: func(c *core.Core) { begin(c, done) }})
+	m.post(event{run: func(c *core.Core) { begin(c, done) }})
 	err := m.await(ctx, done)
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	asked := make(chan bool, 1)
-	m.mailbox.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
+	m.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
 	select {
 	case asked := <-asked:
 		if !asked {

@@ -33,7 +33,7 @@ func (m *Member) loop() {
 		case event := <-m.inbound:
 			event(m.core)
 			m.drain()
-		case <-m.mailbox.signal:
+		case <-m.mailbox.Ready():
 			m.fetched = m.fetchTogether()
 			if len(m.fetched) == 0 {
 				continue // fetched before, with those of an earlier signal

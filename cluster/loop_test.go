@@ -39,7 +39,7 @@ func TestLoop_ServesMembersBetweenReads(t *testing.T) {
 	const n = 300
 	var all, posted sync.WaitGroup
 	held, hold, served := make(chan struct{}), make(chan struct{}), make(chan int, 1)
-	m.mailbox.post(event{run: func(*core.Core) { close(held); <-hold }})
+	m.post(event{run: func(*core.Core) { close(held); <-hold }})
 	<-held
 	ran := 0 // the loop's
 	posted.Add(n)
@@ -52,7 +52,7 @@ func TestLoop_ServesMembersBetweenReads(t *testing.T) {
 				for began := time.Now(); time.Since(began) < time.Millisecond; { // a query that computes
 				}
 			}}
-			m.mailbox.post(event{run: func(c *core.Core) { _ = c.ReadStale(r) }})
+			m.post(event{run: func(c *core.Core) { _ = c.ReadStale(r) }})
 			posted.Done()
 			if err := m.await(t.Context(), r.done); err != nil {
 				t.Error(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -122,13 +123,13 @@ type Member struct {
 	share           share
 
 	metrics    Metrics
-	mailbox    mailbox
+	mailbox    *wait.Mailbox[event]
 	backlog    backlog
 	inbound    chan func(*core.Core) // from peers; their readers block while it is full
 	status     atomic.Pointer[Status]
 	passed     atomic.Int64 // when the loop last served an event, since began
 	raising    atomic.Bool  // the feature level
-	leadership signal       // set when the leader changes, and when this process is registered
+	leadership wait.Signal  // set when the leader changes, and when this process is registered
 	staging    sync.Mutex   // held while a snapshot is received
 	lifetime   context.Context
 	end        context.CancelCauseFunc
@@ -151,8 +152,8 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 		began:   time.Now(),
 	}
 	m.removal.init()
-	m.share.left = newSignal()
-	m.leadership, m.forming.accepted, m.mailbox.signal = newSignal(), newSignal(), newSignal()
+	m.share.left = wait.NewSignal()
+	m.leadership, m.forming.accepted, m.mailbox = wait.NewSignal(), wait.NewSignal(), wait.NewMailbox[event]()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {
 		m.end(err)
@@ -366,7 +367,7 @@ const (
 // failCalls fails every pending call, wherever the loop left it: in the mailbox,
 // fetched, in undelivered effects, or in the core.
 func (m *Member) failCalls() {
-	m.mailbox.close()
+	lose(m.mailbox.Close())
 	lose(m.fetched)
 	if m.core != nil {
 		m.effects.Abandon(m.stopped())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -62,10 +63,10 @@ var (
 type removal struct {
 	confirmed context.Context // done once this member's removal is confirmed
 	confirm   context.CancelFunc
-	found     atomic.Bool // it is confirmed, and considerRemoval has seen that
-	inLog     atomic.Bool // the confirmed removal is in this member's own log
-	requested atomic.Bool // by Leave, which completes the removal
-	changed   broadcast   // set after a membership change, or a change of unconfirmed
+	found     atomic.Bool    // it is confirmed, and considerRemoval has seen that
+	inLog     atomic.Bool    // the confirmed removal is in this member's own log
+	requested atomic.Bool    // by Leave, which completes the removal
+	changed   wait.Broadcast // set after a membership change, or a change of unconfirmed
 
 	mu          sync.Mutex
 	unconfirmed []uint64 // guarded by mu; members whose removal this process has applied and not confirmed to them
@@ -79,7 +80,7 @@ func (r *removal) update(change func(unconfirmed []uint64) []uint64) {
 	r.mu.Lock()
 	r.unconfirmed = change(r.unconfirmed)
 	r.mu.Unlock()
-	r.changed.set()
+	r.changed.Set()
 }
 
 func (r *removal) allConfirmed() bool {
@@ -95,7 +96,7 @@ func (m *Member) AwaitLeave(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.Election)
 	defer cancel()
 	for {
-		changed := m.removal.changed.wait()
+		changed := m.removal.changed.Wait()
 		err := m.CheckLeave()
 		if !errors.Is(err, ErrNoQuorumWithout) {
 			return err
@@ -253,7 +254,7 @@ func (m *Member) IsMember(id uint64) bool { return m.isMember(id) }
 
 func (m *Member) awaitRemoval(ctx context.Context, done func() bool) error {
 	for {
-		changed := m.removal.changed.wait()
+		changed := m.removal.changed.Wait()
 		if done() {
 			return nil
 		}
@@ -354,7 +355,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 			m.acknowledged.forget(id)
 		}
 	}
-	m.removal.changed.set()
+	m.removal.changed.Set()
 	m.noteRoles(conf)
 }
 

@@ -76,8 +76,8 @@ func (m *Member) moved(member uint64, advertise, name string) {
 
 func (m *Member) reconnected(member uint64) {
 	m.refusals.remove(member)
-	m.removal.changed.set() // for AwaitLeave
-	m.mailbox.post(event{run: func(c *core.Core) {
+	m.removal.changed.Set() // for AwaitLeave
+	m.post(event{run: func(c *core.Core) {
 		c.Reconnected(member)
 		m.sendMembership(member)
 	}})
@@ -177,7 +177,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 // PeerLost implements transport.Handler.
 func (m *Member) PeerLost(member uint64) {
 	m.roster.disconnected(member)
-	m.mailbox.post(event{run: func(c *core.Core) { c.PeerDisconnected(member) }})
+	m.post(event{run: func(c *core.Core) { c.PeerDisconnected(member) }})
 }
 
 func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -30,7 +31,7 @@ type roster struct {
 	self    *wire.GossipMeta // without a cluster
 	cluster func() []byte    // this member's; empty: none yet
 	log     *raftlog.Log
-	changed signal
+	changed wait.Signal
 	listed  func() // called when what Status shows of the members has changed; nil: ignored
 	current atomic.Pointer[rosterSnapshot]
 
@@ -79,7 +80,7 @@ const peerRecord = "peer/"
 
 func loadRoster(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) (*roster, error) {
 	r := &roster{
-		self: self, cluster: cluster, log: log, changed: newSignal(),
+		self: self, cluster: cluster, log: log, changed: wait.NewSignal(),
 		processes: make(map[string]*wire.GossipMeta), entries: make(map[uint64]*rosterEntry),
 	}
 	records, err := log.Locals(peerRecord)
@@ -108,7 +109,7 @@ func (r *roster) processAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	r.processes[name] = meta
 	moved = r.noteAddress(meta)
 	r.refresh()
-	r.changed.set()
+	r.changed.Set()
 	return moved
 }
 
@@ -123,7 +124,7 @@ func (r *roster) processDead(name string, meta *wire.GossipMeta) {
 		e.died, e.lastDeath = true, max(e.lastDeath, meta.GetBoot())
 	}
 	r.refresh()
-	r.changed.set()
+	r.changed.Set()
 }
 
 // connected records a connection from a member, whose boot counter the transport has
@@ -152,7 +153,7 @@ func (r *roster) disconnected(member uint64) {
 	defer r.mu.Unlock()
 	r.entry(member).connected = false
 	r.refresh()
-	r.changed.set()
+	r.changed.Set()
 }
 
 // setFounder records the address and the key of a founder of the group.
@@ -212,7 +213,7 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 		r.noteAddress(meta)
 	}
 	r.refresh()
-	r.changed.set()
+	r.changed.Set()
 }
 
 // retain forgets all members but some.

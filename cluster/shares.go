@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/wait"
 )
 
 // A query takes a bounded time on the loop, and so does attaching a client; but many clients may
@@ -18,7 +19,7 @@ const stepShare = 2 * time.Millisecond
 type share struct {
 	spent time.Duration // of this step
 	reads []core.Read   // that may run
-	left  signal        // set while a later step is to go on
+	left  wait.Signal   // set while a later step is to go on
 }
 
 // spend does one piece of work.
@@ -33,7 +34,7 @@ func (s *share) isSpent() bool {
 	if s.spent < stepShare {
 		return false
 	}
-	s.left.set()
+	s.left.Set()
 	return true
 }
 
@@ -66,7 +67,7 @@ func (m *Member) runReads() (n int) {
 	if len(s.reads) == 0 {
 		s.reads = nil // frees the array
 	} else {
-		s.left.set()
+		s.left.Set()
 	}
 	return n
 }

@@ -40,7 +40,7 @@ func (m *Member) startSnapshot(message *raftpb.Message) {
 		if err != nil {
 			m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
 		}
-		m.mailbox.post(event{run: func(c *core.Core) {
+		m.post(event{run: func(c *core.Core) {
 			if m.sending[to] == s { // not replaced
 				delete(m.sending, to)
 				c.SnapshotSent(to, err == nil)
@@ -86,7 +86,7 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 		if sent >= reported+progressBytes {
 			progress := sent
 			reported = progress
-			m.mailbox.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
+			m.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
 		}
 		return w.Add(key, value)
 	})
@@ -103,7 +103,7 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 // confirmSnapshot waits until the state at index may be sent.
 func (m *Member) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index uint64) error {
 	answer := make(chan error, 1)
-	m.mailbox.post(event{run: func(c *core.Core) {
+	m.post(event{run: func(c *core.Core) {
 		if m.sending[s.to] == s { // not replaced
 			c.ConfirmSnapshot(s.to, index, func(err error) { answer <- err })
 		}
@@ -175,7 +175,7 @@ func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
 func (m *Member) offer(from uint64, message *raftpb.Message, s core.Staged) error {
 	answer := make(chan error, 1)
 	s.Done = func(err error) { answer <- err }
-	m.mailbox.post(event{run: func(c *core.Core) { c.ReceiveSnapshot(from, message, s) }})
+	m.post(event{run: func(c *core.Core) { c.ReceiveSnapshot(from, message, s) }})
 	select {
 	case err := <-answer:
 		return err

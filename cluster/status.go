@@ -89,7 +89,7 @@ func (m *Member) publish() {
 		processes:  m.core.Machine().Registered(),
 	})
 	if c.Registered && before != nil && !before.registered {
-		m.leadership.set()
+		m.leadership.Set()
 	}
 	if s := m.status.Load(); core.Includes(s.removed, m.identity.member) {
 		m.considerRemoval(s)

@@ -213,7 +213,7 @@ func TestStart_ContextDone(t *testing.T) {
 func TestStop_PanicOnLoop(t *testing.T) {
 	m := start(t, alone(t))
 	stuck := newTrackedCall()
-	m.mailbox.post(event{run: func(c *core.Core) {
+	m.post(event{run: func(c *core.Core) {
 		c.Submit(renewal, stuck, true)
 		panic("a bug")
 	}})

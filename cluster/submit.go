@@ -24,7 +24,7 @@ func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) 
 		return
 	}
 	command := encode()
-	m.mailbox.post(event{
+	m.post(event{
 		run: func(c *core.Core) {
 			c.Submit(command, call, urgent)
 			if !urgent {
@@ -38,7 +38,7 @@ func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) 
 // Cancel withdraws a call whose command has not been sent. The call's Cancelled method
 // reports whether it was, unless the member stops first: then only Fail is called.
 func (m *Member) Cancel(call Call) {
-	m.mailbox.post(event{run: func(c *core.Core) { c.Cancel(call) }})
+	m.post(event{run: func(c *core.Core) { c.Cancel(call) }})
 }
 
 // Read is a linearizable read: it calls run on the loop's goroutine with a state that
@@ -56,7 +56,7 @@ func (m *Member) ReadStale(ctx context.Context, run func(Machine)) error {
 func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
 	r := &pendingRead{run: run, done: make(chan error, 1)}
 	defer r.ended.Store(true)
-	m.mailbox.post(event{run: func(c *core.Core) {
+	m.post(event{run: func(c *core.Core) {
 		if err := read(c, r); err != nil {
 			r.done <- err
 		}
@@ -98,7 +98,7 @@ func (r *pendingRead) Run(machine Machine) {
 // returns the command that registers it; it runs on the loop's goroutine, unless old
 // has been replaced already.
 func (m *Member) Reregister(old wire.ID, register func() ([]byte, Call)) {
-	m.mailbox.post(event{run: func(c *core.Core) {
+	m.post(event{run: func(c *core.Core) {
 		if c.Incarnation() != old {
 			return // another call has reregistered
 		}

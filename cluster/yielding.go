@@ -60,8 +60,8 @@ func (m *Member) fetchTogether() []event {
 	var events []event
 	for yields := 0; ; yields++ {
 		if len(events) >= woken || yields == companyYields || time.Since(at) > companyTime || !m.yielding.yield() {
-			return append(events, m.mailbox.fetch()...)
+			return append(events, m.mailbox.Fetch()...)
 		}
-		events = append(events, m.mailbox.fetch()...)
+		events = append(events, m.mailbox.Fetch()...)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-go/conclave/internal/wait"
 )
 
 // Where a yield is slow, since the host keeps all processors busy, the loop stops yielding
@@ -45,9 +47,9 @@ func TestFetchTogether(t *testing.T) {
 		"does not yield": {woken: 1000, wokenAt: time.Now().Add(time.Hour), yielding: yielding{resume: time.Now().Add(time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m.mailbox.signal = newSignal()
-			m.mailbox.post(event{})
-			m.mailbox.post(event{})
+			m.mailbox = wait.NewMailbox[event]()
+			m.post(event{})
+			m.post(event{})
 			if got := m.fetchTogether(); len(got) != 2 {
 				t.Errorf("fetches %d events, want 2", len(got))
 			}

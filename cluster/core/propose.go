@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/conclave-go/conclave/cluster/inbox"
 	"go.etcd.io/raft/v3"
+
+	"github.com/conclave-go/conclave/cluster/inbox"
 )
 
 // maxEntries bounds the entries that are proposed and not applied.

@@ -16,15 +16,15 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root reads cluster/backup
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
+//	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
 	".":                  {"internal/client", "internal/remote", "cluster", "cluster/backup", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
-	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wire"},
-	"cluster":            {"cluster/backup", "cluster/core", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wire"},
+	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster":            {"cluster/backup", "cluster/core", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wait", "internal/wire"},
 	"cluster/backup":     {"storage", "internal/wire"},
 	"cluster/core":       {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
 	"cluster/inbox":      {"internal/wire"},
@@ -37,6 +37,7 @@ var floors = map[string][]string{
 	"internal/appcall":   {}, // calls functions of the application
 	"internal/logqueue":  {}, // queues lines for the application's Logger
 	"internal/tickets":   {"internal/wire"},
+	"internal/wait":      {}, // how goroutines wait for each other
 	"internal/wire":      {},
 	"internal/reference": {"internal/wire"}, // imported by tests only
 	"internal/sim":       {},                // its tests import what they run

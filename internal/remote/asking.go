@@ -244,7 +244,7 @@ func (q *question) await() error {
 func (g *Group) again(q *question, err error) bool {
 	var r *RequestError
 	if errors.As(err, &r) && r.Failure == wire.Failure_FAILURE_CLOSED {
-		g.mailbox.post(func() { g.leaving.note(q.link.conn.Peer().Member) })
+		g.mailbox.Post(func() { g.leaving.note(q.link.conn.Peer().Member) })
 		q.link.conn.Close(errStopping)
 		return true
 	}

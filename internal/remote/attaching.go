@@ -14,7 +14,7 @@ import (
 func (g *Group) attach(l *link) (*wire.Attached, error) {
 	timer := time.AfterFunc(attachTimeout, func() { l.conn.Close(errAttachTime) })
 	defer timer.Stop()
-	g.mailbox.post(func() {
+	g.mailbox.Post(func() {
 		for _, part := range parts(g.attachment()) {
 			l.conn.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: part}}, 0)
 		}

@@ -170,7 +170,7 @@ func (g *Group) wait(pause time.Duration) {
 // await has the loop run something, and returns its result.
 func (g *Group) await(run func() error) error {
 	result := make(chan error, 1)
-	g.mailbox.post(func() { result <- run() })
+	g.mailbox.Post(func() { result <- run() })
 	select {
 	case err := <-result:
 		return err
@@ -189,7 +189,7 @@ func (g *Group) disconnect(why error) {
 
 // loses reports to the loop that a link has ended.
 func (g *Group) loses(l *link) {
-	g.mailbox.post(func() {
+	g.mailbox.Post(func() {
 		if g.link == l {
 			g.link = nil
 		}

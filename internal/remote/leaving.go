@@ -135,7 +135,7 @@ func (g *Group) probe(l *link) {
 		return
 	}
 	q := g.asking.add(context.Background(), l, false, func(q *question, failed error) {
-		g.mailbox.post(func() {
+		g.mailbox.Post(func() {
 			g.asking.remove(q)
 			g.probed(l, failed)
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
+	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -59,7 +60,7 @@ type Group struct {
 	cfg     Config
 	log     *slog.Logger
 	dialer  *transport.Dialer
-	mailbox mailbox
+	mailbox *wait.Mailbox[func()]
 	level   atomic.Uint32
 	process atomic.Uint64
 	asking  asking
@@ -129,7 +130,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g := &Group{cfg: cfg, log: cfg.Logger, dialer: dialer, identity: own, tickets: tickets.New[client.Call](), done: make(chan struct{})}
 	g.process.Store(own.id)
-	g.mailbox.signal = make(chan struct{}, 1)
+	g.mailbox = wait.NewMailbox[func()]()
 	g.asking = newAsking()
 	g.place.changed = make(chan struct{})
 	g.lifetime, g.end = context.WithCancelCause(context.Background())
@@ -201,8 +202,8 @@ func (g *Group) loop() {
 			g.ticks++
 			g.send(g.tickets.Overdue)
 			g.checkLink()
-		case <-g.mailbox.signal:
-			for _, run := range g.mailbox.fetch() {
+		case <-g.mailbox.Ready():
+			for _, run := range g.mailbox.Fetch() {
 				run()
 			}
 		case <-g.lifetime.Done():
@@ -215,7 +216,7 @@ func (g *Group) loop() {
 
 // failAll fails what is under way when the group is closed.
 func (g *Group) failAll() {
-	for _, run := range g.mailbox.close() {
+	for _, run := range g.mailbox.Close() {
 		run() // what it submits fails below
 	}
 	if g.link != nil {
@@ -234,7 +235,7 @@ func (g *Group) closed() error { return context.Cause(g.lifetime) }
 // Submit implements client.Group.
 func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) {
 	command := encode()
-	if !g.mailbox.post(func() {
+	if !g.mailbox.Post(func() {
 		if !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes) {
 			c.Fail(ErrBusy)
 			return
@@ -247,7 +248,7 @@ func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) 
 
 // Renew implements client.Group: the member renews many clients by one command.
 func (g *Group) Renew(_ int, _ func() []byte, c client.Call) {
-	if !g.mailbox.post(func() {
+	if !g.mailbox.Post(func() {
 		g.renewed++
 		g.renewals = append(g.renewals, renewal{g.renewed, c})
 		g.sendRenewal()
@@ -258,13 +259,13 @@ func (g *Group) Renew(_ int, _ func() []byte, c client.Call) {
 
 // Cancel implements client.Group.
 func (g *Group) Cancel(c client.Call) {
-	g.mailbox.post(func() { c.Cancelled(!g.tickets.Cancel(c)) })
+	g.mailbox.Post(func() { c.Cancelled(!g.tickets.Cancel(c)) })
 }
 
 // Reregister implements client.Group: this process goes on as another client, since a client
 // whose registration has expired never comes back.
 func (g *Group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
-	g.mailbox.post(func() {
+	g.mailbox.Post(func() {
 		if g.identity.incarnation != expired {
 			return // another caller has reregistered
 		}

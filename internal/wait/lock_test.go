@@ -1,4 +1,4 @@
-package cluster
+package wait
 
 import (
 	"sync"
@@ -8,16 +8,16 @@ import (
 )
 
 // What waits for the lock lets virtual time pass, so that its holder can finish.
-func TestLongLock(t *testing.T) {
+func TestLock(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		began := time.Now()
-		var lock longLock
+		var lock Lock
 		var inside int
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				lock.acquire()
-				defer lock.release()
+				lock.Acquire()
+				defer lock.Release()
 				if inside++; inside > 1 {
 					t.Error("two holders at a time")
 				}
