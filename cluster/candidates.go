@@ -225,7 +225,7 @@ func (c *candidates) makeResolvedRoom() bool {
 // that the address alone would do better. It is called with mu held.
 func (c *candidates) isResolved(addr string) bool {
 	for _, p := range c.places {
-		if p.entry != "" && p.to.Addr == addr && handshakeFailure(p.err) == "" {
+		if p.entry != "" && p.to.Addr == addr && transport.HandshakeFailure(p.err) == "" {
 			return true
 		}
 	}
@@ -294,7 +294,7 @@ func (c *candidates) err() (err error) {
 		p, rank := c.places[addr], 0
 		switch {
 		case p.err == nil:
-		case handshakeFailure(p.err) != "":
+		case transport.HandshakeFailure(p.err) != "":
 			rank = 4
 		case p.name:
 			rank = 3

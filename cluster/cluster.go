@@ -4,7 +4,7 @@
 //
 // submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
 // and driver.go carries out its effects. roster.go is the table of the members, updated
-// by peers.go and gossip.go and read by failure_detector.go. forming.go forms a new
+// by peers.go with what package gossip shows, and read by failure_detector.go. forming.go forms a new
 // group, member_removal.go removes a member, snapshots.go streams snapshots.
 package cluster
 

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // deliver passes encoded events to the delegate of gossip, as memberlist would.
-func deliver(g *gossip, in []byte, member uint64, cluster []byte) {
+func deliver(g *gossip.Gossip, in []byte, member uint64, cluster []byte) {
 	for len(in) >= 2 {
 		mark, n := in[0], min(int(in[1]), len(in)-2)
 		meta := new(wire.GossipMeta)

@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,7 +22,7 @@ const (
 )
 
 func (f *joinFailures) log(to *slog.Logger, addr string, err error) {
-	reason := handshakeFailure(err)
+	reason := transport.HandshakeFailure(err)
 	if reason == "" {
 		to.Debug("join failed", "addr", addr, "error", err)
 		return
@@ -47,33 +44,4 @@ func (f *joinFailures) isDue(addr, reason string, now time.Time) bool {
 	}
 	f.last[key] = now
 	return true
-}
-
-// handshakeFailure classifies an error; "" may be transient.
-func handshakeFailure(err error) string {
-	var refused *transport.RefusedError
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var certificate *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	switch {
-	case errors.As(err, &refused):
-		switch refused.Reason {
-		case transport.ReasonSelf, transport.ReasonNoCluster, transport.ReasonNotMember, transport.ReasonBusy, transport.ReasonAddress:
-			return ""
-		}
-		return string(refused.Reason)
-	case errors.As(err, &record):
-		return "no TLS"
-	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &host):
-		return "certificate"
-	case errors.As(err, &alert):
-		return "TLS alert"
-	case errors.Is(err, transport.ErrPlaintext):
-		return "plaintext"
-	case errors.Is(err, transport.ErrNotConclave):
-		return "not a conclave member"
-	}
-	return ""
 }

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -87,7 +88,7 @@ type Member struct {
 	store        *storage.Store
 	raftLog      *raftlog.Log
 	port         *transport.Transport
-	gossip       *gossip
+	gossip       *gossip.Gossip
 	roster       *roster
 	failures     joinFailures
 	forming      forming
@@ -217,7 +218,7 @@ func (m *Member) supervise() {
 // has ended, so no producer blocks on a consumer that has stopped.
 func (m *Member) tearDown() {
 	if m.gossip != nil {
-		m.gossip.close()
+		m.gossip.Close()
 	}
 	if m.port != nil {
 		m.port.Close()
@@ -303,7 +304,7 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 func (m *Member) checkMeta() error {
 	member := m.meta()
 	member.Cluster = make([]byte, len(wire.ID{}))
-	_, err := encodeMeta(member)
+	_, err := gossip.EncodeMeta(member)
 	return err
 }
 
@@ -363,6 +364,10 @@ const (
 	keepEntries = 10_000
 	keepBytes   = 8 << 20
 )
+
+// AnnounceShutdown announces by gossip that this process stops, so that the failure
+// detector reports it at once. It blocks for a fraction of a second.
+func (m *Member) AnnounceShutdown() { m.gossip.AnnounceShutdown() }
 
 // failCalls fails every pending call, wherever the loop left it: in the mailbox,
 // fetched, in undelivered effects, or in the core.

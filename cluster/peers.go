@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -120,7 +121,7 @@ func (m *Member) awaitOwnAddress(ctx context.Context) error {
 }
 
 func (m *Member) openGossip() (err error) {
-	m.gossip, err = newGossip(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), m)
+	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.processAlive, Dead: m.roster.processDead})
 	if err == nil {
 		m.routine("join", m.join)
 	}
@@ -144,16 +145,11 @@ func (m *Member) meta() *wire.GossipMeta {
 	}
 }
 
-// processAlive implements gossipEvents.
+// processAlive notes a process that gossip shows alive, and connects to it if it is a member's.
 func (m *Member) processAlive(process string, meta *wire.GossipMeta) {
 	if m.roster.processAlive(process, meta) {
 		m.dial(meta.GetMember(), meta.GetAdvertise())
 	}
-}
-
-// processDead implements gossipEvents.
-func (m *Member) processDead(process string, meta *wire.GossipMeta) {
-	m.roster.processDead(process, meta)
 }
 
 // dial makes the transport maintain a connection to a member. The check afterwards is

@@ -62,7 +62,7 @@ func (m *Member) joinTarget(to transport.Target) {
 	if m.lifetime.Err() != nil {
 		return
 	}
-	if err := m.gossip.join(to); err != nil {
+	if err := m.gossip.Join(to); err != nil {
 		m.failures.log(m.log, to.Addr, err)
 	}
 }
@@ -106,7 +106,7 @@ func (m *Member) resolveNames(names []string) (targets []transport.Target) {
 		defer mu.Unlock()
 		targets, failed = append(targets, found...), errors.Join(failed, err)
 	})
-	m.gossip.setLookupError(failed)
+	m.gossip.SetLookupError(failed)
 	roster := m.roster.snapshot()
 	targets = slices.DeleteFunc(targets, func(to transport.Target) bool {
 		return to.Addr == m.cfg.Advertise || roster.at(to.Addr) != nil

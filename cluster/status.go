@@ -142,7 +142,7 @@ func (m *Member) reach(members []Peer) (reachable, voters int) {
 }
 
 // JoinError returns the error of the last attempt to join a member by gossip.
-func (m *Member) JoinError() error { return m.gossip.lastJoinError() }
+func (m *Member) JoinError() error { return m.gossip.LastJoinError() }
 
 func (m *Member) listsChanged() {
 	applied := uint64(0)

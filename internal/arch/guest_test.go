@@ -64,7 +64,7 @@ func (s *source) selectors(yield func(pkg, name string, at token.Pos)) {
 // sleepers lists the library's files that may sleep, and why.
 var sleepers = map[string]string{
 	"conclavetest/leak.go":       "the runtime reports no end of a goroutine, so the test polls for it",
-	"cluster/gossip.go":          "memberlist does not report the end of its last probe",
+	"cluster/gossip/gossip.go":   "memberlist does not report the end of its last probe",
 	"internal/grouptest/poll.go": "nothing signals changes of a snapshot such as Status, or that a connection has broken",
 }
 

@@ -1,4 +1,5 @@
-package cluster
+// Package gossip runs memberlist over the group's port: it shows which processes are alive, and at which addresses.
+package gossip
 
 import (
 	"cmp"
@@ -18,18 +19,18 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// gossip runs memberlist and turns its notifications into events for the roster:
+// Gossip runs memberlist and turns its notifications into events for the roster:
 // which processes are alive, and at which addresses. It never decides on membership.
 //
 // memberlist reports a conflict when a name appears at another address. Its names are
 // therefore those of processes, not of members: a restarted member is a new process at
 // once, and the death of the former process is detected separately.
-type gossip struct {
+type Gossip struct {
 	list   *memberlist.Memberlist
 	port   *transport.Gossip
 	probes *probeWatch
 	pace   time.Duration // a factor, see Seams.Slow
-	events gossipEvents
+	events Events
 
 	meta []byte // what this member gossips about itself
 
@@ -44,10 +45,9 @@ type gossip struct {
 	closed  bool      // guarded by closing
 }
 
-// gossipEvents receives gossip's events, on gossip's goroutines. It must not block.
-type gossipEvents interface {
-	processAlive(process string, meta *wire.GossipMeta)
-	processDead(process string, meta *wire.GossipMeta)
+// Events are called for what gossip shows, on its goroutines. They must not block.
+type Events struct {
+	Alive, Dead func(process string, meta *wire.GossipMeta)
 }
 
 const (
@@ -70,12 +70,13 @@ const (
 	indirectProbes = 3
 )
 
-func newGossip(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events gossipEvents) (*gossip, error) {
-	meta, err := encodeMeta(self)
+// New starts gossip for the process that self describes. It is slower than usual by pace, a factor.
+func New(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logger, pace time.Duration, events Events) (*Gossip, error) {
+	meta, err := EncodeMeta(self)
 	if err != nil {
 		return nil, err
 	}
-	g := &gossip{port: port, pace: pace, events: events, meta: meta}
+	g := &Gossip{port: port, pace: pace, events: events, meta: meta}
 	g.probes = newProbeWatch(port, wire.ProcessName(self.GetMember(), self.GetBoot()))
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = wire.ProcessName(self.GetMember(), self.GetBoot())
@@ -101,8 +102,8 @@ func newGossip(port *transport.Gossip, self *wire.GossipMeta, logger *slog.Logge
 	return g, nil
 }
 
-// encodeMeta returns a member's meta data for gossip, without what only forming needs.
-func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
+// EncodeMeta returns a member's meta data for gossip, without what only forming needs.
+func EncodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	self = proto.CloneOf(self)
 	self.FeatureLevel = 0
 	meta, err := proto.Marshal(self)
@@ -112,11 +113,11 @@ func encodeMeta(self *wire.GossipMeta) ([]byte, error) {
 	return meta, err
 }
 
-// join exchanges states with the process at an address.
-func (g *gossip) join(to transport.Target) error {
+// Join exchanges states with the process at an address.
+func (g *Gossip) Join(to transport.Target) error {
 	addr, done := g.port.JoinAddress(to)
 	_, err := g.list.Join([]string{addr})
-	refused := handshakeFailure(done()) != ""
+	refused := transport.HandshakeFailure(done()) != ""
 	if first := errors.Unwrap(err); first != nil {
 		err = first // memberlist lists its errors over several lines
 	}
@@ -133,16 +134,16 @@ func (g *gossip) join(to transport.Target) error {
 	return err
 }
 
-// setLookupError notes the error of a round of lookups; nil: all names were resolved.
-func (g *gossip) setLookupError(err error) {
+// SetLookupError notes the error of a round of lookups; nil: all names were resolved.
+func (g *Gossip) SetLookupError(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lookup = err
 }
 
-// lastJoinError returns the error of the last join that says most, and that of the last
+// LastJoinError returns the error of the last join that says most, and that of the last
 // lookups.
-func (g *gossip) lastJoinError() error {
+func (g *Gossip) LastJoinError() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.joinErr != nil && g.lookup != nil {
@@ -151,9 +152,9 @@ func (g *gossip) lastJoinError() error {
 	return cmp.Or(g.lookup, g.joinErr)
 }
 
-// announceShutdown broadcasts that this process stops, so that the others need not
+// AnnounceShutdown broadcasts that this process stops, so that the others need not
 // detect it.
-func (g *gossip) announceShutdown() {
+func (g *Gossip) AnnounceShutdown() {
 	g.closing.Acquire()
 	defer g.closing.Release()
 	if !g.closed {
@@ -161,15 +162,11 @@ func (g *gossip) announceShutdown() {
 	}
 }
 
-// AnnounceShutdown announces by gossip that this process stops, so that the failure
-// detector reports it at once. It blocks for a fraction of a second.
-func (m *Member) AnnounceShutdown() { m.gossip.announceShutdown() }
-
-// close stops gossip and waits until none of its goroutines can be running. memberlist
+// Close stops gossip and waits until none of its goroutines can be running. memberlist
 // waits neither for its own probes nor for the indirect ones that it makes for others.
 // Each is bounded in time, so close waits for the rest of that time: not at all in the
 // ordinary case, in which every probe is answered.
-func (g *gossip) close() {
+func (g *Gossip) Close() {
 	others := g.list.NumMembers() > 1
 	g.closing.Acquire()
 	g.closed = true
@@ -192,18 +189,18 @@ func (g *gossip) close() {
 
 // memberlist.Delegate: only the meta data are gossiped.
 
-func (g *gossip) NodeMeta(int) []byte { return g.meta }
+func (g *Gossip) NodeMeta(int) []byte { return g.meta }
 
-func (g *gossip) NotifyMsg([]byte)                {}
-func (g *gossip) GetBroadcasts(int, int) [][]byte { return nil }
-func (g *gossip) LocalState(bool) []byte          { return nil }
-func (g *gossip) MergeRemoteState([]byte, bool)   {}
+func (g *Gossip) NotifyMsg([]byte)                {}
+func (g *Gossip) GetBroadcasts(int, int) [][]byte { return nil }
+func (g *Gossip) LocalState(bool) []byte          { return nil }
+func (g *Gossip) MergeRemoteState([]byte, bool)   {}
 
 // memberlist.PingDelegate
 
-func (g *gossip) AckPayload() []byte { return nil }
+func (g *Gossip) AckPayload() []byte { return nil }
 
-func (g *gossip) NotifyPingComplete(_ *memberlist.Node, rtt time.Duration, _ []byte) {
+func (g *Gossip) NotifyPingComplete(_ *memberlist.Node, rtt time.Duration, _ []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.probed = time.Now().Add(-rtt)
@@ -211,23 +208,23 @@ func (g *gossip) NotifyPingComplete(_ *memberlist.Node, rtt time.Duration, _ []b
 
 // memberlist.EventDelegate
 
-func (g *gossip) NotifyJoin(n *memberlist.Node)   { g.notify(n, true) }
-func (g *gossip) NotifyUpdate(n *memberlist.Node) { g.notify(n, true) }
-func (g *gossip) NotifyLeave(n *memberlist.Node)  { g.notify(n, false) }
+func (g *Gossip) NotifyJoin(n *memberlist.Node)   { g.notify(n, true) }
+func (g *Gossip) NotifyUpdate(n *memberlist.Node) { g.notify(n, true) }
+func (g *Gossip) NotifyLeave(n *memberlist.Node)  { g.notify(n, false) }
 
-func (g *gossip) notify(n *memberlist.Node, alive bool) {
+func (g *Gossip) notify(n *memberlist.Node, alive bool) {
 	meta := new(wire.GossipMeta)
 	if err := wire.Decode(n.Meta, meta); err != nil || meta.GetMember() == 0 || meta.GetVersion() > wire.GossipVersion {
 		return
 	}
 	if alive {
-		g.events.processAlive(n.Name, meta)
+		g.events.Alive(n.Name, meta)
 		return
 	}
 	g.mu.Lock()
 	g.departed = time.Now()
 	g.mu.Unlock()
-	g.events.processDead(n.Name, meta)
+	g.events.Dead(n.Name, meta)
 }
 
 // gossipLog passes memberlist's log lines to the application's logger at debug level:
