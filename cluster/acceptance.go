@@ -15,7 +15,7 @@ import (
 func (m *Member) accepted() *wire.Proposal {
 	m.forming.changing.Acquire()
 	defer m.forming.changing.Release()
-	return m.identity.get().GetAccepted()
+	return m.identity.Get().GetAccepted()
 }
 
 // Form implements transport.Handler: it answers a process on a FORM connection, which
@@ -23,7 +23,7 @@ func (m *Member) accepted() *wire.Proposal {
 func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	sender := r.GetCandidate()
 	if err := checkCandidate(sender, sender.GetMember(), sender.GetKey()); err != nil {
-		return &wire.FormReply{Member: m.identity.member, Refusal: err.Error()}
+		return &wire.FormReply{Member: m.identity.Member, Refusal: err.Error()}
 	}
 	switch {
 	case r.GetAdmit():
@@ -31,7 +31,7 @@ func (m *Member) Form(r *wire.FormRequest) *wire.FormReply {
 	case r.GetProposal() == nil:
 		return m.introduce(sender)
 	}
-	reply := &wire.FormReply{Member: m.identity.member, Refusal: unheedingReason}
+	reply := &wire.FormReply{Member: m.identity.Member, Refusal: unheedingReason}
 	if !unheeding(sender, r.GetProposal()) || m.hasRefused(r.GetProposal()) {
 		reply = m.answer(sender.GetMember(), sender.GetKey(), r.GetProposal())
 	}
@@ -51,7 +51,7 @@ const unheedingReason = "a founder runs an earlier build now than when the group
 
 // hasRefused reports whether this member has refused the proposal finally.
 func (m *Member) hasRefused(p *wire.Proposal) bool {
-	return slices.ContainsFunc(m.identity.get().GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) })
+	return slices.ContainsFunc(m.identity.Get().GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) })
 }
 
 // answer answers a proposal from a member that has proved its key. An acceptance is on
@@ -59,8 +59,8 @@ func (m *Member) hasRefused(p *wire.Proposal) bool {
 func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
 	m.forming.changing.Acquire()
 	defer m.forming.changing.Release()
-	reply := &wire.FormReply{Member: m.identity.member}
-	record := m.identity.get()
+	reply := &wire.FormReply{Member: m.identity.Member}
+	record := m.identity.Get()
 	switch {
 	case len(record.GetCluster()) > 0:
 		reply.Accepted = bytes.Equal(record.GetCluster(), p.GetCluster())
@@ -89,7 +89,7 @@ func (m *Member) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 		reply.Final = m.refuseFinally(p) == nil
 		return reply
 	}
-	if err := m.identity.save(func(r *wire.Identity) { r.Accepted = p }); err != nil {
+	if err := m.identity.Save(func(r *wire.Identity) { r.Accepted = p }); err != nil {
 		reply.Refusal = err.Error()
 		return reply
 	}
@@ -110,7 +110,7 @@ func (m *Member) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) str
 	}
 	for _, f := range p.GetFounders() {
 		found := m.meta()
-		if f.GetMember() != m.identity.member {
+		if f.GetMember() != m.identity.Member {
 			found = m.candidates.process(f.GetMember())
 		}
 		if found == nil || !bytes.Equal(found.GetKey(), f.GetKey()) {
@@ -141,7 +141,7 @@ func (m *Member) objection(p *wire.Proposal) string {
 			return "the founders are not in order"
 		}
 		last = f.GetMember()
-		among = among || last == m.identity.member
+		among = among || last == m.identity.Member
 	}
 	if !among {
 		return "this member is not among the founders"
@@ -150,10 +150,10 @@ func (m *Member) objection(p *wire.Proposal) string {
 }
 
 func (m *Member) refuseFinally(p *wire.Proposal) error {
-	if len(m.identity.get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
+	if len(m.identity.Get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
 		return errors.New("too many final refusals")
 	}
-	return m.identity.save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
+	return m.identity.Save(func(r *wire.Identity) { r.Refused = append(r.Refused, p.GetCluster()) })
 }
 
 // revoke withdraws the acceptance of a proposal that a founder has refused finally. At the
@@ -162,11 +162,11 @@ func (m *Member) refuseFinally(p *wire.Proposal) error {
 func (m *Member) revoke(p *wire.Proposal) error {
 	m.forming.changing.Acquire()
 	defer m.forming.changing.Release()
-	full := len(m.identity.get().GetRefused()) >= maxRefused
+	full := len(m.identity.Get().GetRefused()) >= maxRefused
 	if full {
 		m.log.Warn("limit of final refusals exceeded: the proposal is dropped without a record", "limit", maxRefused)
 	}
-	return m.identity.save(func(r *wire.Identity) {
+	return m.identity.Save(func(r *wire.Identity) {
 		r.Accepted = nil
 		if !full {
 			r.Refused = append(r.Refused, p.GetCluster())

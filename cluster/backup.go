@@ -167,10 +167,10 @@ func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.Bac
 }
 
 func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
-	cluster := m.identity.cluster()
+	cluster := m.identity.Cluster()
 	conf, err := proto.Marshal(v.ConfState)
 	return &wire.BackupHeader{
-		Group: m.cfg.Group, Cluster: cluster[:], Member: m.identity.member,
+		Group: m.cfg.Group, Cluster: cluster[:], Member: m.identity.Member,
 		Index: v.Index, Term: v.Term, Digest: v.Digest, ConfState: conf,
 	}, err
 }

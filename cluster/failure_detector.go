@@ -173,7 +173,7 @@ func (m *Member) isConnected(member uint64) bool {
 
 // mayReport reports whether this member leads and its process is registered: the
 // registration must be its first command.
-func (m *Member) mayReport(s *Status) bool { return s.Leader == m.identity.member && s.registered }
+func (m *Member) mayReport(s *Status) bool { return s.Leader == m.identity.Member && s.registered }
 
 // report submits a report and returns when to evaluate again because it had no effect;
 // 0: it had one. A report that comes soon after a process's last renewal has none, and

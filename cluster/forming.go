@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -49,11 +50,11 @@ type forming struct {
 
 // findGroup returns once this member belongs to a group.
 func (m *Member) findGroup(ctx context.Context) error {
-	if !m.identity.cluster().IsZero() {
-		if !m.raftLog.Bootstrapped() && !m.identity.get().GetJoined() {
-			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", ErrCorrupt, m.identity.cluster())
+	if !m.identity.Cluster().IsZero() {
+		if !m.raftLog.Bootstrapped() && !m.identity.Get().GetJoined() {
+			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", ErrCorrupt, m.identity.Cluster())
 		}
-		m.port.Joined(m.identity.cluster())
+		m.port.Joined(m.identity.Cluster())
 		return nil
 	}
 	m.warnConfig()
@@ -67,7 +68,7 @@ func (m *Member) findGroup(ctx context.Context) error {
 			return err
 		}
 		if found {
-			m.port.Joined(m.identity.cluster())
+			m.port.Joined(m.identity.Cluster())
 			return nil
 		}
 		if time.Since(reported) >= formingReport {
@@ -134,7 +135,7 @@ func (m *Member) missingFounders() error {
 	case len(members) > 0:
 		return fmt.Errorf("waiting for admission to the group of %s at %s; %s", members[0].GetName(), members[0].GetAdvertise(),
 			cmp.Or(m.forming.refusal, "it has not answered yet"))
-	case len(m.identity.get().GetSeen()) > 0:
+	case len(m.identity.Get().GetSeen()) > 0:
 		return errors.New("it has found a group before, of which no member answers now: start one of them, " +
 			"or with an empty directory form a new group, which restarts fences at 1")
 	}
@@ -177,7 +178,7 @@ func (m *Member) form(ctx context.Context) (formed bool, err error) {
 		if proposal = m.propose(); proposal == nil {
 			return false, nil
 		}
-		if reply := m.answer(m.identity.member, m.identity.public(), proposal); !reply.GetAccepted() {
+		if reply := m.answer(m.identity.Member, m.identity.Public(), proposal); !reply.GetAccepted() {
 			return false, nil
 		}
 	}
@@ -243,7 +244,7 @@ func (m *Member) noteReason(message, format string, f *wire.Founder, reason stri
 func (m *Member) propose() *wire.Proposal {
 	founders := []*wire.Founder{founderOf(m.meta())}
 	for _, meta := range m.candidates.processes() {
-		if len(meta.GetCluster()) == 0 && m.mismatch(meta) == "" && meta.GetMember() != m.identity.member {
+		if len(meta.GetCluster()) == 0 && m.mismatch(meta) == "" && meta.GetMember() != m.identity.Member {
 			founders = append(founders, founderOf(meta))
 		}
 	}
@@ -251,10 +252,10 @@ func (m *Member) propose() *wire.Proposal {
 		return nil
 	}
 	slices.SortFunc(founders, func(x, y *wire.Founder) int { return cmp.Compare(x.GetMember(), y.GetMember()) })
-	if m.cfg.Expect == 0 || len(m.identity.get().GetSeen()) > 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.member {
+	if m.cfg.Expect == 0 || len(m.identity.Get().GetSeen()) > 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.Member {
 		return nil
 	}
-	cluster := randomID()
+	cluster := identity.RandomID()
 	return &wire.Proposal{
 		Cluster:  cluster[:],
 		Founders: founders[:m.cfg.Expect],
@@ -271,7 +272,7 @@ func founderOf(meta *wire.GossipMeta) *wire.Founder {
 func (m *Member) wantedVoters() uint32 { return uint32(min(m.cfg.Voters, m.cfg.Expect)) }
 
 func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
-	if f.GetMember() == m.identity.member {
+	if f.GetMember() == m.identity.Member {
 		return &wire.FormReply{Accepted: true}, nil
 	}
 	addr := f.GetAdvertise()
@@ -312,12 +313,12 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 	for _, f := range p.GetFounders() {
 		m.roster.setFounder(f) // synced with the identity
 	}
-	if err := m.identity.save(func(r *wire.Identity) {
+	if err := m.identity.Save(func(r *wire.Identity) {
 		r.Cluster, r.Accepted, r.Refused = p.GetCluster(), nil, nil
 	}); err != nil {
 		return err
 	}
-	m.first = p.GetFounders()[0].GetMember() == m.identity.member
-	m.log.Info("group formed", "cluster", m.identity.cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
+	m.first = p.GetFounders()[0].GetMember() == m.identity.Member
+	m.log.Info("group formed", "cluster", m.identity.Cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -32,9 +33,9 @@ func (f *founder) chooseBuild(record *wire.Identity) uint32 {
 
 // readAccepted has the founder find the level of the proposal that the oldest build has accepted.
 func (f *founder) readAccepted() {
-	p := f.identity.get().GetAccepted()
+	p := f.identity.Get().GetAccepted()
 	if sent := f.founders.proposals[string(p.GetCluster())]; f.build > 0 && p.GetFeatureLevel() != sent.GetFeatureLevel() {
-		if err := f.identity.save(func(r *wire.Identity) { r.Accepted.FeatureLevel = sent.GetFeatureLevel() }); err != nil && f.up {
+		if err := f.identity.Save(func(r *wire.Identity) { r.Accepted.FeatureLevel = sent.GetFeatureLevel() }); err != nil && f.up {
 			f.founders.t.Fatal(err)
 		}
 	}
@@ -149,8 +150,8 @@ func TestForming_Level(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if level, _ := m.Level(); level != row.want || f.identity.get().GetVersion() != wire.IdentityBase {
-						t.Errorf("founder %d begins at level %d, want %d; its identity has version %d", f.n, level, row.want, f.identity.get().GetVersion())
+					if level, _ := m.Level(); level != row.want || f.identity.Get().GetVersion() != wire.IdentityBase {
+						t.Errorf("founder %d begins at level %d, want %d; its identity has version %d", f.n, level, row.want, f.identity.Get().GetVersion())
 					}
 				}
 			})
@@ -178,13 +179,13 @@ func TestForm_Level(t *testing.T) {
 			t.Errorf("level %d with a founder that states %d: %v", row[0], row[1], reply)
 		}
 	}
-	if f.identity.get().GetVersion() != wire.IdentityBase {
-		t.Errorf("the identity has version %d", f.identity.get().GetVersion())
+	if f.identity.Get().GetVersion() != wire.IdentityBase {
+		t.Errorf("the identity has version %d", f.identity.Get().GetVersion())
 	}
 	if reply := request(9, 4, wire.FeatureLevel); !reply.GetAccepted() || reply.GetCandidate().GetFeatureLevel() != wire.FeatureLevel {
 		t.Fatal(reply)
 	}
-	data, err := f.raftLog.Local(identityRecord)
+	data, err := f.raftLog.Local(identity.Record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestForm_Level(t *testing.T) {
 	if err := proto.Unmarshal(data, r); err != nil || r.GetVersion() != wire.IdentityVersion {
 		t.Errorf("the record has version %d, %v", r.GetVersion(), err)
 	}
-	if _, err := decodeIdentity(data); err != nil || errors.Is(err, storage.ErrNewer) {
+	if _, err := identity.Decode(data); err != nil || errors.Is(err, storage.ErrNewer) {
 		t.Errorf("it is not read: %v", err)
 	}
 	// The other founder returns with a build that does not heed the level, and with a later one.

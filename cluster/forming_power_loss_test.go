@@ -135,8 +135,8 @@ func (v *founders) formed(t *testing.T) {
 	first := v.founders[0]
 	conf := first.raftLog
 	for _, f := range v.founders {
-		if f.identity.cluster().IsZero() || f.identity.cluster() != first.identity.cluster() {
-			t.Errorf("founder %d: cluster %s, want %s", f.n, f.identity.cluster(), first.identity.cluster())
+		if f.identity.Cluster().IsZero() || f.identity.Cluster() != first.identity.Cluster() {
+			t.Errorf("founder %d: cluster %s, want %s", f.n, f.identity.Cluster(), first.identity.Cluster())
 		}
 		if !f.raftLog.Bootstrapped() {
 			t.Errorf("founder %d has no log", f.n)
@@ -145,7 +145,7 @@ func (v *founders) formed(t *testing.T) {
 		if _, got, err := f.raftLog.InitialState(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("founder %d: configuration %v, want %v: %v", f.n, got, want, err)
 		}
-		if boot := f.identity.get().GetBoot(); boot < 1 {
+		if boot := f.identity.Get().GetBoot(); boot < 1 {
 			t.Errorf("founder %d: boot counter %d", f.n, boot)
 		}
 	}

@@ -38,7 +38,7 @@ func TestForming_RandomFaults(t *testing.T) {
 				t.Errorf("%d founders without a group, %d can form one", v.ungrouped(), v.expect)
 			}
 			for _, f := range v.founders {
-				if members, err := f.formedGroup(); f.identity.cluster().IsZero() && err == nil && len(members) == 0 {
+				if members, err := f.formedGroup(); f.identity.Cluster().IsZero() && err == nil && len(members) == 0 {
 					t.Errorf("founder %d has found no group", f.n)
 				}
 			}
@@ -90,10 +90,10 @@ func strangers(f *founder, n int) (low, high []*wire.GossipMeta) {
 		key := ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%032d", i)).Public().(ed25519.PublicKey)
 		meta := f.meta()
 		meta.Member, meta.Key, meta.Advertise = wire.FingerprintOf(key), key, fmt.Sprint("stranger-", i)
-		if meta.Member < f.identity.member && len(low) < n {
+		if meta.Member < f.identity.Member && len(low) < n {
 			low = append(low, meta)
 		}
-		if meta.Member > f.identity.member && len(high) < n {
+		if meta.Member > f.identity.Member && len(high) < n {
 			high = append(high, meta)
 		}
 	}
@@ -223,12 +223,12 @@ func TestForm_RevocationsLimited(t *testing.T) {
 		if err := f.revoke(accept(n)); err != nil {
 			t.Fatal(err)
 		}
-		if record := f.identity.get(); record.GetAccepted() != nil || len(record.GetRefused()) != min(n+1, maxRefused) {
+		if record := f.identity.Get(); record.GetAccepted() != nil || len(record.GetRefused()) != min(n+1, maxRefused) {
 			t.Fatalf("after revocation %d: %d refusals, accepted %v", n+1, len(record.GetRefused()), record.GetAccepted())
 		}
 	}
 	p := accept(maxRefused + 10)
-	if err := f.bootstrap(p); err != nil || !bytes.Equal(f.identity.get().GetCluster(), p.GetCluster()) {
+	if err := f.bootstrap(p); err != nil || !bytes.Equal(f.identity.Get().GetCluster(), p.GetCluster()) {
 		t.Errorf("the next group: %v", err)
 	}
 }
@@ -246,9 +246,9 @@ func TestForm_StrangerUsesUpNothing(t *testing.T) {
 			proposal(102, 3, low[1], f.meta(), high[0]),
 			proposal(103, 2, low[0], high[0]),
 		} {
-			before := f.identity.get()
+			before := f.identity.Get()
 			reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]})
-			if reply.GetAccepted() || reply.GetFinal() || f.identity.get() != before {
+			if reply.GetAccepted() || reply.GetFinal() || f.identity.Get() != before {
 				t.Errorf("proposal %d of a stranger: %v", i, reply)
 			}
 		}
@@ -333,7 +333,7 @@ func (l *idleListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 func TestForming_SeenGroup(t *testing.T) {
 	v := newFounders(t, 1, 2, 2)
 	seen, other := v.founders[0], v.founders[1]
-	if seen.identity.member > other.identity.member {
+	if seen.identity.Member > other.identity.Member {
 		seen, other = other, seen // the one with the lower ID proposes
 	}
 	if err := seen.noteSeen(bytes.Repeat([]byte{7}, 16)); err != nil {
@@ -348,7 +348,7 @@ func TestForming_SeenGroup(t *testing.T) {
 		t.Errorf("proposes %v", p)
 	}
 	p := proposal(9, 2, seen.meta(), other.meta())
-	if reply := seen.answer(seen.identity.member, seen.identity.public(), p); reply.GetAccepted() || !reply.GetFinal() {
+	if reply := seen.answer(seen.identity.Member, seen.identity.Public(), p); reply.GetAccepted() || !reply.GetFinal() {
 		t.Errorf("answers %v", reply)
 	}
 	if why := seen.waitReason(); !strings.Contains(why.Error(), "it has found a group before") {
@@ -364,7 +364,7 @@ func TestForming_TwoGroups(t *testing.T) {
 	low[0].Cluster, high[0].Cluster = bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 16)
 	f.candidates.find(low[0])
 	f.candidates.find(high[0])
-	if joined, err := f.joinGroup(t.Context()); joined || err != nil || len(f.identity.get().GetSeen()) > 0 {
+	if joined, err := f.joinGroup(t.Context()); joined || err != nil || len(f.identity.Get().GetSeen()) > 0 {
 		t.Errorf("joined %v, %v", joined, err)
 	}
 	if why := f.waitReason(); !errors.Is(why, ErrTwoGroups) {
@@ -386,7 +386,7 @@ func TestForming_OneFounderNeverReturns(t *testing.T) {
 	}
 	low[0].Cluster = p.GetCluster()
 	f.candidates.find(low[0])
-	if formed, err := f.form(t.Context()); !formed || err != nil || !bytes.Equal(f.identity.get().GetCluster(), p.GetCluster()) {
+	if formed, err := f.form(t.Context()); !formed || err != nil || !bytes.Equal(f.identity.Get().GetCluster(), p.GetCluster()) {
 		t.Errorf("formed %v, %v", formed, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/memdisk"
@@ -113,11 +114,11 @@ func (f *founder) start() {
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		t.Fatal(err)
 	}
-	if m.identity, err = loadIdentity(m.raftLog, "founders"); err != nil {
+	if m.identity, err = identity.Load(m.raftLog, "founders"); err != nil {
 		t.Fatal(err)
 	}
-	m.seams.FeatureLevel = f.chooseBuild(m.identity.get())
-	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
+	m.seams.FeatureLevel = f.chooseBuild(m.identity.Get())
+	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		t.Fatal(err)
 	}
 	f.Member, f.up, f.attempting = m, true, false
@@ -183,7 +184,7 @@ func (c *candidates) find(meta *wire.GossipMeta) {
 
 // attempt is one round of findGroup.
 func (f *founder) attempt() {
-	if !f.identity.cluster().IsZero() || f.attempting {
+	if !f.identity.Cluster().IsZero() || f.attempting {
 		return // it has a group, or is forming one
 	}
 	m := f.Member
@@ -206,13 +207,13 @@ func (v *founders) check() {
 		if !f.up {
 			continue
 		}
-		cluster := f.identity.get().GetCluster()
-		before := v.clusters[f.identity.member]
+		cluster := f.identity.Get().GetCluster()
+		before := v.clusters[f.identity.Member]
 		if before != nil && !bytes.Equal(before, cluster) {
 			v.t.Fatalf("founder %d: cluster %x has become %x", f.n, before, cluster)
 		}
 		if len(cluster) > 0 {
-			v.clusters[f.identity.member] = cluster
+			v.clusters[f.identity.Member] = cluster
 			v.checkFirstState(f, string(cluster))
 		}
 	}
@@ -235,7 +236,7 @@ func (f *founder) recordIfUp() *wire.Identity {
 	if !f.up {
 		return nil
 	}
-	return f.identity.get()
+	return f.identity.Get()
 }
 
 // fault injects a random fault.
@@ -280,7 +281,7 @@ func (v *founders) settle() {
 // ungrouped counts the founders without a group.
 func (v *founders) ungrouped() (n int) {
 	for _, f := range v.founders {
-		if f.identity.cluster().IsZero() {
+		if f.identity.Cluster().IsZero() {
 			n++
 		}
 	}

@@ -42,7 +42,7 @@ func FuzzForm(f *testing.F) {
 			t.Fatal("no reason for waiting")
 		}
 		if p := founder.propose(); p != nil {
-			if why := founder.objection(p) + founder.doubt(founder.identity.member, founder.identity.public(), p); why != "" {
+			if why := founder.objection(p) + founder.doubt(founder.identity.Member, founder.identity.Public(), p); why != "" {
 				t.Fatalf("proposes %v, and objects: %s", p, why)
 			}
 		}

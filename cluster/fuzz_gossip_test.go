@@ -86,9 +86,9 @@ func FuzzGossip(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		once.Do(func() { m = startUnconnected(t) })
-		us := m.identity.member
+		us := m.identity.Member
 		group := []uint64{us, 7, 9}
-		deliver(m.gossip, in, us, m.identity.get().GetCluster())
+		deliver(m.gossip, in, us, m.identity.Get().GetCluster())
 		for _, p := range m.roster.snapshot().peers {
 			if !slices.Contains(group, p.GetMember()) {
 				t.Fatalf("keeps the address of a stranger: %v", p)
@@ -103,7 +103,7 @@ func FuzzGossip(f *testing.F) {
 		if len(members) != len(group) {
 			t.Fatalf("roster has %d members", len(members))
 		}
-		if p := m.propose(); p != nil && !m.answer(us, m.identity.public(), p).GetFinal() {
+		if p := m.propose(); p != nil && !m.answer(us, m.identity.Public(), p).GetFinal() {
 			t.Fatalf("would form another group: %v", p)
 		}
 		m.roster.forget()
@@ -115,6 +115,6 @@ func startUnconnected(t *testing.T) *Member {
 	cfg := alone(t)
 	cfg.Dial = func(context.Context, string) (net.Conn, error) { return nil, errors.New("no dialing in this test") }
 	m := start(t, cfg)
-	m.roster.setMembership(&raftpb.ConfState{Voters: []uint64{m.identity.member, 7, 9}})
+	m.roster.setMembership(&raftpb.ConfState{Voters: []uint64{m.identity.Member, 7, 9}})
 	return m
 }

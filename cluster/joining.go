@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -93,10 +94,10 @@ func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
 func (m *Member) noteSeen(cluster []byte) error {
 	m.forming.changing.Acquire()
 	defer m.forming.changing.Release()
-	if len(m.identity.get().GetSeen()) > 0 {
+	if len(m.identity.Get().GetSeen()) > 0 {
 		return nil
 	}
-	return m.identity.save(func(r *wire.Identity) { r.Seen = cluster })
+	return m.identity.Save(func(r *wire.Identity) { r.Seen = cluster })
 }
 
 // admitted makes this member a member of the group that has admitted it.
@@ -106,27 +107,27 @@ func (m *Member) admitted(a *wire.Admission) error {
 	if cluster, ok := wire.IDFrom(a.GetCluster()); !ok || cluster.IsZero() {
 		return errors.New("a member of the group has sent an admission without a cluster")
 	}
-	if len(a.GetEndorsements()) > maxEndorsements || !verifyLinks(a.GetCluster(), a.GetEndorsements(), m.identity.public()) {
+	if len(a.GetEndorsements()) > identity.MaxEndorsements || !identity.VerifyLinks(a.GetCluster(), a.GetEndorsements(), m.identity.Public()) {
 		return errors.New("a member of the group has sent an admission with invalid endorsements")
 	}
 	for _, f := range a.GetMembers() {
-		if f.GetMember() != m.identity.member {
+		if f.GetMember() != m.identity.Member {
 			m.roster.setFounder(f) // synced with the identity
 		}
 	}
-	if err := m.identity.save(func(r *wire.Identity) {
+	if err := m.identity.Save(func(r *wire.Identity) {
 		r.Cluster, r.Joined, r.Accepted, r.Refused = a.GetCluster(), true, nil, nil
 		r.Endorsements = a.GetEndorsements()
 	}); err != nil {
 		return err
 	}
-	m.log.Info("admitted to the group", "cluster", m.identity.cluster(), "members", len(a.GetMembers()))
+	m.log.Info("admitted to the group", "cluster", m.identity.Cluster(), "members", len(a.GetMembers()))
 	return nil
 }
 
 // admitNewcomer answers a process that asks for its admission, and has proved the key.
 func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply {
-	reply := &wire.FormReply{Member: m.identity.member, Candidate: m.meta()}
+	reply := &wire.FormReply{Member: m.identity.Member, Candidate: m.meta()}
 	if !m.admitting.TryLock() {
 		reply.Refusal = "it admits another member: ask again"
 		return reply
@@ -142,7 +143,7 @@ func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.Fo
 	// Its connections are refused until it is in the configuration.
 	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
 	reply.Admission = &wire.Admission{
-		Cluster: m.identity.get().GetCluster(), Members: m.membersOf(m.status.Load().conf), Endorsements: m.identity.endorse(sender.GetKey(), index),
+		Cluster: m.identity.Get().GetCluster(), Members: m.membersOf(m.status.Load().conf), Endorsements: m.identity.Endorse(sender.GetKey(), index),
 	}
 	return reply
 }
@@ -150,7 +151,7 @@ func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.Fo
 // admitMember submits the admission, and returns its index in the log.
 func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
 	s := m.status.Load()
-	if m.identity.cluster().IsZero() || s == nil || !s.registered {
+	if m.identity.Cluster().IsZero() || s == nil || !s.registered {
 		return 0, errors.New("it belongs to no group yet, or has just started")
 	}
 	reply, err := m.execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
@@ -175,7 +176,7 @@ func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
 	ids := membersOf(conf)
 	members = append(members, founderOf(m.meta()))
 	for _, p := range m.roster.snapshot().peers {
-		if p.GetMember() != m.identity.member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
+		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
 			members = append(members, &wire.Founder{
 				Member: p.GetMember(), Name: p.GetName(), Advertise: p.GetAdvertise(), Key: p.GetKey(),
 			})
@@ -190,7 +191,7 @@ func (m *Member) provisional(conf *raftpb.ConfState) *raftpb.ConfState {
 	if len(conf.GetVoters()) > 0 {
 		return conf
 	}
-	conf = &raftpb.ConfState{Learners: []uint64{m.identity.member}}
+	conf = &raftpb.ConfState{Learners: []uint64{m.identity.Member}}
 	for _, p := range m.roster.snapshot().peers {
 		conf.Voters = append(conf.Voters, p.GetMember())
 	}
@@ -203,7 +204,7 @@ func (m *Member) noteMembers(records []wire.MemberRecord) {
 	known := m.roster.snapshot().peers
 	for _, r := range records {
 		i := slices.IndexFunc(known, func(p *wire.Peer) bool { return p.GetMember() == r.ID })
-		if r.ID == m.identity.member || len(r.Key) != ed25519.PublicKeySize || i >= 0 && len(known[i].GetKey()) > 0 {
+		if r.ID == m.identity.Member || len(r.Key) != ed25519.PublicKeySize || i >= 0 && len(known[i].GetKey()) > 0 {
 			continue
 		}
 		f := &wire.Founder{Member: r.ID, Name: r.Name, Advertise: r.Advertise, Key: r.Key}

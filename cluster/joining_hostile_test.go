@@ -21,7 +21,7 @@ func TestJoin_AdmissionOfAnotherCluster(t *testing.T) {
 		return &wire.FormReply{Member: member.GetMember(), Candidate: member, Admission: &wire.Admission{Cluster: bytes.Repeat([]byte{7}, 16)}}, nil
 	}
 	joined, err := f.formOrJoin(context.Background())
-	if joined || f.identity.get().GetJoined() {
-		t.Errorf("joined cluster %x, which the member does not state: %v", f.identity.get().GetCluster(), err)
+	if joined || f.identity.Get().GetJoined() {
+		t.Errorf("joined cluster %x, which the member does not state: %v", f.identity.Get().GetCluster(), err)
 	}
 }

@@ -70,8 +70,8 @@ func transferToEach(t *testing.T, members []*Member) {
 		for _, to := range members {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			for {
-				err := asking.TransferLeadership(ctx, to.identity.member)
-				if err == nil && leaderOf(t, asking) == to.identity.member {
+				err := asking.TransferLeadership(ctx, to.identity.Member)
+				if err == nil && leaderOf(t, asking) == to.identity.Member {
 					break
 				}
 				if err != nil && !errors.Is(err, ErrNoSuccessor) { // it may lag for a moment
@@ -90,7 +90,7 @@ func transferRefused(t *testing.T, members []*Member) {
 		if err := m.TransferLeadership(t.Context(), 12345); !errors.Is(err, ErrNoSuccessor) {
 			t.Errorf("to an unknown member: %v", err)
 		}
-		if m.identity.member == leader {
+		if m.identity.Member == leader {
 			continue
 		}
 		// Under load another election may have made it the leader: then the term has moved.

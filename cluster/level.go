@@ -22,7 +22,7 @@ const lowestLevel = 1
 // founderLevel returns the highest feature level at which a founder can form a group. One of a
 // build that states none begins with an empty state, whatever the proposal says.
 func (m *Member) founderLevel(id uint64) uint32 {
-	if id == m.identity.member {
+	if id == m.identity.Member {
 		return m.seams.level()
 	}
 	return max(m.candidates.process(id).GetFeatureLevel(), lowestLevel)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/gossip"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -84,7 +85,7 @@ type Member struct {
 	cfg          Config
 	seams        Seams
 	log          *slog.Logger
-	identity     *identity
+	identity     *identity.Identity
 	store        *storage.Store
 	raftLog      *raftlog.Log
 	port         *transport.Transport
@@ -190,7 +191,7 @@ func (m *Member) start(ctx context.Context) error {
 
 // routine starts a goroutine that tearDown waits for, named in profiles.
 func (m *Member) routine(name string, run func()) {
-	labels := pprof.Labels("conclave", fmt.Sprintf("%016x", m.identity.member), "goroutine", name)
+	labels := pprof.Labels("conclave", fmt.Sprintf("%016x", m.identity.Member), "goroutine", name)
 	m.routines.Go(func() { pprof.Do(m.lifetime, labels, func(context.Context) { run() }) })
 }
 
@@ -286,12 +287,12 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if err := checkDivergence(m.raftLog); err != nil {
 		return err
 	}
-	if m.identity, err = loadIdentity(m.raftLog, m.cfg.Group); err != nil {
+	if m.identity, err = identity.Load(m.raftLog, m.cfg.Group); err != nil {
 		return err
 	}
 	m.noteDurable()
 	m.candidates = newCandidates(m.cfg.Advertise, m.cfg.Join)
-	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.get().GetCluster() }); err != nil {
+	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
 	m.roster.listed = m.listsChanged
@@ -340,30 +341,6 @@ func (m *Member) openCore() error {
 	m.routine("database size", m.watchSize)
 	return nil
 }
-
-func (m *Member) coreConfig(machine Machine) core.Config {
-	return core.Config{
-		ID:            m.identity.member,
-		Incarnation:   m.identity.incarnation,
-		Log:           m.raftLog,
-		Machine:       machine,
-		Tick:          m.cfg.Heartbeat,
-		ElectionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
-		Rand:          newRand(m.identity.incarnation),
-		Logger:        m.log,
-		Keep:          cmp.Or(m.seams.KeepEntries, keepEntries),
-		KeepBytes:     keepBytes,
-		MaxCalls:      m.cfg.MaxCalls,
-		MaxCallBytes:  m.cfg.MaxCallBytes,
-	}
-}
-
-// The applied entries kept in the log, so that a member that was down for a while need
-// not receive a snapshot: hours of an idle group, less than a second at full load.
-const (
-	keepEntries = 10_000
-	keepBytes   = 8 << 20
-)
 
 // AnnounceShutdown announces by gossip that this process stops, so that the failure
 // detector reports it at once. It blocks for a fraction of a second.

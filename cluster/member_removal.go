@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -55,8 +56,7 @@ var (
 	// ErrNoQuorumWithout: too few of the other voters are reachable.
 	ErrNoQuorumWithout = errors.New("too few other voters are reachable to go on without this member: start them first; it has not left")
 	// ErrRemoved: the directory's member has been removed from its group.
-	ErrRemoved = errors.New("its directory cannot be used again: " +
-		"to join the group as a new member, start with an empty one")
+	ErrRemoved = identity.ErrRemoved
 )
 
 // removal is the state of removals in this process: of its own member and of others.
@@ -116,12 +116,12 @@ func (m *Member) AwaitLeave(ctx context.Context) error {
 func (m *Member) CheckLeave() error {
 	s := m.status.Load()
 	voters := s.conf.GetVoters()
-	if !slices.Contains(voters, m.identity.member) {
+	if !slices.Contains(voters, m.identity.Member) {
 		return nil
 	}
 	reachable := func(ids []uint64) (n int) {
 		for _, id := range ids {
-			if id != m.identity.member && !core.Includes(s.removed, id) && m.port.PeerError(id) == nil {
+			if id != m.identity.Member && !core.Includes(s.removed, id) && m.port.PeerError(id) == nil {
 				n++
 			}
 		}
@@ -219,7 +219,7 @@ func (m *Member) checkRemoved(ctx context.Context) error {
 	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
 		return err
 	}
-	if !core.Includes(removed, m.identity.member) {
+	if !core.Includes(removed, m.identity.Member) {
 		return ErrUnregistered
 	}
 	return nil
@@ -274,7 +274,7 @@ func (m *Member) recordRemoval() error {
 	if !m.removal.inLog.Load() {
 		return nil
 	}
-	return m.identity.save(func(r *wire.Identity) { r.Removed = true })
+	return m.identity.Save(func(r *wire.Identity) { r.Removed = true })
 }
 
 // considerRemoval stops this member if its removal is confirmed, unless Leave waits for
@@ -284,7 +284,7 @@ func (m *Member) considerRemoval(s *Status) {
 		return
 	}
 	refusers := m.refusals.refusing(transport.ReasonRemoved)
-	confirmed, inLog := removalOf(m.identity.member, s.conf, s.removed, refusers)
+	confirmed, inLog := removalOf(m.identity.Member, s.conf, s.removed, refusers)
 	if len(s.conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
 		confirmed = len(refusers) > 0
 	}
@@ -346,7 +346,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	// Before the roster changes: AwaitRemovals reads both.
 	gone := m.core.Machine().Removed() // the others were vouched for
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.member || !core.Includes(gone, id) })
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(gone, id) })
 	})
 	m.setMembership(conf)
 	for _, id := range removed {

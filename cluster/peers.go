@@ -23,16 +23,16 @@ func (m *Member) openPort() error {
 	port, err := transport.New(transport.Config{
 		Identity: transport.Identity{
 			Group:       m.cfg.Group,
-			Cluster:     m.identity.cluster(),
-			Member:      m.identity.member,
-			Incarnation: m.identity.incarnation,
-			Boot:        m.identity.get().GetBoot(),
+			Cluster:     m.identity.Cluster(),
+			Member:      m.identity.Member,
+			Incarnation: m.identity.Incarnation,
+			Boot:        m.identity.Get().GetBoot(),
 			Name:        m.cfg.Name,
 			Advertise:   m.cfg.Advertise,
 
 			FeatureLevel: m.seams.level(),
 		},
-		Key:          m.identity.key,
+		Key:          m.identity.Key,
 		Listener:     m.cfg.Listener,
 		Dial:         m.cfg.Dial,
 		Calls:        m.cfg.Calls,
@@ -52,7 +52,7 @@ func (m *Member) openPort() error {
 		Moved:        m.moved,
 		Durable:      m.durableNow,
 		Endorsed:     m.endorsed,
-		Endorsements: func() []*wire.Endorsement { return m.identity.get().GetEndorsements() },
+		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
 
 		Client:         m.serveClient,
@@ -132,14 +132,14 @@ func (m *Member) openGossip() (err error) {
 func (m *Member) meta() *wire.GossipMeta {
 	return &wire.GossipMeta{
 		Version:   wire.GossipVersion,
-		Cluster:   m.identity.get().GetCluster(),
-		Member:    m.identity.member,
-		Boot:      m.identity.get().GetBoot(),
+		Cluster:   m.identity.Get().GetCluster(),
+		Member:    m.identity.Member,
+		Boot:      m.identity.Get().GetBoot(),
 		Name:      m.cfg.Name,
 		Advertise: m.cfg.Advertise,
 		Expect:    uint32(m.cfg.Expect),
 		Voters:    uint32(m.cfg.Voters),
-		Key:       m.identity.public(),
+		Key:       m.identity.Public(),
 
 		FeatureLevel: m.seams.level(),
 	}
@@ -187,7 +187,7 @@ func (m *Member) setMembership(conf *raftpb.ConfState) {
 	}
 	roster := m.roster.snapshot()
 	for _, p := range roster.peers {
-		if p.GetMember() != m.identity.member && roster.has(p.GetMember()) {
+		if p.GetMember() != m.identity.Member && roster.has(p.GetMember()) {
 			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
 		}
 	}

@@ -58,7 +58,7 @@ func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
 		m.fail(fmt.Errorf("refused by member %v: %s: %w", wire.MemberID(member), refused.Detail, ErrForgot))
 	case transport.ReasonRollback:
 		s := m.status.Load()
-		if s != nil && majorityRefuses(m.identity.member, s.conf.GetVoters(), m.refusals.refusing(refused.Reason)) {
+		if s != nil && majorityRefuses(m.identity.Member, s.conf.GetVoters(), m.refusals.refusing(refused.Reason)) {
 			m.fail(fmt.Errorf("%w: a majority of the voters has seen a later start of this member: %s", ErrCorrupt, refused.Detail))
 		}
 	case transport.ReasonRemoved:

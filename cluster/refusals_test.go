@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
@@ -37,7 +38,7 @@ func TestRefused_StopsProcess(t *testing.T) {
 		{"a copy, by both others", []refusal{{2, transport.ReasonClone}, {3, transport.ReasonClone}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := &Member{log: quiet, identity: &identity{member: us}}
+			m := &Member{log: quiet, identity: &identity.Identity{Member: us}}
 			m.lifetime, m.end = context.WithCancelCause(t.Context())
 			m.status.Store(&Status{conf: conf})
 			last := uint64(0)

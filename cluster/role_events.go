@@ -95,7 +95,7 @@ func (m *Member) noteRedundancy() {
 	if len(conf.GetVoters()) == 0 {
 		return
 	}
-	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.member })
+	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.Member })
 	if m.redundancyKnown && now == m.redundancy || !m.redundancyKnown && now < 0 {
 		return // at its start, a member has not heard of the others yet
 	}

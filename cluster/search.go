@@ -105,8 +105,8 @@ func checkCandidate(meta *wire.GossipMeta, member uint64, key ed25519.PublicKey)
 // found itself. It notes the sender's address, and that process counts once this member
 // has asked it there.
 func (m *Member) introduce(sender *wire.GossipMeta) *wire.FormReply {
-	reply := &wire.FormReply{Member: m.identity.member, Candidate: m.meta()}
-	if !m.identity.cluster().IsZero() {
+	reply := &wire.FormReply{Member: m.identity.Member, Candidate: m.meta()}
+	if !m.identity.Cluster().IsZero() {
 		return reply
 	}
 	m.candidates.hear(sender.GetAdvertise(), sender.GetMember())

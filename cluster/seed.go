@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/backup"
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -122,18 +123,18 @@ func survivor(log *raftlog.Log) (*wire.Identity, error) {
 
 // ownIdentity reads the identity record of a directory without changing it.
 func ownIdentity(log *raftlog.Log) (*wire.Identity, error) {
-	data, err := log.Local(identityRecord)
+	data, err := log.Local(identity.Record)
 	switch {
 	case err != nil:
 		return nil, err
 	case data == nil:
 		return nil, ErrNoGroup
 	}
-	record, err := decodeIdentity(data)
+	record, err := identity.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return record, checkKey(record)
+	return record, identity.CheckKey(record)
 }
 
 // replay loads the machine and applies the whole log to it.
@@ -164,7 +165,7 @@ func until(ctx context.Context, state iter.Seq2[[]byte, []byte]) iter.Seq2[[]byt
 // plant replaces the content of a directory by the seed of a new group, atomically.
 func plant(ctx context.Context, log *raftlog.Log, group string, state iter.Seq2[[]byte, []byte], at raftlog.Applied) error {
 	record := seedIdentity(group)
-	identity, err := proto.Marshal(record)
+	data, err := proto.Marshal(record)
 	if err != nil {
 		return err
 	}
@@ -187,14 +188,14 @@ func plant(ctx context.Context, log *raftlog.Log, group string, state iter.Seq2[
 			ConfState: &raftpb.ConfState{Voters: []uint64{record.GetMember()}},
 			HardState: &raftpb.HardState{Term: &at.Term, Vote: new(uint64(0)), Commit: &at.Index},
 		},
-		Locals: map[string][]byte{identityRecord: identity},
+		Locals: map[string][]byte{identity.Record: data},
 	})
 }
 
 // seedIdentity returns the identity of the first member of a new group, which has not
 // started yet: its boot counter is 0.
 func seedIdentity(group string) *wire.Identity {
-	record, cluster := newIdentityRecord(group), randomID()
+	record, cluster := identity.NewRecord(group), identity.RandomID()
 	record.Cluster = cluster[:]
 	return record
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -16,9 +17,9 @@ import (
 
 // A new group begins only with the state of a member whose state is the group's.
 func TestRecover_SurvivorRefused(t *testing.T) {
-	cluster := randomID()
+	cluster := identity.RandomID()
 	record := func(change func(*wire.Identity)) *wire.Identity {
-		r := newIdentityRecord("group")
+		r := identity.NewRecord("group")
 		r.Boot, r.Cluster = 1, cluster[:]
 		change(r)
 		return r
@@ -48,7 +49,7 @@ func TestRecover_SurvivorRefused(t *testing.T) {
 					}
 				}
 				if test.record != nil {
-					set(identityRecord, test.record)
+					set(identity.Record, test.record)
 				}
 				if test.diverged {
 					set(divergenceRecord, &wire.Divergence{Version: wire.DivergenceVersion, Index: 7})
@@ -70,7 +71,7 @@ func TestRecover_SurvivorRefused(t *testing.T) {
 func TestSeed_IdentityIsNew(t *testing.T) {
 	a, b := seedIdentity("group"), seedIdentity("group")
 	for _, r := range []*wire.Identity{a, b} {
-		if err := checkKey(r); err != nil || r.GetBoot() != 0 || len(r.GetCluster()) != 16 || r.GetGroup() != "group" {
+		if err := identity.CheckKey(r); err != nil || r.GetBoot() != 0 || len(r.GetCluster()) != 16 || r.GetGroup() != "group" {
 			t.Errorf("%v, %v", r, err)
 		}
 	}

@@ -91,7 +91,7 @@ func (m *Member) publish() {
 	if c.Registered && before != nil && !before.registered {
 		m.leadership.Set()
 	}
-	if s := m.status.Load(); core.Includes(s.removed, m.identity.member) {
+	if s := m.status.Load(); core.Includes(s.removed, m.identity.Member) {
 		m.considerRemoval(s)
 	}
 }
@@ -134,7 +134,7 @@ func (m *Member) reach(members []Peer) (reachable, voters int) {
 			continue
 		}
 		voters++
-		if p.ID == m.identity.member || m.port.PeerError(p.ID) == nil {
+		if p.ID == m.identity.Member || m.port.PeerError(p.ID) == nil {
 			reachable++
 		}
 	}
@@ -157,9 +157,9 @@ func (m *Member) listsChanged() {
 // Status returns the current view. It never blocks.
 func (m *Member) Status() Status {
 	s := *m.status.Load()
-	s.ID, s.Name = m.identity.member, m.cfg.Name
-	s.Cluster, s.Incarnation = m.identity.cluster(), m.identity.incarnation
-	s.Boot = m.identity.get().GetBoot()
+	s.ID, s.Name = m.identity.Member, m.cfg.Name
+	s.Cluster, s.Incarnation = m.identity.Cluster(), m.identity.Incarnation
+	s.Boot = m.identity.Get().GetBoot()
 	roster := m.roster.snapshot()
 	known := make(map[uint64]Peer)
 	for _, p := range roster.peers {

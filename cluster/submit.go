@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -103,6 +104,6 @@ func (m *Member) Reregister(old wire.ID, register func() ([]byte, Call)) {
 			return // another call has reregistered
 		}
 		command, call := register()
-		c.Reregister(randomID(), command, call)
+		c.Reregister(identity.RandomID(), command, call)
 	}})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -40,9 +41,9 @@ func (r *registry) register(id wire.ID, c *wire.Register) wire.Code {
 }
 
 // startProcess loads the identity on a disk and returns it with its registration.
-func startProcess(t *testing.T, log *raftlog.Log) (*identity, *wire.Register) {
+func startProcess(t *testing.T, log *raftlog.Log) (*identity.Identity, *wire.Register) {
 	t.Helper()
-	id, err := loadIdentity(log, "group")
+	id, err := identity.Load(log, "group")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,16 +72,16 @@ func TestSuccession_CrashAtAnyPoint(t *testing.T) {
 					return // before it was sent
 				}
 				if rng.IntN(3) == 0 {
-					late = append(late, func() { group.register(id.incarnation, c) })
+					late = append(late, func() { group.register(id.Incarnation, c) })
 					return
 				}
-				if code := group.register(id.incarnation, c); code != wire.Code_OK {
+				if code := group.register(id.Incarnation, c); code != wire.Code_OK {
 					t.Fatalf("seed %d: start %d: %v", seed, start+1, code)
 				}
 				if rng.IntN(2) == 0 {
 					return // before it knew the outcome
 				}
-				if err := id.registered(); err != nil {
+				if err := id.Registered(); err != nil {
 					t.Fatal(err)
 				}
 				if rng.IntN(2) == 0 {
@@ -98,16 +99,16 @@ func TestSuccession_CrashAtAnyPoint(t *testing.T) {
 // More processes in a row than there is room for tokens stop without an outcome: the
 // last one is accepted, whichever of them was applied.
 func TestSuccession_ManyUnknownOutcomes(t *testing.T) {
-	for _, applied := range []int{0, maxTokens - 2, maxTokens - 1, maxTokens, 2 * maxTokens} {
+	for _, applied := range []int{0, identity.MaxTokens - 2, identity.MaxTokens - 1, identity.MaxTokens, 2 * identity.MaxTokens} {
 		group, disk := newRegistry(t), vfs.NewCrashableMem()
-		for start := range 3 * maxTokens {
+		for start := range 3 * identity.MaxTokens {
 			withLog(t, disk, func(log *raftlog.Log) {
 				id, c := startProcess(t, log)
-				if len(c.GetTokens()) > maxTokens {
+				if len(c.GetTokens()) > identity.MaxTokens {
 					t.Fatalf("start %d presents %d tokens", start+1, len(c.GetTokens()))
 				}
-				if start == applied || start == 3*maxTokens-1 {
-					if code := group.register(id.incarnation, c); code != wire.Code_OK {
+				if start == applied || start == 3*identity.MaxTokens-1 {
+					if code := group.register(id.Incarnation, c); code != wire.Code_OK {
 						t.Fatalf("start %d after start %d was applied: %v", start+1, applied+1, code)
 					}
 				}
@@ -124,11 +125,11 @@ func TestSuccession_CopyRefused(t *testing.T) {
 	start := func(disk *vfs.MemFS) (code wire.Code) {
 		withLog(t, disk, func(log *raftlog.Log) {
 			id, c := startProcess(t, log)
-			if code = group.register(id.incarnation, c); code == wire.Code_OK {
-				if err := id.registered(); err != nil {
+			if code = group.register(id.Incarnation, c); code == wire.Code_OK {
+				if err := id.Registered(); err != nil {
 					t.Fatal(err)
 				}
-				if tokens := id.get().GetTokens(); len(tokens) != 1 || !bytes.Equal(tokens[0], c.GetNextToken()) {
+				if tokens := id.Get().GetTokens(); len(tokens) != 1 || !bytes.Equal(tokens[0], c.GetNextToken()) {
 					t.Fatalf("after its registration it has the tokens %x, want %x", tokens, c.GetNextToken())
 				}
 			}

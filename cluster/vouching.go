@@ -80,7 +80,7 @@ func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 func (m *Member) vouch(s core.Status, v *wire.VouchedMember, by voucher) bool {
 	id := v.GetMember()
 	switch {
-	case id == m.identity.member, slices.Contains(membersOf(s.Membership), id), m.vouched[id] != nil:
+	case id == m.identity.Member, slices.Contains(membersOf(s.Membership), id), m.vouched[id] != nil:
 		return false
 	case len(v.GetKey()) != ed25519.PublicKeySize, wire.FingerprintOf(v.GetKey()) != id:
 		return false

@@ -1,11 +1,12 @@
-package cluster
+// Package identity is a member's identity: its key, its boot counter, the succession of its processes, and the
+// endorsements with which members that do not know it accept it.
+package identity
 
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -16,53 +17,61 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// identity is this member's identity record, in memory and on disk.
+// Identity is this member's identity record, in memory and on disk.
 //
 // A member is its key: the fingerprint of the public key is the member's ID, and each
 // connection proves the possession of the private one.
-type identity struct {
-	log         *raftlog.Log
-	saving      wait.Lock // held from a change of the record until it is on disk
-	record      atomic.Pointer[wire.Identity]
-	member      uint64
-	key         ed25519.PrivateKey
-	tokens      [][]byte // as of this start; the last one is this process's
-	incarnation wire.ID  // of this process; not on disk
+type Identity struct {
+	log    *raftlog.Log
+	saving wait.Lock // held from a change of the record until it is on disk
+	record atomic.Pointer[wire.Identity]
+
+	// These never change.
+
+	Member      uint64
+	Key         ed25519.PrivateKey
+	Tokens      [][]byte // at this start; the last one is this process's
+	Incarnation wire.ID  // of this process; not on disk
 }
 
-const identityRecord = "identity"
+// Record is the name of the record on disk.
+const Record = "identity"
 
-// loadIdentity reads the identity of a directory, or creates one with a new key in an
+// ErrRemoved: the directory's member has been removed from its group.
+var ErrRemoved = errors.New("its directory cannot be used again: " +
+	"to join the group as a new member, start with an empty one")
+
+// Load reads the identity of a directory, or creates one with a new key in an
 // empty directory, increments the boot counter and adds a succession token. All three are
 // durable before they are used on a connection: the group must not record a key that a
 // power loss destroys, and detects a copied or rolled back directory by a counter that it
 // has seen.
-func loadIdentity(log *raftlog.Log, group string) (*identity, error) {
-	data, err := log.Local(identityRecord)
+func Load(log *raftlog.Log, group string) (*Identity, error) {
+	data, err := log.Local(Record)
 	if err != nil {
 		return nil, err
 	}
-	record := newIdentityRecord(group)
+	record := NewRecord(group)
 	if data != nil {
-		if record, err = parseIdentity(data, group); err != nil {
+		if record, err = parse(data, group); err != nil {
 			return nil, err
 		}
 	}
-	id := &identity{
-		log: log, member: record.GetMember(), incarnation: randomID(),
-		key: ed25519.NewKeyFromSeed(record.GetKey()),
+	id := &Identity{
+		log: log, Member: record.GetMember(), Incarnation: RandomID(),
+		Key: ed25519.NewKeyFromSeed(record.GetKey()),
 	}
 	id.record.Store(record)
-	err = id.save(func(r *wire.Identity) {
+	err = id.Save(func(r *wire.Identity) {
 		r.Boot++
 		addToken(r)
 	})
-	id.tokens = id.get().GetTokens()
+	id.Tokens = id.Get().GetTokens()
 	return id, err
 }
 
-// newIdentityRecord generates the key of a new member.
-func newIdentityRecord(group string) *wire.Identity {
+// NewRecord generates the key of a new member.
+func NewRecord(group string) *wire.Identity {
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed) // never fails
 	return &wire.Identity{Version: wire.IdentityBase, Group: group, Key: seed, Member: memberOf(seed)}
@@ -77,9 +86,9 @@ func publicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	return key.Public().(ed25519.PublicKey) // always of that type
 }
 
-// parseIdentity returns the identity of a member that may start with the group's name.
-func parseIdentity(data []byte, group string) (*wire.Identity, error) {
-	r, err := decodeIdentity(data)
+// parse returns the identity of a member that may start with the group's name.
+func parse(data []byte, group string) (*wire.Identity, error) {
+	r, err := Decode(data)
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,10 +97,11 @@ func parseIdentity(data []byte, group string) (*wire.Identity, error) {
 	case r.GetGroup() != group:
 		return nil, fmt.Errorf("directory belongs to group %q (want %q): set Config.Group or use another Dir", r.GetGroup(), group)
 	}
-	return r, checkKey(r)
+	return r, CheckKey(r)
 }
 
-func decodeIdentity(data []byte) (*wire.Identity, error) {
+// Decode decodes a record, and checks its version.
+func Decode(data []byte) (*wire.Identity, error) {
 	r := new(wire.Identity)
 	if err := proto.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("%w: the member's identity: %v", storage.ErrCorrupt, err)
@@ -108,8 +118,8 @@ func decodeIdentity(data []byte) (*wire.Identity, error) {
 	return r, nil
 }
 
-// checkKey checks that a record has the key of its member.
-func checkKey(r *wire.Identity) error {
+// CheckKey checks that a record has the key of its member.
+func CheckKey(r *wire.Identity) error {
 	switch {
 	case len(r.GetKey()) != ed25519.SeedSize:
 		return fmt.Errorf("%w: the member's key has %d bytes, want %d", storage.ErrCorrupt, len(r.GetKey()), ed25519.SeedSize)
@@ -120,18 +130,18 @@ func checkKey(r *wire.Identity) error {
 	return nil
 }
 
-// save changes the identity on disk, and then in memory.
-func (id *identity) save(change func(*wire.Identity)) error {
+// Save changes the identity on disk, and then in memory.
+func (id *Identity) Save(change func(*wire.Identity)) error {
 	id.saving.Acquire()
 	defer id.saving.Release()
-	next := proto.CloneOf(id.get())
+	next := proto.CloneOf(id.Get())
 	change(next)
 	next.Version = identityVersion(next)
 	data, err := proto.Marshal(next)
 	if err != nil {
 		return err
 	}
-	if err := id.log.SetLocal(identityRecord, data); err != nil {
+	if err := id.log.SetLocal(Record, data); err != nil {
 		return err
 	}
 	id.record.Store(next)
@@ -146,26 +156,21 @@ func identityVersion(r *wire.Identity) uint32 {
 	return wire.IdentityBase
 }
 
-// public returns the member's public key.
-func (id *identity) public() ed25519.PublicKey { return publicKey(id.key) }
+// Public returns the member's public key.
+func (id *Identity) Public() ed25519.PublicKey { return publicKey(id.Key) }
 
-func (id *identity) get() *wire.Identity { return id.record.Load() }
+// Get returns the record, which must not be changed.
+func (id *Identity) Get() *wire.Identity { return id.record.Load() }
 
-// cluster returns the member's cluster; zero: none yet.
-func (id *identity) cluster() wire.ID {
-	cluster, _ := wire.IDFrom(id.get().GetCluster())
+// Cluster returns the member's cluster; zero: none yet.
+func (id *Identity) Cluster() wire.ID {
+	cluster, _ := wire.IDFrom(id.Get().GetCluster())
 	return cluster
 }
 
-func randomID() wire.ID {
+// RandomID returns a random ID.
+func RandomID() wire.ID {
 	var id wire.ID
 	rand.Read(id[:]) // never fails
 	return id
-}
-
-// newRand returns the core's source of random numbers, which differs between
-// processes.
-func newRand(incarnation wire.ID) *mathrand.Rand {
-	return mathrand.New(mathrand.NewPCG(
-		binary.BigEndian.Uint64(incarnation[:8]), binary.BigEndian.Uint64(incarnation[8:])))
 }
