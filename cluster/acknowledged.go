@@ -113,6 +113,6 @@ const acknowledgedTicks = 10
 
 func (m *Member) saveAcknowledged() {
 	if m.ticks++; m.ticks%acknowledgedTicks == 0 {
-		m.acknowledged.unsaved(m.roster.setAcknowledged)
+		m.acknowledged.unsaved(m.roster.SetAcknowledged)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -40,12 +41,13 @@ func TestSearch_ConfiguredAddressesMayDiffer(t *testing.T) {
 
 // An address that a member advertises is joined as that member's, also if it is configured.
 func TestTargetsToJoin_NameTheirMembers(t *testing.T) {
-	withRoster(t, func(r *roster) {
+	withRoster(t, func(r *roster.Roster) {
 		m := &Member{roster: r, cfg: Config{Advertise: "us", Join: []string{"us", "seven", "nine", "other name", "a name"}}}
 		m.resolves = func(addr string) bool { return addr != "other name" }
-		r.connected(7, "seven", "seven")
-		r.alive(9, 1) // without an address
-		r.connected(9, "nine", "nine")
+		r.Connected(7, "seven", "seven")
+		// Without an address.
+		r.ProcessAlive("9.1", &wire.GossipMeta{Version: wire.GossipVersion, Cluster: []byte("cluster"), Member: 9, Boot: 1})
+		r.Connected(9, "nine", "nine")
 		got, names := m.targetsToJoin()
 		if want := []transport.Target{
 			{Addr: "seven", Member: 7, Advertised: true}, {Addr: "nine", Member: 9, Advertised: true}, {Addr: "other name"},
@@ -57,12 +59,12 @@ func TestTargetsToJoin_NameTheirMembers(t *testing.T) {
 
 // The address in the hello of a member that a dial has reached elsewhere replaces the old one.
 func TestRoster_Moved(t *testing.T) {
-	withRoster(t, func(r *roster) {
-		r.connected(7, "seven", "old:1")
-		if !r.moved(7, "seven", "new:1") || r.moved(7, "seven", "new:1") {
+	withRoster(t, func(r *roster.Roster) {
+		r.Connected(7, "seven", "old:1")
+		if !r.Moved(7, "seven", "new:1") || r.Moved(7, "seven", "new:1") {
 			t.Error("a change of address is not reported once")
 		}
-		if p := r.snapshot().at("new:1"); p.GetMember() != 7 || r.snapshot().at("old:1") != nil {
+		if p := r.Snapshot().At("new:1"); p.GetMember() != 7 || r.Snapshot().At("old:1") != nil {
 			t.Errorf("at the new address: %v", p)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 // admit decides on a connection, in either direction, whose other end has proved its key.
 // An error refuses it, and its text is sent to the peer.
 func (m *Member) admit(p transport.Peer) error {
-	if key := m.roster.key(p.Member); len(key) > 0 && !key.Equal(p.Key) {
+	if key := m.roster.Key(p.Member); len(key) > 0 && !key.Equal(p.Key) {
 		return fmt.Errorf("member %v has another key", wire.MemberID(p.Member)) // with the same fingerprint
 	}
 	if m.cfg.VerifyPeer != nil {

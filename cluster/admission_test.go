@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -17,7 +18,7 @@ import (
 func TestAdmit_RecordedKey(t *testing.T) {
 	key, other := ed25519.PublicKey(bytes.Repeat([]byte{1}, 32)), ed25519.PublicKey(bytes.Repeat([]byte{2}, 32))
 	disk := vfs.NewCrashableMem()
-	check := func(r *roster) {
+	check := func(r *roster.Roster) {
 		t.Helper()
 		m := &Member{roster: r, log: quiet}
 		for _, test := range []struct {
@@ -32,10 +33,10 @@ func TestAdmit_RecordedKey(t *testing.T) {
 	}
 	withLog(t, disk, func(log *raftlog.Log) {
 		r := rosterOf(t, log, 7, 9)
-		r.setFounder(&wire.Founder{Member: 7, Advertise: "a", Key: key})
+		r.SetFounder(&wire.Founder{Member: 7, Advertise: "a", Key: key})
 		check(r)
-		r.connected(7, "seven", "b")
-		r.bootChanged(7, 3)
+		r.Connected(7, "seven", "b")
+		r.BootChanged(7, 3)
 		check(r)
 	})
 	withLog(t, disk, func(log *raftlog.Log) { check(rosterOf(t, log, 7, 9)) })

@@ -38,7 +38,7 @@ func (m *Member) isKeyOfMember(key ed25519.PublicKey) bool {
 	if id == m.identity.Member {
 		return bytes.Equal(key, m.identity.Public())
 	}
-	recorded := m.roster.key(id)
+	recorded := m.roster.Key(id)
 	return m.isMember(id) && (len(recorded) == 0 || bytes.Equal(key, recorded))
 }
 

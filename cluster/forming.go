@@ -311,7 +311,7 @@ func (m *Member) bootstrap(p *wire.Proposal) error {
 		}
 	}
 	for _, f := range p.GetFounders() {
-		m.roster.setFounder(f) // synced with the identity
+		m.roster.SetFounder(f) // synced with the identity
 	}
 	if err := m.identity.Save(func(r *wire.Identity) {
 		r.Cluster, r.Accepted, r.Refused = p.GetCluster(), nil, nil

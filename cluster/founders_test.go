@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/memdisk"
@@ -118,7 +119,7 @@ func (f *founder) start() {
 		t.Fatal(err)
 	}
 	m.seams.FeatureLevel = f.chooseBuild(m.identity.Get())
-	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
+	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		t.Fatal(err)
 	}
 	f.Member, f.up, f.attempting = m, true, false

@@ -112,7 +112,7 @@ func (m *Member) admitted(a *wire.Admission) error {
 	}
 	for _, f := range a.GetMembers() {
 		if f.GetMember() != m.identity.Member {
-			m.roster.setFounder(f) // synced with the identity
+			m.roster.SetFounder(f) // synced with the identity
 		}
 	}
 	if err := m.identity.Save(func(r *wire.Identity) {
@@ -175,7 +175,7 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
 	ids := membersOf(conf)
 	members = append(members, founderOf(m.meta()))
-	for _, p := range m.roster.snapshot().peers {
+	for _, p := range m.roster.Snapshot().Peers {
 		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
 			members = append(members, &wire.Founder{
 				Member: p.GetMember(), Name: p.GetName(), Advertise: p.GetAdvertise(), Key: p.GetKey(),
@@ -192,7 +192,7 @@ func (m *Member) provisional(conf *raftpb.ConfState) *raftpb.ConfState {
 		return conf
 	}
 	conf = &raftpb.ConfState{Learners: []uint64{m.identity.Member}}
-	for _, p := range m.roster.snapshot().peers {
+	for _, p := range m.roster.Snapshot().Peers {
 		conf.Voters = append(conf.Voters, p.GetMember())
 	}
 	return conf
@@ -201,7 +201,7 @@ func (m *Member) provisional(conf *raftpb.ConfState) *raftpb.ConfState {
 // noteMembers records the keys of members that joined, and the addresses of those of which
 // none is known.
 func (m *Member) noteMembers(records []wire.MemberRecord) {
-	known := m.roster.snapshot().peers
+	known := m.roster.Snapshot().Peers
 	for _, r := range records {
 		i := slices.IndexFunc(known, func(p *wire.Peer) bool { return p.GetMember() == r.ID })
 		if r.ID == m.identity.Member || len(r.Key) != ed25519.PublicKeySize || i >= 0 && len(known[i].GetKey()) > 0 {
@@ -211,6 +211,6 @@ func (m *Member) noteMembers(records []wire.MemberRecord) {
 		if i >= 0 {
 			f.Name, f.Advertise = known[i].GetName(), known[i].GetAdvertise()
 		}
-		m.roster.setFounder(f)
+		m.roster.SetFounder(f)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -90,7 +91,7 @@ type Member struct {
 	raftLog      *raftlog.Log
 	port         *transport.Transport
 	gossip       *gossip.Gossip
-	roster       *roster
+	roster       *roster.Roster
 	failures     joinFailures
 	forming      forming
 	candidates   *candidates
@@ -292,11 +293,11 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	}
 	m.noteDurable()
 	m.candidates = newCandidates(m.cfg.Advertise, m.cfg.Join)
-	if m.roster, err = loadRoster(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
+	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
-	m.roster.listed = m.listsChanged
-	m.acknowledged.load(m.roster.snapshot().peers)
+	m.roster.Listed = m.listsChanged
+	m.acknowledged.load(m.roster.Snapshot().Peers)
 	return m.checkMeta()
 }
 

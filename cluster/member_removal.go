@@ -233,7 +233,7 @@ const confirmationElections = 5
 // ctx is done. It then waits, for a limited time, until this member has confirmed each
 // removal: if all others leave, no other member can.
 func (m *Member) AwaitRemovals(ctx context.Context) error {
-	err := m.awaitRemoval(ctx, func() bool { return !m.roster.snapshot().hasAny(m.status.Load().removed) })
+	err := m.awaitRemoval(ctx, func() bool { return !m.roster.Snapshot().HasAny(m.status.Load().removed) })
 	if err != nil {
 		return err
 	}
@@ -338,9 +338,9 @@ const removalGrace = 2
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
 	known := membersOf(m.withVouched(m.provisional(conf)))
-	for _, p := range m.roster.snapshot().members {
-		if !slices.Contains(known, p.id) {
-			removed = append(removed, p.id)
+	for _, p := range m.roster.Snapshot().Members {
+		if !slices.Contains(known, p.ID) {
+			removed = append(removed, p.ID)
 		}
 	}
 	// Before the roster changes: AwaitRemovals reads both.
@@ -370,7 +370,7 @@ func (m *Member) disconnect(removed uint64) {
 		return // it is one again: it was vouched for, and this member's log has it now
 	}
 	m.port.RemovePeer(removed)
-	if p := m.roster.snapshot().peer(removed); p != nil && m.isMember(removed) { // it has just become one
+	if p := m.roster.Snapshot().Peer(removed); p != nil && m.isMember(removed) { // it has just become one
 		m.dial(removed, p.GetAdvertise())
 	}
 }

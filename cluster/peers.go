@@ -45,8 +45,8 @@ func (m *Member) openPort() error {
 		Removed:      m.isRemoved,
 		Admit:        m.admit,
 		OnRefused:    m.refusedBy,
-		Boots:        m.roster.boots(),
-		BootChanged:  m.roster.bootChanged,
+		Boots:        m.roster.Boots(),
+		BootChanged:  m.roster.BootChanged,
 		Registered:   m.registeredProcess,
 		Reconnected:  m.reconnected,
 		Moved:        m.moved,
@@ -69,7 +69,7 @@ func (m *Member) openPort() error {
 
 // moved implements transport.Config.Moved.
 func (m *Member) moved(member uint64, advertise, name string) {
-	if m.roster.moved(member, name, advertise) {
+	if m.roster.Moved(member, name, advertise) {
 		m.log.Info("member has another address", "member", wire.MemberID(member), "name", name, "addr", advertise)
 		m.dial(member, advertise)
 	}
@@ -121,7 +121,7 @@ func (m *Member) awaitOwnAddress(ctx context.Context) error {
 }
 
 func (m *Member) openGossip() (err error) {
-	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.processAlive, Dead: m.roster.processDead})
+	m.gossip, err = gossip.New(m.port.Gossip(), m.meta(), m.log, m.seams.pace(), gossip.Events{Alive: m.processAlive, Dead: m.roster.ProcessDead})
 	if err == nil {
 		m.routine("join", m.join)
 	}
@@ -147,7 +147,7 @@ func (m *Member) meta() *wire.GossipMeta {
 
 // processAlive notes a process that gossip shows alive, and connects to it if it is a member's.
 func (m *Member) processAlive(process string, meta *wire.GossipMeta) {
-	if m.roster.processAlive(process, meta) {
+	if m.roster.ProcessAlive(process, meta) {
 		m.dial(meta.GetMember(), meta.GetAdvertise())
 	}
 }
@@ -164,30 +164,30 @@ func (m *Member) dial(id uint64, addr string) {
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	incarnation, _ := m.port.Connected(member)
-	m.acknowledged.connected(core.Process{Member: member, Boot: m.roster.boots()[member], Incarnation: incarnation})
-	if m.roster.connected(member, name, advertise) {
+	m.acknowledged.connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
+	if m.roster.Connected(member, name, advertise) {
 		m.dial(member, advertise)
 	}
 }
 
 // PeerLost implements transport.Handler.
 func (m *Member) PeerLost(member uint64) {
-	m.roster.disconnected(member)
+	m.roster.Disconnected(member)
 	m.post(event{run: func(c *core.Core) { c.PeerDisconnected(member) }})
 }
 
-func (m *Member) isMember(id uint64) bool { return m.roster.snapshot().has(id) }
+func (m *Member) isMember(id uint64) bool { return m.roster.Snapshot().Has(id) }
 
 // setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.noteMembers(m.core.Machine().Members())
-	m.roster.setMembership(m.withVouched(m.provisional(conf)))
+	m.roster.SetMembership(m.withVouched(m.provisional(conf)))
 	if len(conf.GetVoters()) > 0 {
 		m.forgetFormer()
 	}
-	roster := m.roster.snapshot()
-	for _, p := range roster.peers {
-		if p.GetMember() != m.identity.Member && roster.has(p.GetMember()) {
+	roster := m.roster.Snapshot()
+	for _, p := range roster.Peers {
+		if p.GetMember() != m.identity.Member && roster.Has(p.GetMember()) {
 			m.port.SetPeer(p.GetMember(), p.GetAdvertise())
 		}
 	}
@@ -195,8 +195,8 @@ func (m *Member) setMembership(conf *raftpb.ConfState) {
 
 // forgetFormer forgets the processes that belong to the group no more, or only seemed to.
 func (m *Member) forgetFormer() {
-	roster, admitted := m.roster.snapshot(), m.core.Machine().Members()
-	m.roster.retain(func(id uint64) bool {
-		return roster.has(id) || slices.ContainsFunc(admitted, func(r wire.MemberRecord) bool { return r.ID == id })
+	roster, admitted := m.roster.Snapshot(), m.core.Machine().Members()
+	m.roster.Retain(func(id uint64) bool {
+		return roster.Has(id) || slices.ContainsFunc(admitted, func(r wire.MemberRecord) bool { return r.ID == id })
 	})
 }

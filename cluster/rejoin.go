@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
@@ -71,18 +72,18 @@ func (m *Member) joinTarget(to transport.Target) {
 // alive, and the configured ones if a member is missing: addresses and, apart, names to be
 // looked up. A configured address names no member unless a member is known to advertise it.
 func (m *Member) targetsToJoin() (known []transport.Target, names []string) {
-	roster := m.roster.snapshot()
-	for _, p := range roster.peers {
-		if roster.has(p.GetMember()) && !roster.isAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
+	s := m.roster.Snapshot()
+	for _, p := range s.Peers {
+		if s.Has(p.GetMember()) && !s.IsAlive(p.GetMember()) && p.GetAdvertise() != m.cfg.Advertise && p.GetAdvertise() != "" {
 			known = append(known, transport.Target{Addr: p.GetAdvertise(), Member: p.GetMember(), Advertised: true})
 		}
 	}
-	if !slices.ContainsFunc(roster.members, func(p rosterMember) bool { return p.liveness != alive }) {
+	if !slices.ContainsFunc(s.Members, func(p roster.Member) bool { return p.Liveness != roster.Alive }) {
 		return known, nil
 	}
 	for _, addr := range m.cfg.Join {
 		to := transport.Target{Addr: addr}
-		if p := roster.at(addr); p != nil {
+		if p := s.At(addr); p != nil {
 			to = transport.Target{Addr: addr, Member: p.GetMember(), Advertised: true}
 		}
 		switch {
@@ -107,9 +108,9 @@ func (m *Member) resolveNames(names []string) (targets []transport.Target) {
 		targets, failed = append(targets, found...), errors.Join(failed, err)
 	})
 	m.gossip.SetLookupError(failed)
-	roster := m.roster.snapshot()
+	s := m.roster.Snapshot()
 	targets = slices.DeleteFunc(targets, func(to transport.Target) bool {
-		return to.Addr == m.cfg.Advertise || roster.at(to.Addr) != nil
+		return to.Addr == m.cfg.Advertise || s.At(to.Addr) != nil
 	})
 	return targets[:min(maxResolved, len(targets))]
 }

@@ -90,12 +90,12 @@ func (m *Member) noteRoles(conf *raftpb.ConfState) {
 // noteRedundancy logs and reports a change of the redundancy. It runs in each tick, on the
 // loop's goroutine: the failure detector's view changes at any time.
 func (m *Member) noteRedundancy() {
-	roster := m.roster.snapshot()
+	roster := m.roster.Snapshot()
 	conf := m.core.Status().Membership
 	if len(conf.GetVoters()) == 0 {
 		return
 	}
-	now := redundancy(conf, func(id uint64) bool { return roster.isAlive(id) || id == m.identity.Member })
+	now := redundancy(conf, func(id uint64) bool { return roster.IsAlive(id) || id == m.identity.Member })
 	if m.redundancyKnown && now == m.redundancy || !m.redundancyKnown && now < 0 {
 		return // at its start, a member has not heard of the others yet
 	}

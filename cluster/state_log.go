@@ -3,6 +3,7 @@ package cluster
 import (
 	"log/slog"
 
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -10,8 +11,8 @@ import (
 // that has not been reached since the start is not lost.
 type quorumLog struct{ seen, lost bool }
 
-func (q *quorumLog) note(to *slog.Logger, roster *rosterSnapshot) {
-	switch quorum := roster.hasQuorum(); {
+func (q *quorumLog) note(to *slog.Logger, roster *roster.Snapshot) {
+	switch quorum := roster.HasQuorum(); {
 	case quorum && q.lost:
 		to.Info("quorum regained")
 	case !quorum && q.seen && !q.lost:

@@ -160,17 +160,17 @@ func (m *Member) Status() Status {
 	s.ID, s.Name = m.identity.Member, m.cfg.Name
 	s.Cluster, s.Incarnation = m.identity.Cluster(), m.identity.Incarnation
 	s.Boot = m.identity.Get().GetBoot()
-	roster := m.roster.snapshot()
+	roster := m.roster.Snapshot()
 	known := make(map[uint64]Peer)
-	for _, p := range roster.peers {
+	for _, p := range roster.Peers {
 		known[p.GetMember()] = Peer{Name: p.GetName(), Addr: p.GetAdvertise()}
 	}
 	known[s.ID] = Peer{Name: m.cfg.Name, Addr: m.cfg.Advertise}
-	s.Redundancy = redundancy(s.conf, func(id uint64) bool { return roster.isAlive(id) || id == s.ID })
+	s.Redundancy = redundancy(s.conf, func(id uint64) bool { return roster.IsAlive(id) || id == s.ID })
 	for _, id := range membersOf(s.conf) {
 		p := known[id]
 		p.ID, p.Voter = id, slices.Contains(s.conf.GetVoters(), id)
-		p.Alive = roster.isAlive(id) || id == s.ID
+		p.Alive = roster.IsAlive(id) || id == s.ID
 		p.Lag, p.Silence = s.progress(id, m.cfg.Heartbeat)
 		s.Members = append(s.Members, p)
 	}
@@ -222,3 +222,7 @@ func redundancy(conf *raftpb.ConfState, alive func(id uint64) bool) int {
 	}
 	return least
 }
+
+// HasQuorum reports whether a majority of the voters is up, this member included, as far
+// as is known here. It never blocks.
+func (m *Member) HasQuorum() bool { return m.roster.Snapshot().MayHaveQuorum(m.status.Load().Leader) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -60,10 +61,10 @@ func TestRestored_ReportedFirst(t *testing.T) {
 // The loss of the quorum is logged once, and so is its return; before the quorum was
 // first there, nothing is.
 func TestQuorumLog(t *testing.T) {
-	roster := func(quorum bool) *rosterSnapshot {
-		s := &rosterSnapshot{members: []rosterMember{{id: 1, voter: true, liveness: alive}, {id: 2, voter: true}, {id: 3, voter: true}}}
+	roster := func(quorum bool) *roster.Snapshot {
+		s := &roster.Snapshot{Members: []roster.Member{{ID: 1, Voter: true, Liveness: roster.Alive}, {ID: 2, Voter: true}, {ID: 3, Voter: true}}}
 		if quorum {
-			s.members[1].liveness = alive
+			s.Members[1].Liveness = roster.Alive
 		}
 		return s
 	}

@@ -1,4 +1,5 @@
-package cluster
+// Package roster is the table of a group's members as a process sees them, with what a failure detector makes of it.
+package roster
 
 import (
 	"cmp"
@@ -19,7 +20,7 @@ import (
 	"github.com/conclave-go/conclave/storage"
 )
 
-// roster is the table of the group's members: their addresses, boot counters, roles and
+// Roster is the table of the group's members: their addresses, boot counters, roles and
 // liveness. It is updated by gossip, by the transport and by membership changes, in any
 // order and on any goroutine. Readers take an immutable snapshot.
 //
@@ -27,22 +28,25 @@ import (
 // others. An address is a hint: a wrong one costs a dial. A boot counter distinguishes a
 // copied directory from the original, so it comes from the transport, which has
 // verified it, and never from gossip.
-type roster struct {
+type Roster struct {
 	self    *wire.GossipMeta // without a cluster
 	cluster func() []byte    // this member's; empty: none yet
 	log     *raftlog.Log
-	changed wait.Signal
-	listed  func() // called when what Status shows of the members has changed; nil: ignored
-	current atomic.Pointer[rosterSnapshot]
+	// Changed is set when the liveness or the membership may have changed.
+	Changed wait.Signal
+	// Listed is called when the members or their records have changed; nil: ignored. It is set before the roster
+	// is used.
+	Listed  func()
+	current atomic.Pointer[Snapshot]
 
 	mu        sync.Mutex
 	voters    []uint64                    // guarded by mu
 	standbys  []uint64                    // guarded by mu
 	processes map[string]*wire.GossipMeta // guarded by mu; alive according to gossip, by memberlist's name
-	entries   map[uint64]*rosterEntry     // guarded by mu; by member
+	entries   map[uint64]*entry           // guarded by mu; by member
 }
 
-type rosterEntry struct {
+type entry struct {
 	peer      *wire.Peer // as on disk; nil: no record
 	claimed   uint64     // the highest boot counter in gossip
 	died      bool       // gossip has declared a process dead
@@ -50,38 +54,39 @@ type rosterEntry struct {
 	connected bool
 }
 
-// rosterSnapshot is an immutable state of the roster.
-type rosterSnapshot struct {
-	members   []rosterMember     // of the group, by ID, this one included
+// Snapshot is an immutable state of the roster.
+type Snapshot struct {
+	Members   []Member           // of the group, by ID, this one included
 	processes []*wire.GossipMeta // alive according to gossip, of any group, by member and boot counter
-	peers     []*wire.Peer       // every known address, by member
+	Peers     []*wire.Peer       // every known address, by member
 }
 
-// rosterMember is a member of the group.
-type rosterMember struct {
-	id        uint64
-	voter     bool
-	liveness  liveness
+// Member is a member of the group.
+type Member struct {
+	ID        uint64
+	Voter     bool
+	Liveness  Liveness
 	boot      uint64 // of the latest live process, or else of the latest dead one
 	connected bool   // a connection from it is up
 }
 
-// liveness is a member's liveness according to gossip. unseen: no event since this
+// Liveness is a member's liveness according to gossip. Unseen: no event since this
 // process started, or declared dead while a connection from the member is open.
-type liveness int
+type Liveness int
 
 const (
-	unseen liveness = iota
-	alive
+	Unseen Liveness = iota
+	Alive
 	dead
 )
 
 const peerRecord = "peer/"
 
-func loadRoster(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) (*roster, error) {
-	r := &roster{
-		self: self, cluster: cluster, log: log, changed: wait.NewSignal(),
-		processes: make(map[string]*wire.GossipMeta), entries: make(map[uint64]*rosterEntry),
+// Load returns the roster of the process that self describes, with the records of the log.
+func Load(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) (*Roster, error) {
+	r := &Roster{
+		self: self, cluster: cluster, log: log, Changed: wait.NewSignal(),
+		processes: make(map[string]*wire.GossipMeta), entries: make(map[uint64]*entry),
 	}
 	records, err := log.Locals(peerRecord)
 	if err != nil {
@@ -98,24 +103,25 @@ func loadRoster(log *raftlog.Log, self *wire.GossipMeta, cluster func() []byte) 
 	return r, nil
 }
 
-func (r *roster) snapshot() *rosterSnapshot { return r.current.Load() }
+// Snapshot returns the present state.
+func (r *Roster) Snapshot() *Snapshot { return r.current.Load() }
 
-// processAlive records a process that gossip shows alive. If it is the latest known
+// ProcessAlive records a process that gossip shows alive. If it is the latest known
 // process of a member of the group, it also records the address, and reports whether
 // that has changed.
-func (r *roster) processAlive(name string, meta *wire.GossipMeta) (moved bool) {
+func (r *Roster) ProcessAlive(name string, meta *wire.GossipMeta) (moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.processes[name] = meta
 	moved = r.noteAddress(meta)
 	r.refresh()
-	r.changed.Set()
+	r.Changed.Set()
 	return moved
 }
 
-// processDead records that gossip has declared a process dead, or that it has announced
+// ProcessDead records that gossip has declared a process dead, or that it has announced
 // its shutdown.
-func (r *roster) processDead(name string, meta *wire.GossipMeta) {
+func (r *Roster) ProcessDead(name string, meta *wire.GossipMeta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.processes, name)
@@ -124,12 +130,12 @@ func (r *roster) processDead(name string, meta *wire.GossipMeta) {
 		e.died, e.lastDeath = true, max(e.lastDeath, meta.GetBoot())
 	}
 	r.refresh()
-	r.changed.Set()
+	r.Changed.Set()
 }
 
-// connected records a connection from a member, whose boot counter the transport has
+// Connected records a connection from a member, whose boot counter the transport has
 // verified, and its address. It reports whether the address has changed.
-func (r *roster) connected(member uint64, name, addr string) (moved bool) {
+func (r *Roster) Connected(member uint64, name, addr string) (moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entry(member).connected = true
@@ -138,9 +144,9 @@ func (r *roster) connected(member uint64, name, addr string) (moved bool) {
 	return moved
 }
 
-// moved records the address of a member that a dial has reached elsewhere, and reports
+// Moved records the address of a member that a dial has reached elsewhere, and reports
 // whether it is a new one.
-func (r *roster) moved(member uint64, name, addr string) (moved bool) {
+func (r *Roster) Moved(member uint64, name, addr string) (moved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	moved = r.setAddress(member, name, addr)
@@ -148,16 +154,17 @@ func (r *roster) moved(member uint64, name, addr string) (moved bool) {
 	return moved
 }
 
-func (r *roster) disconnected(member uint64) {
+// Disconnected records that the last connection from a member has ended.
+func (r *Roster) Disconnected(member uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entry(member).connected = false
 	r.refresh()
-	r.changed.Set()
+	r.Changed.Set()
 }
 
-// setFounder records the address and the key of a founder of the group.
-func (r *roster) setFounder(f *wire.Founder) {
+// SetFounder records the address and the key of a founder of the group.
+func (r *Roster) SetFounder(f *wire.Founder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setAddress(f.GetMember(), f.GetName(), f.GetAdvertise())
@@ -168,8 +175,8 @@ func (r *roster) setFounder(f *wire.Founder) {
 	r.refresh()
 }
 
-// bootChanged records another boot counter that the transport has verified.
-func (r *roster) bootChanged(member, boot uint64) {
+// BootChanged records another boot counter that the transport has verified.
+func (r *Roster) BootChanged(member, boot uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &wire.Peer{Member: member}
@@ -182,11 +189,11 @@ func (r *roster) bootChanged(member, boot uint64) {
 	r.refresh()
 }
 
-// key returns the recorded public key of a member; nil: none.
-func (r *roster) key(member uint64) ed25519.PublicKey { return r.snapshot().peer(member).GetKey() }
+// Key returns the recorded public key of a member; nil: none.
+func (r *Roster) Key(member uint64) ed25519.PublicKey { return r.Snapshot().Peer(member).GetKey() }
 
-// setAcknowledged records what a member has acknowledged.
-func (r *roster) setAcknowledged(member uint64, at core.Position) {
+// SetAcknowledged records what a member has acknowledged.
+func (r *Roster) SetAcknowledged(member uint64, at core.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entry(member)
@@ -198,9 +205,9 @@ func (r *roster) setAcknowledged(member uint64, at core.Position) {
 	r.save(e, p)
 }
 
-// setMembership sets the members to those in conf, and records the addresses that gossip
+// SetMembership sets the members to those in conf, and records the addresses that gossip
 // has for new ones.
-func (r *roster) setMembership(conf *raftpb.ConfState) {
+func (r *Roster) SetMembership(conf *raftpb.ConfState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.voters, r.standbys = conf.GetVoters(), conf.GetLearners()
@@ -213,11 +220,11 @@ func (r *roster) setMembership(conf *raftpb.ConfState) {
 		r.noteAddress(meta)
 	}
 	r.refresh()
-	r.changed.Set()
+	r.Changed.Set()
 }
 
-// retain forgets all members but some.
-func (r *roster) retain(keep func(member uint64) bool) {
+// Retain forgets all members but some.
+func (r *Roster) Retain(keep func(member uint64) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, e := range r.entries { // order: each by itself
@@ -232,10 +239,10 @@ func (r *roster) retain(keep func(member uint64) bool) {
 	r.refresh()
 }
 
-// boots returns the verified boot counters.
-func (r *roster) boots() map[uint64]uint64 {
+// Boots returns the verified boot counters.
+func (r *Roster) Boots() map[uint64]uint64 {
 	boots := make(map[uint64]uint64)
-	for _, p := range r.snapshot().peers {
+	for _, p := range r.Snapshot().Peers {
 		boots[p.GetMember()] = p.GetBoot()
 	}
 	return boots
@@ -243,26 +250,26 @@ func (r *roster) boots() map[uint64]uint64 {
 
 // The methods below are called with mu held.
 
-func (r *roster) entry(member uint64) *rosterEntry {
+func (r *Roster) entry(member uint64) *entry {
 	e := r.entries[member]
 	if e == nil {
-		e = new(rosterEntry)
+		e = new(entry)
 		r.entries[member] = e
 	}
 	return e
 }
 
-func (r *roster) isMember(id uint64) bool {
+func (r *Roster) isMember(id uint64) bool {
 	return slices.Contains(r.voters, id) || slices.Contains(r.standbys, id)
 }
 
 // isPeer reports whether meta is of another member of the group: any process may gossip.
-func (r *roster) isPeer(meta *wire.GossipMeta) bool {
+func (r *Roster) isPeer(meta *wire.GossipMeta) bool {
 	id := meta.GetMember()
 	return id != r.self.GetMember() && r.isMember(id) && slices.Equal(meta.GetCluster(), r.cluster())
 }
 
-func (r *roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
+func (r *Roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
 	if !r.isPeer(meta) {
 		return false
 	}
@@ -274,7 +281,7 @@ func (r *roster) noteAddress(meta *wire.GossipMeta) (moved bool) {
 	return r.setAddress(meta.GetMember(), meta.GetName(), meta.GetAdvertise())
 }
 
-func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
+func (r *Roster) setAddress(member uint64, name, addr string) (moved bool) {
 	e := r.entry(member)
 	old := e.peer
 	p := &wire.Peer{Member: member}
@@ -290,7 +297,7 @@ func (r *roster) setAddress(member uint64, name, addr string) (moved bool) {
 }
 
 // save does not sync: gossip replaces a lost record after a restart.
-func (r *roster) save(e *rosterEntry, p *wire.Peer) {
+func (r *Roster) save(e *entry, p *wire.Peer) {
 	e.peer = p
 	if data, err := proto.Marshal(p); err == nil {
 		r.log.SetLocalNoSync(recordOf(p.GetMember()), data)
@@ -300,18 +307,18 @@ func (r *roster) save(e *rosterEntry, p *wire.Peer) {
 func recordOf(member uint64) string { return fmt.Sprintf("%s%016x", peerRecord, member) }
 
 // aliveProcesses returns the processes by member and boot counter.
-func (r *roster) aliveProcesses() []*wire.GossipMeta {
+func (r *Roster) aliveProcesses() []*wire.GossipMeta {
 	return slices.SortedFunc(maps.Values(r.processes), func(x, y *wire.GossipMeta) int {
 		return cmp.Or(cmp.Compare(x.GetMember(), y.GetMember()), cmp.Compare(x.GetBoot(), y.GetBoot()))
 	})
 }
 
 // refresh publishes a new snapshot.
-func (r *roster) refresh() {
-	s := &rosterSnapshot{processes: r.aliveProcesses()}
+func (r *Roster) refresh() {
+	s := &Snapshot{processes: r.aliveProcesses()}
 	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
 		if p := r.entries[id].peer; p != nil {
-			s.peers = append(s.peers, p)
+			s.Peers = append(s.Peers, p)
 		}
 	}
 	boots := map[uint64]uint64{r.self.GetMember(): r.self.GetBoot()}
@@ -321,66 +328,67 @@ func (r *roster) refresh() {
 		}
 	}
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(r.voters, r.standbys))) {
-		s.members = append(s.members, r.member(id, boots))
+		s.Members = append(s.Members, r.member(id, boots))
 	}
 	before := r.current.Swap(s)
-	same := before != nil && slices.Equal(before.members, s.members) && slices.Equal(before.peers, s.peers)
-	if r.listed != nil && !same {
-		r.listed()
+	same := before != nil && slices.Equal(before.Members, s.Members) && slices.Equal(before.Peers, s.Peers)
+	if r.Listed != nil && !same {
+		r.Listed()
 	}
 }
 
 // member returns a member's row. It is not dead while a connection from it is open.
-func (r *roster) member(id uint64, boots map[uint64]uint64) rosterMember {
-	m := rosterMember{id: id, voter: slices.Contains(r.voters, id)}
+func (r *Roster) member(id uint64, boots map[uint64]uint64) Member {
+	m := Member{ID: id, Voter: slices.Contains(r.voters, id)}
 	e := r.entries[id]
 	m.connected = e != nil && e.connected
 	if boot, ok := boots[id]; ok {
-		m.liveness, m.boot = alive, boot
+		m.Liveness, m.boot = Alive, boot
 	} else if e != nil && e.died {
 		m.boot = e.lastDeath
 		if !e.connected {
-			m.liveness = dead
+			m.Liveness = dead
 		}
 	}
 	return m
 }
 
-func (s *rosterSnapshot) has(id uint64) bool {
-	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return m.id == id })
+// Has reports whether the group has a member.
+func (s *Snapshot) Has(id uint64) bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.ID == id })
 }
 
-// hasAny reports whether one of the members is among the removed ones.
-func (s *rosterSnapshot) hasAny(removed []uint64) bool {
-	return slices.ContainsFunc(s.members, func(m rosterMember) bool { return core.Includes(removed, m.id) })
+// HasAny reports whether one of the members is among the removed ones.
+func (s *Snapshot) HasAny(removed []uint64) bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return core.Includes(removed, m.ID) })
 }
 
-// peer returns the record of a member; nil: none.
-func (s *rosterSnapshot) peer(id uint64) *wire.Peer {
-	if i := slices.IndexFunc(s.peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {
-		return s.peers[i]
+// Peer returns the record of a member; nil: none.
+func (s *Snapshot) Peer(id uint64) *wire.Peer {
+	if i := slices.IndexFunc(s.Peers, func(p *wire.Peer) bool { return p.GetMember() == id }); i >= 0 {
+		return s.Peers[i]
 	}
 	return nil
 }
 
-// at returns the record of a member of the group that advertises addr; nil: none.
-func (s *rosterSnapshot) at(addr string) *wire.Peer {
-	for _, p := range s.peers {
-		if p.GetAdvertise() == addr && s.has(p.GetMember()) {
+// At returns the record of a member of the group that advertises addr; nil: none.
+func (s *Snapshot) At(addr string) *wire.Peer {
+	for _, p := range s.Peers {
+		if p.GetAdvertise() == addr && s.Has(p.GetMember()) {
 			return p
 		}
 	}
 	return nil
 }
 
-// isAlive reports whether gossip shows the member alive.
-func (s *rosterSnapshot) isAlive(id uint64) bool {
-	return s.liveness(id) == alive
+// IsAlive reports whether gossip shows the member alive.
+func (s *Snapshot) IsAlive(id uint64) bool {
+	return s.liveness(id) == Alive
 }
 
-func (s *rosterSnapshot) liveness(id uint64) liveness {
-	if i := slices.IndexFunc(s.members, func(m rosterMember) bool { return m.id == id }); i >= 0 {
-		return s.members[i].liveness
+func (s *Snapshot) liveness(id uint64) Liveness {
+	if i := slices.IndexFunc(s.Members, func(m Member) bool { return m.ID == id }); i >= 0 {
+		return s.Members[i].Liveness
 	}
-	return unseen
+	return Unseen
 }
