@@ -3,9 +3,9 @@
 // not an API: only package conclave uses it.
 //
 // submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
-// and driver.go carries out its effects. package roster is the table of the members, updated
-// by peers.go with what package gossip shows, and read by failure_detector.go. forming.go forms a new
-// group, member_removal.go removes a member, snapshots.go streams snapshots.
+// and driver.go carries out its effects. The table of the members (cluster/roster) is updated
+// by peers.go with what gossip shows (cluster/gossip), and read by failure_detector.go. forming.go
+// forms a new group, member_removal.go removes a member, snapshots.go streams snapshots.
 package cluster
 
 import (

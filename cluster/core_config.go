@@ -3,7 +3,7 @@ package cluster
 import (
 	"cmp"
 	"encoding/binary"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -35,7 +35,7 @@ const (
 
 // newRand returns the core's source of random numbers, which differs between
 // processes.
-func newRand(incarnation wire.ID) *mathrand.Rand {
-	return mathrand.New(mathrand.NewPCG(
+func newRand(incarnation wire.ID) *rand.Rand {
+	return rand.New(rand.NewPCG(
 		binary.BigEndian.Uint64(incarnation[:8]), binary.BigEndian.Uint64(incarnation[8:])))
 }

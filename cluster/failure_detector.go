@@ -58,9 +58,9 @@ func (m *Member) detectOnce(d roster.Detector) (next roster.Detector, again time
 		return d, roster.DetectionTimeout
 	}
 	now := time.Now()
-	roster := m.roster.Snapshot()
-	d = d.Observe(roster.HasQuorum(), now.Sub(asked), m.cfg.Election, now)
-	due, again, d := d.Evaluate(held, roster, now)
+	seen := m.roster.Snapshot()
+	d = d.Observe(seen.HasQuorum(), now.Sub(asked), m.cfg.Election, now)
+	due, again, d := d.Evaluate(held, seen, now)
 	reports := withoutConnected(due, m.isConnected)
 	if len(reports) < len(due) {
 		again = min(again, connectedRetry)

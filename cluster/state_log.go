@@ -11,8 +11,8 @@ import (
 // that has not been reached since the start is not lost.
 type quorumLog struct{ seen, lost bool }
 
-func (q *quorumLog) note(to *slog.Logger, roster *roster.Snapshot) {
-	switch quorum := roster.HasQuorum(); {
+func (q *quorumLog) note(to *slog.Logger, seen *roster.Snapshot) {
+	switch quorum := seen.HasQuorum(); {
 	case quorum && q.lost:
 		to.Info("quorum regained")
 	case !quorum && q.seen && !q.lost:

@@ -1,4 +1,6 @@
 // Package backup is the format of backups: a state of the group as a stream that is checked when it is read.
+//
+// It is a seam, not an API: only packages cluster and conclave use it.
 package backup
 
 import (

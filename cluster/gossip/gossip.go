@@ -1,4 +1,6 @@
 // Package gossip runs memberlist over the group's port: it shows which processes are alive, and at which addresses.
+//
+// It is a seam, not an API: only package cluster uses it.
 package gossip
 
 import (
@@ -35,7 +37,7 @@ type Gossip struct {
 	meta []byte // what this member gossips about itself
 
 	mu       sync.Mutex
-	joinErr  error     // guarded by mu; see lastJoinError
+	joinErr  error     // guarded by mu; see LastJoinError
 	lookup   error     // guarded by mu; of the last lookups of names in Config.Join
 	refused  bool      // guarded by mu; joinErr is a refusal, or another failed handshake
 	probed   time.Time // guarded by mu; when the last probe began that was answered
@@ -55,7 +57,7 @@ const (
 	// round, and groups are small.
 	gossipInterval = 100 * time.Millisecond
 	// probeInterval is the time between two probes, and the longest that one lasts.
-	// It is not extended under load, because close may have to wait for it.
+	// It is not extended under load, because Close may have to wait for it.
 	probeInterval = 500 * time.Millisecond
 	// probeTimeout is the longest that a direct or an indirect probe waits.
 	probeTimeout = probeInterval / 2
@@ -164,7 +166,7 @@ func (g *Gossip) AnnounceShutdown() {
 
 // Close stops gossip and waits until none of its goroutines can be running. memberlist
 // waits neither for its own probes nor for the indirect ones that it makes for others.
-// Each is bounded in time, so close waits for the rest of that time: not at all in the
+// Each is bounded in time, so Close waits for the rest of that time: not at all in the
 // ordinary case, in which every probe is answered.
 func (g *Gossip) Close() {
 	others := g.list.NumMembers() > 1
@@ -175,15 +177,15 @@ func (g *Gossip) Close() {
 	g.mu.Lock()
 	probed, departed := time.Since(g.probed), time.Since(g.departed)
 	g.mu.Unlock()
-	wait := time.Duration(0)
+	rest := time.Duration(0)
 	if asked := g.probes.lastIndirect(); !asked.IsZero() {
-		wait = g.pace*probeTimeout + probeMargin - time.Since(asked)
+		rest = g.pace*probeTimeout + probeMargin - time.Since(asked)
 	}
 	if probe := g.pace * probeInterval; (others || departed <= probe) && probed > probe*9/10 {
-		wait = max(wait, probe)
+		rest = max(rest, probe)
 	}
-	if wait > 0 {
-		<-time.After(wait)
+	if rest > 0 {
+		<-time.After(rest)
 	}
 }
 

@@ -1,5 +1,7 @@
 // Package identity is a member's identity: its key, its boot counter, the succession of its processes, and the
 // endorsements with which members that do not know it accept it.
+//
+// It is a seam, not an API: only package cluster uses it.
 package identity
 
 import (

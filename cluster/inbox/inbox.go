@@ -1,5 +1,7 @@
 // Package inbox is what the leader has received and not proposed yet: it fills entries from all members alike, and
 // drops duplicates.
+//
+// It is a seam, not an API: only package cluster/core uses it.
 package inbox
 
 import (

@@ -17,6 +17,8 @@
 // It proposes one change at a time, each when the one before is settled (commit_notice.go of package core),
 // and only if a majority of the voters after it is active. It demotes no healthy voter only
 // to have an odd number: what two voters acknowledge is on two disks.
+//
+// It is a seam, not an API: only package cluster/core uses it.
 package reconcile
 
 import (

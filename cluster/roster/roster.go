@@ -1,4 +1,6 @@
 // Package roster is the table of a group's members as a process sees them, with what a failure detector makes of it.
+//
+// It is a seam, not an API: only package cluster uses it.
 package roster
 
 import (
@@ -56,9 +58,8 @@ type entry struct {
 
 // Snapshot is an immutable state of the roster.
 type Snapshot struct {
-	Members   []Member           // of the group, by ID, this one included
-	processes []*wire.GossipMeta // alive according to gossip, of any group, by member and boot counter
-	Peers     []*wire.Peer       // every known address, by member
+	Members []Member     // of the group, by ID, this one included
+	Peers   []*wire.Peer // every known address, by member
 }
 
 // Member is a member of the group.
@@ -315,14 +316,14 @@ func (r *Roster) aliveProcesses() []*wire.GossipMeta {
 
 // refresh publishes a new snapshot.
 func (r *Roster) refresh() {
-	s := &Snapshot{processes: r.aliveProcesses()}
+	s := new(Snapshot)
 	for _, id := range slices.Sorted(maps.Keys(r.entries)) {
 		if p := r.entries[id].peer; p != nil {
 			s.Peers = append(s.Peers, p)
 		}
 	}
 	boots := map[uint64]uint64{r.self.GetMember(): r.self.GetBoot()}
-	for _, meta := range s.processes {
+	for _, meta := range r.aliveProcesses() {
 		if r.isPeer(meta) {
 			boots[meta.GetMember()] = meta.GetBoot() // ascending: the latest stays
 		}
