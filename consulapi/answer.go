@@ -116,31 +116,67 @@ func (c *call) encode(v any, indent string) (body []byte, err error) {
 // encodeAll makes one JSON array of items, of which none is kept longer than needed. It
 // fails as soon as the array is larger than Options.MaxAnswer.
 func encodeAll[T any](c *call, items iter.Seq[T]) ([]byte, error) {
+	return c.encodeEach('[', ']', func(yield func(string, any) bool) {
+		for item := range items {
+			if !yield("", item) {
+				return
+			}
+		}
+	})
+}
+
+// encodeNamed makes one JSON object of items by their names, as encodeAll makes an array.
+func encodeNamed[T any](c *call, items map[string]T) ([]byte, error) {
+	return c.encodeEach('{', '}', func(yield func(string, any) bool) {
+		for _, name := range slices.Sorted(maps.Keys(items)) {
+			quoted, _ := json.Marshal(name) // a string always has an encoding
+			if c.query.Has("pretty") {
+				quoted = append(quoted, ':', ' ')
+			} else {
+				quoted = append(quoted, ':')
+			}
+			if !yield(string(quoted), items[name]) {
+				return
+			}
+		}
+	})
+}
+
+// encodeEach makes one JSON value of items, each after its prefix.
+func (c *call) encodeEach(open, end byte, items iter.Seq2[string, any]) ([]byte, error) {
 	var b bytes.Buffer
-	open, between, end := "[", ",", "]"
+	first, between, last := "", ",", ""
 	if c.query.Has("pretty") {
-		open, between, end = "[\n    ", ",\n    ", "\n]\n"
+		first, between, last = "\n    ", ",\n    ", "\n"
 	}
+	_ = b.WriteByte(open)
 	n := 0
-	for item := range items {
+	for prefix, item := range items {
 		body, err := c.encode(item, "    ")
 		if err != nil {
 			return nil, err
 		}
 		if n++; n == 1 {
-			b.WriteString(open)
+			b.WriteString(first)
 		} else {
 			b.WriteString(between)
 		}
-		if b.Len()+len(body)+len(end) > c.opts.MaxAnswer {
-			return nil, refuse(http.StatusRequestEntityTooLarge, "the answer has more than %d bytes: ask for a longer prefix", c.opts.MaxAnswer)
+		if b.Len()+len(prefix)+len(body)+len(last)+1 > c.opts.MaxAnswer {
+			return nil, refuse(http.StatusRequestEntityTooLarge, "the answer has more than %d bytes: list fewer, with a longer prefix or by node", c.opts.MaxAnswer)
 		}
+		b.WriteString(prefix)
 		b.Write(body)
 	}
-	if n == 0 {
-		return []byte("[]"), nil
+	if n > 0 {
+		b.WriteString(last)
 	}
-	b.WriteString(end)
+	_ = b.WriteByte(end)
+	if c.query.Has("pretty") {
+		_ = b.WriteByte('\n')
+	}
+	if cap(b.Bytes())-b.Len() > b.Len()/4 {
+		return bytes.Clone(b.Bytes()), nil // what waits for its client takes what its room counts
+	}
 	return b.Bytes(), nil
 }
 

@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/conclave-go/conclave"
@@ -136,7 +137,11 @@ func (c *call) agentChecks(string) error {
 		if err != nil {
 			return err
 		}
-		return c.answer(found)
+		body, err := encodeNamed(c, found)
+		if err != nil {
+			return err
+		}
+		return c.write(http.StatusOK, "application/json", body)
 	})
 }
 

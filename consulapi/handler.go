@@ -39,7 +39,7 @@ type Options struct {
 	// is answered early, as after its wait, so that clients that have disconnected unnoticed keep no others
 	// out; if that has waited for less than 2 s, the further one gets the status 429. Default: 4096.
 	MaxBlocking int
-	// MaxAnswer is how many bytes of JSON a listing of keys may have; a larger one gets the
+	// MaxAnswer is how many bytes of JSON a listing of keys, sessions or checks may have; a larger one gets the
 	// status 413. Two listings are collected at a time, each of which takes memory for
 	// all that it lists besides; a transaction that reads more than 1 MiB is one of the two. Answers wait for their clients in twice this many bytes, 64 MiB at
 	// least, and those of up to 1 MiB in 64 MiB of their own; further ones wait, and are made again.

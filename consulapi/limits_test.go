@@ -24,7 +24,7 @@ func TestLimits_Answer(t *testing.T) {
 	}
 	a.do("PUT", "/v1/kv/b", strings.Repeat("x", 10000))
 	a.exchanges([]exchange{
-		{"GET", "/v1/kv/?recurse", "", 413, "the answer has more than 2000 bytes: ask for a longer prefix"},
+		{"GET", "/v1/kv/?recurse", "", 413, "the answer has more than 2000 bytes: list fewer, with a longer prefix or by node"},
 		{"GET", "/v1/kv/a/1?recurse", "", 200, "[..."},
 		{"GET", "/v1/kv/?keys", "", 200, "[..."},
 		{"GET", "/v1/kv/b?raw", "", 200, strings.Repeat("x", 10000)},

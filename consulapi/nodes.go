@@ -2,6 +2,8 @@ package consulapi
 
 import (
 	"context"
+	"net/http"
+	"slices"
 
 	"github.com/conclave-go/conclave"
 )
@@ -103,6 +105,10 @@ func (c *call) healthOf(list func(context.Context, nodes, func(conclave.CheckInf
 		if err := list(ctx, names, func(i conclave.CheckInfo) { found = append(found, c.health(names, i)) }); err != nil {
 			return err
 		}
-		return c.answer(found)
+		body, err := encodeAll(c, slices.Values(found))
+		if err != nil {
+			return err
+		}
+		return c.write(http.StatusOK, "application/json", body)
 	})
 }
