@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
@@ -320,7 +321,7 @@ func convertFact(err error) error {
 		return mark(ErrRemoved)
 	case errors.Is(err, cluster.ErrLastVoter):
 		return mark(ErrLastVoter)
-	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge), errors.Is(err, cluster.ErrTooLarge):
+	case errors.Is(err, machine.ErrLastEpoch), errors.Is(err, machine.ErrAnswerTooLarge), errors.Is(err, clients.ErrTooLarge):
 		return mark(ErrTooLarge)
 	case errors.Is(err, machine.ErrQuery):
 		return mark(ErrInvalid)

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
@@ -24,8 +25,8 @@ const (
 	kindBackup   = "backup"
 )
 
-func (n *Node) clientsConfig() cluster.ClientsConfig {
-	return cluster.ClientsConfig{
+func (n *Node) clientsConfig() clients.Handlers {
+	return clients.Handlers{
 		Registered: func(m cluster.Machine, incarnation wire.ID) bool {
 			_, isClient, ok := m.(*machine.Machine).Registration(incarnation)
 			return ok && isClient
@@ -47,7 +48,7 @@ func (n *Node) clientsConfig() cluster.ClientsConfig {
 }
 
 // serve answers a request of a client.
-func (n *Node) serve(ctx context.Context, r *wire.Request, answer cluster.Answer) error {
+func (n *Node) serve(ctx context.Context, r *wire.Request, answer clients.Answer) error {
 	switch r.GetKind() {
 	case remote.KindWatch:
 		return n.serveWatch(ctx, r, answer)

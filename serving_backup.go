@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -102,7 +102,7 @@ func (b *backups) giveCredit(client, request uint64, bytes int) {
 	}
 }
 
-func (n *Node) giveCredit(r *wire.Request, answer cluster.Answer) error {
+func (n *Node) giveCredit(r *wire.Request, answer clients.Answer) error {
 	var body remote.CreditBody
 	if err := json.Unmarshal(r.GetBody(), &body); err != nil {
 		return fmt.Errorf("%w request: %w", ErrInvalid, err)
@@ -112,7 +112,7 @@ func (n *Node) giveCredit(r *wire.Request, answer cluster.Answer) error {
 	return nil
 }
 
-func (n *Node) serveBackup(ctx context.Context, request *wire.Request, answer cluster.Answer) error {
+func (n *Node) serveBackup(ctx context.Context, request *wire.Request, answer clients.Answer) error {
 	credit, err := newCredit(request.GetBody())
 	if err != nil {
 		return err

@@ -47,8 +47,6 @@ var (
 	ErrStopped = errors.New("the member has stopped")
 	// ErrNoLeader: no leader was known in time.
 	ErrNoLeader = errors.New("no leader is known")
-	// ErrTooLarge: a client requests more than it may.
-	ErrTooLarge = errors.New("limit exceeded")
 	// ErrLevel: the group refuses a feature level.
 	ErrLevel = errors.New("the group refuses the feature level")
 )

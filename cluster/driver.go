@@ -70,10 +70,10 @@ func (d driver) Progressed() {
 func (d driver) Restored(machine Machine) {
 	d.cfg.Restored(machine)
 	d.listsChanged()
-	d.clients.restored()
+	d.clients.Restored()
 }
 
-func (d driver) Resend() { d.clients.resend() }
+func (d driver) Resend() { d.clients.Resend() }
 
 func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.cfg.Changed(keys, leaders)

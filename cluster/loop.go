@@ -45,7 +45,7 @@ func (m *Member) loop() {
 			}
 			m.drain()
 		case <-m.share.left:
-			m.attachClients(m.core)
+			m.clients.AttachDue()
 		case <-m.store.Failed():
 			m.fail(fmt.Errorf("disk failed: %w", m.store.Err()))
 			return
@@ -68,7 +68,7 @@ func (m *Member) loop() {
 		woken := m.effects.Callers()
 		m.effects.Deliver(driver{m})
 		woken += m.runReads()
-		m.deliverToClients()
+		m.clients.Deliver()
 		m.share.spent = 0
 		if woken > 0 {
 			m.woken, m.wokenAt = woken, time.Now()
@@ -83,8 +83,7 @@ func (m *Member) tick() {
 	m.considerLevel()
 	m.noteRedundancy()
 	m.reconsiderVouched()
-	m.renewClients()
-	m.sendViews()
+	m.clients.Tick()
 	if m.cfg.Ticked != nil {
 		m.cfg.Ticked(m.core.Machine())
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
@@ -57,7 +58,7 @@ type Config struct {
 	// all its founders.
 	FirstState func(level uint32) []wire.Change
 	Commands   Commands
-	Clients    ClientsConfig
+	Clients    clients.Handlers
 
 	// These run on the loop's goroutine, in log order, and must not block.
 
@@ -122,7 +123,7 @@ type Member struct {
 	redundancyKnown bool
 	registered      bool                         // the group has accepted this process's registration
 	sending         map[uint64]*outgoingSnapshot // by peer
-	clients         clients
+	clients         *clients.Server
 	share           share
 
 	metrics    Metrics
@@ -330,6 +331,7 @@ func (m *Member) openCore() error {
 	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
 		return err
 	}
+	m.clients = clients.New(m.clientsConfig())
 	m.measure()
 	m.noteDurable()
 	m.lastConf = m.core.Status().Membership

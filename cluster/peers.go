@@ -55,7 +55,7 @@ func (m *Member) openPort() error {
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
 
-		Client:         m.serveClient,
+		Client:         func(c *transport.ClientConn) { m.clients.Serve(c) },
 		ClientsRefused: m.clientsRefused,
 	})
 	if err != nil {

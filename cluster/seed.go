@@ -45,9 +45,6 @@ var (
 	ErrUnfinished = storage.ErrUnfinished
 )
 
-// maxPosition bounds an index or a term from which a log can go on.
-const maxPosition = 1 << 61
-
 // Restore makes the directory, which must be empty or missing, the seed of a new group
 // with the state of a backup. It reads the whole backup before it changes anything.
 func Restore(ctx context.Context, o Offline, from io.Reader) error {
@@ -59,7 +56,7 @@ func Restore(ctx context.Context, o Offline, from io.Reader) error {
 		return err
 	}
 	h := r.Header
-	if h.GetIndex() > maxPosition || h.GetTerm() > maxPosition || h.GetGroup() == "" {
+	if h.GetIndex() > core.MaxPosition || h.GetTerm() > core.MaxPosition || h.GetGroup() == "" {
 		return backup.Damaged("index %d and term %d of group %q", h.GetIndex(), h.GetTerm(), h.GetGroup())
 	}
 	var failed error

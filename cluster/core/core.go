@@ -93,6 +93,8 @@ type Config struct {
 }
 
 const (
+	// MaxPosition bounds an index or a term from which a log can go on.
+	MaxPosition      = 1 << 61
 	maxMessageSize   = 1 << 20
 	maxInflight      = 256
 	maxInflightBytes = 8 << 20 // what the port queues for a peer is larger

@@ -11,12 +11,12 @@ import (
 // constants are package-level variables that never change after their
 // initialization; Go has no constants of their types.
 var constants = map[string]string{
-	"internal/client/fault.go: kindNames":            "an array that is only indexed",
-	"conclavehttp/console_assets.go: assets":         "go:embed needs a package-level variable; an embed.FS is only read",
-	"internal/wire/bounds.go: shapes":                "a map that is only read, made when it is first needed",
-	"errors.go: refusals":                            "a map that is only read",
-	"cluster/core/reads.go: errTooManyReads":         "a string with the number of a constant",
-	"cluster/client_requests.go: errTooManyRequests": "likewise",
+	"internal/client/fault.go: kindNames":             "an array that is only indexed",
+	"conclavehttp/console_assets.go: assets":          "go:embed needs a package-level variable; an embed.FS is only read",
+	"internal/wire/bounds.go: shapes":                 "a map that is only read, made when it is first needed",
+	"errors.go: refusals":                             "a map that is only read",
+	"cluster/core/reads.go: errTooManyReads":          "a string with the number of a constant",
+	"cluster/clients/requests.go: errTooManyRequests": "likewise",
 }
 
 // makers lists the functions whose results never change.

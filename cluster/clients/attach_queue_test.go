@@ -1,17 +1,17 @@
-package cluster
+package clients
 
 import (
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func waiting(index uint64) *clientConn { return &clientConn{attach: &wire.Attach{Applied: index}} }
+func waiting(index uint64) *conn { return &conn{attach: &wire.Attach{Applied: index}} }
 
 // Clients leave the queue when the log is applied as far as they wait for, or when they
 // disconnect.
@@ -19,7 +19,7 @@ func TestAttachQueue_Order(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var q attachQueue
-		all := map[*clientConn]bool{}
+		all := map[*conn]bool{}
 		for index := range uint64(100) {
 			for range rng.IntN(8) {
 				c := waiting(index + rng.Uint64N(40))
@@ -56,15 +56,15 @@ func TestAttachQueue_Order(t *testing.T) {
 // connections of one client the latest one remains: the others may have broken without notice.
 func TestClients_AttachInOrderOfArrival(t *testing.T) {
 	m := serving(t, nil)
-	onLoop(m, func() {
-		var all []*clientConn
+	m.on(func() {
+		var all []*conn
 		for range 9 {
-			c := waiting(maxPosition)
+			c := waiting(core.MaxPosition)
 			all = append(all, c)
-			m.attachClient(m.core, c)
+			m.Server.attach(c)
 		}
 		for i, want := range all {
-			if got := m.clients.attaching.due(maxPosition); got != want {
+			if got := m.attaching.due(core.MaxPosition); got != want {
 				t.Errorf("attached at position %d: connection %d", i, slices.Index(all, got))
 			}
 		}
@@ -75,7 +75,7 @@ func TestClients_AttachInOrderOfArrival(t *testing.T) {
 func TestAttachQueue_LooksAtFirstOnly(t *testing.T) {
 	var q attachQueue
 	for n := range uint64(10_000) {
-		q.add(waiting(maxPosition - n))
+		q.add(waiting(core.MaxPosition - n))
 	}
 	clear(q[1:]) // a look at one of these panics
 	if c := q.due(7); c != nil {
@@ -88,7 +88,7 @@ func TestAttachQueue_LooksAtFirstOnly(t *testing.T) {
 func TestClients_AttachAtDistantIndex(t *testing.T) {
 	m := serving(t, nil)
 	attach := func(applied uint64) *transport.ClientConn {
-		c := dialMember(t, m)
+		c := m.dial(t)
 		t.Cleanup(func() { c.Close(nil) })
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Applied: applied}}}, 0)
 		return c
@@ -96,39 +96,25 @@ func TestClients_AttachAtDistantIndex(t *testing.T) {
 	if err := attach(math.MaxUint64).Read(new(wire.MemberFrame)); err == nil {
 		t.Error("a client is served that has seen the last index")
 	}
-	distant := attach(maxPosition)
+	distant := attach(core.MaxPosition)
 	f := new(wire.MemberFrame)
 	if err := attach(0).Read(f); err != nil || f.GetAttached() == nil {
 		t.Errorf("another client gets %v, %v", f, err)
 	}
-	awaitOnLoop(t, m, func() bool { return len(m.clients.attaching) == 1 })
+	m.await(t, func() bool { return len(m.attaching) == 1 })
 	distant.Close(nil)
-	awaitOnLoop(t, m, func() bool { return len(m.clients.attaching) == 0 })
-}
-
-// awaitOnLoop waits until the loop finds the condition true.
-func awaitOnLoop(t *testing.T, m *Member, condition func() bool) {
-	t.Helper()
-	for range 6_000 {
-		met := false
-		if onLoop(m, func() { met = condition() }); met {
-			return
-		}
-		pass(10 * time.Millisecond)
-	}
-	t.Fatal("not so after a minute")
+	m.await(t, func() bool { return len(m.attaching) == 0 })
 }
 
 // A client that disconnects is not renewed any more.
 func TestClients_RenewalOfEndedConnection(t *testing.T) {
 	m := serving(t, nil)
-	onLoop(m, func() {
-		c := &clientConn{clients: &m.clients}
-		before := m.core.Backlog()
+	m.on(func() {
+		c := &conn{server: m.Server}
 		c.renews(1)
-		m.detachClient(m.core, c)
-		if m.renewClients(); m.core.Backlog() != before || len(m.clients.renewing) > 0 {
-			t.Errorf("%d clients are renewed", m.core.Backlog().Calls-before.Calls)
+		m.detach(c)
+		if m.renewClients(); len(m.fake.called) > 0 || len(m.renewing) > 0 {
+			t.Errorf("%d clients are renewed", len(m.fake.called))
 		}
 	})
 }

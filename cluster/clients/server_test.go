@@ -1,107 +1,42 @@
-package cluster
+package clients
 
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/conclave-go/conclave/cluster/core"
-	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
 )
-
-// serving returns a member, alone in its group, that accepts clients.
-func serving(t *testing.T, ticked func(Machine)) *Member {
-	t.Helper()
-	cfg := alone(t)
-	cfg.Ticked = ticked
-	cfg.Clients = ClientsConfig{
-		Registered: func(Machine, wire.ID) bool { return true },
-		SessionOf:  func(Machine, wire.ID) (wire.ID, bool) { return wire.ID{}, false },
-		Occupied:   func(Machine, wire.ID) bool { return true },
-		Free:       func(Machine) int { return 1 },
-		Serve:      func(ctx context.Context, _ *wire.Request, _ Answer) error { <-ctx.Done(); return ctx.Err() },
-		Failure:    func(error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, "" },
-	}
-	m := start(t, cfg)
-	t.Cleanup(m.Stop)
-	r := m.Registration()
-	r.Ttl = int64(time.Hour)
-	command, err := wire.EncodeCommand(&wire.Command{Op: &wire.Command_Register{Register: r}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reply, err := m.execute(t.Context(), command); err != nil || reply.GetCode() != wire.Code_OK {
-		t.Fatal(reply, err)
-	}
-	if err := m.RaiseLevel(t.Context(), wire.LevelClient, true); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// connectClient is dialMember with an Attach.
-func connectClient(t *testing.T, m *Member) *transport.ClientConn {
-	t.Helper()
-	c := dialMember(t, m)
-	c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, 0)
-	return c
-}
-
-// dialMember connects a client with a key of its own.
-func dialMember(t *testing.T, m *Member) *transport.ClientConn {
-	t.Helper()
-	d, err := transport.NewDialer(transport.DialerConfig{Group: m.cfg.Group, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	_, key, _ := ed25519.GenerateKey(nil) // never fails
-	c, err := d.Connect(t.Context(), transport.Target{Addr: m.cfg.Advertise}, key, wire.ID{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// pass lets other goroutines run while the loop is busy.
-func pass(d time.Duration) { <-time.After(d) } // the subject is a loop that is busy for some time
-
-// onLoop runs f on the loop's goroutine.
-func onLoop(m *Member, f func()) {
-	done := make(chan struct{})
-	m.post(event{run: func(*core.Core) { f(); close(done) }})
-	<-done
-}
 
 // Nothing is kept of a client that disconnects while the loop is busy, before it is attached.
 func TestClients_DisconnectedBeforeAttached(t *testing.T) {
 	var busy atomic.Pointer[chan struct{}]
-	m := serving(t, func(Machine) {
-		if until := busy.Load(); until != nil {
-			<-*until
+	m := serving(t, func(m *member, _ *Handlers) {
+		m.ticked = func() {
+			if until := busy.Load(); until != nil {
+				<-*until
+			}
 		}
 	})
 	for range 10 {
 		until := make(chan struct{})
 		busy.Store(&until)
-		pass(2 * m.cfg.Heartbeat)
+		pass(2 * heartbeat)
 		for range 5 {
-			c := connectClient(t, m)
+			c := m.connect(t)
 			pass(time.Millisecond) // until the frame is sent
 			c.Close(nil)
 		}
-		pass(m.cfg.Heartbeat)
+		pass(heartbeat)
 		busy.Store(nil)
 		close(until)
 	}
 	var kept int
 	for range 3000 {
-		onLoop(m, func() { kept = len(m.clients.attached) + len(m.clients.attaching) })
+		m.on(func() { kept = len(m.attached) + len(m.attaching) })
 		if kept == 0 {
 			return
 		}
@@ -114,7 +49,7 @@ func TestClients_DisconnectedBeforeAttached(t *testing.T) {
 // has been cancelled is free again.
 func TestClients_TooManyRequests(t *testing.T) {
 	m := serving(t, nil)
-	c := connectClient(t, m)
+	c := m.connect(t)
 	request := func(id uint64) {
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Request{Request: &wire.Request{Id: id}}}, 0)
 	}
@@ -162,15 +97,16 @@ func TestClients_TooManyRequests(t *testing.T) {
 // A request that panics, and one whose error has bytes that are no text, fail alone: what else the
 // connection is used for goes on.
 func TestClients_RequestFailsAlone(t *testing.T) {
-	m := serving(t, nil)
-	m.cfg.Clients.Serve = func(_ context.Context, r *wire.Request, _ Answer) error {
-		if r.GetKind() == "panic" {
-			panic("for a test")
+	m := serving(t, func(_ *member, h *Handlers) {
+		h.Serve = func(_ context.Context, r *wire.Request, _ Answer) error {
+			if r.GetKind() == "panic" {
+				panic("for a test")
+			}
+			return errors.New(string(r.GetBody()))
 		}
-		return errors.New(string(r.GetBody()))
-	}
-	m.cfg.Clients.Failure = func(err error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, err.Error() }
-	c := connectClient(t, m)
+		h.Failure = func(err error) (wire.Failure, string) { return wire.Failure_FAILURE_OTHER, err.Error() }
+	})
+	c := m.connect(t)
 	requests := []*wire.Request{
 		{Kind: "panic"}, {Body: []byte("caf\xc3")}, {Body: bytes.Repeat([]byte("\xff"), wire.MaxRequest)}, {Body: []byte("ordinary")},
 	}
@@ -197,19 +133,15 @@ func TestClients_RequestFailsAlone(t *testing.T) {
 // one of an earlier build, which would take it for a violation, does not.
 func TestClients_Views(t *testing.T) {
 	m := serving(t, nil)
-	for _, views := range []bool{true, false} {
-		c := dialMember(t, m)
+	for i, views := range []bool{true, false} {
+		members := i + 1
+		c := m.dial(t)
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{Views: views}}}, 0)
 		f := new(wire.MemberFrame)
-		if err := c.Read(f); err != nil || f.GetAttached().GetLeaderless() || len(f.GetAttached().GetMembers()) != 1 {
+		if err := c.Read(f); err != nil || f.GetAttached().GetLeaderless() || len(f.GetAttached().GetMembers()) != members {
 			t.Fatal(f, err)
 		}
-		onLoop(m, func() {
-			for _, attached := range m.clients.attached {
-				attached.view = &wire.GroupView{Leaderless: true} // as if it had been so
-			}
-			m.clients.view = nil
-		})
+		m.on(func() { m.members = append(m.members, "another") })
 		// A tick sends views, and proposes renewals: the answer to this one follows.
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Renew{Renew: 7}}, 0)
 		viewed := false
@@ -219,7 +151,7 @@ func TestClients_Views(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v := f.GetView(); v != nil {
-				if viewed = true; v.GetLeaderless() || v.GetLevel() != wire.FeatureLevel || len(v.GetMembers()) != 1 {
+				if viewed = true; v.GetLeaderless() || v.GetLevel() != wire.FeatureLevel || len(v.GetMembers()) != members+1 {
 					t.Errorf("got %v", v)
 				}
 			}
@@ -234,31 +166,33 @@ func TestClients_Views(t *testing.T) {
 func TestClients_OneFrameAtTheLoop(t *testing.T) {
 	var busy atomic.Pointer[chan struct{}]
 	entered := make(chan struct{}, 1)
-	m := serving(t, func(Machine) {
-		if until := busy.Load(); until != nil {
-			select {
-			case entered <- struct{}{}:
-			default:
+	m := serving(t, func(m *member, _ *Handlers) {
+		m.ticked = func() {
+			if until := busy.Load(); until != nil {
+				select {
+				case entered <- struct{}{}:
+				default:
+				}
+				<-*until
 			}
-			<-*until
 		}
 	})
-	c := connectClient(t, m)
+	c := m.connect(t)
 	if err := c.Read(new(wire.MemberFrame)); err != nil {
 		t.Fatal(err)
 	}
 	until := make(chan struct{})
 	busy.Store(&until)
 	<-entered
-	before := len(m.inbound)
+	before := len(m.queue)
 	for range 100 {
 		c.Send(&wire.ClientFrame{Body: &wire.ClientFrame_Submission{Submission: &wire.Submission{}}}, 0)
 	}
-	for end := time.Now().Add(30 * time.Second); len(m.inbound) == before && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); len(m.queue) == before && time.Now().Before(end); {
 		pass(time.Millisecond)
 	}
-	pass(5 * m.cfg.Heartbeat) // more would follow
-	if n := len(m.inbound) - before; n != 1 {
+	pass(5 * heartbeat) // more would follow
+	if n := len(m.queue) - before; n != 1 {
 		t.Errorf("%d frames of one client wait for the loop", n)
 	}
 	busy.Store(nil)
@@ -283,7 +217,7 @@ func TestClients_FrameOfTooManyItems(t *testing.T) {
 		"submission": {{Body: &wire.ClientFrame_Attach{Attach: &wire.Attach{}}}, submit},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := dialMember(t, m)
+			c := m.dial(t)
 			for _, f := range frames {
 				c.Send(f, 0)
 			}
@@ -294,8 +228,8 @@ func TestClients_FrameOfTooManyItems(t *testing.T) {
 			if err := c.Err(); errors.Is(err, stays) {
 				t.Error(err)
 			}
-			onLoop(m, func() {
-				if len(m.clients.attached)+len(m.clients.attaching) > len(frames)-1 {
+			m.on(func() {
+				if len(m.attached)+len(m.attaching) > len(frames)-1 {
 					t.Error("the client is attached")
 				}
 			})

@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"github.com/conclave-go/conclave/cluster/core"
@@ -34,13 +34,13 @@ const registeringTicks = 100
 const looked = 64
 
 // host returns the host that the connection comes from.
-func (c *clientConn) host() string { return transport.HostOf(c.conn.Peer().Remote) }
+func (c *conn) host() string { return transport.HostOf(c.conn.Peer().Remote) }
 
-// submitForClient passes on what a client submits.
-func (m *Member) submitForClient(core *core.Core, c *clientConn, s *wire.Submission) {
-	r := &m.clients.registrations
-	if !r.admit(c.incarnation, c.host(), m.ticks, core.Machine(), &m.cfg.Clients) {
-		for _, call := range s.GetCalls() {
+// submit passes on what a client submits.
+func (s *Server) submit(c *conn, submission *wire.Submission) {
+	r := &s.registrations
+	if !r.admit(c.incarnation, c.host(), s.ticks, s.core.Machine(), &s.cfg.Handlers) {
+		for _, call := range submission.GetCalls() {
 			reply := &wire.Reply{Code: wire.Code_UNKNOWN_INCARNATION, Detail: "the incarnation is not registered; register a new one"}
 			if call.GetSeq() == 1 { // the first command of a client registers it
 				reply = &wire.Reply{Code: wire.Code_BUSY, Detail: "too many clients of this host are registered; wait until some expire"}
@@ -49,11 +49,11 @@ func (m *Member) submitForClient(core *core.Core, c *clientConn, s *wire.Submiss
 		}
 		return
 	}
-	core.SubmitForClient(s)
+	s.core.SubmitForClient(submission)
 }
 
 // admit counts the registration of a client, and reports whether its host may have it.
-func (r *registrations) admit(id wire.ID, host string, tick uint64, m Machine, cfg *ClientsConfig) bool {
+func (r *registrations) admit(id wire.ID, host string, tick uint64, m core.Machine, cfg *Handlers) bool {
 	if _, known := r.byID[id]; known {
 		return true
 	}
@@ -71,7 +71,7 @@ func (r *registrations) admit(id wire.ID, host string, tick uint64, m Machine, c
 }
 
 // drop drops registrations that are not in force any more.
-func (r *registrations) drop(tick uint64, m Machine, cfg *ClientsConfig) {
+func (r *registrations) drop(tick uint64, m core.Machine, cfg *Handlers) {
 	for range min(looked, len(r.queue)) {
 		id := r.queue[0]
 		r.queue = r.queue[1:]

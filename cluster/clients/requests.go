@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"bytes"
@@ -76,27 +76,27 @@ func (r *requests) cancel(id uint64) {
 func (r *requests) wait() { r.routines.Wait() }
 
 // answerClient answers a request of a client.
-func (m *Member) answerClient(ctx context.Context, c *clientConn, r *wire.Request) {
+func (s *Server) answerClient(ctx context.Context, c *conn, r *wire.Request) {
 	answer := &answerWriter{ctx: ctx, conn: c, id: r.GetId()}
 	defer func() { c.conn.Hold(-answer.held) }()
-	err := m.serveRequest(ctx, c, r, answer)
+	err := s.serveRequest(ctx, c, r, answer)
 	if ctx.Err() != nil {
 		return // cancelled, or the connection ends: another member may answer
 	}
 	// It fails only if the connection has ended, which the client knows.
-	_ = c.sendAnswer(ctx, m.lastPart(r.GetId(), err))
+	_ = c.sendAnswer(ctx, s.lastPart(r.GetId(), err))
 }
 
 // serveRequest calls Serve. A panic is the failure of that request: the connection is also that
 // of the client's sessions.
-func (m *Member) serveRequest(ctx context.Context, c *clientConn, r *wire.Request, answer Answer) (err error) {
+func (s *Server) serveRequest(ctx context.Context, c *conn, r *wire.Request, answer Answer) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			m.log.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
+			s.cfg.Logger.Error("panic in a request of a client", "client", wire.MemberID(c.client), "panic", r, "stack", string(debug.Stack()))
 			err = errRequestFailed
 		}
 	}()
-	return m.cfg.Clients.Serve(ctx, r, answer)
+	return s.cfg.Serve(ctx, r, answer)
 }
 
 // maxFailureText bounds the text of a failure, in bytes.
@@ -104,42 +104,42 @@ const maxFailureText = 64 << 10
 
 // lastPart ends the answer of a request. The text of an error may have bytes that the client has
 // chosen: it must neither be refused as a frame nor exceed one, which would end the connection.
-func (m *Member) lastPart(id uint64, err error) *wire.Answer {
+func (s *Server) lastPart(id uint64, err error) *wire.Answer {
 	last := &wire.Answer{Id: id, Last: true}
 	if err != nil {
-		last.Failure, last.Error = m.cfg.Clients.Failure(err)
+		last.Failure, last.Error = s.cfg.Failure(err)
 		last.Error = strings.ToValidUTF8(last.GetError()[:min(len(last.GetError()), maxFailureText)], "\uFFFD")
 	}
 	return last
 }
 
 // beginRequest has a request answered. An error ends the connection.
-func (m *Member) beginRequest(ctx context.Context, c *clientConn, r *wire.Request) error {
+func (s *Server) beginRequest(ctx context.Context, c *conn, r *wire.Request) error {
 	err := errLongRequest
 	if len(r.GetBody()) <= wire.MaxRequest {
 		err = c.requests.begin(ctx, r.GetId(), func(ctx context.Context) {
 			held := requestBytes + len(r.GetBody())
 			c.conn.Hold(held)
 			defer c.conn.Hold(-held)
-			m.answerClient(ctx, c, r)
+			s.answerClient(ctx, c, r)
 		})
 	}
 	if errors.Is(err, errTooManyRequests) || errors.Is(err, errLongRequest) {
-		refused := m.lastPart(r.GetId(), err)
+		refused := s.lastPart(r.GetId(), err)
 		c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: refused}}, len(refused.GetError()))
 		return nil
 	}
 	return err
 }
 
-func (c *clientConn) sendAnswer(ctx context.Context, a *wire.Answer) error {
+func (c *conn) sendAnswer(ctx context.Context, a *wire.Answer) error {
 	return c.conn.SendWait(ctx, &wire.MemberFrame{Body: &wire.MemberFrame_Answer{Answer: a}}, len(a.GetPart())+len(a.GetError()))
 }
 
 // answerWriter sends an answer in parts. Write blocks while the client does not read.
 type answerWriter struct {
 	ctx  context.Context
-	conn *clientConn
+	conn *conn
 	id   uint64
 	held int
 }

@@ -1,4 +1,4 @@
-package cluster
+package clients
 
 import (
 	"cmp"
@@ -9,17 +9,17 @@ import (
 // client may name any, and each step of the loop looks whether one is due. Those that wait for
 // one index are due in the order in which they came: of two connections of one client the later
 // one remains. It implements [heap.Interface].
-type attachQueue []*clientConn
+type attachQueue []*conn
 
 // add adds a client.
-func (q *attachQueue) add(c *clientConn) { heap.Push(q, c) }
+func (q *attachQueue) add(c *conn) { heap.Push(q, c) }
 
 // due removes and returns a client that waits for no entry after index; nil: there is none.
-func (q *attachQueue) due(index uint64) *clientConn {
+func (q *attachQueue) due(index uint64) *conn {
 	if !q.isDue(index) {
 		return nil
 	}
-	return heap.Pop(q).(*clientConn)
+	return heap.Pop(q).(*conn)
 }
 
 // isDue reports whether a client waits for no entry after index.
@@ -28,7 +28,7 @@ func (q *attachQueue) isDue(index uint64) bool {
 }
 
 // remove removes a client if it waits.
-func (q *attachQueue) remove(c *clientConn) {
+func (q *attachQueue) remove(c *conn) {
 	if c.place > 0 {
 		heap.Remove(q, c.place-1)
 	}
@@ -51,7 +51,7 @@ func (q attachQueue) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (q *attachQueue) Push(x any) {
-	c := x.(*clientConn)
+	c := x.(*conn)
 	*q = append(*q, c)
 	c.place = len(*q)
 }

@@ -1,10 +1,10 @@
-package cluster
+package clients
 
 import (
-	"encoding/binary"
 	"fmt"
 	"testing"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -14,15 +14,12 @@ type places struct {
 	taken map[wire.ID]bool
 }
 
-func (p *places) config() *ClientsConfig {
-	return &ClientsConfig{
-		Occupied: func(_ Machine, id wire.ID) bool { return p.taken[id] },
-		Free:     func(Machine) int { return p.limit - len(p.taken) },
+func (p *places) config() *Handlers {
+	return &Handlers{
+		Occupied: func(_ core.Machine, id wire.ID) bool { return p.taken[id] },
+		Free:     func(core.Machine) int { return p.limit - len(p.taken) },
 	}
 }
-
-// number makes the incarnation of a client.
-func number(n uint64) wire.ID { return wire.ID(binary.BigEndian.AppendUint64(make([]byte, 8), n)) }
 
 // A host that registers as many clients as it can, by way of several members, leaves places to
 // other hosts, until its registrations end.
@@ -92,18 +89,18 @@ func TestRegistrations_OnTheirWay(t *testing.T) {
 // one that registers at once: else one host could take all registrations of the group.
 func TestRegistrations_LongAfterFirstSubmission(t *testing.T) {
 	m := serving(t, nil)
-	conn := dialMember(t, m)
-	onLoop(m, func() {
+	to := m.dial(t)
+	m.on(func() {
 		p := &places{limit: 40, taken: map[wire.ID]bool{}}
-		m.cfg.Clients = *p.config()
-		var all []*clientConn
-		submit := func(c *clientConn) (refused bool) {
-			m.submitForClient(m.core, c, &wire.Submission{Calls: []*wire.Call{{Seq: 1}}})
+		m.cfg.Handlers = *p.config()
+		var all []*conn
+		submit := func(c *conn) (refused bool) {
+			m.submit(c, &wire.Submission{Calls: []*wire.Call{{Seq: 1}}})
 			defer func() { c.notices = nil }()
 			return len(c.notices) > 0
 		}
 		for n := range uint64(p.limit) {
-			all = append(all, &clientConn{clients: &m.clients, conn: conn, incarnation: number(n)})
+			all = append(all, &conn{server: m.Server, conn: to, incarnation: number(n)})
 			if submit(all[n]) {
 				t.Errorf("client %d is refused, and none is registered", n)
 			}
@@ -117,6 +114,6 @@ func TestRegistrations_LongAfterFirstSubmission(t *testing.T) {
 		if len(p.taken) > p.limit/2 {
 			t.Errorf("one host has registered %d clients of %d", len(p.taken), p.limit)
 		}
-		m.clients.touched = nil
+		m.touched = nil
 	})
 }

@@ -1,0 +1,69 @@
+package clients
+
+import (
+	"slices"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// What a notice takes, and a key in the outcome of a Write, about: 128 of these are in one notice.
+const (
+	noticeBytes = 128
+	keyBytes    = 48
+)
+
+// replyBytes is about what an outcome takes in a queue.
+func replyBytes(r *wire.Reply) int {
+	return noticeBytes + keyBytes*len(r.GetKeys()) + noticeBytes*len(r.GetChecks()) + len(r.GetDetail()) + len(r.GetTrace())
+}
+
+// sizeOf is about what notices take in a queue.
+func sizeOf(notices []*wire.Notice) (n int) {
+	for _, notice := range notices {
+		n += replyBytes(notice.GetOutcome().GetReply()) + len(notice.GetRecall().GetLock())
+	}
+	return n
+}
+
+// attachedSize is about what the answer to an Attach takes in a queue.
+func attachedSize(a *wire.Attached) int {
+	n := noticeBytes * (len(a.GetSessions()) + len(a.GetElsewhere()) + len(a.GetMembers()))
+	for _, o := range a.GetOutcomes() {
+		n += replyBytes(o.GetReply())
+	}
+	return n
+}
+
+// Notify implements core.Client. The notices of one step are sent together.
+func (c *conn) Notify(n *wire.Notice) {
+	if len(c.notices) == 0 {
+		c.server.touched = append(c.server.touched, c)
+	}
+	c.notices = append(c.notices, n)
+}
+
+// send sends a frame of about that size. A client that does not read loses its connection.
+func (c *conn) send(f *wire.MemberFrame, size int) { c.conn.Send(f, size) }
+
+// maxNotices are sent in one frame. The largest outcome, of a transaction, has some KiB, and a
+// frame of a member 4 MiB at most.
+const maxNotices = 500
+
+// Deliver sends what the last step had for clients. Each part of it has the index of the
+// whole: a client that gets the first one only must not attach to an earlier state, and asks for
+// the outcomes that it lacks.
+func (s *Server) Deliver() {
+	for _, c := range s.touched {
+		for notices := range slices.Chunk(c.notices, maxNotices) {
+			c.send(&wire.MemberFrame{Body: &wire.MemberFrame_Delivery{Delivery: &wire.Delivery{
+				Applied: s.core.Status().Applied, Notices: notices,
+			}}}, sizeOf(notices))
+		}
+		c.notices = nil
+	}
+	clear(s.touched)
+	s.touched = s.touched[:0]
+	if len(s.attaching) > 0 {
+		s.AttachDue()
+	}
+}
