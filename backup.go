@@ -55,7 +55,7 @@ func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.member.
 //
 // The new group has the keys, and the limits that Resize has set. It has no session,
 // process, check or member of the old group: all locks, permits, elections and queues
-// are gone, without a lock-delay, and keys that a session had locked are released or
+// have ended, without a lock-delay, and keys that a session had locked are released or
 // deleted, by the session's behavior. It has a new cluster ID, so members of the old
 // group are refused.
 //
@@ -82,7 +82,7 @@ func Restore(ctx context.Context, dir string, r io.Reader) error {
 // that has survived: it reports how far each has got. Choose the one with the highest
 // LastTerm and, among equal ones, the highest Last, and keep a copy of it.
 //
-// The new group is as after [Restore]: keys and limits are kept, all sessions are gone,
+// The new group is as after [Restore]: keys and limits are kept, all sessions have ended,
 // the epoch is the next one, and the members of the old group are refused. Of the old
 // group, no process may run any more: Recover cannot stop it. Recover one directory only:
 // two would be two groups.

@@ -236,7 +236,7 @@ func (c WaitCycle) rotated() WaitCycle {
 	return slices.Concat(c[first:], c[:first])
 }
 
-// key tells cycles apart that begin with the smallest session ID.
+// key distinguishes cycles that begin with the smallest session ID.
 func (c WaitCycle) key() string {
 	var key []byte
 	for _, w := range c {

@@ -20,7 +20,7 @@ import (
 // there itself, on a connection that proves its key.
 type candidates struct {
 	self    string      // this member's address
-	changed wait.Signal // set when another process is found, or is gone
+	changed wait.Signal // set when another process is found, or one is removed
 	news    wait.Signal // set when an address is new
 
 	mu     sync.Mutex

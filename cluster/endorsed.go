@@ -43,7 +43,7 @@ func (m *Member) isKeyOfMember(key ed25519.PublicKey) bool {
 }
 
 // receiveEndorsed accepts an endorsed member until this member's log grows; over its connection
-// it tells how far that has to be. It runs on the loop's goroutine.
+// that member states how far. It runs on the loop's goroutine.
 func (m *Member) receiveEndorsed(p transport.Peer, by []uint64) {
 	m.reconsiderVouched()
 	s := m.core.Status()

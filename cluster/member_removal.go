@@ -89,7 +89,7 @@ func (r *removal) allConfirmed() bool {
 	return len(r.unconfirmed) == 0
 }
 
-// AwaitLeave blocks until this member can leave, as CheckLeave tells, or returns its error:
+// AwaitLeave blocks until this member can leave, as CheckLeave reports, or returns its error:
 // ErrNoQuorumWithout after an election timeout, or when ctx is done. A member that has just
 // started may not be connected to the others yet.
 func (m *Member) AwaitLeave(ctx context.Context) error {

@@ -50,5 +50,5 @@ func (h *ConsoleHandler) render(w http.ResponseWriter, name string, status int, 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	hurry(w)
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // fails only if the client has gone
+	_, _ = w.Write(b.Bytes()) // fails only if the client has disconnected
 }

@@ -197,7 +197,7 @@ type answerData struct {
 type process struct {
 	Name           string
 	IsMember, Dead bool
-	IsClient       bool // as far as the listing tells
+	IsClient       bool // as far as the listing shows
 }
 
 // On returns the process with an ID, and what this node's failure detector holds of it.

@@ -69,7 +69,7 @@ func (h *ConsoleHandler) follow(w http.ResponseWriter, r *http.Request, queries 
 				return
 			}
 			if _, err := w.Write(message); err != nil || out.Flush() != nil {
-				return // the browser has gone, or is too slow
+				return // the browser has disconnected, or is too slow
 			}
 			message = message[:0]
 		}

@@ -45,7 +45,7 @@ func Health(node *conclave.Node) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(status)
-		_, _ = w.Write(body) // fails only if the client has gone
+		_, _ = w.Write(body) // fails only if the client has disconnected
 	})
 }
 

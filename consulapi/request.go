@@ -225,7 +225,7 @@ func (c *call) place(places chan struct{}) (release func(), err error) {
 }
 
 // skipBody discards the body of a request that needs none. As long as a body is unread, the
-// server does not notice that the client is gone, and waits for the body before it answers.
+// server does not notice that the client has disconnected, and waits for the body before it answers.
 func (c *call) skipBody() error {
 	_, release, err := c.body(nil, smallBody-1, func(int64) error {
 		return refuse(http.StatusRequestEntityTooLarge, "this endpoint has no body, and skips one of less than %d bytes", smallBody)

@@ -148,7 +148,7 @@ func (c Checkpoint) write(w *writer) error {
 		return fmt.Errorf("changes since index %d: the state is that at %d", c.After, w.applied.Index)
 	}
 	if c.ConfState != nil {
-		w.sync = true // a leader tells of the change afterwards
+		w.sync = true // a leader notifies others of the change afterwards
 		if err := w.setMessage(kindConfState, c.ConfState); err != nil {
 			return err
 		}

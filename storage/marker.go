@@ -12,7 +12,7 @@ import (
 
 // The marker file, one line with the version of the format, identifies a data
 // directory of conclave. It carries its first name until the database has been
-// created, and its final name from then on. This tells a creation that a crash
+// created, and its final name from then on. This distinguishes a creation that a crash
 // interrupted, from which nothing was acknowledged and which is done again, from
 // a database that has lost a file.
 const (

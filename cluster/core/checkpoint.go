@@ -18,7 +18,7 @@ import (
 //
 // The bounds keep a checkpoint about as small as an entry, so that it delays no other
 // write by more, and the work of a start below a second. A membership change is written
-// at once: the leader tells of it when it is durable, and raft starts with the membership of
+// at once: the leader notifies others of it once it is durable, and raft starts with the membership of
 // the state.
 const (
 	checkpointBytes    = 1 << 20 // of changes

@@ -12,23 +12,23 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// What a leader tells of a membership change that is committed, and when. raft does not
-// sync the commit index, so the leader may be the only one that knows of the commit.
+// When a leader notifies other members that a membership change is committed. raft does not
+// sync the commit index, so the leader may be the only member that knows of the commit.
 //
-//  1. It tells no other member before it has applied the change durably: a leader that told
-//     of a demotion and crashed would start again with the old configuration, need the vote
-//     of the demoted member, whose log may be longer, and that member does not campaign.
-//     Two voters, one of which left, had no leader any more.
-//  2. It tells the members that do not vote, the demoted one among them, once the change is
-//     settled: a majority of the voters knows durably that it is committed. A leader that
-//     told a demoted member first, and was then lost permanently, would leave voters that
-//     need the vote of a member with a longer log which does not campaign. A voter knows
+//  1. It notifies no other member before it has applied the change durably. Otherwise, after a
+//     demotion and a crash, it would start again with the old configuration and need the vote
+//     of the demoted member. That member's log may be longer, and it does not campaign: with two
+//     voters, the one that remains could not elect a leader.
+//  2. It notifies the members that do not vote, the demoted one among them, once the change is
+//     settled: a majority of the voters knows durably that it is committed. If it notified a
+//     demoted member first and was then lost permanently, the remaining voters would
+//     need the vote of a member that has a longer log and does not campaign. A voter knows
 //     durably once it has acknowledged an entry that the leader proposed afterwards, since
 //     that entry and the commit index are written together.
-//  3. The next change is proposed once the one before is settled. raft is safe because a
-//     candidate is at most one membership change behind (Raft dissertation §4.1), and a
-//     message that carries a change must therefore tell that the change before it is
-//     committed, so no notice is held back of any but the last one.
+//  3. The next change is proposed once the preceding one is settled. raft is safe because a
+//     candidate is at most one membership change behind (Raft dissertation §4.1). A
+//     message that carries a change must therefore state that the preceding change is
+//     committed, so only the notice of the last change is held back.
 //
 // A snapshot states that its configuration is committed. So it is not sent before its leader has
 // applied the last change in it durably (rule 1; ConfirmSnapshot), although the state that is

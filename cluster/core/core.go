@@ -49,14 +49,14 @@ type Core struct {
 	hard        *raftpb.HardState // written last, or on its way
 	commit      *raftpb.HardState // the same with a later commit index, to be written with the next entries; nil: none
 	last        uint64            // the log's last index, durable or not
-	truncated   uint64            // the index up to which the log was last told to truncate
+	truncated   uint64            // the index up to which the log was last asked to truncate
 	conf        *raftpb.ConfState
 	changing    bool // a membership change is in flight
 	changes     changes
 	settling    settling
 	plan        reconcile.Plan // the reconciler's last
 	reconciled  reconciled
-	hearing     hearing
+	demotion    demotionWait
 	staged      *Staged
 	installing  *Staged
 	installs    uint64

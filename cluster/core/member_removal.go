@@ -28,41 +28,41 @@ import (
 // its own log then shows its removal, and it depends on no majority that confirms
 // it. If all members leave at once, there may soon be none.
 //
-// What a leader tells of these changes, and when: see commit_notice.go.
+// When a leader notifies other members of these changes: see commit_notice.go.
 
-// hearing is the standby that is removed next, and what the leader waits for.
-type hearing struct {
-	to    uint64
-	index uint64 // that the standby is to acknowledge
-	asked uint64 // the tick at which the wait began
-	told  uint64 // the tick at which the standby had acknowledged it
-	heard bool   // told is set
+// demotionWait is the wait for the standby that is removed next.
+type demotionWait struct {
+	standby        uint64
+	index          uint64 // that the standby is to acknowledge
+	began          uint64 // tick
+	acknowledgedAt uint64 // tick; with acknowledged
+	acknowledged   bool
 }
 
-// hearingTicks is for how many heartbeats the leader waits after the acknowledgement.
-// One tells the standby that the entry is committed.
-const hearingTicks = 2
+// commitTicks is how many heartbeats the leader waits after the acknowledgement. One of them
+// carries the commit index to the standby.
+const commitTicks = 2
 
-// hasHeard reports whether a standby knows of everything that was in the log when the
+// knowsRemoval reports whether a standby knows of everything that was in the log when the
 // wait began, or has been waited for long enough: for an election timeout if it does not
 // answer, and for five if it does.
-func (c *Core) hasHeard(id uint64) bool {
-	f := &c.hearing
-	if f.to != id {
-		*f = hearing{to: id, index: c.last, asked: c.ticks}
+func (c *Core) knowsRemoval(id uint64) bool {
+	f := &c.demotion
+	if f.standby != id {
+		*f = demotionWait{standby: id, index: c.last, began: c.ticks}
 	}
 	progress := c.node.Status().Progress[id]
-	if !f.heard && progress.Match >= f.index && c.changes.pending() == 0 && c.settled() {
-		f.heard, f.told = true, c.ticks
+	if !f.acknowledged && progress.Match >= f.index && c.changes.pending() == 0 && c.settled() {
+		f.acknowledged, f.acknowledgedAt = true, c.ticks
 	}
-	if f.heard {
-		return c.ticks >= f.told+hearingTicks
+	if f.acknowledged {
+		return c.ticks >= f.acknowledgedAt+commitTicks
 	}
-	patience := uint64(c.cfg.ElectionTicks) // a new leader has heard of no member yet
+	patience := uint64(c.cfg.ElectionTicks) // no member has answered a new leader yet
 	if c.isActive(id) {
 		patience *= 5
 	}
-	return c.ticks >= f.asked+patience
+	return c.ticks >= f.began+patience
 }
 
 // stepDownForRemoval transfers leadership to an up-to-date voter that is not to be

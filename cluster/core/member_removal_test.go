@@ -108,7 +108,7 @@ func TestRemoval_CommitWithoutRemovedMember(t *testing.T) {
 		t.Fatalf("%q before the demotion is settled", early)
 	}
 	r.acknowledge(2, 3, 4)
-	if early := r.changes(r.pass(hearingTicks-1, 2, 3)); len(early) > 0 {
+	if early := r.changes(r.pass(commitTicks-1, 2, 3)); len(early) > 0 {
 		t.Fatalf("%q before the member can know of its demotion", early)
 	}
 	if got := r.changes(r.pass(1, 2, 3)); !slices.Equal(got[:min(1, len(got))], []string{removes(4)}) {
@@ -174,7 +174,7 @@ func TestRemoval_WaitsForQuorumOfOthers(t *testing.T) {
 			r.settle()
 			if slices.Contains(test.learners, test.removed) {
 				r.acknowledge(test.removed)
-				r.pass(hearingTicks)
+				r.pass(commitTicks)
 			}
 			if proposed := r.last > last; proposed != test.want {
 				t.Errorf("%d is removed: %v, want %v", test.removed, proposed, test.want)

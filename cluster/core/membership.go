@@ -89,7 +89,7 @@ func (c *Core) facts() *reconcile.Facts {
 			p := progress[id]
 			return p.State == tracker.StateReplicate && p.Match+maxLag >= c.applied && p.Match >= c.changes.last()
 		},
-		Heard: c.hasHeard, Early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
+		KnowsRemoval: c.knowsRemoval, Early: c.ticks < c.leadsSince+uint64(c.cfg.ElectionTicks),
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	}
 	c.out.LeaderChanged = true
 	c.inFlight, c.changing = nil, false
-	c.hearing, c.plan = hearing{}, reconcile.Plan{}
+	c.demotion, c.plan = demotionWait{}, reconcile.Plan{}
 	c.reads.early, c.reads.asked = nil, 0
 	c.clock.stop()
 	c.inbox.Dropped()

@@ -33,16 +33,16 @@ import (
 
 // Facts is what the reconciler decides on.
 type Facts struct {
-	Self    uint64
-	Conf    *raftpb.ConfState
-	Removed []uint64            // ascending
-	Members []wire.MemberRecord // not removed
-	Config  wire.GroupConfig
-	Now     int64                // group time
-	Active  func(id uint64) bool // the leader has heard it lately
-	Current func(id uint64) bool // its log is nearly the leader's
-	Heard   func(id uint64) bool // a removed standby may be removed from the configuration
-	Early   bool                 // the leader has led for so short a time that not all members have answered
+	Self         uint64
+	Conf         *raftpb.ConfState
+	Removed      []uint64            // ascending
+	Members      []wire.MemberRecord // not removed
+	Config       wire.GroupConfig
+	Now          int64                // group time
+	Active       func(id uint64) bool // the leader has heard it lately
+	Current      func(id uint64) bool // its log is nearly the leader's
+	KnowsRemoval func(id uint64) bool // a removed standby may be removed from the configuration
+	Early        bool                 // the leader has led for so short a time that not all members have answered
 }
 
 // Plan is the reconciler's decision.
@@ -158,7 +158,7 @@ func (f *Facts) removeVoter() Plan {
 func (f *Facts) removeStandby() Plan {
 	for _, id := range f.Conf.GetLearners() {
 		if f.isRemoved(id) {
-			if !f.Heard(id) {
+			if !f.KnowsRemoval(id) {
 				return Plan{Reason: fmt.Sprintf("waiting until %v knows that it is removed", wire.MemberID(id))}
 			}
 			return Plan{Changes: []Change{{id, Remove}}, Reason: fmt.Sprintf("removing %v", wire.MemberID(id))}

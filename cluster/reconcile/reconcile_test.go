@@ -25,11 +25,11 @@ const replaceAfter = 100
 func (s situation) facts() *Facts {
 	f := &Facts{
 		Self: max(s.leader, 1), Removed: s.removed, Now: 2 * replaceAfter,
-		Conf:    &raftpb.ConfState{Voters: s.voters, Learners: s.standbys},
-		Config:  wire.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
-		Active:  func(id uint64) bool { return !slices.Contains(s.silent, id) },
-		Current: func(id uint64) bool { return !slices.Contains(s.lagging, id) },
-		Heard:   func(uint64) bool { return true },
+		Conf:         &raftpb.ConfState{Voters: s.voters, Learners: s.standbys},
+		Config:       wire.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
+		Active:       func(id uint64) bool { return !slices.Contains(s.silent, id) },
+		Current:      func(id uint64) bool { return !slices.Contains(s.lagging, id) },
+		KnowsRemoval: func(uint64) bool { return true },
 	}
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(s.voters, s.standbys, s.admitted))) {
 		if !slices.Contains(s.removed, id) && !slices.Contains(s.unregistered, id) {

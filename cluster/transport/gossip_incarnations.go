@@ -14,9 +14,9 @@ import (
 // what others say about a process may exceed by maxAhead what it has said itself, on
 // connections that prove its member. What it says itself is not bounded: it harms nothing
 // else, and a process that has refuted much while this one was unreachable must be able to
-// come back. Therefore what a process is told about itself is bounded in the same way,
-// against what it may have said. All others have heard at most that, so whatever they accept
-// about it, it accepts and can refute, and they accept its refutation when they hear it.
+// come back. Therefore a process accepts accusations against itself up to the same bound,
+// above what it may have said. No other process has received more from it. So whatever the others accept
+// about it, it accepts and can refute, and they accept its refutation when they receive it.
 type incarnations struct {
 	self string
 

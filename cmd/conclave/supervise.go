@@ -75,7 +75,7 @@ func (p *program) supervise(ctx context.Context, argv, environment []string, l l
 	}
 }
 
-// descendant is a process that the child has started, told by its begin from a later one with the same ID.
+// descendant is a process that the child has started, distinguished by its start from a later one with the same ID.
 type descendant struct {
 	pid   int
 	began string

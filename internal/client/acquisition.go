@@ -207,7 +207,7 @@ func (a *acquisition) decide(r *wire.Reply, first bool) {
 	a.result <- result
 }
 
-// release releases a grant that no caller was told of, and then calls done.
+// release releases a grant that no caller has received, and then calls done.
 func (a *acquisition) release(l *Lease, fence uint64, done func()) {
 	l.client.pursue(a.target.releaseCommand(l, fence), func(answer) { done() })
 }

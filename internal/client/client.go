@@ -123,7 +123,7 @@ func (c *Client) EndLeases() {
 // StopRenewing ends the renewals.
 func (c *Client) StopRenewing() { c.renewal.stop() }
 
-// Stopped tells the client that the group cannot be reached any more, and why. It
+// Stopped notifies the client that the group can no longer be reached, and why. It
 // ends every lease; graceful says that their holds are not lost but released.
 func (c *Client) Stopped(why error, graceful bool) {
 	c.renewal.stop()

@@ -159,7 +159,7 @@ func (l *Lease) checkDeadline() {
 }
 
 // expire ends the lease at its deadline, from which on the group may end the session.
-// The group is told, since this process has no more use for it. A session without TTL
+// The group is notified, since this process has no more use for it. A session without TTL
 // lives on if the registration of this process has expired as well; it is closed then.
 func (l *Lease) expire(by *check) error {
 	detail := fmt.Sprintf("no renewal was acknowledged for %v", trusted(l.span))
@@ -246,7 +246,7 @@ func (l *Lease) remove(h *Hold) {
 
 func endedByGroup() error { return &Fault{Kind: Expired, Detail: "the group has ended it"} }
 
-// Details of faults that Close tells apart.
+// Details of faults that Close distinguishes.
 const (
 	closedHere  = "it was closed"
 	unboundHere = "it is no longer bound to this process; the session lives on in the group, to be attached or closed"

@@ -18,7 +18,7 @@ type Lock struct {
 	lease     *Lease // what it acquires under; nil: the client's own
 	space     wire.Space
 	name      string
-	number    uint64 // tells the handles of one session apart
+	number    uint64 // distinguishes the handles of one session
 	reentrant bool
 	limit     uint32
 	linger    time.Duration // for which a tenure goes on after a release; 0: there is none

@@ -294,7 +294,7 @@ func (t *tenure) leave(ctx context.Context, p *linger.Place[*keptRequest], why e
 	if !t.Leave(p) {
 		t.keeper.mu.Unlock()
 		if r := <-p.Owner.result; r.err == nil {
-			p.Owner.lock.releaseUntold()
+			p.Owner.lock.releaseUnreceived()
 		}
 		return why
 	}
@@ -389,8 +389,8 @@ func (l *Lock) reenter(own *Hold) (uint64, error) {
 	}
 }
 
-// releaseUntold releases a grant of a tenure of which no caller was told.
-func (l *Lock) releaseUntold() {
+// releaseUnreceived releases a grant of a tenure that no caller has received.
+func (l *Lock) releaseUnreceived() {
 	if h, lost, last := l.takeOne(); h != nil && !lost && last && h.in != nil {
 		h.in.freed(l, nil)
 	}

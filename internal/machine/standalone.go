@@ -20,7 +20,7 @@ func (m *Machine) createSession(inc *incarnation, c *wire.OpenSession) *wire.Rep
 }
 
 // renewSession renews a standalone session. One without a TTL needs no renewal, and the
-// outcome tells that it lives.
+// outcome shows that it lives.
 func (m *Machine) renewSession(c *wire.RenewSession) *wire.Reply {
 	s, refusal := m.live(c.Id)
 	switch {
