@@ -1,4 +1,6 @@
 // Package clients serves the connections of clients: processes that are no members of the group.
+//
+// It is a seam, not an API: only packages cluster and conclave use it.
 package clients
 
 import (

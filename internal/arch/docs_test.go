@@ -15,7 +15,7 @@ import (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -253,6 +253,24 @@ const maxReadme = 250
 func TestDocs_ReadmeIsShort(t *testing.T) {
 	if n := strings.Count(documents(t)["README.md"], "\n"); n > maxReadme {
 		t.Errorf("README.md has %d lines, at most %d: move details to docs/", n, maxReadme)
+	}
+}
+
+const maxArchitecture = 6000
+
+func TestDocs_ArchitectureIsShort(t *testing.T) {
+	if n := len(strings.Fields(documents(t)["docs/ARCHITECTURE.md"])); n > maxArchitecture {
+		t.Errorf("docs/ARCHITECTURE.md has %d words, at most %d: write a page of docs/decisions", n, maxArchitecture)
+	}
+}
+
+// Each decision is a page that docs/ARCHITECTURE.md lists.
+func TestDocs_DecisionsAreListed(t *testing.T) {
+	texts := documents(t)
+	for name := range texts {
+		if page, ok := strings.CutPrefix(name, "docs/"); ok && strings.HasPrefix(page, "decisions/") && !strings.Contains(texts["docs/ARCHITECTURE.md"], "]("+page+")") {
+			t.Errorf("docs/ARCHITECTURE.md does not list %s", page)
+		}
 	}
 }
 

@@ -98,6 +98,8 @@ var ruleCases = []struct {
 	{"init", "x.go", `func init() {}`, lasting, "init"},
 
 	{"long", "x.go", strings.Repeat("\n", maxLines), short, "at most 400"},
+	{"long table", "x.go", "func f(x int) int {\nswitch x {\n" + strings.Repeat("case 1:\nreturn 2\n", maxFunction) + "}\nreturn 0\n}", brief, ""},
+	{"long switch", "x.go", "func f(x int) {\nswitch x {\n" + strings.Repeat("case 1:\nx++\nx++\nx++\nx++\n", maxFunction) + "}\n}", brief, "at most 60"},
 	{"long function", "x.go", "func f() {" + strings.Repeat("\n", maxFunction) + "}", brief, "at most 60"},
 	{"short function", "x.go", "func f() {" + strings.Repeat("\n", maxFunction-1) + "}", brief, ""},
 	{"long test", "x_test.go", strings.Repeat("\n", maxLines), short, "at most 400"},
