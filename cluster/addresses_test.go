@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -20,11 +21,11 @@ func TestSearch_ConfiguredAddressesMayDiffer(t *testing.T) {
 		f.candidates.hear(addr, 7)
 	}
 	var dialed []transport.Target
-	f.forming.send = func(_ context.Context, to transport.Target, _ *wire.FormRequest) (*wire.FormReply, error) {
+	f.port.form = func(_ context.Context, to transport.Target, _ *wire.FormRequest) (*wire.FormReply, error) {
 		dialed = append(dialed, to)
 		return nil, errors.New("no answer in this test")
 	}
-	addrs, _ := f.candidates.due(f.began)
+	addrs, _ := f.candidates.due(time.Time{})
 	for _, addr := range addrs {
 		f.ask(t.Context(), addr)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -14,9 +15,11 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
 )
 
 // Forming a new group: once, by unanimous agreement of its founders. search.go finds
@@ -41,51 +44,91 @@ const (
 	formingReport = 10 * time.Second
 )
 
-type forming struct {
-	changing wait.Lock                                                                                    // held while the identity changes
-	accepted wait.Signal                                                                                  // set when a proposal is accepted
-	send     func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) // the transport's Form
-	refusal  string                                                                                       // of a founder, in the last round; owned by findGroup
+// FormingConfig is what a former needs of its process.
+type FormingConfig struct {
+	Expect, Voters int      // as in Config
+	Join           []string // likewise
+	Ephemeral      bool     // this process has no directory
+	Level          uint32   // the highest feature level that this process supports
+	FirstState     func(level uint32) []wire.Change
+
+	Identity *identity.Identity
+	Log      *raftlog.Log
+	Roster   *roster.Roster
+	Logger   *slog.Logger
+	Port     FormingPort
+	Meta     func() *wire.GossipMeta                                       // what this process states about itself
+	Admit    func(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply // answers a process that asks for its admission
+	Routine  func(name string, run func())                                 // starts a goroutine, for whose end the process waits
+	Lifetime context.Context                                               // of the process
+	Stopped  func() error                                                  // why it is done
 }
 
-// findGroup returns once this member belongs to a group.
-func (m *Member) findGroup(ctx context.Context) error {
-	if !m.identity.Cluster().IsZero() {
-		if !m.raftLog.Bootstrapped() && !m.identity.Get().GetJoined() {
-			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", ErrCorrupt, m.identity.Cluster())
+// FormingPort is how a former reaches other processes.
+type FormingPort interface {
+	// Joined states the cluster that this process belongs to from now on.
+	Joined(cluster wire.ID)
+	Form(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error)
+	// Resolves reports whether the host of an address is a name, and Resolve returns its addresses.
+	Resolves(addr string) bool
+	Resolve(ctx context.Context, name string) ([]transport.Target, error)
+}
+
+// former finds the group that a process belongs to, or forms a new one, and answers others that do.
+type former struct {
+	cfg        FormingConfig
+	candidates *candidates
+	failures   joinFailures
+	changing   wait.Lock   // held while the identity changes
+	acceptance wait.Signal // set when a proposal is accepted
+	refusal    string      // of a founder, in the last round; owned by Find
+	first      bool        // this process is the first founder of a group that it has just formed
+}
+
+func newFormer(cfg FormingConfig) *former {
+	f := &former{cfg: cfg, candidates: newCandidates(cfg.Meta().GetAdvertise(), cfg.Join), acceptance: wait.NewSignal()}
+	f.candidates.setNames(cfg.Port.Resolves)
+	return f
+}
+
+// Find returns once this member belongs to a group.
+func (f *former) Find(ctx context.Context) error {
+	if !f.cfg.Identity.Cluster().IsZero() {
+		if !f.cfg.Log.Bootstrapped() && !f.cfg.Identity.Get().GetJoined() {
+			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", core.ErrCorrupt, f.cfg.Identity.Cluster())
 		}
-		m.port.Joined(m.identity.Cluster())
+		f.cfg.Port.Joined(f.cfg.Identity.Cluster())
 		return nil
 	}
-	m.warnConfig()
-	searching, stop := context.WithCancel(m.lifetime)
+	f.warnConfig()
+	searching, stop := context.WithCancel(f.cfg.Lifetime)
 	defer stop()
-	m.routine("search", func() { m.search(searching) })
+	f.cfg.Routine("search", func() { f.search(searching) })
 	reported := time.Now()
 	for {
-		found, err := m.formOrJoin(ctx)
+		found, err := f.formOrJoin(ctx)
 		if err != nil {
 			return err
 		}
 		if found {
-			m.port.Joined(m.identity.Cluster())
+			f.cfg.Port.Joined(f.cfg.Identity.Cluster())
 			return nil
 		}
 		if time.Since(reported) >= formingReport {
-			m.log.Info("waiting to form or find the group", "reason", m.waitReason())
+			f.cfg.Logger.Info("waiting to form or find the group", "reason", f.waitReason())
 			reported = time.Now()
 		}
 		retry := time.NewTimer(formingRetry)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
-			return fmt.Errorf("%w: %w", ctx.Err(), m.waitReason())
-		case <-m.lifetime.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), f.waitReason())
+		case <-f.cfg.Lifetime.Done():
 			retry.Stop()
-			return m.stopped()
-		case <-m.candidates.changed:
+			return f.cfg.Stopped()
+		case <-f.candidates.changed:
 			retry.Stop()
-		case <-m.forming.accepted:
+		case <-f.acceptance:
 			retry.Stop()
 		case <-retry.C:
 		}
@@ -93,123 +136,123 @@ func (m *Member) findGroup(ctx context.Context) error {
 }
 
 // formOrJoin is one round. It reports whether this member belongs to a group.
-func (m *Member) formOrJoin(ctx context.Context) (found bool, err error) {
-	if found, err = m.form(ctx); found || err != nil {
+func (f *former) formOrJoin(ctx context.Context) (found bool, err error) {
+	if found, err = f.form(ctx); found || err != nil {
 		return found, err
 	}
-	return m.joinGroup(ctx)
+	return f.joinGroup(ctx)
 }
 
 // warnConfig warns of valid configurations that are probably mistakes.
-func (m *Member) warnConfig() {
-	if m.cfg.Expect > m.cfg.Voters {
-		m.log.Warn("Expect is larger than Voters: some founders will be standbys", "expect", m.cfg.Expect, "voters", m.cfg.Voters)
+func (f *former) warnConfig() {
+	if f.cfg.Expect > f.cfg.Voters {
+		f.cfg.Logger.Warn("Expect is larger than Voters: some founders will be standbys", "expect", f.cfg.Expect, "voters", f.cfg.Voters)
 	}
-	if m.cfg.Dir == "" && m.cfg.Expect != 1 {
-		m.log.Warn("no Dir: after a restart this process joins as a new member, and the group removes the former one after ReplaceAfter")
+	if f.cfg.Ephemeral && f.cfg.Expect != 1 {
+		f.cfg.Logger.Warn("no Dir: after a restart this process joins as a new member, and the group removes the former one after ReplaceAfter")
 	}
 }
 
 // waitReason returns what forming waits for, with the error of an address that does not
 // answer.
-func (m *Member) waitReason() error {
-	why := m.missingFounders()
-	if err := m.candidates.err(); err != nil {
+func (f *former) waitReason() error {
+	why := f.missingFounders()
+	if err := f.candidates.err(); err != nil {
 		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
 	}
 	return why
 }
 
 // missingFounders returns what is still missing before the group can be formed.
-func (m *Member) missingFounders() error {
-	if p := m.accepted(); p != nil {
+func (f *former) missingFounders() error {
+	if p := f.accepted(); p != nil {
 		err := fmt.Errorf("waiting for all %d founders to accept the group: start each with its own directory", len(p.GetFounders()))
-		if m.forming.refusal != "" {
-			err = fmt.Errorf("%w; %s", err, m.forming.refusal)
+		if f.refusal != "" {
+			err = fmt.Errorf("%w; %s", err, f.refusal)
 		}
 		return err
 	}
-	switch members, err := m.formedGroup(); {
+	switch members, err := f.formedGroup(); {
 	case err != nil:
 		return err
 	case len(members) > 0:
 		return fmt.Errorf("waiting for admission to the group of %s at %s; %s", members[0].GetName(), members[0].GetAdvertise(),
-			cmp.Or(m.forming.refusal, "it has not answered yet"))
-	case len(m.identity.Get().GetSeen()) > 0:
+			cmp.Or(f.refusal, "it has not answered yet"))
+	case len(f.cfg.Identity.Get().GetSeen()) > 0:
 		return errors.New("it has found a group before, of which no member answers now: start one of them, " +
 			"or with an empty directory form a new group, which restarts fences at 1")
 	}
 	found := 1 // this member
 	var mismatches []string
-	for _, meta := range m.candidates.processes() {
+	for _, meta := range f.candidates.processes() {
 		switch {
-		case m.mismatch(meta) != "":
-			mismatches = append(mismatches, m.mismatch(meta))
+		case f.mismatch(meta) != "":
+			mismatches = append(mismatches, f.mismatch(meta))
 		default:
 			found++
 		}
 	}
-	if m.cfg.Expect == 0 {
+	if f.cfg.Expect == 0 {
 		return errors.New("found no group to join: start its members, or, to form a new one, set Expect to the number of its founders")
 	}
 	if len(mismatches) > 0 {
 		return fmt.Errorf("found %d of %d founders, and others with another configuration: %s: Expect and Voters must be the same everywhere",
-			found, m.cfg.Expect, strings.Join(mismatches, "; "))
+			found, f.cfg.Expect, strings.Join(mismatches, "; "))
 	}
-	return fmt.Errorf("found %d of %d founders: start the others, with one of their addresses in Join", found, m.cfg.Expect)
+	return fmt.Errorf("found %d of %d founders: start the others, with one of their addresses in Join", found, f.cfg.Expect)
 }
 
 // mismatch describes the setting in which a founder differs from this member; "": none.
-func (m *Member) mismatch(meta *wire.GossipMeta) string {
+func (f *former) mismatch(meta *wire.GossipMeta) string {
 	founder := fmt.Sprintf("%s (%v at %s)", meta.GetName(), wire.MemberID(meta.GetMember()), meta.GetAdvertise())
 	switch {
-	case int(meta.GetExpect()) != m.cfg.Expect:
-		return fmt.Sprintf("%s expects %d founders, this member %d", founder, meta.GetExpect(), m.cfg.Expect)
-	case meta.GetVoters() != 0 && int(meta.GetVoters()) != m.cfg.Voters: // 0: a version that does not gossip it
-		return fmt.Sprintf("%s expects %d voters, this member %d", founder, meta.GetVoters(), m.cfg.Voters)
+	case int(meta.GetExpect()) != f.cfg.Expect:
+		return fmt.Sprintf("%s expects %d founders, this member %d", founder, meta.GetExpect(), f.cfg.Expect)
+	case meta.GetVoters() != 0 && int(meta.GetVoters()) != f.cfg.Voters: // 0: a version that does not gossip it
+		return fmt.Sprintf("%s expects %d voters, this member %d", founder, meta.GetVoters(), f.cfg.Voters)
 	}
 	return ""
 }
 
 // form is one round of forming. It reports whether the group is formed.
-func (m *Member) form(ctx context.Context) (formed bool, err error) {
-	proposal := m.accepted()
+func (f *former) form(ctx context.Context) (formed bool, err error) {
+	proposal := f.accepted()
 	if proposal == nil {
-		if proposal = m.propose(); proposal == nil {
+		if proposal = f.propose(); proposal == nil {
 			return false, nil
 		}
-		if reply := m.answer(m.identity.Member, m.identity.Public(), proposal); !reply.GetAccepted() {
+		if reply := f.answer(f.cfg.Identity.Member, f.cfg.Identity.Public(), proposal); !reply.GetAccepted() {
 			return false, nil
 		}
 	}
-	if m.isFormed(proposal) {
-		return true, m.bootstrap(proposal)
+	if f.isFormed(proposal) {
+		return true, f.bootstrap(proposal)
 	}
-	for _, f := range proposal.GetFounders() {
-		reply, err := m.requestAcceptance(ctx, f, proposal)
+	for _, founder := range proposal.GetFounders() {
+		reply, err := f.requestAcceptance(ctx, founder, proposal)
 		switch {
 		case err != nil:
-			m.log.Debug("founder does not answer", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "error", err)
+			f.cfg.Logger.Debug("founder does not answer", "member", wire.MemberID(founder.GetMember()), "name", founder.GetName(), "error", err)
 			return false, nil
 		case reply.GetAccepted():
 		case reply.GetFinal():
-			m.log.Warn("founder refuses the group finally", "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reply.GetRefusal())
-			return false, m.revoke(proposal)
+			f.cfg.Logger.Warn("founder refuses the group finally", "member", wire.MemberID(founder.GetMember()), "name", founder.GetName(), "reason", reply.GetRefusal())
+			return false, f.revoke(proposal)
 		default:
-			m.noteRefusal(f, reply.GetRefusal())
+			f.noteRefusal(founder, reply.GetRefusal())
 			return false, nil
 		}
 	}
-	m.noteRefusal(nil, "")
-	return true, m.bootstrap(proposal)
+	f.noteRefusal(nil, "")
+	return true, f.bootstrap(proposal)
 }
 
 // isFormed reports whether a founder has found that all have accepted the proposal: it states
 // that it belongs to the cluster. One that never returns does not hold up the others then.
-func (m *Member) isFormed(p *wire.Proposal) bool {
-	for _, f := range p.GetFounders() {
-		found := m.candidates.process(f.GetMember())
-		if found != nil && bytes.Equal(found.GetKey(), f.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) && !unheeding(found, p) {
+func (f *former) isFormed(p *wire.Proposal) bool {
+	for _, founder := range p.GetFounders() {
+		found := f.candidates.process(founder.GetMember())
+		if found != nil && bytes.Equal(found.GetKey(), founder.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) && !unheeding(found, p) {
 			return true
 		}
 	}
@@ -217,51 +260,51 @@ func (m *Member) isFormed(p *wire.Proposal) bool {
 }
 
 // noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
-func (m *Member) noteRefusal(f *wire.Founder, reason string) {
-	m.noteReason("founder refuses the group", "founder %s refuses", f, reason)
+func (f *former) noteRefusal(founder *wire.Founder, reason string) {
+	f.noteReason("founder refuses the group", "founder %s refuses", founder, reason)
 }
 
 // noteNotAdmitted keeps the reason for which this member is not admitted yet, and logs a new
 // one.
-func (m *Member) noteNotAdmitted(f *wire.Founder, reason string) {
-	m.noteReason("not admitted to the group yet", "not admitted yet by member %s", f, reason)
+func (f *former) noteNotAdmitted(founder *wire.Founder, reason string) {
+	f.noteReason("not admitted to the group yet", "not admitted yet by member %s", founder, reason)
 }
 
-func (m *Member) noteReason(message, format string, f *wire.Founder, reason string) {
+func (f *former) noteReason(message, format string, founder *wire.Founder, reason string) {
 	text := ""
 	if reason != "" {
-		name := fmt.Sprintf("%s (%v at %s)", f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise())
+		name := fmt.Sprintf("%s (%v at %s)", founder.GetName(), wire.MemberID(founder.GetMember()), founder.GetAdvertise())
 		text = fmt.Sprintf(format, name) + ": " + reason
 	}
-	if text != "" && text != m.forming.refusal {
-		m.log.Info(message, "member", wire.MemberID(f.GetMember()), "name", f.GetName(), "reason", reason)
+	if text != "" && text != f.refusal {
+		f.cfg.Logger.Info(message, "member", wire.MemberID(founder.GetMember()), "name", founder.GetName(), "reason", reason)
 	}
-	m.forming.refusal = text
+	f.refusal = text
 }
 
 // propose returns a proposal if enough founders are present and this member has the
 // lowest ID among them.
-func (m *Member) propose() *wire.Proposal {
-	founders := []*wire.Founder{founderOf(m.meta())}
-	for _, meta := range m.candidates.processes() {
-		if len(meta.GetCluster()) == 0 && m.mismatch(meta) == "" && meta.GetMember() != m.identity.Member {
+func (f *former) propose() *wire.Proposal {
+	founders := []*wire.Founder{founderOf(f.cfg.Meta())}
+	for _, meta := range f.candidates.processes() {
+		if len(meta.GetCluster()) == 0 && f.mismatch(meta) == "" && meta.GetMember() != f.cfg.Identity.Member {
 			founders = append(founders, founderOf(meta))
 		}
 	}
-	if members, err := m.formedGroup(); err != nil || len(members) > 0 {
+	if members, err := f.formedGroup(); err != nil || len(members) > 0 {
 		return nil
 	}
 	slices.SortFunc(founders, func(x, y *wire.Founder) int { return cmp.Compare(x.GetMember(), y.GetMember()) })
-	if m.cfg.Expect == 0 || len(m.identity.Get().GetSeen()) > 0 || len(founders) < m.cfg.Expect || founders[0].GetMember() != m.identity.Member {
+	if f.cfg.Expect == 0 || len(f.cfg.Identity.Get().GetSeen()) > 0 || len(founders) < f.cfg.Expect || founders[0].GetMember() != f.cfg.Identity.Member {
 		return nil
 	}
 	cluster := identity.RandomID()
 	return &wire.Proposal{
 		Cluster:  cluster[:],
-		Founders: founders[:m.cfg.Expect],
-		Voters:   m.wantedVoters(),
+		Founders: founders[:f.cfg.Expect],
+		Voters:   f.wantedVoters(),
 
-		FeatureLevel: m.commonLevel(founders[:m.cfg.Expect]),
+		FeatureLevel: f.commonLevel(founders[:f.cfg.Expect]),
 	}
 }
 
@@ -269,19 +312,19 @@ func founderOf(meta *wire.GossipMeta) *wire.Founder {
 	return &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Key: meta.GetKey()}
 }
 
-func (m *Member) wantedVoters() uint32 { return uint32(min(m.cfg.Voters, m.cfg.Expect)) }
+func (f *former) wantedVoters() uint32 { return uint32(min(f.cfg.Voters, f.cfg.Expect)) }
 
-func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
-	if f.GetMember() == m.identity.Member {
+func (f *former) requestAcceptance(ctx context.Context, founder *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
+	if founder.GetMember() == f.cfg.Identity.Member {
 		return &wire.FormReply{Accepted: true}, nil
 	}
-	addr := f.GetAdvertise()
-	if found := m.candidates.process(f.GetMember()); found != nil {
+	addr := founder.GetAdvertise()
+	if found := f.candidates.process(founder.GetMember()); found != nil {
 		addr = found.GetAdvertise() // it may have moved since the proposal
 	}
-	to := transport.Target{Addr: addr, Member: f.GetMember(), Advertised: true}
-	reply, err := m.forming.send(ctx, to, &wire.FormRequest{Proposal: p, Candidate: m.meta()})
-	if err == nil && (reply.GetMember() != f.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), f.GetKey())) {
+	to := transport.Target{Addr: addr, Member: founder.GetMember(), Advertised: true}
+	reply, err := f.cfg.Port.Form(ctx, to, &wire.FormRequest{Proposal: p, Candidate: f.cfg.Meta()})
+	if err == nil && (reply.GetMember() != founder.GetMember() || !bytes.Equal(reply.GetCandidate().GetKey(), founder.GetKey())) {
 		err = fmt.Errorf("member %v answers at %s instead", wire.MemberID(reply.GetMember()), addr)
 	}
 	if err == nil && reply.GetAccepted() && unheeding(reply.GetCandidate(), p) {
@@ -293,32 +336,32 @@ func (m *Member) requestAcceptance(ctx context.Context, f *wire.Founder, p *wire
 // bootstrap makes this member a member of the new group. It writes the log before the
 // identity: an identity with a cluster but no log is a member that has lost its state,
 // whereas a log without a cluster only repeats the last round of forming.
-func (m *Member) bootstrap(p *wire.Proposal) error {
-	m.forming.changing.Acquire()
-	defer m.forming.changing.Release()
+func (f *former) bootstrap(p *wire.Proposal) error {
+	f.changing.Acquire()
+	defer f.changing.Release()
 	conf := &raftpb.ConfState{}
-	for i, f := range p.GetFounders() {
+	for i, founder := range p.GetFounders() {
 		if i < int(p.GetVoters()) {
-			conf.Voters = append(conf.Voters, f.GetMember())
+			conf.Voters = append(conf.Voters, founder.GetMember())
 		} else {
-			conf.Learners = append(conf.Learners, f.GetMember())
+			conf.Learners = append(conf.Learners, founder.GetMember())
 		}
 	}
-	if !m.raftLog.Bootstrapped() {
-		state := m.cfg.FirstState(max(p.GetFeatureLevel(), lowestLevel))
-		if err := m.raftLog.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
+	if !f.cfg.Log.Bootstrapped() {
+		state := f.cfg.FirstState(max(p.GetFeatureLevel(), lowestLevel))
+		if err := f.cfg.Log.BootstrapWith(conf, state, core.FirstDigest(state)); err != nil {
 			return err
 		}
 	}
-	for _, f := range p.GetFounders() {
-		m.roster.SetFounder(f) // synced with the identity
+	for _, founder := range p.GetFounders() {
+		f.cfg.Roster.SetFounder(founder) // synced with the identity
 	}
-	if err := m.identity.Save(func(r *wire.Identity) {
+	if err := f.cfg.Identity.Save(func(r *wire.Identity) {
 		r.Cluster, r.Accepted, r.Refused = p.GetCluster(), nil, nil
 	}); err != nil {
 		return err
 	}
-	m.first = p.GetFounders()[0].GetMember() == m.identity.Member
-	m.log.Info("group formed", "cluster", m.identity.Cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
+	f.first = p.GetFounders()[0].GetMember() == f.cfg.Identity.Member
+	f.cfg.Logger.Info("group formed", "cluster", f.cfg.Identity.Cluster(), "members", len(p.GetFounders()), "level", max(p.GetFeatureLevel(), lowestLevel))
 	return nil
 }

@@ -33,9 +33,9 @@ func (f *founder) chooseBuild(record *wire.Identity) uint32 {
 
 // readAccepted has the founder find the level of the proposal that the oldest build has accepted.
 func (f *founder) readAccepted() {
-	p := f.identity.Get().GetAccepted()
+	p := f.cfg.Identity.Get().GetAccepted()
 	if sent := f.founders.proposals[string(p.GetCluster())]; f.build > 0 && p.GetFeatureLevel() != sent.GetFeatureLevel() {
-		if err := f.identity.Save(func(r *wire.Identity) { r.Accepted.FeatureLevel = sent.GetFeatureLevel() }); err != nil && f.up {
+		if err := f.cfg.Identity.Save(func(r *wire.Identity) { r.Accepted.FeatureLevel = sent.GetFeatureLevel() }); err != nil && f.up {
 			f.founders.t.Fatal(err)
 		}
 	}
@@ -43,7 +43,7 @@ func (f *founder) readAccepted() {
 
 // stated is what the founder states about itself.
 func (f *founder) stated() *wire.GossipMeta {
-	meta := f.meta()
+	meta := f.cfg.Meta()
 	if f.build == 0 {
 		meta.FeatureLevel = 0
 	}
@@ -64,13 +64,13 @@ func (f *founder) encoded(r *wire.FormRequest) {
 // receive has the founder answer a request as its build does.
 func (f *founder) receive(r *wire.FormRequest) *wire.FormReply {
 	if f.build > 0 {
-		return f.Form(proto.CloneOf(r))
+		return f.Answer(proto.CloneOf(r))
 	}
 	r = proto.CloneOf(r)
 	if r.Candidate.FeatureLevel = 1; r.GetProposal() != nil {
 		r.Proposal.FeatureLevel = 0
 	}
-	reply := f.Form(r)
+	reply := f.Answer(r)
 	reply.Candidate.FeatureLevel = 0
 	return reply
 }
@@ -78,7 +78,7 @@ func (f *founder) receive(r *wire.FormRequest) *wire.FormReply {
 // checkFirstState fails the test if the founders of a group have begun with different states.
 func (v *founders) checkFirstState(f *founder, cluster string) {
 	v.t.Helper()
-	digest := f.raftLog.Applied().Digest
+	digest := f.cfg.Log.Applied().Digest
 	if first, ok := v.digests[cluster]; ok && first != digest {
 		v.t.Fatalf("founder %d of build %d begins with the state %x, another one of %x with %x", f.n, f.build, digest, cluster, first)
 	}
@@ -146,12 +146,12 @@ func TestForming_Level(t *testing.T) {
 					t.Fatalf("%d founders without a group", v.ungrouped())
 				}
 				for _, f := range v.founders {
-					m, err := raftlog.Load(f.raftLog, machine.Load)
+					m, err := raftlog.Load(f.cfg.Log, machine.Load)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if level, _ := m.Level(); level != row.want || f.identity.Get().GetVersion() != wire.IdentityBase {
-						t.Errorf("founder %d begins at level %d, want %d; its identity has version %d", f.n, level, row.want, f.identity.Get().GetVersion())
+					if level, _ := m.Level(); level != row.want || f.cfg.Identity.Get().GetVersion() != wire.IdentityBase {
+						t.Errorf("founder %d begins at level %d, want %d; its identity has version %d", f.n, level, row.want, f.cfg.Identity.Get().GetVersion())
 					}
 				}
 			})
@@ -167,25 +167,25 @@ func TestForm_Level(t *testing.T) {
 	low, _ := strangers(f, 1)
 	other := low[0]
 	request := func(cluster byte, level, stated uint32) *wire.FormReply {
-		p := proposal(cluster, 2, other, f.meta())
+		p := proposal(cluster, 2, other, f.cfg.Meta())
 		p.FeatureLevel = level
 		found := proto.CloneOf(other)
 		found.FeatureLevel = stated
 		f.candidates.find(found)
-		return f.Form(&wire.FormRequest{Proposal: p, Candidate: found})
+		return f.Answer(&wire.FormRequest{Proposal: p, Candidate: found})
 	}
 	for cluster, row := range [][2]uint32{{wire.FeatureLevel + 1, wire.FeatureLevel + 1}, {4, 3}, {2, 0}} {
 		if reply := request(byte(cluster+1), row[0], row[1]); reply.GetAccepted() || reply.GetFinal() != (row[1] > 0) || reply.GetRefusal() == "" {
 			t.Errorf("level %d with a founder that states %d: %v", row[0], row[1], reply)
 		}
 	}
-	if f.identity.Get().GetVersion() != wire.IdentityBase {
-		t.Errorf("the identity has version %d", f.identity.Get().GetVersion())
+	if f.cfg.Identity.Get().GetVersion() != wire.IdentityBase {
+		t.Errorf("the identity has version %d", f.cfg.Identity.Get().GetVersion())
 	}
 	if reply := request(9, 4, wire.FeatureLevel); !reply.GetAccepted() || reply.GetCandidate().GetFeatureLevel() != wire.FeatureLevel {
 		t.Fatal(reply)
 	}
-	data, err := f.raftLog.Local(identity.Record)
+	data, err := f.cfg.Log.Local(identity.Record)
 	if err != nil {
 		t.Fatal(err)
 	}

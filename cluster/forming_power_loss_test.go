@@ -31,7 +31,7 @@ func foundersOn(t *testing.T, disks []*vfs.MemFS) *founders {
 	}
 	t.Cleanup(func() {
 		for _, f := range v.founders {
-			if f.Member != nil {
+			if f.former != nil {
 				f.crash()
 			}
 		}
@@ -105,8 +105,8 @@ func (c *powerLosses) note(v *founders) {
 
 // recordRequests records each request of a founder before it arrives.
 func (c *powerLosses) recordRequests(v *founders, f *founder) {
-	put := f.forming.send
-	f.forming.send = func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
+	put := f.port.form
+	f.port.form = func(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		v.sent = append(v.sent, proto.CloneOf(r))
 		v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 		c.note(v)
@@ -128,24 +128,24 @@ func (v *founders) formed(t *testing.T) {
 	v.settle()
 	for _, r := range v.sent {
 		for _, f := range v.founders {
-			f.Form(r)
+			f.Answer(r)
 			v.check()
 		}
 	}
 	first := v.founders[0]
-	conf := first.raftLog
+	conf := first.cfg.Log
 	for _, f := range v.founders {
-		if f.identity.Cluster().IsZero() || f.identity.Cluster() != first.identity.Cluster() {
-			t.Errorf("founder %d: cluster %s, want %s", f.n, f.identity.Cluster(), first.identity.Cluster())
+		if f.cfg.Identity.Cluster().IsZero() || f.cfg.Identity.Cluster() != first.cfg.Identity.Cluster() {
+			t.Errorf("founder %d: cluster %s, want %s", f.n, f.cfg.Identity.Cluster(), first.cfg.Identity.Cluster())
 		}
-		if !f.raftLog.Bootstrapped() {
+		if !f.cfg.Log.Bootstrapped() {
 			t.Errorf("founder %d has no log", f.n)
 		}
 		_, want, _ := conf.InitialState()
-		if _, got, err := f.raftLog.InitialState(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if _, got, err := f.cfg.Log.InitialState(); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("founder %d: configuration %v, want %v: %v", f.n, got, want, err)
 		}
-		if boot := f.identity.Get().GetBoot(); boot < 1 {
+		if boot := f.cfg.Identity.Get().GetBoot(); boot < 1 {
 			t.Errorf("founder %d: boot counter %d", f.n, boot)
 		}
 	}

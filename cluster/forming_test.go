@@ -38,7 +38,7 @@ func TestForming_RandomFaults(t *testing.T) {
 				t.Errorf("%d founders without a group, %d can form one", v.ungrouped(), v.expect)
 			}
 			for _, f := range v.founders {
-				if members, err := f.formedGroup(); f.identity.Cluster().IsZero() && err == nil && len(members) == 0 {
+				if members, err := f.formedGroup(); f.cfg.Identity.Cluster().IsZero() && err == nil && len(members) == 0 {
 					t.Errorf("founder %d has found no group", f.n)
 				}
 			}
@@ -66,7 +66,7 @@ func TestForming_CrashAtEachSave(t *testing.T) {
 					t.Errorf("%d founders without a group", v.ungrouped())
 				}
 				for _, f := range v.founders {
-					if conf := f.raftLog; !conf.Bootstrapped() {
+					if conf := f.cfg.Log; !conf.Bootstrapped() {
 						t.Errorf("founder %d has no log", f.n)
 					}
 				}
@@ -88,12 +88,12 @@ func proposal(cluster byte, voters uint32, founders ...*wire.GossipMeta) *wire.P
 func strangers(f *founder, n int) (low, high []*wire.GossipMeta) {
 	for i := 0; len(low) < n || len(high) < n; i++ {
 		key := ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%032d", i)).Public().(ed25519.PublicKey)
-		meta := f.meta()
+		meta := f.cfg.Meta()
 		meta.Member, meta.Key, meta.Advertise = wire.FingerprintOf(key), key, fmt.Sprint("stranger-", i)
-		if meta.Member < f.identity.Member && len(low) < n {
+		if meta.Member < f.cfg.Identity.Member && len(low) < n {
 			low = append(low, meta)
 		}
-		if meta.Member > f.identity.Member && len(high) < n {
+		if meta.Member > f.cfg.Identity.Member && len(high) < n {
 			high = append(high, meta)
 		}
 	}
@@ -107,13 +107,13 @@ func strangers(f *founder, n int) (low, high []*wire.GossipMeta) {
 func TestForm_Answers(t *testing.T) {
 	v := newFounders(t, 1, 1, 2)
 	f := v.founders[0]
-	us := f.meta()
+	us := f.cfg.Meta()
 	low, high := strangers(f, 2)
 	first, second, unmet := low[0], high[0], high[1]
 	request := func(p *wire.Proposal) *wire.FormReply {
 		f.candidates.find(first)
 		f.candidates.find(second)
-		return f.Form(&wire.FormRequest{Proposal: p, Candidate: first})
+		return f.Answer(&wire.FormRequest{Proposal: p, Candidate: first})
 	}
 	forged := proposal(10, 2, first, us)
 	forged.Founders[0].Key = second.GetKey()
@@ -197,7 +197,7 @@ func TestForm_RefusalsLimited(t *testing.T) {
 	for i := range maxRefused + 10 {
 		p := proposal(0, 1, low[0])
 		p.Cluster[0], p.Cluster[1] = byte(i), 1
-		reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]})
+		reply := f.Answer(&wire.FormRequest{Proposal: p, Candidate: low[0]})
 		if reply.GetAccepted() || reply.GetFinal() != (i < maxRefused) {
 			t.Fatalf("refusal %d: %v", i, reply)
 		}
@@ -212,9 +212,9 @@ func TestForm_RevocationsLimited(t *testing.T) {
 	low, _ := strangers(f, 1)
 	f.candidates.find(low[0])
 	accept := func(n int) *wire.Proposal {
-		p := proposal(0, 2, low[0], f.meta())
+		p := proposal(0, 2, low[0], f.cfg.Meta())
 		p.Cluster[0], p.Cluster[1] = byte(n), 1
-		if reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]}); !reply.GetAccepted() {
+		if reply := f.Answer(&wire.FormRequest{Proposal: p, Candidate: low[0]}); !reply.GetAccepted() {
 			t.Fatalf("proposal %d: %v", n, reply)
 		}
 		return p
@@ -223,12 +223,12 @@ func TestForm_RevocationsLimited(t *testing.T) {
 		if err := f.revoke(accept(n)); err != nil {
 			t.Fatal(err)
 		}
-		if record := f.identity.Get(); record.GetAccepted() != nil || len(record.GetRefused()) != min(n+1, maxRefused) {
+		if record := f.cfg.Identity.Get(); record.GetAccepted() != nil || len(record.GetRefused()) != min(n+1, maxRefused) {
 			t.Fatalf("after revocation %d: %d refusals, accepted %v", n+1, len(record.GetRefused()), record.GetAccepted())
 		}
 	}
 	p := accept(maxRefused + 10)
-	if err := f.bootstrap(p); err != nil || !bytes.Equal(f.identity.Get().GetCluster(), p.GetCluster()) {
+	if err := f.bootstrap(p); err != nil || !bytes.Equal(f.cfg.Identity.Get().GetCluster(), p.GetCluster()) {
 		t.Errorf("the next group: %v", err)
 	}
 }
@@ -242,13 +242,13 @@ func TestForm_StrangerUsesUpNothing(t *testing.T) {
 		low, high := strangers(f, 2)
 		f.candidates.find(low[0])
 		for i, p := range []*wire.Proposal{
-			proposal(101, 3, low[0], f.meta(), high[0]),
-			proposal(102, 3, low[1], f.meta(), high[0]),
+			proposal(101, 3, low[0], f.cfg.Meta(), high[0]),
+			proposal(102, 3, low[1], f.cfg.Meta(), high[0]),
 			proposal(103, 2, low[0], high[0]),
 		} {
-			before := f.identity.Get()
-			reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: low[0]})
-			if reply.GetAccepted() || reply.GetFinal() || f.identity.Get() != before {
+			before := f.cfg.Identity.Get()
+			reply := f.Answer(&wire.FormRequest{Proposal: p, Candidate: low[0]})
+			if reply.GetAccepted() || reply.GetFinal() || f.cfg.Identity.Get() != before {
 				t.Errorf("proposal %d of a stranger: %v", i, reply)
 			}
 		}
@@ -280,9 +280,9 @@ func TestForming_ContradictingVoters(t *testing.T) {
 		}
 	}
 	f := v.founders[0]
-	p := proposal(1, 2, f.meta())
+	p := proposal(1, 2, f.cfg.Meta())
 	p.Founders = append(p.Founders, p.Founders[0], p.Founders[0])
-	if reply := f.Form(&wire.FormRequest{Proposal: p, Candidate: f.meta()}); !strings.Contains(reply.GetRefusal(), "the proposal has 2 voters, this member expects 3") {
+	if reply := f.Answer(&wire.FormRequest{Proposal: p, Candidate: f.cfg.Meta()}); !strings.Contains(reply.GetRefusal(), "the proposal has 2 voters, this member expects 3") {
 		t.Errorf("the proposal is answered by %v", reply)
 	}
 }
@@ -333,7 +333,7 @@ func (l *idleListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 func TestForming_SeenGroup(t *testing.T) {
 	v := newFounders(t, 1, 2, 2)
 	seen, other := v.founders[0], v.founders[1]
-	if seen.identity.Member > other.identity.Member {
+	if seen.cfg.Identity.Member > other.cfg.Identity.Member {
 		seen, other = other, seen // the one with the lower ID proposes
 	}
 	if err := seen.noteSeen(bytes.Repeat([]byte{7}, 16)); err != nil {
@@ -347,8 +347,8 @@ func TestForming_SeenGroup(t *testing.T) {
 	if p := seen.propose(); p != nil {
 		t.Errorf("proposes %v", p)
 	}
-	p := proposal(9, 2, seen.meta(), other.meta())
-	if reply := seen.answer(seen.identity.Member, seen.identity.Public(), p); reply.GetAccepted() || !reply.GetFinal() {
+	p := proposal(9, 2, seen.cfg.Meta(), other.cfg.Meta())
+	if reply := seen.answer(seen.cfg.Identity.Member, seen.cfg.Identity.Public(), p); reply.GetAccepted() || !reply.GetFinal() {
 		t.Errorf("answers %v", reply)
 	}
 	if why := seen.waitReason(); !strings.Contains(why.Error(), "it has found a group before") {
@@ -364,7 +364,7 @@ func TestForming_TwoGroups(t *testing.T) {
 	low[0].Cluster, high[0].Cluster = bytes.Repeat([]byte{1}, 16), bytes.Repeat([]byte{2}, 16)
 	f.candidates.find(low[0])
 	f.candidates.find(high[0])
-	if joined, err := f.joinGroup(t.Context()); joined || err != nil || len(f.identity.Get().GetSeen()) > 0 {
+	if joined, err := f.joinGroup(t.Context()); joined || err != nil || len(f.cfg.Identity.Get().GetSeen()) > 0 {
 		t.Errorf("joined %v, %v", joined, err)
 	}
 	if why := f.waitReason(); !errors.Is(why, ErrTwoGroups) {
@@ -378,7 +378,7 @@ func TestForming_OneFounderNeverReturns(t *testing.T) {
 	v := newFounders(t, 1, 1, 3)
 	f := v.founders[0]
 	low, high := strangers(f, 1)
-	p := proposal(3, 3, low[0], f.meta(), high[0])
+	p := proposal(3, 3, low[0], f.cfg.Meta(), high[0])
 	f.candidates.find(low[0])
 	f.candidates.find(high[0])
 	if reply := f.answer(low[0].GetMember(), low[0].GetKey(), p); !reply.GetAccepted() {
@@ -386,7 +386,7 @@ func TestForming_OneFounderNeverReturns(t *testing.T) {
 	}
 	low[0].Cluster = p.GetCluster()
 	f.candidates.find(low[0])
-	if formed, err := f.form(t.Context()); !formed || err != nil || !bytes.Equal(f.identity.Get().GetCluster(), p.GetCluster()) {
+	if formed, err := f.form(t.Context()); !formed || err != nil || !bytes.Equal(f.cfg.Identity.Get().GetCluster(), p.GetCluster()) {
 		t.Errorf("formed %v, %v", formed, err)
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,6 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/memdisk"
-	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -30,7 +30,9 @@ import (
 // founder is a member that forms a group: the production code over a disk that can
 // fail, with calls instead of a transport.
 type founder struct {
-	*Member
+	*former
+	port       *founderPort
+	store      *storage.Store
 	founders   *founders
 	n          int
 	disk       *memdisk.Disk
@@ -102,27 +104,39 @@ func (f *founder) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{
-		cfg: Config{Name: f.addr(), Advertise: f.addr(), Expect: f.founders.expect, Voters: 3, FirstState: machine.FirstState},
-		log: quiet, store: store,
-		candidates: newCandidates(f.addr(), nil),
+	log, err := raftlog.Open(store, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	m.lifetime, m.end = context.WithCancelCause(t.Context())
-	m.forming.accepted = wait.NewSignal()
-	m.forming.send = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
+	id, err := identity.Load(log, "founders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := FormingConfig{
+		Expect: f.founders.expect, Voters: 3, Level: cmp.Or(f.chooseBuild(id.Get()), wire.FeatureLevel), FirstState: machine.FirstState,
+		Identity: id, Log: log, Logger: quiet, Lifetime: t.Context(),
+	}
+	meta := func(cfg *FormingConfig) *wire.GossipMeta {
+		return &wire.GossipMeta{
+			Version: wire.GossipVersion, Cluster: id.Get().GetCluster(), Member: id.Member, Boot: id.Get().GetBoot(), Name: f.addr(), Advertise: f.addr(),
+			Expect: uint32(cfg.Expect), Voters: uint32(cfg.Voters), Key: id.Public(), FeatureLevel: cfg.Level,
+		}
+	}
+	cfg.Meta = func() *wire.GossipMeta { return meta(&cfg) }
+	cfg.Admit = func(*wire.GossipMeta, bool) *wire.FormReply {
+		return &wire.FormReply{Member: id.Member, Candidate: cfg.Meta(), Refusal: "it admits none in these tests"}
+	}
+	if cfg.Roster, err = roster.Load(log, cfg.Meta(), func() []byte { return id.Get().GetCluster() }); err != nil {
+		t.Fatal(err)
+	}
+	port := new(founderPort)
+	cfg.Port = port
+	m := newFormer(cfg)
+	m.cfg.Meta = func() *wire.GossipMeta { return meta(&m.cfg) } // which tests change
+	port.form = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		return f.send(m, to.Addr, proto.CloneOf(r))
 	}
-	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
-		t.Fatal(err)
-	}
-	if m.identity, err = identity.Load(m.raftLog, "founders"); err != nil {
-		t.Fatal(err)
-	}
-	m.seams.FeatureLevel = f.chooseBuild(m.identity.Get())
-	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
-		t.Fatal(err)
-	}
-	f.Member, f.up, f.attempting = m, true, false
+	f.former, f.port, f.store, f.up, f.attempting = m, port, store, true, false
 	f.readAccepted()
 	f.founders.check()
 }
@@ -137,20 +151,35 @@ func (f *founder) crash() {
 
 var errLost = errors.New("lost")
 
+// founderPort is the port of one process of a founder.
+type founderPort struct {
+	form func(context.Context, transport.Target, *wire.FormRequest) (*wire.FormReply, error)
+}
+
+func (p *founderPort) Joined(wire.ID)       {}
+func (p *founderPort) Resolves(string) bool { return false }
+func (p *founderPort) Resolve(context.Context, string) ([]transport.Target, error) {
+	return nil, errLost
+}
+
+func (p *founderPort) Form(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
+	return p.form(ctx, to, r)
+}
+
 // send sends a proposal to a founder, unless it is lost. Other founders run meanwhile.
-func (f *founder) send(m *Member, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+func (f *founder) send(m *former, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.founders
 	f.encoded(r)
 	v.sent = append(v.sent, r)
 	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 	v.interleave()
 	to := v.founders[slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })]
-	if f.Member != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
+	if f.former != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	reply := to.receive(r)
 	v.interleave()
-	if f.Member != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
+	if f.former != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	return reply, nil
@@ -185,13 +214,13 @@ func (c *candidates) find(meta *wire.GossipMeta) {
 
 // attempt is one round of findGroup.
 func (f *founder) attempt() {
-	if !f.identity.Cluster().IsZero() || f.attempting {
+	if !f.cfg.Identity.Cluster().IsZero() || f.attempting {
 		return // it has a group, or is forming one
 	}
-	m := f.Member
+	m := f.former
 	f.attempting = true
 	_, err := m.form(context.Background())
-	if f.Member != m {
+	if f.former != m {
 		return // it has crashed meanwhile
 	}
 	f.attempting = false
@@ -208,13 +237,13 @@ func (v *founders) check() {
 		if !f.up {
 			continue
 		}
-		cluster := f.identity.Get().GetCluster()
-		before := v.clusters[f.identity.Member]
+		cluster := f.cfg.Identity.Get().GetCluster()
+		before := v.clusters[f.cfg.Identity.Member]
 		if before != nil && !bytes.Equal(before, cluster) {
 			v.t.Fatalf("founder %d: cluster %x has become %x", f.n, before, cluster)
 		}
 		if len(cluster) > 0 {
-			v.clusters[f.identity.Member] = cluster
+			v.clusters[f.cfg.Identity.Member] = cluster
 			v.checkFirstState(f, string(cluster))
 		}
 	}
@@ -237,7 +266,7 @@ func (f *founder) recordIfUp() *wire.Identity {
 	if !f.up {
 		return nil
 	}
-	return f.identity.Get()
+	return f.cfg.Identity.Get()
 }
 
 // fault injects a random fault.
@@ -282,7 +311,7 @@ func (v *founders) settle() {
 // ungrouped counts the founders without a group.
 func (v *founders) ungrouped() (n int) {
 	for _, f := range v.founders {
-		if f.identity.Cluster().IsZero() {
+		if f.cfg.Identity.Cluster().IsZero() {
 			n++
 		}
 	}

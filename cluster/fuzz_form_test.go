@@ -42,7 +42,7 @@ func FuzzForm(f *testing.F) {
 			t.Fatal("no reason for waiting")
 		}
 		if p := founder.propose(); p != nil {
-			if why := founder.objection(p) + founder.doubt(founder.identity.Member, founder.identity.Public(), p); why != "" {
+			if why := founder.objection(p) + founder.doubt(founder.cfg.Identity.Member, founder.cfg.Identity.Public(), p); why != "" {
 				t.Fatalf("proposes %v, and objects: %s", p, why)
 			}
 		}
@@ -50,7 +50,7 @@ func FuzzForm(f *testing.F) {
 		if proto.Unmarshal(request, r) != nil || r.GetProposal() == nil || r.GetCandidate() == nil {
 			return
 		}
-		named := append([]*wire.GossipMeta{founder.meta()}, processes...)
+		named := append([]*wire.GossipMeta{founder.cfg.Meta()}, processes...)
 		r.Candidate = named[r.GetCandidate().GetMember()%5]
 		for _, f := range r.GetProposal().GetFounders() {
 			meta := named[f.GetMember()%5]
@@ -94,12 +94,12 @@ func checkAnswerHolds(t *testing.T, f *founder, r *wire.FormRequest, meet func()
 	if r.GetAdmit() {
 		objection = "it has no group"
 	}
-	first := f.Form(r)
+	first := f.Answer(r)
 	if first.GetAdmission() != nil || first.GetAccepted() != (objection == "") || first.GetAccepted() == (first.GetRefusal() != "") {
 		t.Fatalf("%v, and the objection is %q", first, objection)
 	}
 	for range 2 {
-		if again := f.Form(r); again.GetAccepted() != first.GetAccepted() || again.GetFinal() != first.GetFinal() {
+		if again := f.Answer(r); again.GetAccepted() != first.GetAccepted() || again.GetFinal() != first.GetFinal() {
 			t.Fatalf("first %v, then %v", first, again)
 		}
 		f.crash()

@@ -104,7 +104,7 @@ func FuzzGossip(f *testing.F) {
 		if len(members) != len(group) {
 			t.Fatalf("roster has %d members", len(members))
 		}
-		if p := m.propose(); p != nil && !m.answer(us, m.identity.Public(), p).GetFinal() {
+		if p := m.former.propose(); p != nil && !m.former.answer(us, m.identity.Public(), p).GetFinal() {
 			t.Fatalf("would form another group: %v", p)
 		}
 		stranger, _ := proto.Marshal(&wire.GossipMeta{Version: 1, Member: 1}) // whose death says nothing of a member

@@ -3,13 +3,8 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -37,17 +32,10 @@ import (
 var ErrTwoGroups = errors.New("the addresses belong to members of different groups of this name: " +
 	"remove those of one group from Config.Join")
 
-const (
-	// admitTimeout bounds an admission, which needs a quorum.
-	admitTimeout = 3 * time.Second
-	// maxMembersSent bounds the members in an answer, whose frame is limited.
-	maxMembersSent = 200
-)
-
 // formedGroup returns the members of an existing group that the search has found; an error if
 // they belong to several.
-func (m *Member) formedGroup() (members []*wire.GossipMeta, err error) {
-	for _, meta := range m.candidates.processes() {
+func (f *former) formedGroup() (members []*wire.GossipMeta, err error) {
+	for _, meta := range f.candidates.processes() {
 		if len(meta.GetCluster()) == 0 {
 			continue
 		}
@@ -62,155 +50,65 @@ func (m *Member) formedGroup() (members []*wire.GossipMeta, err error) {
 
 // joinGroup asks the members of the group that the search has found for admission. It reports
 // whether this member has been admitted.
-func (m *Member) joinGroup(ctx context.Context) (joined bool, err error) {
-	members, err := m.formedGroup()
-	if err != nil || len(members) == 0 || m.accepted() != nil {
+func (f *former) joinGroup(ctx context.Context) (joined bool, err error) {
+	members, err := f.formedGroup()
+	if err != nil || len(members) == 0 || f.accepted() != nil {
 		return false, nil //nolint:nilerr // waitReason returns it
 	}
-	if m.candidates.isConfigured(members[0].GetMember()) {
-		if err := m.noteSeen(members[0].GetCluster()); err != nil {
+	if f.candidates.isConfigured(members[0].GetMember()) {
+		if err := f.noteSeen(members[0].GetCluster()); err != nil {
 			return false, err
 		}
 	}
 	for _, meta := range members {
 		to := transport.Target{Addr: meta.GetAdvertise(), Member: meta.GetMember(), Advertised: true}
-		reply, err := m.forming.send(ctx, to, &wire.FormRequest{Candidate: m.meta(), Admit: true, Ephemeral: m.cfg.Dir == ""})
+		reply, err := f.cfg.Port.Form(ctx, to, &wire.FormRequest{Candidate: f.cfg.Meta(), Admit: true, Ephemeral: f.cfg.Ephemeral})
 		switch {
 		case err != nil:
-			m.noteNotAdmitted(founderOf(meta), err.Error())
+			f.noteNotAdmitted(founderOf(meta), err.Error())
 		case reply.GetAdmission() == nil:
-			m.noteNotAdmitted(founderOf(meta), reply.GetRefusal())
+			f.noteNotAdmitted(founderOf(meta), reply.GetRefusal())
 		case !bytes.Equal(reply.GetAdmission().GetCluster(), meta.GetCluster()):
-			m.noteNotAdmitted(founderOf(meta), "it admits to another cluster than its own")
+			f.noteNotAdmitted(founderOf(meta), "it admits to another cluster than its own")
 		default:
-			m.noteNotAdmitted(nil, "")
-			return true, m.admitted(reply.GetAdmission())
+			f.noteNotAdmitted(nil, "")
+			return true, f.admitted(reply.GetAdmission())
 		}
 	}
 	return false, nil
 }
 
 // noteSeen records that this process has found a group, so that it never forms one.
-func (m *Member) noteSeen(cluster []byte) error {
-	m.forming.changing.Acquire()
-	defer m.forming.changing.Release()
-	if len(m.identity.Get().GetSeen()) > 0 {
+func (f *former) noteSeen(cluster []byte) error {
+	f.changing.Acquire()
+	defer f.changing.Release()
+	if len(f.cfg.Identity.Get().GetSeen()) > 0 {
 		return nil
 	}
-	return m.identity.Save(func(r *wire.Identity) { r.Seen = cluster })
+	return f.cfg.Identity.Save(func(r *wire.Identity) { r.Seen = cluster })
 }
 
 // admitted makes this member a member of the group that has admitted it.
-func (m *Member) admitted(a *wire.Admission) error {
-	m.forming.changing.Acquire()
-	defer m.forming.changing.Release()
+func (f *former) admitted(a *wire.Admission) error {
+	f.changing.Acquire()
+	defer f.changing.Release()
 	if cluster, ok := wire.IDFrom(a.GetCluster()); !ok || cluster.IsZero() {
 		return errors.New("a member of the group has sent an admission without a cluster")
 	}
-	if len(a.GetEndorsements()) > identity.MaxEndorsements || !identity.VerifyLinks(a.GetCluster(), a.GetEndorsements(), m.identity.Public()) {
+	if len(a.GetEndorsements()) > identity.MaxEndorsements || !identity.VerifyLinks(a.GetCluster(), a.GetEndorsements(), f.cfg.Identity.Public()) {
 		return errors.New("a member of the group has sent an admission with invalid endorsements")
 	}
-	for _, f := range a.GetMembers() {
-		if f.GetMember() != m.identity.Member {
-			m.roster.SetFounder(f) // synced with the identity
+	for _, founder := range a.GetMembers() {
+		if founder.GetMember() != f.cfg.Identity.Member {
+			f.cfg.Roster.SetFounder(founder) // synced with the identity
 		}
 	}
-	if err := m.identity.Save(func(r *wire.Identity) {
+	if err := f.cfg.Identity.Save(func(r *wire.Identity) {
 		r.Cluster, r.Joined, r.Accepted, r.Refused = a.GetCluster(), true, nil, nil
 		r.Endorsements = a.GetEndorsements()
 	}); err != nil {
 		return err
 	}
-	m.log.Info("admitted to the group", "cluster", m.identity.Cluster(), "members", len(a.GetMembers()))
+	f.cfg.Logger.Info("admitted to the group", "cluster", f.cfg.Identity.Cluster(), "members", len(a.GetMembers()))
 	return nil
-}
-
-// admitNewcomer answers a process that asks for its admission, and has proved the key.
-func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply {
-	reply := &wire.FormReply{Member: m.identity.Member, Candidate: m.meta()}
-	if !m.admitting.TryLock() {
-		reply.Refusal = "it admits another member: ask again"
-		return reply
-	}
-	defer m.admitting.Unlock()
-	ctx, cancel := context.WithTimeout(m.lifetime, admitTimeout)
-	defer cancel()
-	index, err := m.admitMember(ctx, sender, ephemeral)
-	if err != nil {
-		reply.Refusal = err.Error()
-		return reply
-	}
-	// Its connections are refused until it is in the configuration.
-	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
-	reply.Admission = &wire.Admission{
-		Cluster: m.identity.Get().GetCluster(), Members: m.membersOf(m.status.Load().conf), Endorsements: m.identity.Endorse(sender.GetKey(), index),
-	}
-	return reply
-}
-
-// admitMember submits the admission, and returns its index in the log.
-func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
-	s := m.status.Load()
-	if m.identity.Cluster().IsZero() || s == nil || !s.registered {
-		return 0, errors.New("it belongs to no group yet, or has just started")
-	}
-	reply, err := m.execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
-		Member: sender.GetMember(), Key: sender.GetKey(), Name: sender.GetName(), Advertise: sender.GetAdvertise(), Ephemeral: ephemeral,
-	}))
-	switch {
-	case ctx.Err() != nil:
-		return 0, errors.New("its group has no quorum now")
-	case err != nil:
-		return 0, err
-	case reply.GetCode() == wire.Code_REMOVED:
-		return 0, fmt.Errorf("the group has removed member %v: start it with an empty directory, as a new member", wire.MemberID(sender.GetMember()))
-	case reply.GetCode() != wire.Code_OK:
-		return 0, errors.New(reply.GetDetail())
-	}
-	m.log.Info("member admitted", "member", wire.MemberID(sender.GetMember()), "name", sender.GetName(), "addr", sender.GetAdvertise())
-	return reply.GetIndex(), nil
-}
-
-// membersOf returns the members of a configuration with their latest known addresses.
-func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
-	ids := membersOf(conf)
-	members = append(members, founderOf(m.meta()))
-	for _, p := range m.roster.Snapshot().Peers {
-		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
-			members = append(members, &wire.Founder{
-				Member: p.GetMember(), Name: p.GetName(), Advertise: p.GetAdvertise(), Key: p.GetKey(),
-			})
-		}
-	}
-	return members
-}
-
-// provisional returns the configuration in place of an empty one, which only a member that
-// was admitted and has no state yet has: the members that it knows of.
-func (m *Member) provisional(conf *raftpb.ConfState) *raftpb.ConfState {
-	if len(conf.GetVoters()) > 0 {
-		return conf
-	}
-	conf = &raftpb.ConfState{Learners: []uint64{m.identity.Member}}
-	for _, p := range m.roster.Snapshot().Peers {
-		conf.Voters = append(conf.Voters, p.GetMember())
-	}
-	return conf
-}
-
-// noteMembers records the keys of members that joined, and the addresses of those of which
-// none is known.
-func (m *Member) noteMembers(records []wire.MemberRecord) {
-	known := m.roster.Snapshot().Peers
-	for _, r := range records {
-		i := slices.IndexFunc(known, func(p *wire.Peer) bool { return p.GetMember() == r.ID })
-		if r.ID == m.identity.Member || len(r.Key) != ed25519.PublicKeySize || i >= 0 && len(known[i].GetKey()) > 0 {
-			continue
-		}
-		f := &wire.Founder{Member: r.ID, Name: r.Name, Advertise: r.Advertise, Key: r.Key}
-		if i >= 0 {
-			f.Name, f.Advertise = known[i].GetName(), known[i].GetAdvertise()
-		}
-		m.roster.SetFounder(f)
-	}
 }

@@ -17,11 +17,11 @@ func TestJoin_AdmissionOfAnotherCluster(t *testing.T) {
 	member := low[0]
 	member.Cluster = bytes.Repeat([]byte{9}, 16)
 	f.candidates.find(member)
-	f.forming.send = func(context.Context, transport.Target, *wire.FormRequest) (*wire.FormReply, error) {
+	f.port.form = func(context.Context, transport.Target, *wire.FormRequest) (*wire.FormReply, error) {
 		return &wire.FormReply{Member: member.GetMember(), Candidate: member, Admission: &wire.Admission{Cluster: bytes.Repeat([]byte{7}, 16)}}, nil
 	}
 	joined, err := f.formOrJoin(context.Background())
-	if joined || f.identity.Get().GetJoined() {
-		t.Errorf("joined cluster %x, which the member does not state: %v", f.identity.Get().GetCluster(), err)
+	if joined || f.cfg.Identity.Get().GetJoined() {
+		t.Errorf("joined cluster %x, which the member does not state: %v", f.cfg.Identity.Get().GetCluster(), err)
 	}
 }

@@ -30,7 +30,7 @@ func TestAdmitted_InvalidEndorsements(t *testing.T) {
 				chain = id.Endorse(bytes.Repeat([]byte{9}, 32), uint64(10+10*i))
 				return
 			}
-			m := &Member{identity: id}
+			m := &former{cfg: FormingConfig{Identity: id}}
 			for _, chain := range [][]*wire.Endorsement{chain, slices.Repeat(chain, identity.MaxEndorsements)} {
 				err := m.admitted(&wire.Admission{Cluster: cluster, Endorsements: chain})
 				if err == nil || !strings.Contains(err.Error(), "invalid endorsements") {

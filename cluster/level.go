@@ -16,43 +16,6 @@ import (
 // level returns the highest feature level that this process claims to support.
 func (h Seams) level() uint32 { return cmp.Or(h.FeatureLevel, wire.FeatureLevel) }
 
-// lowestLevel is that of a group and of a founder that states none.
-const lowestLevel = 1
-
-// founderLevel returns the highest feature level at which a founder can form a group. One of a
-// build that states none begins with an empty state, whatever the proposal says.
-func (m *Member) founderLevel(id uint64) uint32 {
-	if id == m.identity.Member {
-		return m.seams.level()
-	}
-	return max(m.candidates.process(id).GetFeatureLevel(), lowestLevel)
-}
-
-// commonLevel returns the feature level at which founders form a group; 0 for the lowest, so that
-// the proposal is that of a build which knows no other.
-func (m *Member) commonLevel(founders []*wire.Founder) uint32 {
-	level := m.seams.level()
-	for _, f := range founders {
-		level = min(level, m.founderLevel(f.GetMember()))
-	}
-	if level == lowestLevel {
-		return 0
-	}
-	return level
-}
-
-// levelObjection returns why this member refuses the feature level of a proposal; "": it does
-// not. A founder may have started again with another build.
-func (m *Member) levelObjection(p *wire.Proposal) string {
-	for _, f := range p.GetFounders() {
-		if supported := m.founderLevel(f.GetMember()); p.GetFeatureLevel() > supported {
-			return fmt.Sprintf("the group would begin at feature level %d, and founder %s (%v at %s) supports %d",
-				p.GetFeatureLevel(), f.GetName(), wire.MemberID(f.GetMember()), f.GetAdvertise(), supported)
-		}
-	}
-	return ""
-}
-
 // levelTicks is how often the leader looks at the members' levels.
 const levelTicks = 10
 

@@ -94,10 +94,8 @@ type Member struct {
 	gossip       *gossip.Gossip
 	roster       *roster.Roster
 	failures     joinFailures
-	forming      forming
-	candidates   *candidates
+	former       *former
 	resolves     func(addr string) bool // whether the host is a name to be looked up
-	first        bool                   // the first founder, in the process that formed the group
 	admitting    sync.Mutex             // held while a newcomer is admitted
 	removal      removal
 	refusals     refusals
@@ -157,7 +155,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.removal.init()
 	m.share.left = wait.NewSignal()
-	m.leadership, m.forming.accepted, m.mailbox = wait.NewSignal(), wait.NewSignal(), wait.NewMailbox[event]()
+	m.leadership, m.mailbox = wait.NewSignal(), wait.NewMailbox[event]()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {
 		m.end(err)
@@ -179,7 +177,7 @@ func (m *Member) start(ctx context.Context) error {
 	if err := m.openPort(); err != nil {
 		return err
 	}
-	if err := m.findGroup(ctx); err != nil {
+	if err := m.former.Find(ctx); err != nil {
 		return err
 	}
 	if err := m.awaitOwnAddress(ctx); err != nil {
@@ -293,7 +291,6 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 		return err
 	}
 	m.noteDurable()
-	m.candidates = newCandidates(m.cfg.Advertise, m.cfg.Join)
 	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
@@ -336,7 +333,7 @@ func (m *Member) openCore() error {
 	m.noteDurable()
 	m.lastConf = m.core.Status().Membership
 	m.setMembership(m.lastConf)
-	m.core.CampaignFirst(m.first)
+	m.core.CampaignFirst(m.former.first)
 	m.pass()
 	m.publish()
 	m.routine("loop", m.loop)

@@ -61,11 +61,22 @@ func (m *Member) openPort() error {
 	if err != nil {
 		return err
 	}
-	m.port, m.forming.send, m.resolves = port, port.Form, port.Resolves
-	m.candidates.setNames(m.resolves)
+	m.port, m.resolves = port, port.Resolves
+	m.former = newFormer(m.formingConfig())
 	port.Start()
 	return nil
 }
+
+func (m *Member) formingConfig() FormingConfig {
+	return FormingConfig{
+		Expect: m.cfg.Expect, Voters: m.cfg.Voters, Join: m.cfg.Join, Ephemeral: m.cfg.Dir == "", Level: m.seams.level(),
+		FirstState: m.cfg.FirstState, Identity: m.identity, Log: m.raftLog, Roster: m.roster, Logger: m.log, Port: m.port,
+		Meta: m.meta, Admit: m.admitNewcomer, Routine: m.routine, Lifetime: m.lifetime, Stopped: m.stopped,
+	}
+}
+
+// Form implements transport.Handler: it answers a process on a FORM connection.
+func (m *Member) Form(r *wire.FormRequest) *wire.FormReply { return m.former.Answer(r) }
 
 // moved implements transport.Config.Moved.
 func (m *Member) moved(member uint64, advertise, name string) {

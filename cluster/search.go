@@ -25,16 +25,16 @@ const (
 )
 
 // search asks addresses until ctx is done.
-func (m *Member) search(ctx context.Context) {
+func (f *former) search(ctx context.Context) {
 	for {
-		addrs, again := m.candidates.due(time.Now())
+		addrs, again := f.candidates.due(time.Now())
 		for _, addr := range addrs {
-			m.routine("search", func() { m.ask(ctx, addr) })
+			f.cfg.Routine("search", func() { f.ask(ctx, addr) })
 		}
 		timer := time.NewTimer(again)
 		select {
 		case <-timer.C:
-		case <-m.candidates.news:
+		case <-f.candidates.news:
 		case <-ctx.Done():
 			timer.Stop()
 			return
@@ -46,15 +46,15 @@ func (m *Member) search(ctx context.Context) {
 // ask asks the process at an address for its settings and its candidates, or looks up the
 // addresses of a name. An address that is not configured has been heard from a process, as
 // what that or a third one advertises.
-func (m *Member) ask(ctx context.Context, addr string) {
+func (f *former) ask(ctx context.Context, addr string) {
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	to, name := m.candidates.target(addr)
+	to, name := f.candidates.target(addr)
 	if name {
-		m.lookUp(bounded, addr)
+		f.lookUp(bounded, addr)
 		return
 	}
-	reply, err := m.forming.send(bounded, to, &wire.FormRequest{Candidate: m.meta()})
+	reply, err := f.cfg.Port.Form(bounded, to, &wire.FormRequest{Candidate: f.cfg.Meta()})
 	found := reply.GetCandidate()
 	if err == nil {
 		err = checkCandidate(found, reply.GetMember(), found.GetKey())
@@ -62,28 +62,28 @@ func (m *Member) ask(ctx context.Context, addr string) {
 	var refused *transport.RefusedError
 	switch now := time.Now(); {
 	case err == nil:
-		m.candidates.answered(addr, found, now)
+		f.candidates.answered(addr, found, now)
 		for _, other := range reply.GetCandidates()[:min(maxSuggestions, len(reply.GetCandidates()))] {
-			m.candidates.hear(other.GetAdvertise(), reply.GetMember())
+			f.candidates.hear(other.GetAdvertise(), reply.GetMember())
 		}
 	case errors.As(err, &refused) && refused.Reason == transport.ReasonSelf:
-		m.candidates.answered(addr, nil, now)
+		f.candidates.answered(addr, nil, now)
 	case ctx.Err() != nil: // the search is over
-		m.candidates.abandoned(addr)
+		f.candidates.abandoned(addr)
 	default:
-		m.candidates.failed(addr, err, now)
-		m.failures.log(m.log, addr, err)
+		f.candidates.failed(addr, err, now)
+		f.failures.log(f.cfg.Logger, addr, err)
 	}
 }
 
 // lookUp looks up the addresses of a name in Config.Join.
-func (m *Member) lookUp(ctx context.Context, name string) {
-	targets, err := m.port.Resolve(ctx, name)
+func (f *former) lookUp(ctx context.Context, name string) {
+	targets, err := f.cfg.Port.Resolve(ctx, name)
 	if errors.Is(ctx.Err(), context.Canceled) { // the search is over
-		m.candidates.abandoned(name)
+		f.candidates.abandoned(name)
 		return
 	}
-	m.candidates.resolved(name, targets, err, time.Now())
+	f.candidates.resolved(name, targets, err, time.Now())
 }
 
 // checkCandidate checks what a process states about itself against the member and the key
@@ -104,13 +104,13 @@ func checkCandidate(meta *wire.GossipMeta, member uint64, key ed25519.PublicKey)
 // introduce returns the answer to a request: this member, and the processes that it has
 // found itself. It notes the sender's address, and that process counts once this member
 // has asked it there.
-func (m *Member) introduce(sender *wire.GossipMeta) *wire.FormReply {
-	reply := &wire.FormReply{Member: m.identity.Member, Candidate: m.meta()}
-	if !m.identity.Cluster().IsZero() {
+func (f *former) introduce(sender *wire.GossipMeta) *wire.FormReply {
+	reply := &wire.FormReply{Member: f.cfg.Identity.Member, Candidate: f.cfg.Meta()}
+	if !f.cfg.Identity.Cluster().IsZero() {
 		return reply
 	}
-	m.candidates.hear(sender.GetAdvertise(), sender.GetMember())
-	for _, found := range m.candidates.processes() {
+	f.candidates.hear(sender.GetAdvertise(), sender.GetMember())
+	for _, found := range f.candidates.processes() {
 		if found.GetMember() != sender.GetMember() && len(reply.Candidates) < maxSuggestions {
 			reply.Candidates = append(reply.Candidates, found)
 		}
