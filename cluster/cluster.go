@@ -4,8 +4,8 @@
 //
 // submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
 // and driver.go carries out its effects. The table of the members (cluster/roster) is updated
-// by peers.go with what gossip shows (cluster/gossip), and read by failure_detector.go. forming.go
-// forms a new group, member_removal.go removes a member, snapshots.go streams snapshots.
+// by peers.go with what gossip shows (cluster/gossip), and read by failure_detector.go. A new group is
+// formed by cluster/forming, member_removal.go removes a member, snapshots.go streams snapshots.
 package cluster
 
 import (

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,8 +105,9 @@ func FuzzGossip(f *testing.F) {
 		if len(members) != len(group) {
 			t.Fatalf("roster has %d members", len(members))
 		}
-		if p := m.former.propose(); p != nil && !m.former.answer(us, m.identity.Public(), p).GetFinal() {
-			t.Fatalf("would form another group: %v", p)
+		other := &wire.Proposal{Cluster: bytes.Repeat([]byte{7}, 16), Founders: []*wire.Founder{wire.FounderOf(m.meta())}, Voters: 1}
+		if reply := m.Form(&wire.FormRequest{Candidate: m.meta(), Proposal: other}); !reply.GetFinal() {
+			t.Fatalf("would form another group: %v", reply)
 		}
 		stranger, _ := proto.Marshal(&wire.GossipMeta{Version: 1, Member: 1}) // whose death says nothing of a member
 		for i := range 256 / otherProcess {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/roster"
@@ -93,8 +94,8 @@ type Member struct {
 	port         *transport.Transport
 	gossip       *gossip.Gossip
 	roster       *roster.Roster
-	failures     joinFailures
-	former       *former
+	failures     transport.JoinFailures
+	former       *forming.Former
 	resolves     func(addr string) bool // whether the host is a name to be looked up
 	admitting    sync.Mutex             // held while a newcomer is admitted
 	removal      removal
@@ -333,7 +334,7 @@ func (m *Member) openCore() error {
 	m.noteDurable()
 	m.lastConf = m.core.Status().Membership
 	m.setMembership(m.lastConf)
-	m.core.CampaignFirst(m.former.first)
+	m.core.CampaignFirst(m.former.IsFirst())
 	m.pass()
 	m.publish()
 	m.routine("loop", m.loop)

@@ -69,7 +69,7 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 // membersOf returns the members of a configuration with their latest known addresses.
 func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
 	ids := membersOf(conf)
-	members = append(members, founderOf(m.meta()))
+	members = append(members, wire.FounderOf(m.meta()))
 	for _, p := range m.roster.Snapshot().Peers {
 		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
 			members = append(members, &wire.Founder{

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -62,13 +63,13 @@ func (m *Member) openPort() error {
 		return err
 	}
 	m.port, m.resolves = port, port.Resolves
-	m.former = newFormer(m.formingConfig())
+	m.former = forming.New(m.formingConfig())
 	port.Start()
 	return nil
 }
 
-func (m *Member) formingConfig() FormingConfig {
-	return FormingConfig{
+func (m *Member) formingConfig() forming.Config {
+	return forming.Config{
 		Expect: m.cfg.Expect, Voters: m.cfg.Voters, Join: m.cfg.Join, Ephemeral: m.cfg.Dir == "", Level: m.seams.level(),
 		FirstState: m.cfg.FirstState, Identity: m.identity, Log: m.raftLog, Roster: m.roster, Logger: m.log, Port: m.port,
 		Meta: m.meta, Admit: m.admitNewcomer, Routine: m.routine, Lifetime: m.lifetime, Stopped: m.stopped,
@@ -106,6 +107,13 @@ func (h Seams) timing() transport.Timing {
 	return transport.Timing{KeepAlive: h.pace() * time.Second, KeepAliveTimeout: h.pace() * 5 * time.Second}
 }
 
+const (
+	// addressRetry is the pause between two lookups of this member's own address.
+	addressRetry = time.Second
+	// addressReport is the time between two log lines about them.
+	addressReport = 10 * time.Second
+)
+
 // awaitOwnAddress blocks until the name in Config.Advertise, if it has one, is resolved, as
 // gossip spreads an IP address: a name may appear only after its process has started.
 func (m *Member) awaitOwnAddress(ctx context.Context) error {
@@ -114,11 +122,11 @@ func (m *Member) awaitOwnAddress(ctx context.Context) error {
 		if unresolved := (*net.DNSError)(nil); !errors.As(err, &unresolved) {
 			return err
 		}
-		if time.Since(reported) >= formingReport {
+		if time.Since(reported) >= addressReport {
 			m.log.Warn("waiting for the address of this member", "addr", m.cfg.Advertise, "error", err)
 			reported = time.Now()
 		}
-		retry := time.NewTimer(askFound)
+		retry := time.NewTimer(addressRetry)
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 )
@@ -64,7 +65,7 @@ func (m *Member) joinTarget(to transport.Target) {
 		return
 	}
 	if err := m.gossip.Join(to); err != nil {
-		m.failures.log(m.log, to.Addr, err)
+		m.failures.Log(m.log, to.Addr, err)
 	}
 }
 
@@ -112,5 +113,5 @@ func (m *Member) resolveNames(names []string) (targets []transport.Target) {
 	targets = slices.DeleteFunc(targets, func(to transport.Target) bool {
 		return to.Addr == m.cfg.Advertise || s.At(to.Addr) != nil
 	})
-	return targets[:min(maxResolved, len(targets))]
+	return targets[:min(forming.MaxResolved, len(targets))]
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -76,23 +75,5 @@ func TestQuorumLog(t *testing.T) {
 	}
 	if lost, back := strings.Count(out.String(), "quorum lost"), strings.Count(out.String(), "quorum regained"); lost != 2 || back != 1 {
 		t.Errorf("lost %d times, regained %d times:\n%s", lost, back, out.String())
-	}
-}
-
-// A failure is logged once a minute for each address and reason.
-func TestJoinFailures_RateLimited(t *testing.T) {
-	var f joinFailures
-	now := time.Now()
-	for _, step := range []struct {
-		addr, reason string
-		after        time.Duration
-		want         bool
-	}{
-		{"a", "no TLS", 0, true}, {"a", "no TLS", time.Second, false}, {"b", "no TLS", time.Second, true},
-		{"a", "certificate", time.Second, true}, {"a", "no TLS", failurePause, true},
-	} {
-		if got := f.isDue(step.addr, step.reason, now.Add(step.after)); got != step.want {
-			t.Errorf("%+v: %t", step, got)
-		}
 	}
 }

@@ -24,10 +24,11 @@ var floors = map[string][]string{
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
 	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":            {"cluster/backup", "cluster/clients", "cluster/core", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wait", "internal/wire"},
+	"cluster":            {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wait", "internal/wire"},
 	"cluster/backup":     {"storage", "internal/wire"},
 	"cluster/clients":    {"cluster/core", "cluster/transport", "internal/wait", "internal/wire"},
 	"cluster/core":       {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster/forming":    {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
 	"cluster/gossip":     {"cluster/transport", "internal/wait", "internal/wire"},
 	"cluster/identity":   {"raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/inbox":      {"internal/wire"},
@@ -67,10 +68,10 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
-	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/reconcile", "cluster/roster"},
+	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/reconcile", "cluster/roster"},
 	"github.com/hashicorp/memberlist":      {"cluster/gossip", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
+	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},

@@ -21,3 +21,8 @@ func MemberOf(process string) (member uint64, ok bool) {
 	boot, err := strconv.ParseUint(number, 10, 64)
 	return member, err == nil && process == ProcessName(member, boot)
 }
+
+// FounderOf returns the process that describes itself so, as a founder or member.
+func FounderOf(meta *GossipMeta) *Founder {
+	return &Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Key: meta.GetKey()}
+}

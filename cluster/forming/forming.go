@@ -1,4 +1,15 @@
-package cluster
+// Package forming finds the group that a process belongs to, or forms a new one: once, by unanimous agreement of its
+// founders. search.go finds them, acceptance.go answers their proposals. It is a seam, not an API: only package
+// cluster uses it.
+//
+// The founder with the lowest ID proposes. Each founder accepts at most one proposal and
+// syncs its acceptance to disk before it answers. A founder that has the acceptances of
+// all starts as a member. There is no coordinator: each founder that has accepted
+// requests the acceptances of all others itself, so a crash only delays.
+//
+// A refusal may be final: it is on the disk of the founder that refuses, so the proposal
+// can never be accepted by all, and the others may revoke their acceptances.
+package forming
 
 import (
 	"bytes"
@@ -22,17 +33,6 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// Forming a new group: once, by unanimous agreement of its founders. search.go finds
-// them, acceptance.go answers their proposals.
-//
-// The founder with the lowest ID proposes. Each founder accepts at most one proposal and
-// syncs its acceptance to disk before it answers. A founder that has the acceptances of
-// all starts as a member. There is no coordinator: each founder that has accepted
-// requests the acceptances of all others itself, so a crash only delays.
-//
-// A refusal may be final: it is on the disk of the founder that refuses, so the proposal
-// can never be accepted by all, and the others may revoke their acceptances.
-
 // maxRefused bounds the final refusals that a member stores, its own and those of other
 // founders that made it revoke an acceptance. Further ones of its own are not final.
 const maxRefused = 64
@@ -44,9 +44,9 @@ const (
 	formingReport = 10 * time.Second
 )
 
-// FormingConfig is what a former needs of its process.
-type FormingConfig struct {
-	Expect, Voters int      // as in Config
+// Config is what a Former needs of its process.
+type Config struct {
+	Expect, Voters int      // as in cluster.Config
 	Join           []string // likewise
 	Ephemeral      bool     // this process has no directory
 	Level          uint32   // the highest feature level that this process supports
@@ -56,7 +56,7 @@ type FormingConfig struct {
 	Log      *raftlog.Log
 	Roster   *roster.Roster
 	Logger   *slog.Logger
-	Port     FormingPort
+	Port     Port
 	Meta     func() *wire.GossipMeta                                       // what this process states about itself
 	Admit    func(sender *wire.GossipMeta, ephemeral bool) *wire.FormReply // answers a process that asks for its admission
 	Routine  func(name string, run func())                                 // starts a goroutine, for whose end the process waits
@@ -64,8 +64,8 @@ type FormingConfig struct {
 	Stopped  func() error                                                  // why it is done
 }
 
-// FormingPort is how a former reaches other processes.
-type FormingPort interface {
+// Port is how a Former reaches other processes.
+type Port interface {
 	// Joined states the cluster that this process belongs to from now on.
 	Joined(cluster wire.ID)
 	Form(ctx context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error)
@@ -74,25 +74,29 @@ type FormingPort interface {
 	Resolve(ctx context.Context, name string) ([]transport.Target, error)
 }
 
-// former finds the group that a process belongs to, or forms a new one, and answers others that do.
-type former struct {
-	cfg        FormingConfig
+// Former finds the group that a process belongs to, or forms a new one, and answers others that do.
+type Former struct {
+	cfg        Config
 	candidates *candidates
-	failures   joinFailures
+	failures   transport.JoinFailures
 	changing   wait.Lock   // held while the identity changes
 	acceptance wait.Signal // set when a proposal is accepted
 	refusal    string      // of a founder, in the last round; owned by Find
 	first      bool        // this process is the first founder of a group that it has just formed
 }
 
-func newFormer(cfg FormingConfig) *former {
-	f := &former{cfg: cfg, candidates: newCandidates(cfg.Meta().GetAdvertise(), cfg.Join), acceptance: wait.NewSignal()}
+// New returns a Former that has not searched yet.
+func New(cfg Config) *Former {
+	f := &Former{cfg: cfg, candidates: newCandidates(cfg.Meta().GetAdvertise(), cfg.Join), acceptance: wait.NewSignal()}
 	f.candidates.setNames(cfg.Port.Resolves)
 	return f
 }
 
+// IsFirst reports whether this process is the first founder of a group that it has just formed.
+func (f *Former) IsFirst() bool { return f.first }
+
 // Find returns once this member belongs to a group.
-func (f *former) Find(ctx context.Context) error {
+func (f *Former) Find(ctx context.Context) error {
 	if !f.cfg.Identity.Cluster().IsZero() {
 		if !f.cfg.Log.Bootstrapped() && !f.cfg.Identity.Get().GetJoined() {
 			return fmt.Errorf("%w: the member belongs to cluster %s and has no log", core.ErrCorrupt, f.cfg.Identity.Cluster())
@@ -136,7 +140,7 @@ func (f *former) Find(ctx context.Context) error {
 }
 
 // formOrJoin is one round. It reports whether this member belongs to a group.
-func (f *former) formOrJoin(ctx context.Context) (found bool, err error) {
+func (f *Former) formOrJoin(ctx context.Context) (found bool, err error) {
 	if found, err = f.form(ctx); found || err != nil {
 		return found, err
 	}
@@ -144,7 +148,7 @@ func (f *former) formOrJoin(ctx context.Context) (found bool, err error) {
 }
 
 // warnConfig warns of valid configurations that are probably mistakes.
-func (f *former) warnConfig() {
+func (f *Former) warnConfig() {
 	if f.cfg.Expect > f.cfg.Voters {
 		f.cfg.Logger.Warn("Expect is larger than Voters: some founders will be standbys", "expect", f.cfg.Expect, "voters", f.cfg.Voters)
 	}
@@ -155,7 +159,7 @@ func (f *former) warnConfig() {
 
 // waitReason returns what forming waits for, with the error of an address that does not
 // answer.
-func (f *former) waitReason() error {
+func (f *Former) waitReason() error {
 	why := f.missingFounders()
 	if err := f.candidates.err(); err != nil {
 		return fmt.Errorf("%w; the last attempt to reach one: %w", why, err)
@@ -164,7 +168,7 @@ func (f *former) waitReason() error {
 }
 
 // missingFounders returns what is still missing before the group can be formed.
-func (f *former) missingFounders() error {
+func (f *Former) missingFounders() error {
 	if p := f.accepted(); p != nil {
 		err := fmt.Errorf("waiting for all %d founders to accept the group: start each with its own directory", len(p.GetFounders()))
 		if f.refusal != "" {
@@ -203,7 +207,7 @@ func (f *former) missingFounders() error {
 }
 
 // mismatch describes the setting in which a founder differs from this member; "": none.
-func (f *former) mismatch(meta *wire.GossipMeta) string {
+func (f *Former) mismatch(meta *wire.GossipMeta) string {
 	founder := fmt.Sprintf("%s (%v at %s)", meta.GetName(), wire.MemberID(meta.GetMember()), meta.GetAdvertise())
 	switch {
 	case int(meta.GetExpect()) != f.cfg.Expect:
@@ -215,7 +219,7 @@ func (f *former) mismatch(meta *wire.GossipMeta) string {
 }
 
 // form is one round of forming. It reports whether the group is formed.
-func (f *former) form(ctx context.Context) (formed bool, err error) {
+func (f *Former) form(ctx context.Context) (formed bool, err error) {
 	proposal := f.accepted()
 	if proposal == nil {
 		if proposal = f.propose(); proposal == nil {
@@ -249,7 +253,7 @@ func (f *former) form(ctx context.Context) (formed bool, err error) {
 
 // isFormed reports whether a founder has found that all have accepted the proposal: it states
 // that it belongs to the cluster. One that never returns does not hold up the others then.
-func (f *former) isFormed(p *wire.Proposal) bool {
+func (f *Former) isFormed(p *wire.Proposal) bool {
 	for _, founder := range p.GetFounders() {
 		found := f.candidates.process(founder.GetMember())
 		if found != nil && bytes.Equal(found.GetKey(), founder.GetKey()) && bytes.Equal(found.GetCluster(), p.GetCluster()) && !unheeding(found, p) {
@@ -260,17 +264,17 @@ func (f *former) isFormed(p *wire.Proposal) bool {
 }
 
 // noteRefusal keeps the reason for which the group is not formed yet, and logs a new one.
-func (f *former) noteRefusal(founder *wire.Founder, reason string) {
+func (f *Former) noteRefusal(founder *wire.Founder, reason string) {
 	f.noteReason("founder refuses the group", "founder %s refuses", founder, reason)
 }
 
 // noteNotAdmitted keeps the reason for which this member is not admitted yet, and logs a new
 // one.
-func (f *former) noteNotAdmitted(founder *wire.Founder, reason string) {
+func (f *Former) noteNotAdmitted(founder *wire.Founder, reason string) {
 	f.noteReason("not admitted to the group yet", "not admitted yet by member %s", founder, reason)
 }
 
-func (f *former) noteReason(message, format string, founder *wire.Founder, reason string) {
+func (f *Former) noteReason(message, format string, founder *wire.Founder, reason string) {
 	text := ""
 	if reason != "" {
 		name := fmt.Sprintf("%s (%v at %s)", founder.GetName(), wire.MemberID(founder.GetMember()), founder.GetAdvertise())
@@ -284,11 +288,11 @@ func (f *former) noteReason(message, format string, founder *wire.Founder, reaso
 
 // propose returns a proposal if enough founders are present and this member has the
 // lowest ID among them.
-func (f *former) propose() *wire.Proposal {
-	founders := []*wire.Founder{founderOf(f.cfg.Meta())}
+func (f *Former) propose() *wire.Proposal {
+	founders := []*wire.Founder{wire.FounderOf(f.cfg.Meta())}
 	for _, meta := range f.candidates.processes() {
 		if len(meta.GetCluster()) == 0 && f.mismatch(meta) == "" && meta.GetMember() != f.cfg.Identity.Member {
-			founders = append(founders, founderOf(meta))
+			founders = append(founders, wire.FounderOf(meta))
 		}
 	}
 	if members, err := f.formedGroup(); err != nil || len(members) > 0 {
@@ -308,13 +312,9 @@ func (f *former) propose() *wire.Proposal {
 	}
 }
 
-func founderOf(meta *wire.GossipMeta) *wire.Founder {
-	return &wire.Founder{Member: meta.GetMember(), Name: meta.GetName(), Advertise: meta.GetAdvertise(), Key: meta.GetKey()}
-}
+func (f *Former) wantedVoters() uint32 { return uint32(min(f.cfg.Voters, f.cfg.Expect)) }
 
-func (f *former) wantedVoters() uint32 { return uint32(min(f.cfg.Voters, f.cfg.Expect)) }
-
-func (f *former) requestAcceptance(ctx context.Context, founder *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
+func (f *Former) requestAcceptance(ctx context.Context, founder *wire.Founder, p *wire.Proposal) (*wire.FormReply, error) {
 	if founder.GetMember() == f.cfg.Identity.Member {
 		return &wire.FormReply{Accepted: true}, nil
 	}
@@ -336,7 +336,7 @@ func (f *former) requestAcceptance(ctx context.Context, founder *wire.Founder, p
 // bootstrap makes this member a member of the new group. It writes the log before the
 // identity: an identity with a cluster but no log is a member that has lost its state,
 // whereas a log without a cluster only repeats the last round of forming.
-func (f *former) bootstrap(p *wire.Proposal) error {
+func (f *Former) bootstrap(p *wire.Proposal) error {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	conf := &raftpb.ConfState{}

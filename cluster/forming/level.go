@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ const lowestLevel = 1
 
 // founderLevel returns the highest feature level at which a founder can form a group. One of a
 // build that states none begins with an empty state, whatever the proposal says.
-func (f *former) founderLevel(id uint64) uint32 {
+func (f *Former) founderLevel(id uint64) uint32 {
 	if id == f.cfg.Identity.Member {
 		return f.cfg.Level
 	}
@@ -20,7 +20,7 @@ func (f *former) founderLevel(id uint64) uint32 {
 
 // commonLevel returns the feature level at which founders form a group; 0 for the lowest, so that
 // the proposal is that of a build which knows no other.
-func (f *former) commonLevel(founders []*wire.Founder) uint32 {
+func (f *Former) commonLevel(founders []*wire.Founder) uint32 {
 	level := f.cfg.Level
 	for _, founder := range founders {
 		level = min(level, f.founderLevel(founder.GetMember()))
@@ -33,7 +33,7 @@ func (f *former) commonLevel(founders []*wire.Founder) uint32 {
 
 // levelObjection returns why this member refuses the feature level of a proposal; "": it does
 // not. A founder may have started again with another build.
-func (f *former) levelObjection(p *wire.Proposal) string {
+func (f *Former) levelObjection(p *wire.Proposal) string {
 	for _, founder := range p.GetFounders() {
 		if supported := f.founderLevel(founder.GetMember()); p.GetFeatureLevel() > supported {
 			return fmt.Sprintf("the group would begin at feature level %d, and founder %s (%v at %s) supports %d",

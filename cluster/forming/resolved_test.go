@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"errors"
@@ -89,8 +89,8 @@ func TestCandidates_ManyResolvedAddresses(t *testing.T) {
 	now := time.Now()
 	c.resolve("a", 0, 200, now)
 	c.resolve("b", 0, 200, now)
-	if n := len(c.places) - 2; n != maxResolved {
-		t.Errorf("%d addresses, want %d", n, maxResolved)
+	if n := len(c.places) - 2; n != MaxResolved {
+		t.Errorf("%d addresses, want %d", n, MaxResolved)
 	}
 	c.resolve("a", 1000, 200, now)
 	resolved := 0
@@ -99,7 +99,7 @@ func TestCandidates_ManyResolvedAddresses(t *testing.T) {
 			resolved++
 		}
 	}
-	if n := len(c.places) - 2; n != maxResolved || resolved != 200 {
-		t.Errorf("%d addresses, of which %d are those that a has now; want %d and 200", n, resolved, maxResolved)
+	if n := len(c.places) - 2; n != MaxResolved || resolved != 200 {
+		t.Errorf("%d addresses, of which %d are those that a has now; want %d and 200", n, resolved, MaxResolved)
 	}
 }

@@ -1,20 +1,14 @@
-package cluster
+package forming
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,7 +72,7 @@ func TestForming_CrashAtEachSave(t *testing.T) {
 func proposal(cluster byte, voters uint32, founders ...*wire.GossipMeta) *wire.Proposal {
 	p := &wire.Proposal{Cluster: bytes.Repeat([]byte{cluster}, 16), Voters: voters}
 	for _, meta := range founders {
-		p.Founders = append(p.Founders, founderOf(meta))
+		p.Founders = append(p.Founders, wire.FounderOf(meta))
 	}
 	return p
 }
@@ -286,47 +280,6 @@ func TestForming_ContradictingVoters(t *testing.T) {
 		t.Errorf("the proposal is answered by %v", reply)
 	}
 }
-
-// A member that waits for its group logs why, every ten seconds.
-func TestForming_WaitIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		cfg := Config{
-			Name: "waiting", Group: "test", Listener: newIdleListener(), Advertise: "127.0.0.1:1", Expect: 3, Voters: 3,
-			Heartbeat: 100 * time.Millisecond, Election: time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil)),
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 35*time.Second)
-		defer cancel()
-		_, err := Start(ctx, cfg)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "found 1 of 3 founders") {
-			t.Fatalf("Start: %v", err)
-		}
-		line := `level=INFO msg="waiting to form or find the group" reason="found 1 of 3 founders`
-		if n := strings.Count(out.String(), line); n != 3 {
-			t.Errorf("%d lines in 35 s:\n%s", n, out.String())
-		}
-	})
-}
-
-// idleListener is a listener to which no connection comes.
-type idleListener struct {
-	once   sync.Once
-	closed chan struct{}
-}
-
-func newIdleListener() *idleListener { return &idleListener{closed: make(chan struct{})} }
-
-func (l *idleListener) Accept() (net.Conn, error) {
-	<-l.closed
-	return nil, net.ErrClosed
-}
-
-func (l *idleListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (l *idleListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // A process that has found a member of a group neither proposes another group nor accepts
 // one, also when it does not find that member any more, and after a restart.

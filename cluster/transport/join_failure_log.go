@@ -1,17 +1,15 @@
-package cluster
+package transport
 
 import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/conclave-go/conclave/cluster/transport"
 )
 
-// joinFailures logs failed joins. Failures of TLS and of the handshake, which need an
+// JoinFailures logs failed joins. Failures of TLS and of the handshake, which need an
 // operator, are warnings, at most one in a minute for each address and reason. All
 // others, such as a member that is down, are logged at debug level.
-type joinFailures struct {
+type JoinFailures struct {
 	mu   sync.Mutex
 	last map[[2]string]time.Time // guarded by mu; by address and reason
 }
@@ -21,8 +19,9 @@ const (
 	maxJoinFailure = 256
 )
 
-func (f *joinFailures) log(to *slog.Logger, addr string, err error) {
-	reason := transport.HandshakeFailure(err)
+// Log logs a failure.
+func (f *JoinFailures) Log(to *slog.Logger, addr string, err error) {
+	reason := HandshakeFailure(err)
 	if reason == "" {
 		to.Debug("join failed", "addr", addr, "error", err)
 		return
@@ -32,7 +31,7 @@ func (f *joinFailures) log(to *slog.Logger, addr string, err error) {
 	}
 }
 
-func (f *joinFailures) isDue(addr, reason string, now time.Time) bool {
+func (f *JoinFailures) isDue(addr, reason string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := [2]string{addr, reason}

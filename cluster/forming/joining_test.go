@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"bytes"
@@ -11,13 +11,29 @@ import (
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
+	"github.com/conclave-go/conclave/storage"
 )
+
+// useLog calls use with a log on the disk.
+func useLog(t *testing.T, disk *vfs.MemFS, use func(*raftlog.Log)) {
+	t.Helper()
+	store, err := storage.Open(storage.Options{FS: disk, Inline: true, MemTableSize: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log, err := raftlog.Open(store, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(log)
+}
 
 // An admission whose endorsements others would not believe is refused.
 func TestAdmitted_InvalidEndorsements(t *testing.T) {
 	var chain []*wire.Endorsement // of the second member
 	for i := range 3 {
-		withLog(t, vfs.NewCrashableMem(), func(log *raftlog.Log) {
+		useLog(t, vfs.NewCrashableMem(), func(log *raftlog.Log) {
 			id, err := identity.Load(log, "group")
 			if err != nil {
 				t.Fatal(err)
@@ -30,7 +46,7 @@ func TestAdmitted_InvalidEndorsements(t *testing.T) {
 				chain = id.Endorse(bytes.Repeat([]byte{9}, 32), uint64(10+10*i))
 				return
 			}
-			m := &former{cfg: FormingConfig{Identity: id}}
+			m := &Former{cfg: Config{Identity: id}}
 			for _, chain := range [][]*wire.Endorsement{chain, slices.Repeat(chain, identity.MaxEndorsements)} {
 				err := m.admitted(&wire.Admission{Cluster: cluster, Endorsements: chain})
 				if err == nil || !strings.Contains(err.Error(), "invalid endorsements") {

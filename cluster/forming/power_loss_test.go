@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func foundersOn(t *testing.T, disks []*vfs.MemFS) *founders {
 	}
 	t.Cleanup(func() {
 		for _, f := range v.founders {
-			if f.former != nil {
+			if f.Former != nil {
 				f.crash()
 			}
 		}

@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func (f *former) accepted() *wire.Proposal {
+func (f *Former) accepted() *wire.Proposal {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	return f.cfg.Identity.Get().GetAccepted()
 }
 
 // Answer answers a process on a FORM connection, which has proved the member and the key in r.
-func (f *former) Answer(r *wire.FormRequest) *wire.FormReply {
+func (f *Former) Answer(r *wire.FormRequest) *wire.FormReply {
 	sender := r.GetCandidate()
 	if err := checkCandidate(sender, sender.GetMember(), sender.GetKey()); err != nil {
 		return &wire.FormReply{Member: f.cfg.Identity.Member, Refusal: err.Error()}
@@ -49,13 +49,13 @@ func unheeding(founder *wire.GossipMeta, p *wire.Proposal) bool {
 const unheedingReason = "a founder runs an earlier build now than when the group was proposed: start it with the later one"
 
 // hasRefused reports whether this member has refused the proposal finally.
-func (f *former) hasRefused(p *wire.Proposal) bool {
+func (f *Former) hasRefused(p *wire.Proposal) bool {
 	return slices.ContainsFunc(f.cfg.Identity.Get().GetRefused(), func(c []byte) bool { return bytes.Equal(c, p.GetCluster()) })
 }
 
 // answer answers a proposal from a member that has proved its key. An acceptance is on
 // disk before it is sent.
-func (f *former) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
+func (f *Former) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *wire.FormReply {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	reply := &wire.FormReply{Member: f.cfg.Identity.Member}
@@ -100,7 +100,7 @@ func (f *former) answer(from uint64, key ed25519.PublicKey, p *wire.Proposal) *w
 // doubt returns why this member can neither accept a proposal nor refuse it finally; "":
 // it can. The proposal comes from its first founder, and this member has itself reached
 // each founder, with that key.
-func (f *former) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) string {
+func (f *Former) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) string {
 	if members, err := f.formedGroup(); err != nil || len(members) > 0 {
 		return "it has found a member of an existing group"
 	}
@@ -121,7 +121,7 @@ func (f *former) doubt(from uint64, key ed25519.PublicKey, p *wire.Proposal) str
 }
 
 // objection returns why this member refuses a proposal; "": it does not.
-func (f *former) objection(p *wire.Proposal) string {
+func (f *Former) objection(p *wire.Proposal) string {
 	if cluster, ok := wire.IDFrom(p.GetCluster()); !ok || cluster.IsZero() {
 		return "the proposal names no cluster"
 	}
@@ -148,7 +148,7 @@ func (f *former) objection(p *wire.Proposal) string {
 	return f.levelObjection(p)
 }
 
-func (f *former) refuseFinally(p *wire.Proposal) error {
+func (f *Former) refuseFinally(p *wire.Proposal) error {
 	if len(f.cfg.Identity.Get().GetRefused()) >= maxRefused || len(p.GetCluster()) != len(wire.ID{}) {
 		return errors.New("too many final refusals")
 	}
@@ -158,7 +158,7 @@ func (f *former) refuseFinally(p *wire.Proposal) error {
 // revoke withdraws the acceptance of a proposal that a founder has refused finally. At the
 // limit of refusals it stores none of its own: that founder's is on its disk, so if this
 // member should accept the proposal again, it is never accepted by all.
-func (f *former) revoke(p *wire.Proposal) error {
+func (f *Former) revoke(p *wire.Proposal) error {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	full := len(f.cfg.Identity.Get().GetRefused()) >= maxRefused

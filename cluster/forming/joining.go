@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ var ErrTwoGroups = errors.New("the addresses belong to members of different grou
 
 // formedGroup returns the members of an existing group that the search has found; an error if
 // they belong to several.
-func (f *former) formedGroup() (members []*wire.GossipMeta, err error) {
+func (f *Former) formedGroup() (members []*wire.GossipMeta, err error) {
 	for _, meta := range f.candidates.processes() {
 		if len(meta.GetCluster()) == 0 {
 			continue
@@ -50,7 +50,7 @@ func (f *former) formedGroup() (members []*wire.GossipMeta, err error) {
 
 // joinGroup asks the members of the group that the search has found for admission. It reports
 // whether this member has been admitted.
-func (f *former) joinGroup(ctx context.Context) (joined bool, err error) {
+func (f *Former) joinGroup(ctx context.Context) (joined bool, err error) {
 	members, err := f.formedGroup()
 	if err != nil || len(members) == 0 || f.accepted() != nil {
 		return false, nil //nolint:nilerr // waitReason returns it
@@ -65,11 +65,11 @@ func (f *former) joinGroup(ctx context.Context) (joined bool, err error) {
 		reply, err := f.cfg.Port.Form(ctx, to, &wire.FormRequest{Candidate: f.cfg.Meta(), Admit: true, Ephemeral: f.cfg.Ephemeral})
 		switch {
 		case err != nil:
-			f.noteNotAdmitted(founderOf(meta), err.Error())
+			f.noteNotAdmitted(wire.FounderOf(meta), err.Error())
 		case reply.GetAdmission() == nil:
-			f.noteNotAdmitted(founderOf(meta), reply.GetRefusal())
+			f.noteNotAdmitted(wire.FounderOf(meta), reply.GetRefusal())
 		case !bytes.Equal(reply.GetAdmission().GetCluster(), meta.GetCluster()):
-			f.noteNotAdmitted(founderOf(meta), "it admits to another cluster than its own")
+			f.noteNotAdmitted(wire.FounderOf(meta), "it admits to another cluster than its own")
 		default:
 			f.noteNotAdmitted(nil, "")
 			return true, f.admitted(reply.GetAdmission())
@@ -79,7 +79,7 @@ func (f *former) joinGroup(ctx context.Context) (joined bool, err error) {
 }
 
 // noteSeen records that this process has found a group, so that it never forms one.
-func (f *former) noteSeen(cluster []byte) error {
+func (f *Former) noteSeen(cluster []byte) error {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	if len(f.cfg.Identity.Get().GetSeen()) > 0 {
@@ -89,7 +89,7 @@ func (f *former) noteSeen(cluster []byte) error {
 }
 
 // admitted makes this member a member of the group that has admitted it.
-func (f *former) admitted(a *wire.Admission) error {
+func (f *Former) admitted(a *wire.Admission) error {
 	f.changing.Acquire()
 	defer f.changing.Release()
 	if cluster, ok := wire.IDFrom(a.GetCluster()); !ok || cluster.IsZero() {

@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 )
 
 // search asks addresses until ctx is done.
-func (f *former) search(ctx context.Context) {
+func (f *Former) search(ctx context.Context) {
 	for {
 		addrs, again := f.candidates.due(time.Now())
 		for _, addr := range addrs {
@@ -46,7 +46,7 @@ func (f *former) search(ctx context.Context) {
 // ask asks the process at an address for its settings and its candidates, or looks up the
 // addresses of a name. An address that is not configured has been heard from a process, as
 // what that or a third one advertises.
-func (f *former) ask(ctx context.Context, addr string) {
+func (f *Former) ask(ctx context.Context, addr string) {
 	bounded, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	to, name := f.candidates.target(addr)
@@ -72,12 +72,12 @@ func (f *former) ask(ctx context.Context, addr string) {
 		f.candidates.abandoned(addr)
 	default:
 		f.candidates.failed(addr, err, now)
-		f.failures.log(f.cfg.Logger, addr, err)
+		f.failures.Log(f.cfg.Logger, addr, err)
 	}
 }
 
 // lookUp looks up the addresses of a name in Config.Join.
-func (f *former) lookUp(ctx context.Context, name string) {
+func (f *Former) lookUp(ctx context.Context, name string) {
 	targets, err := f.cfg.Port.Resolve(ctx, name)
 	if errors.Is(ctx.Err(), context.Canceled) { // the search is over
 		f.candidates.abandoned(name)
@@ -104,7 +104,7 @@ func checkCandidate(meta *wire.GossipMeta, member uint64, key ed25519.PublicKey)
 // introduce returns the answer to a request: this member, and the processes that it has
 // found itself. It notes the sender's address, and that process counts once this member
 // has asked it there.
-func (f *former) introduce(sender *wire.GossipMeta) *wire.FormReply {
+func (f *Former) introduce(sender *wire.GossipMeta) *wire.FormReply {
 	reply := &wire.FormReply{Member: f.cfg.Identity.Member, Candidate: f.cfg.Meta()}
 	if !f.cfg.Identity.Cluster().IsZero() {
 		return reply

@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ import (
 // founder is a member that forms a group: the production code over a disk that can
 // fail, with calls instead of a transport.
 type founder struct {
-	*former
+	*Former
 	port       *founderPort
 	store      *storage.Store
 	founders   *founders
@@ -112,11 +113,11 @@ func (f *founder) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := FormingConfig{
+	cfg := Config{
 		Expect: f.founders.expect, Voters: 3, Level: cmp.Or(f.chooseBuild(id.Get()), wire.FeatureLevel), FirstState: machine.FirstState,
-		Identity: id, Log: log, Logger: quiet, Lifetime: t.Context(),
+		Identity: id, Log: log, Logger: slog.New(slog.DiscardHandler), Lifetime: t.Context(),
 	}
-	meta := func(cfg *FormingConfig) *wire.GossipMeta {
+	meta := func(cfg *Config) *wire.GossipMeta {
 		return &wire.GossipMeta{
 			Version: wire.GossipVersion, Cluster: id.Get().GetCluster(), Member: id.Member, Boot: id.Get().GetBoot(), Name: f.addr(), Advertise: f.addr(),
 			Expect: uint32(cfg.Expect), Voters: uint32(cfg.Voters), Key: id.Public(), FeatureLevel: cfg.Level,
@@ -131,12 +132,12 @@ func (f *founder) start() {
 	}
 	port := new(founderPort)
 	cfg.Port = port
-	m := newFormer(cfg)
+	m := New(cfg)
 	m.cfg.Meta = func() *wire.GossipMeta { return meta(&m.cfg) } // which tests change
 	port.form = func(_ context.Context, to transport.Target, r *wire.FormRequest) (*wire.FormReply, error) {
 		return f.send(m, to.Addr, proto.CloneOf(r))
 	}
-	f.former, f.port, f.store, f.up, f.attempting = m, port, store, true, false
+	f.Former, f.port, f.store, f.up, f.attempting = m, port, store, true, false
 	f.readAccepted()
 	f.founders.check()
 }
@@ -167,19 +168,19 @@ func (p *founderPort) Form(ctx context.Context, to transport.Target, r *wire.For
 }
 
 // send sends a proposal to a founder, unless it is lost. Other founders run meanwhile.
-func (f *founder) send(m *former, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
+func (f *founder) send(m *Former, addr string, r *wire.FormRequest) (*wire.FormReply, error) {
 	v := f.founders
 	f.encoded(r)
 	v.sent = append(v.sent, r)
 	v.proposals[string(r.GetProposal().GetCluster())] = r.GetProposal()
 	v.interleave()
 	to := v.founders[slices.IndexFunc(v.founders, func(o *founder) bool { return o.addr() == addr })]
-	if f.former != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
+	if f.Former != m || !f.up || !to.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	reply := to.receive(r)
 	v.interleave()
-	if f.former != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
+	if f.Former != m || !f.up || v.faulty && v.rng.IntN(5) == 0 {
 		return nil, errLost
 	}
 	return reply, nil
@@ -217,10 +218,10 @@ func (f *founder) attempt() {
 	if !f.cfg.Identity.Cluster().IsZero() || f.attempting {
 		return // it has a group, or is forming one
 	}
-	m := f.former
+	m := f.Former
 	f.attempting = true
 	_, err := m.form(context.Background())
-	if f.former != m {
+	if f.Former != m {
 		return // it has crashed meanwhile
 	}
 	f.attempting = false

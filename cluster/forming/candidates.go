@@ -1,4 +1,4 @@
-package cluster
+package forming
 
 import (
 	"cmp"
@@ -43,8 +43,8 @@ type place struct {
 }
 
 const (
-	// maxResolved bounds the addresses that all names in Config.Join stand for.
-	maxResolved = 256
+	// MaxResolved bounds the addresses that all names in Config.Join stand for.
+	MaxResolved = 256
 	// maxHeard bounds the addresses that other processes suggest. A group has 64
 	// founders at most.
 	maxHeard = 128
@@ -204,21 +204,21 @@ func (c *candidates) resolved(name string, targets []transport.Target, err error
 // makeResolvedRoom reports whether another resolved address can be noted. At the limit it
 // drops one that its name has no longer. It is called with mu held.
 func (c *candidates) makeResolvedRoom() bool {
-	resolved, former := 0, ""
+	resolved, Former := 0, ""
 	for _, key := range slices.Sorted(maps.Keys(c.places)) {
 		p := c.places[key]
 		if p.entry != "" {
 			resolved++
 		}
-		if p.entry != "" && !p.configured && !p.asking && (former == "" || p.failures > c.places[former].failures) {
-			former = key
+		if p.entry != "" && !p.configured && !p.asking && (Former == "" || p.failures > c.places[Former].failures) {
+			Former = key
 		}
 	}
-	if resolved < maxResolved {
+	if resolved < MaxResolved {
 		return true
 	}
-	delete(c.places, former)
-	return former != ""
+	delete(c.places, Former)
+	return Former != ""
 }
 
 // isResolved reports whether a name stands for an address, and no failed handshake shows
