@@ -45,7 +45,7 @@ func (g *Group) Backup(ctx context.Context, w io.Writer) error {
 	return fault("backup", g.dir, err)
 }
 
-func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.member.Backup(ctx, w) }
+func (n *Node) backUp(ctx context.Context, w io.Writer) error { return n.replica.Backup(ctx, w) }
 
 // Restore makes the directory the seed of a new group, with the state of a backup. The
 // directory must be empty or missing; otherwise, and if the backup is damaged, truncated

@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/backup"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -62,7 +63,7 @@ func (c *Client) backUp(ctx context.Context, w io.Writer) error {
 	}
 	var refused *remote.RequestError
 	if !errors.As(err, &refused) {
-		return &cluster.IncompleteError{Cause: err}
+		return &replica.IncompleteError{Cause: err}
 	}
 	if !written.Begun && refused.Failure == wire.Failure_FAILURE_BUSY {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/clients"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
@@ -144,7 +145,7 @@ func convert(err error) error {
 	var (
 		done       *Error
 		f          *client.Fault
-		incomplete *cluster.IncompleteError
+		incomplete *replica.IncompleteError
 	)
 	switch {
 	case errors.As(err, &incomplete):

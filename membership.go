@@ -144,7 +144,7 @@ func (n *Node) transferLeadership(ctx context.Context, to MemberID) error {
 	if err := cmp.Or(n.client.Usable(), contextError(ctx)); err != nil {
 		return err
 	}
-	err := n.member.TransferLeadership(ctx, uint64(to))
+	err := n.replica.TransferLeadership(ctx, uint64(to))
 	switch {
 	case errors.Is(err, cluster.ErrNoLeader):
 		return fmt.Errorf("%w: %w: %w", ErrUnavailable, err, contextError(ctx))

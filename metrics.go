@@ -207,7 +207,7 @@ func (c *calls) metrics() (all []CallMetrics) {
 // block. After Close it returns the last ones.
 func (n *Node) Metrics() Metrics {
 	own, member := n.client.Metrics(), n.member.Metrics()
-	pending, pendingBytes := n.member.Backlog()
+	pending, pendingBytes := n.replica.Backlog()
 	sessions, holds := n.client.Sizes()
 	status := n.member.Status()
 	var group machine.Counts

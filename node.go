@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -26,6 +27,7 @@ type Node struct {
 	log     *slog.Logger
 	id      MemberID
 	member  *cluster.Member
+	replica *replica.Replica // the member's, of this group
 	events  *events
 	history history
 	counts  atomic.Pointer[machine.Counts] // of the state at the last heartbeat
@@ -115,10 +117,10 @@ func (n *Node) start(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	n.member = member
+	n.member, n.replica = member, member.Replica()
 	status := member.Status()
 	n.id = MemberID(status.ID)
-	n.client.Connect(group{member, n.client, status.ID}, registration(member.Registration()))
+	n.client.Connect(group{n.replica, member, n.client, status.ID}, registration(member.Registration()))
 	n.routines.Go(n.watch)
 	registered := make(chan struct{})
 	n.routines.Go(func() { n.logWaiting(registered) })
@@ -267,7 +269,7 @@ func (n *Node) shutDown(bounded context.Context, hurried func() bool) {
 				return
 			}
 		}
-		if err := n.member.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		if err := n.replica.StepDown(bounded); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
 			n.log.Debug("leadership is not transferred", "error", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -45,23 +46,25 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 			return machine.LoadAt(state, supported)
 		},
 		FirstState: machine.FirstState,
-		Ended: func(e wire.Ended) {
-			n.history.sessionEnded(e)
-			n.client.SessionEnded(e)
-		},
-		Changed:  n.client.Changed,
-		Recalled: n.client.Recalled,
-		Woke:     n.client.Woke,
-		Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
-		Restored: func(m cluster.Machine) {
-			n.history.snapshotInstalled() // or the state is loaded, before the history begins
-			n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
+		Callbacks: replica.Callbacks{
+			Ended: func(e wire.Ended) {
+				n.history.sessionEnded(e)
+				n.client.SessionEnded(e)
+			},
+			Changed:  n.client.Changed,
+			Recalled: n.client.Recalled,
+			Woke:     n.client.Woke,
+			Ticked:   func(m cluster.Machine) { n.ticked(m.(*machine.Machine)) },
+			Restored: func(m cluster.Machine) {
+				n.history.snapshotInstalled() // or the state is loaded, before the history begins
+				n.client.StateReplaced(func(q machine.Query) any { return q.Begin(m.(*machine.Machine))() })
+			},
+			LeaderChanged: func(leader, term uint64) {
+				n.history.leaderChanged(leader, term)
+				n.events.leaderChanged(leader, term)
+			},
 		},
 		ListsChanged: n.client.ListsChanged,
-		LeaderChanged: func(leader, term uint64) {
-			n.history.leaderChanged(leader, term)
-			n.events.leaderChanged(leader, term)
-		},
 		RoleChanged: func(r cluster.RoleEvent) {
 			n.history.roleChanged(r)
 			n.events.roleChanged(r)
@@ -78,24 +81,25 @@ func (n *Node) holdLost(name string, fence uint64) {
 	n.events.lockLost(name, Fence(fence))
 }
 
-// group is the client's door to the group: the member of this process.
+// group is the client's door to the group: the replica of this process, and its member.
 type group struct {
-	*cluster.Member
+	*replica.Replica
+	member *cluster.Member
 	client *client.Client
 	id     uint64
 }
 
 func (g group) Submit(size int, encode func() []byte, c client.Call, urgent bool) {
-	g.Member.Submit(size, encode, c, urgent)
+	g.Replica.Submit(size, encode, c, urgent)
 }
 
-func (g group) Cancel(c client.Call) { g.Member.Cancel(c) }
+func (g group) Cancel(c client.Call) { g.Replica.Cancel(c) }
 
 func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOptions) (any, error) {
 	var begun func() any // not to be touched after an error: a read that was abandoned may still run
-	read := g.Member.Read
+	read := g.Replica.Read
 	if opts.Stale {
-		read = g.Member.ReadStale
+		read = g.Replica.ReadStale
 	}
 	err := read(ctx, func(m cluster.Machine) {
 		begun = q.Begin(m.(*machine.Machine))
@@ -110,7 +114,7 @@ func (g group) Query(ctx context.Context, q machine.Query, opts client.QueryOpti
 }
 
 func (g group) Reregister(expired wire.ID, register func() ([]byte, client.Call)) {
-	g.Member.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
+	g.Replica.Reregister(expired, func() ([]byte, cluster.Call) { return register() })
 }
 
 func (g group) Renew(size int, encode func() []byte, c client.Call) {
@@ -127,9 +131,9 @@ func (g group) Observe(ctx context.Context, election string, yield func(*wire.Le
 
 func (g group) Process() uint64 { return g.id }
 
-func (g group) Level() uint32 { return g.Member.Level() }
+func (g group) Registered(r *wire.Reply) { g.member.Registered(r) }
 
-func (g group) Unreachable() string { return g.Member.Unreachable() }
+func (g group) Unreachable() string { return g.member.Unreachable() }
 
 func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
 

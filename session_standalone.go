@@ -46,12 +46,12 @@ func (n *Node) CreateSession(ctx context.Context, cfg *SessionConfig) (SessionID
 // does so as well, a second after the last of them has registered: a caller does not wait for that.
 // If all support a higher one it is raised to that, so that what follows has its limits.
 func (n *Node) raiseLevel(ctx context.Context, level uint32) error {
-	if n.member.Level() >= level {
+	if n.replica.Level() >= level {
 		return nil
 	}
-	err := n.member.RaiseLevel(ctx, wire.FeatureLevel, false)
+	err := n.replica.RaiseLevel(ctx, wire.FeatureLevel, false)
 	if errors.Is(err, cluster.ErrLevel) && level < wire.FeatureLevel {
-		err = n.member.RaiseLevel(ctx, level, false)
+		err = n.replica.RaiseLevel(ctx, level, false)
 	}
 	switch {
 	case errors.Is(err, cluster.ErrLevel):

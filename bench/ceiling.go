@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -49,12 +50,14 @@ func ceilingConfig(name string, l net.Listener, join []string) cluster.Config {
 		Heartbeat: 100 * time.Millisecond, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
 		MaxCalls: 8192, MaxCallBytes: 64 << 20,
 		Commands: machine.Commands{}, LoadMachine: loadEmpty,
-		FirstState:    func(uint32) []wire.Change { return nil }, // the machine is empty at each level
-		Restored:      func(cluster.Machine) {},
-		Changed:       func([]wire.KeyChange, []wire.LeaderChange) {},
-		Ended:         func(wire.Ended) {},
-		LeaderChanged: func(leader, term uint64) {},
-		Woke:          func() {},
+		FirstState: func(uint32) []wire.Change { return nil }, // the machine is empty at each level
+		Callbacks: replica.Callbacks{
+			Restored:      func(cluster.Machine) {},
+			Changed:       func([]wire.KeyChange, []wire.LeaderChange) {},
+			Ended:         func(wire.Ended) {},
+			LeaderChanged: func(leader, term uint64) {},
+			Woke:          func() {},
+		},
 	}
 }
 
@@ -108,7 +111,7 @@ func (c *call) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 func (c *call) Fail(err error) { c.answered <- err }
 
 func submit(ctx context.Context, m *cluster.Member, c *call, command []byte, urgent bool) error {
-	m.Submit(len(command), func() []byte { return command }, c, urgent)
+	m.Replica().Submit(len(command), func() []byte { return command }, c, urgent)
 	select {
 	case err := <-c.answered:
 		return err

@@ -18,5 +18,5 @@ func (m *Member) admit(p transport.Peer) error {
 			return err
 		}
 	}
-	return m.acknowledged.admit(p)
+	return m.replica.Admit(p)
 }

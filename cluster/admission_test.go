@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -18,9 +19,9 @@ import (
 func TestAdmit_RecordedKey(t *testing.T) {
 	key, other := ed25519.PublicKey(bytes.Repeat([]byte{1}, 32)), ed25519.PublicKey(bytes.Repeat([]byte{2}, 32))
 	disk := vfs.NewCrashableMem()
-	check := func(r *roster.Roster) {
+	check := func(log *raftlog.Log, r *roster.Roster) {
 		t.Helper()
-		m := &Member{roster: r, log: quiet}
+		m := &Member{roster: r, log: quiet, replica: replica.New(replica.Config{Log: log})}
 		for _, test := range []struct {
 			member uint64
 			key    ed25519.PublicKey
@@ -34,10 +35,10 @@ func TestAdmit_RecordedKey(t *testing.T) {
 	withLog(t, disk, func(log *raftlog.Log) {
 		r := rosterOf(t, log, 7, 9)
 		r.SetFounder(&wire.Founder{Member: 7, Advertise: "a", Key: key})
-		check(r)
+		check(log, r)
 		r.Connected(7, "seven", "b")
 		r.BootChanged(7, 3)
-		check(r)
+		check(log, r)
 	})
-	withLog(t, disk, func(log *raftlog.Log) { check(rosterOf(t, log, 7, 9)) })
+	withLog(t, disk, func(log *raftlog.Log) { check(log, rosterOf(t, log, 7, 9)) })
 }

@@ -2,16 +2,16 @@
 // applies them to a machine and returns the outcomes to the callers. It is a seam,
 // not an API: only package conclave uses it.
 //
-// submit.go takes commands and reads; loop.go passes events to the core (cluster/core),
-// and driver.go carries out its effects. The table of the members (cluster/roster) is updated
-// by peers.go with what gossip shows (cluster/gossip), and read by failure_detector.go. A new group is
-// formed by cluster/forming, member_removal.go removes a member, snapshots.go streams snapshots.
+// A process has one member: its identity, its directory, its port, the connections of clients and what it knows of
+// the others. The group's state is in its replica (cluster/replica, replicas.go), which sees the member as an
+// interface. The table of the members (cluster/roster) is updated by peers.go with what gossip shows
+// (cluster/gossip), and read by failure_detector.go. A new group is formed by cluster/forming, newcomers.go admits a
+// member, and member_removal.go removes one.
 package cluster
 
 import (
-	"errors"
-
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -36,23 +36,18 @@ type Commands interface {
 	RemoveMember(member uint64, voters []uint64) []byte
 	AdmitMember(*wire.AdmitMember) []byte
 	ReportLiveness(r wire.LivenessReport) []byte
-	// RaiseLevel raises the feature level; see Member.RaiseLevel.
-	RaiseLevel(level uint32, members []uint64, force bool) []byte
+	replica.Commands
 	// RenewClients renews clients that are connected to this member.
 	RenewClients([]wire.ID) []byte
 }
 
+// Sentinel errors of the replica and of its core.
 var (
-	// ErrStopped: the member has stopped.
-	ErrStopped = errors.New("the member has stopped")
-	// ErrNoLeader: no leader was known in time.
-	ErrNoLeader = errors.New("no leader is known")
-	// ErrLevel: the group refuses a feature level.
-	ErrLevel = errors.New("the group refuses the feature level")
-)
+	ErrStopped     = replica.ErrStopped
+	ErrNoLeader    = replica.ErrNoLeader
+	ErrLevel       = replica.ErrLevel
+	ErrUnconfirmed = replica.ErrUnconfirmed
 
-// Sentinel errors of the core.
-var (
 	ErrUnregistered = core.ErrUnregistered
 	ErrBusy         = core.ErrBusy
 	ErrCorrupt      = core.ErrCorrupt

@@ -15,19 +15,19 @@ import (
 // knows has presented endorsements. If they are valid, or this member's log has its admission
 // and not its membership yet, its next connection is accepted.
 func (m *Member) endorsed(p transport.Peer, chain []*wire.Endorsement) {
-	s := m.status.Load()
+	s := m.replica.Status()
 	if s == nil || s.Leader != 0 { // the leader vouches
 		return
 	}
 	var by []uint64
-	if !slices.ContainsFunc(s.admitted, func(r wire.MemberRecord) bool { return r.ID == p.Member }) {
+	if !slices.ContainsFunc(s.Admitted, func(r wire.MemberRecord) bool { return r.ID == p.Member }) {
 		by = identity.VerifyEndorsements(m.identity.Get().GetCluster(), chain, p.Key, max(s.Applied, m.identity.Admission()), m.isKeyOfMember)
 		if len(by) == 0 {
 			return
 		}
 	}
 	select {
-	case m.inbound <- func(*core.Core) { m.receiveEndorsed(p, by) }:
+	case m.replica.Queue() <- func(*core.Core) { m.receiveEndorsed(p, by) }:
 	default: // the peer connects again
 	}
 }

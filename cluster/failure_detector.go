@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -30,7 +31,7 @@ func (m *Member) detect() {
 	for {
 		select {
 		case <-m.roster.Changed:
-		case <-m.leadership:
+		case <-m.replica.Leadership:
 		case <-timer.C:
 		case <-m.lifetime.Done():
 			return
@@ -47,14 +48,14 @@ func (m *Member) detect() {
 // detectOnce evaluates once if this member leads, and submits the reports that are due.
 func (m *Member) detectOnce(d roster.Detector) (next roster.Detector, again time.Duration) {
 	d = d.Observe(m.roster.Snapshot().HasQuorum(), 0, m.cfg.Election, time.Now())
-	before := m.status.Load()
+	before := m.replica.Status()
 	if !m.mayReport(before) {
 		return d.Restart(), 0
 	}
 	var held []wire.MemberLiveness
 	asked := time.Now()
-	err := m.Read(m.lifetime, func(machine Machine) { held = machine.Liveness() })
-	if status := m.status.Load(); err != nil || !m.mayReport(status) || status.Term != before.Term {
+	err := m.replica.Read(m.lifetime, func(machine Machine) { held = machine.Liveness() })
+	if status := m.replica.Status(); err != nil || !m.mayReport(status) || status.Term != before.Term {
 		return d, roster.DetectionTimeout
 	}
 	now := time.Now()
@@ -91,13 +92,15 @@ func (m *Member) isConnected(member uint64) bool {
 
 // mayReport reports whether this member leads and its process is registered: the
 // registration must be its first command.
-func (m *Member) mayReport(s *Status) bool { return s.Leader == m.identity.Member && s.registered }
+func (m *Member) mayReport(s *replica.Status) bool {
+	return s.Leader == m.identity.Member && s.Registered
+}
 
 // report submits a report and returns when to evaluate again because it had no effect;
 // 0: it had one. A report that comes soon after a process's last renewal has none, and
 // the group says for how long that remains so: the process may have failed since.
 func (m *Member) report(r wire.LivenessReport) (again time.Duration) {
-	reply, err := m.execute(m.lifetime, m.cfg.Commands.ReportLiveness(r))
+	reply, err := m.replica.Execute(m.lifetime, m.cfg.Commands.ReportLiveness(r))
 	switch {
 	case err != nil || reply.GetCode() != wire.Code_OK:
 		return roster.DetectionTimeout

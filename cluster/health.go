@@ -3,26 +3,15 @@ package cluster
 import (
 	"time"
 
-	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
 )
 
 // Health is what a member knows of its own condition. None of it needs the loop.
 type Health struct {
 	Status
+	replica.Health
 	// Stopped is ErrStopped once the member has begun to stop, with the cause; nil before.
 	Stopped error
-	// Idle is for how long the loop has served no event. Each tick is one.
-	Idle time.Duration
-	// Reported is the commit index that the leader has reported.
-	Reported uint64
-	// Behind is for how long Applied has been less than an index reported; 0: it is not.
-	Behind time.Duration
-	// Contact is how long ago the leader was heard, or without one the last leader; 0 if this
-	// member leads.
-	Contact time.Duration
-	// Regained is set when the leader is heard again after an outage, until this member has
-	// what it missed.
-	Regained bool
 	// Shortage is what the process lacks that an access to the disk waits for, since Waited;
 	// nil: none waits.
 	Shortage error
@@ -31,99 +20,14 @@ type Health struct {
 	Reachable, Voters int
 }
 
-// KeepEntries is how many applied entries a leader keeps. A member that lags by more may
-// need a snapshot.
-const KeepEntries = keepEntries
-
 // Health returns the current condition. It never blocks.
 func (m *Member) Health() Health {
-	// In this order: what is published later than now would make a duration negative.
-	passed, s := m.lastPass(), m.Status()
-	now := time.Since(m.began)
-	h := Health{Status: s, Idle: max(0, now-passed), Reported: s.lag.reported, Regained: s.lag.regained > 0}
+	s, health := m.replica.Health()
+	h := Health{Status: m.statusOf(s), Health: health}
 	if m.lifetime.Err() != nil {
 		h.Stopped = m.stopped()
 	}
-	if s.Applied < h.Reported {
-		h.Behind = max(0, now-s.lag.since)
-	}
-	switch s.Leader {
-	case 0:
-		h.Contact = max(0, now-s.lag.contact)
-	case s.ID:
-	default:
-		ticks := s.ticks - s.peers[s.Leader].Heard // 0 is the tick of the start
-		h.Contact = time.Duration(ticks)*m.cfg.Heartbeat + h.Idle
-	}
-	h.Reachable, h.Voters = m.reach(s.Members)
+	h.Reachable, h.Voters = m.reach(h.Members)
 	h.Waited, h.Shortage = m.store.Shortage()
 	return h
-}
-
-// pass notes that the loop makes progress, and returns the time since began.
-func (m *Member) pass() time.Duration {
-	now := time.Since(m.began)
-	m.passed.Store(int64(now))
-	return now
-}
-
-func (m *Member) lastPass() time.Duration { return time.Duration(m.passed.Load()) }
-
-// lag measures how far this member is behind the leader, in time: the number of entries
-// would mean little, as a group applies few of them in a day or many in a second.
-type lag struct {
-	applied, reported uint64
-	target            uint64
-	since             time.Duration // applied < target since then
-	// regained is when the leader was heard again, if this member has not caught up since
-	// then; 0: it has. goal is the index for that; 0: not known.
-	regained time.Duration
-	goal     uint64
-	contact  time.Duration // when there was contact to a leader last
-	lost     bool          // there was none for an election timeout
-	reports  uint64
-}
-
-// noteLag runs on the loop. registering is set until the registration of this process has
-// its outcome, which proves that the log up to it is here.
-func (m *Member) noteLag(c core.Status, peers map[uint64]core.PeerProgress, registering bool) {
-	now := m.lastPass()
-	m.lag.reached(c.Applied, c.Reported, now)
-	contact := c.Leads || c.Leader != 0 && time.Duration(c.Ticks-peers[c.Leader].Heard)*m.cfg.Heartbeat <= m.cfg.Election
-	m.lag.heard(contact, c.Leads || registering && c.Registered, c.Reports, now, m.cfg.Election)
-}
-
-// reached takes the current indexes. A target that is reached is replaced by what the
-// leader has reported by now, so under load each one is as old as an entry's round trip.
-func (l *lag) reached(applied, reported uint64, now time.Duration) {
-	l.applied, l.reported = applied, reported
-	if applied >= l.target {
-		l.target, l.since = reported, now
-	}
-}
-
-// heard takes whether there is contact to a leader, whether it is proven that this member
-// is up to date, and how often a leader has reported its commit index. Its heartbeats do not:
-// they have no more than this member has acknowledged. A leader that misses nothing in this
-// member's log sends no append either, so after an election timeout that counts too.
-func (l *lag) heard(contact, proven bool, reports uint64, now, election time.Duration) {
-	switch {
-	case !contact && now <= l.contact+election:
-		return // an election, probably
-	case !contact:
-		l.lost, l.regained, l.goal, l.reports = true, 0, 0, reports
-		return
-	case l.lost:
-		l.lost, l.regained = false, now
-	}
-	l.contact = now
-	if l.regained == 0 {
-		return
-	}
-	if l.goal == 0 && (reports != l.reports || now >= l.regained+election) {
-		l.goal = l.reported
-	}
-	if proven || l.goal > 0 && l.applied >= l.goal {
-		l.regained, l.goal = 0, 0
-	}
 }

@@ -49,7 +49,7 @@ func startGroup(t *testing.T) []*Member {
 func leaderOf(t *testing.T, m *Member) uint64 {
 	t.Helper()
 	for {
-		if err := m.Read(t.Context(), func(Machine) {}); err != nil { // the leader has confirmed it
+		if err := m.replica.Read(t.Context(), func(Machine) {}); err != nil { // the leader has confirmed it
 			t.Fatal(err)
 		}
 		if leader := m.Status().Leader; leader != 0 {
@@ -70,7 +70,7 @@ func transferToEach(t *testing.T, members []*Member) {
 		for _, to := range members {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			for {
-				err := asking.TransferLeadership(ctx, to.identity.Member)
+				err := asking.replica.TransferLeadership(ctx, to.identity.Member)
 				if err == nil && leaderOf(t, asking) == to.identity.Member {
 					break
 				}
@@ -87,7 +87,7 @@ func transferToEach(t *testing.T, members []*Member) {
 func transferRefused(t *testing.T, members []*Member) {
 	leader := leaderOf(t, members[0])
 	for _, m := range members {
-		if err := m.TransferLeadership(t.Context(), 12345); !errors.Is(err, ErrNoSuccessor) {
+		if err := m.replica.TransferLeadership(t.Context(), 12345); !errors.Is(err, ErrNoSuccessor) {
 			t.Errorf("to an unknown member: %v", err)
 		}
 		if m.identity.Member == leader {
@@ -95,7 +95,7 @@ func transferRefused(t *testing.T, members []*Member) {
 		}
 		// Under load another election may have made it the leader: then the term has moved.
 		term := m.Status().Term
-		if err := m.StepDown(t.Context()); !errors.Is(err, ErrNotLeader) && m.Status().Term == term {
+		if err := m.replica.StepDown(t.Context()); !errors.Is(err, ErrNotLeader) && m.Status().Term == term {
 			t.Errorf("a follower steps down: %v", err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestTransferLeadership_NoLeader(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := members[0].TransferLeadership(ctx, 0); !errors.Is(err, ErrNoLeader) {
+	if err := members[0].replica.TransferLeadership(ctx, 0); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("%v", err)
 	}
 }

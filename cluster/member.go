@@ -11,7 +11,6 @@ import (
 	"net"
 	"runtime/pprof"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -21,10 +20,10 @@ import (
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
-	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -61,21 +60,13 @@ type Config struct {
 	Commands   Commands
 	Clients    clients.Handlers
 
-	// These run on the loop's goroutine, in log order, and must not block.
+	replica.Callbacks
 
-	// Restored receives the loaded machine before any notification, and later each
-	// one that a snapshot has put in its place. That one may have applied further
-	// entries; their changes are reported next.
-	Restored      func(Machine)
-	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
-	Recalled      func([]wire.Recall)                                      // by one entry; nil: ignored
-	Ended         func(wire.Ended)                                         // a session has ended
-	LeaderChanged func(leader, term uint64)
-	RoleChanged   func(RoleEvent) // nil: ignored
+	// These run on the loop's goroutine likewise.
+
+	RoleChanged func(RoleEvent) // nil: ignored
 	// RedundancyChanged reports how many more voters may fail; negative: there is no quorum.
 	RedundancyChanged func(voters int) // nil: ignored
-	Woke              func()           // at each wake-up of the loop, ticks included
-	Ticked            func(Machine)    // at each heartbeat interval; nil: ignored
 
 	// ListsChanged reports that what Status shows of the members, or what the machine shows of
 	// sessions and checks, has changed, and the last index that was applied. It runs on any
@@ -83,62 +74,41 @@ type Config struct {
 	ListsChanged func(applied uint64)
 }
 
-// Member is one member of a group, running in this process.
+// Member is one member of a group, running in this process: what a process has once, around its replica.
 type Member struct {
-	cfg          Config
-	seams        Seams
-	log          *slog.Logger
-	identity     *identity.Identity
-	store        *storage.Store
-	raftLog      *raftlog.Log
-	port         *transport.Transport
-	gossip       *gossip.Gossip
-	roster       *roster.Roster
-	failures     transport.JoinFailures
-	former       *forming.Former
-	resolves     func(addr string) bool // whether the host is a name to be looked up
-	admitting    sync.Mutex             // held while a newcomer is admitted
-	removal      removal
-	refusals     refusals
-	acknowledged acknowledged
-	durable      atomic.Pointer[core.Position] // what the hello reports
+	cfg       Config
+	seams     Seams
+	log       *slog.Logger
+	identity  *identity.Identity
+	store     *storage.Store
+	raftLog   *raftlog.Log
+	port      *transport.Transport
+	gossip    *gossip.Gossip
+	roster    *roster.Roster
+	failures  transport.JoinFailures
+	former    *forming.Former
+	resolves  func(addr string) bool // whether the host is a name to be looked up
+	admitting sync.Mutex             // held while a newcomer is admitted
+	removal   removal
+	refusals  refusals
+	replica   *replica.Replica
 
-	// Owned by the loop's goroutine, and by failCalls when that has ended.
+	// Owned by the replica's loop.
 	core       *core.Core
-	began      time.Time
-	lag        lag
-	woken      int // callers that the loop has woken at wokenAt
-	wokenAt    time.Time
-	yielding   yielding
-	ended      bool // the loop has ended in order, between two events
-	fetched    []event
-	effects    core.Effects
-	ticks      uint64
-	leaderLog  leaderLog
 	lastConf   *raftpb.ConfState
 	vouched    vouched
 	redundancy int
 	// redundancyKnown is set once redundancy is.
 	redundancyKnown bool
-	registered      bool                         // the group has accepted this process's registration
-	sending         map[uint64]*outgoingSnapshot // by peer
+	registered      bool // the group has accepted this process's registration
 	clients         *clients.Server
-	share           share
 
-	metrics    Metrics
-	mailbox    *wait.Mailbox[event]
-	backlog    backlog
-	inbound    chan func(*core.Core) // from peers; their readers block while it is full
-	status     atomic.Pointer[Status]
-	passed     atomic.Int64 // when the loop last served an event, since began
-	raising    atomic.Bool  // the feature level
-	leadership wait.Signal  // set when the leader changes, and when this process is registered
-	staging    sync.Mutex   // held while a snapshot is received
-	lifetime   context.Context
-	end        context.CancelCauseFunc
-	routines   sync.WaitGroup
-	done       chan struct{}
-	err        error // set before done is closed
+	metrics  Metrics
+	lifetime context.Context
+	end      context.CancelCauseFunc
+	routines sync.WaitGroup
+	done     chan struct{}
+	err      error // set before done is closed
 }
 
 // Start opens the directory, forms the group if the directory belongs to none, and
@@ -146,17 +116,12 @@ type Member struct {
 // file descriptors that the process lacks.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m := &Member{
-		cfg:     cfg,
-		seams:   SeamsFrom(ctx),
-		log:     cfg.Logger,
-		inbound: make(chan func(*core.Core), 256),
-		backlog: backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
-		done:    make(chan struct{}),
-		began:   time.Now(),
+		cfg:   cfg,
+		seams: SeamsFrom(ctx),
+		log:   cfg.Logger,
+		done:  make(chan struct{}),
 	}
 	m.removal.init()
-	m.share.left = wait.NewSignal()
-	m.leadership, m.mailbox = wait.NewSignal(), wait.NewMailbox[event]()
 	m.lifetime, m.end = context.WithCancelCause(context.Background())
 	if err := m.start(ctx); err != nil {
 		m.end(err)
@@ -184,7 +149,7 @@ func (m *Member) start(ctx context.Context) error {
 	if err := m.awaitOwnAddress(ctx); err != nil {
 		return err
 	}
-	if err := m.openCore(); err != nil {
+	if err := m.startReplica(); err != nil {
 		return err
 	}
 	return m.openGossip()
@@ -226,10 +191,10 @@ func (m *Member) tearDown() {
 		m.port.Close()
 	}
 	m.routines.Wait()
-	m.failCalls()
-	if m.raftLog != nil {
-		m.recordDivergence(context.Cause(m.lifetime))
-		m.writeLastCheckpoint()
+	if m.replica != nil {
+		cause := context.Cause(m.lifetime)
+		m.replica.Abandon()
+		m.replica.Finish(cause, cause == errClosed)
 	}
 	if m.store != nil {
 		if err := m.store.Close(); err != nil {
@@ -285,18 +250,18 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if m.raftLog, err = raftlog.Open(store, groupNumber); err != nil {
 		return err
 	}
-	if err := checkDivergence(m.raftLog); err != nil {
+	if err := replica.CheckDivergence(m.raftLog); err != nil {
 		return err
 	}
 	if m.identity, err = identity.Load(m.raftLog, m.cfg.Group); err != nil {
 		return err
 	}
-	m.noteDurable()
 	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
+	m.replica = replica.New(m.replicaConfig())
+	m.metrics.Metrics = m.replica.Metrics()
 	m.roster.Listed = m.listsChanged
-	m.acknowledged.load(m.roster.Snapshot().Peers)
 	return m.checkMeta()
 }
 
@@ -309,54 +274,9 @@ func (m *Member) checkMeta() error {
 	return err
 }
 
-// noteDurable is for the time before the loop runs.
-func (m *Member) noteDurable() {
-	p := new(core.Position)
-	p.Term, p.Index = m.raftLog.Durable()
-	m.durable.Store(p)
-}
-
-// groupNumber prefixes every key on the disk, so that one disk can hold several groups
-// in a later version.
-const groupNumber = 0
-
-// openCore loads the machine from the disk and starts the loop.
-func (m *Member) openCore() error {
-	machine, err := raftlog.Load(m.raftLog, m.cfg.LoadMachine)
-	if err != nil {
-		return err
-	}
-	if m.core, err = core.New(m.coreConfig(machine)); err != nil {
-		return err
-	}
-	m.clients = clients.New(m.clientsConfig())
-	m.measure()
-	m.noteDurable()
-	m.lastConf = m.core.Status().Membership
-	m.setMembership(m.lastConf)
-	m.core.CampaignFirst(m.former.IsFirst())
-	m.pass()
-	m.publish()
-	m.routine("loop", m.loop)
-	m.routine("failure detector", m.detect)
-	m.routine("database size", m.watchSize)
-	return nil
-}
-
 // AnnounceShutdown announces by gossip that this process stops, so that the failure
 // detector reports it at once. It blocks for a fraction of a second.
 func (m *Member) AnnounceShutdown() { m.gossip.AnnounceShutdown() }
-
-// failCalls fails every pending call, wherever the loop left it: in the mailbox,
-// fetched, in undelivered effects, or in the core.
-func (m *Member) failCalls() {
-	lose(m.mailbox.Close())
-	lose(m.fetched)
-	if m.core != nil {
-		m.effects.Abandon(m.stopped())
-		m.core.Abandon(m.stopped())
-	}
-}
 
 // stopped returns ErrStopped with the cause.
 func (m *Member) stopped() error {

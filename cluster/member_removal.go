@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -114,24 +115,24 @@ func (m *Member) AwaitLeave(ctx context.Context) error {
 // CheckLeave returns ErrLastVoter or ErrNoQuorumWithout if this member cannot leave
 // now, according to its connections to the other members. The leader checks again.
 func (m *Member) CheckLeave() error {
-	s := m.status.Load()
-	voters := s.conf.GetVoters()
+	s := m.replica.Status()
+	voters := s.Conf.GetVoters()
 	if !slices.Contains(voters, m.identity.Member) {
 		return nil
 	}
 	reachable := func(ids []uint64) (n int) {
 		for _, id := range ids {
-			if id != m.identity.Member && !core.Includes(s.removed, id) && m.port.PeerError(id) == nil {
+			if id != m.identity.Member && !core.Includes(s.Removed, id) && m.port.PeerError(id) == nil {
 				n++
 			}
 		}
 		return n
 	}
-	others, standbys := reachable(voters), reachable(s.conf.GetLearners())
+	others, standbys := reachable(voters), reachable(s.Conf.GetLearners())
 	switch {
 	case standbys > 0 && others+1 > len(voters)/2: // one takes this member's place
 		return nil
-	case len(voters) == 1 && len(s.conf.GetLearners()) == 0:
+	case len(voters) == 1 && len(s.Conf.GetLearners()) == 0:
 		return ErrLastVoter
 	case len(voters) == 1 || others <= (len(voters)-1)/2:
 		return ErrNoQuorumWithout
@@ -173,7 +174,7 @@ func (m *Member) Leave(ctx context.Context) error {
 // a standby, which the reconciler promotes.
 func (m *Member) stepDownToLeave(ctx context.Context) error {
 	for len(m.Voters()) > 1 {
-		err := m.StepDown(ctx)
+		err := m.replica.StepDown(ctx)
 		if errors.Is(err, ErrNotLeader) || errors.Is(m.CheckLeave(), ErrLastVoter) {
 			return nil
 		}
@@ -194,7 +195,7 @@ func (m *Member) stepDownToLeave(ctx context.Context) error {
 // RequestRemoval is step 2 of Leave. It returns nil once the machine has noted the
 // removal.
 func (m *Member) RequestRemoval(ctx context.Context) error {
-	reply, err := m.execute(ctx, m.cfg.Commands.RemoveMember(0, m.Voters()))
+	reply, err := m.replica.Execute(ctx, m.cfg.Commands.RemoveMember(0, m.Voters()))
 	if err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (m *Member) RequestRemoval(ctx context.Context) error {
 // registration, and ErrUnregistered if the registration has expired.
 func (m *Member) checkRemoved(ctx context.Context) error {
 	var removed []uint64
-	if err := m.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
+	if err := m.replica.Read(ctx, func(machine Machine) { removed = machine.Removed() }); err != nil {
 		return err
 	}
 	if !core.Includes(removed, m.identity.Member) {
@@ -233,7 +234,7 @@ const confirmationElections = 5
 // ctx is done. It then waits, for a limited time, until this member has confirmed each
 // removal: if all others leave, no other member can.
 func (m *Member) AwaitRemovals(ctx context.Context) error {
-	err := m.awaitRemoval(ctx, func() bool { return !m.roster.Snapshot().HasAny(m.status.Load().removed) })
+	err := m.awaitRemoval(ctx, func() bool { return !m.roster.Snapshot().HasAny(m.replica.Status().Removed) })
 	if err != nil {
 		return err
 	}
@@ -279,13 +280,13 @@ func (m *Member) recordRemoval() error {
 
 // considerRemoval stops this member if its removal is confirmed, unless Leave waits for
 // that: then a former process requested the removal and stopped before step 5.
-func (m *Member) considerRemoval(s *Status) {
+func (m *Member) considerRemoval(s *replica.Status) {
 	if s == nil {
 		return
 	}
 	refusers := m.refusals.refusing(transport.ReasonRemoved)
-	confirmed, inLog := removalOf(m.identity.Member, s.conf, s.removed, refusers)
-	if len(s.conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
+	confirmed, inLog := removalOf(m.identity.Member, s.Conf, s.Removed, refusers)
+	if len(s.Conf.GetVoters()) == 0 { // it has no state to lose, and knows of no voters
 		confirmed = len(refusers) > 0
 	}
 	if !confirmed || !m.removal.found.CompareAndSwap(false, true) {
@@ -318,8 +319,8 @@ func removalOf(self uint64, conf *raftpb.ConfState, removed, refusers []uint64) 
 // isRemoved reports whether the transport must refuse id, which is no member, as
 // removed. The refusal is this member's part of the confirmation of step 5.
 func (m *Member) isRemoved(id uint64) bool {
-	s := m.status.Load()
-	if s == nil || !core.Includes(s.removed, id) {
+	s := m.replica.Status()
+	if s == nil || !core.Includes(s.Removed, id) {
 		return false
 	}
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
@@ -337,7 +338,7 @@ const removalGrace = 2
 // the confirmation when it connects again.
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
-	known := membersOf(m.withVouched(m.provisional(conf)))
+	known := replica.MembersOf(m.withVouched(m.provisional(conf)))
 	for _, p := range m.roster.Snapshot().Members {
 		if !slices.Contains(known, p.ID) {
 			removed = append(removed, p.ID)
@@ -352,7 +353,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
 		if core.Includes(gone, id) {
-			m.acknowledged.forget(id)
+			m.replica.Forget(id)
 		}
 	}
 	m.removal.changed.Set()
@@ -376,4 +377,4 @@ func (m *Member) disconnect(removed uint64) {
 }
 
 // Voters returns the voters of Raft's configuration as far as this member knows.
-func (m *Member) Voters() []uint64 { return m.status.Load().conf.GetVoters() }
+func (m *Member) Voters() []uint64 { return m.replica.Status().Conf.GetVoters() }

@@ -29,7 +29,7 @@ func TestRemoval_RemovedMemberIsNotDialled(t *testing.T) {
 func TestRemoval_LastVoter(t *testing.T) {
 	m := start(t, alone(t))
 	defer m.Stop()
-	if err := m.Read(t.Context(), func(Machine) {}); err != nil { // it leads then
+	if err := m.replica.Read(t.Context(), func(Machine) {}); err != nil { // it leads then
 		t.Fatal(err)
 	}
 	if err := m.CheckLeave(); !errors.Is(err, ErrLastVoter) {

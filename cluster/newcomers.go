@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -38,18 +39,18 @@ func (m *Member) admitNewcomer(sender *wire.GossipMeta, ephemeral bool) *wire.Fo
 	// Its connections are refused until it is in the configuration.
 	_ = m.awaitRemoval(ctx, func() bool { return m.isMember(sender.GetMember()) })
 	reply.Admission = &wire.Admission{
-		Cluster: m.identity.Get().GetCluster(), Members: m.membersOf(m.status.Load().conf), Endorsements: m.identity.Endorse(sender.GetKey(), index),
+		Cluster: m.identity.Get().GetCluster(), Members: m.membersOf(m.replica.Status().Conf), Endorsements: m.identity.Endorse(sender.GetKey(), index),
 	}
 	return reply
 }
 
 // admitMember submits the admission, and returns its index in the log.
 func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephemeral bool) (index uint64, err error) {
-	s := m.status.Load()
-	if m.identity.Cluster().IsZero() || s == nil || !s.registered {
+	s := m.replica.Status()
+	if m.identity.Cluster().IsZero() || s == nil || !s.Registered {
 		return 0, errors.New("it belongs to no group yet, or has just started")
 	}
-	reply, err := m.execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
+	reply, err := m.replica.Execute(ctx, m.cfg.Commands.AdmitMember(&wire.AdmitMember{
 		Member: sender.GetMember(), Key: sender.GetKey(), Name: sender.GetName(), Advertise: sender.GetAdvertise(), Ephemeral: ephemeral,
 	}))
 	switch {
@@ -68,7 +69,7 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 
 // membersOf returns the members of a configuration with their latest known addresses.
 func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
-	ids := membersOf(conf)
+	ids := replica.MembersOf(conf)
 	members = append(members, wire.FounderOf(m.meta()))
 	for _, p := range m.roster.Snapshot().Peers {
 		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {

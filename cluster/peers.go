@@ -51,7 +51,7 @@ func (m *Member) openPort() error {
 		Registered:   m.registeredProcess,
 		Reconnected:  m.reconnected,
 		Moved:        m.moved,
-		Durable:      m.durableNow,
+		Durable:      m.replica.Durable,
 		Endorsed:     m.endorsed,
 		Endorsements: func() []*wire.Endorsement { return m.identity.Get().GetEndorsements() },
 		Timing:       m.seams.timing(),
@@ -90,10 +90,10 @@ func (m *Member) moved(member uint64, advertise, name string) {
 func (m *Member) reconnected(member uint64) {
 	m.refusals.remove(member)
 	m.removal.changed.Set() // for AwaitLeave
-	m.post(event{run: func(c *core.Core) {
+	m.replica.Post(func(c *core.Core) {
 		c.Reconnected(member)
 		m.sendMembership(member)
-	}})
+	})
 }
 
 // pace is the factor by which probes and keep-alives are slowed down, for tests of days
@@ -183,7 +183,7 @@ func (m *Member) dial(id uint64, addr string) {
 // PeerConnected implements transport.Handler.
 func (m *Member) PeerConnected(member uint64, advertise, name string) {
 	incarnation, _ := m.port.Connected(member)
-	m.acknowledged.connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
+	m.replica.Connected(core.Process{Member: member, Boot: m.roster.Boots()[member], Incarnation: incarnation})
 	if m.roster.Connected(member, name, advertise) {
 		m.dial(member, advertise)
 	}
@@ -192,7 +192,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 // PeerLost implements transport.Handler.
 func (m *Member) PeerLost(member uint64) {
 	m.roster.Disconnected(member)
-	m.post(event{run: func(c *core.Core) { c.PeerDisconnected(member) }})
+	m.replica.Post(func(c *core.Core) { c.PeerDisconnected(member) })
 }
 
 func (m *Member) isMember(id uint64) bool { return m.roster.Snapshot().Has(id) }

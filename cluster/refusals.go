@@ -50,19 +50,30 @@ func (r *refusals) refusing(reason transport.Reason) (members []uint64) {
 	return members
 }
 
+// stops takes a member's refusal of self, and returns why self has to stop for it; nil: it need not.
+func (r *refusals) stops(self uint64, voters []uint64, member uint64, refused *transport.RefusedError) error {
+	r.add(member, refused.Reason)
+	switch {
+	case refused.Reason == transport.ReasonForgot:
+		return fmt.Errorf("refused by member %v: %s: %w", wire.MemberID(member), refused.Detail, ErrForgot)
+	case refused.Reason == transport.ReasonRollback && majorityRefuses(self, voters, r.refusing(refused.Reason)):
+		return fmt.Errorf("%w: a majority of the voters has seen a later start of this member: %s", ErrCorrupt, refused.Detail)
+	}
+	return nil
+}
+
 // refusedBy runs when a peer that has proved to be a member refuses this one.
 func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
-	m.refusals.add(member, refused.Reason)
-	switch refused.Reason {
-	case transport.ReasonForgot:
-		m.fail(fmt.Errorf("refused by member %v: %s: %w", wire.MemberID(member), refused.Detail, ErrForgot))
-	case transport.ReasonRollback:
-		s := m.status.Load()
-		if s != nil && majorityRefuses(m.identity.Member, s.conf.GetVoters(), m.refusals.refusing(refused.Reason)) {
-			m.fail(fmt.Errorf("%w: a majority of the voters has seen a later start of this member: %s", ErrCorrupt, refused.Detail))
-		}
-	case transport.ReasonRemoved:
-		m.considerRemoval(m.status.Load())
+	s := m.replica.Status()
+	var voters []uint64 // none that it knows of
+	if s != nil {
+		voters = s.Conf.GetVoters()
+	}
+	if err := m.refusals.stops(m.identity.Member, voters, member, refused); err != nil {
+		m.fail(err)
+	}
+	if refused.Reason == transport.ReasonRemoved {
+		m.considerRemoval(s)
 	}
 }
 

@@ -1,14 +1,13 @@
 package cluster
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/transport"
 )
 
@@ -38,19 +37,17 @@ func TestRefused_StopsProcess(t *testing.T) {
 		{"a copy, by both others", []refusal{{2, transport.ReasonClone}, {3, transport.ReasonClone}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := &Member{log: quiet, identity: &identity.Identity{Member: us}}
-			m.lifetime, m.end = context.WithCancelCause(t.Context())
-			m.status.Store(&Status{conf: conf})
+			var all refusals
+			var err error // the first
 			last := uint64(0)
 			for _, r := range test.refusals {
 				if r.by == 0 {
-					m.refusals.remove(last)
+					all.remove(last)
 					continue
 				}
-				m.refusedBy(r.by, &transport.RefusedError{Member: r.by, Reason: r.reason, Detail: "why"})
+				err = cmp.Or(err, all.stops(us, conf.GetVoters(), r.by, &transport.RefusedError{Member: r.by, Reason: r.reason, Detail: "why"}))
 				last = r.by
 			}
-			err := context.Cause(m.lifetime)
 			if !errors.Is(err, test.stops) || err != nil && !strings.Contains(err.Error(), "why") {
 				t.Errorf("stopped with %v, want %v", err, test.stops)
 			}

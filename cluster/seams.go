@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Seams replaces parts of a member in a test. The zero value replaces nothing. It is
@@ -21,6 +24,9 @@ type Seams struct {
 	Effects        func(*Effects)                                               // runs on the loop before effects are carried out, and may drop or repeat messages
 	Started        func(*Member)                                                // runs before Start returns the member
 }
+
+// level returns the highest feature level that this process claims to support.
+func (h Seams) level() uint32 { return cmp.Or(h.FeatureLevel, wire.FeatureLevel) }
 
 type seamsKey struct{}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/backup"
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -115,7 +116,7 @@ func survivor(log *raftlog.Log) (*wire.Identity, error) {
 	case !log.Bootstrapped():
 		return nil, fmt.Errorf("%w: the member belongs to a cluster and has no log", storage.ErrCorrupt)
 	}
-	return record, checkDivergence(log)
+	return record, replica.CheckDivergence(log)
 }
 
 // ownIdentity reads the identity record of a directory without changing it.

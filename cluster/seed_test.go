@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -52,7 +53,7 @@ func TestRecover_SurvivorRefused(t *testing.T) {
 					set(identity.Record, test.record)
 				}
 				if test.diverged {
-					set(divergenceRecord, &wire.Divergence{Version: wire.DivergenceVersion, Index: 7})
+					set(replica.DivergenceRecord, &wire.Divergence{Version: wire.DivergenceVersion, Index: 7})
 				}
 				if test.log {
 					if err := log.Bootstrap(&raftpb.ConfState{Voters: []uint64{1}}); err != nil {

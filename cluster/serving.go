@@ -10,19 +10,19 @@ import (
 
 func (m *Member) clientsConfig() clients.Config {
 	return clients.Config{
-		Handlers: m.cfg.Clients, Core: m.core, Lifetime: m.lifetime, Stopped: m.stopped, Queue: m.inbound, Logger: m.log,
+		Handlers: m.cfg.Clients, Core: m.core, Lifetime: m.lifetime, Stopped: m.stopped, Queue: m.replica.Queue(), Logger: m.log,
 		Renew: m.cfg.Commands.RenewClients, Addresses: m.memberAddresses, Attached: &m.metrics.Clients,
-		Spend: m.share.spend, IsSpent: m.share.isSpent,
+		Spend: m.replica.Spend, IsSpent: m.replica.IsSpent,
 	}
 }
 
 // clientsRefused implements transport.Config.ClientsRefused. Clients are served from the first status on.
 func (m *Member) clientsRefused() string {
-	switch s := m.status.Load(); {
+	switch s := m.replica.Status(); {
 	case s == nil:
 		return "this member has not found its group yet: ask another one, or retry"
-	case s.level < wire.LevelClient:
-		return fmt.Sprintf("the group has feature level %d, and clients need %d: upgrade every member first", s.level, wire.LevelClient)
+	case s.Level < wire.LevelClient:
+		return fmt.Sprintf("the group has feature level %d, and clients need %d: upgrade every member first", s.Level, wire.LevelClient)
 	}
 	return ""
 }

@@ -32,10 +32,10 @@ func serving(t *testing.T, sessionOf func(Machine, wire.ID) (wire.ID, bool)) *Me
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := m.execute(t.Context(), command); err != nil || reply.GetCode() != wire.Code_OK {
+	if reply, err := m.replica.Execute(t.Context(), command); err != nil || reply.GetCode() != wire.Code_OK {
 		t.Fatal(reply, err)
 	}
-	if err := m.RaiseLevel(t.Context(), wire.LevelClient, true); err != nil {
+	if err := m.replica.RaiseLevel(t.Context(), wire.LevelClient, true); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -62,7 +62,7 @@ func awaitOnLoop(t *testing.T, m *Member, condition func() bool) {
 	t.Helper()
 	for range 6_000 {
 		met := make(chan bool, 1)
-		m.post(event{run: func(*core.Core) { met <- condition() }})
+		m.replica.Post(func(*core.Core) { met <- condition() })
 		if <-met {
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 
 	"github.com/conclave-go/conclave/cluster/roster"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // quorumLog logs when the quorum is lost and regained, according to gossip. A quorum
@@ -22,15 +21,4 @@ func (q *quorumLog) note(to *slog.Logger, seen *roster.Snapshot) {
 		return
 	}
 	q.lost = !q.lost
-}
-
-// leaderLog logs changes of the leader. It is used on the loop only.
-type leaderLog struct{ last uint64 }
-
-func (l *leaderLog) note(to *slog.Logger, leader, term uint64) {
-	if leader == 0 || leader == l.last {
-		return // the next leader is logged
-	}
-	l.last = leader
-	to.Info("leader changed", "leader", wire.MemberID(leader), "term", term)
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -30,9 +31,10 @@ func alone(t *testing.T) Config {
 		Logger: quiet, MaxCalls: 1000,
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		FirstState:  machine.FirstState,
-		Changed:     func([]wire.KeyChange, []wire.LeaderChange) {},
-		Ended:       func(wire.Ended) {}, Restored: func(Machine) {}, LeaderChanged: func(uint64, uint64) {},
-		Woke:     func() {},
+		Callbacks: replica.Callbacks{
+			Restored: func(Machine) {}, Changed: func([]wire.KeyChange, []wire.LeaderChange) {}, Ended: func(wire.Ended) {},
+			LeaderChanged: func(uint64, uint64) {}, Woke: func() {},
+		},
 		Commands: machine.Commands{},
 	}
 }
@@ -72,14 +74,6 @@ func (c *trackedCall) Cancelled(bool)                                  {}
 func (c *trackedCall) Recheck(wire.Rechecker, wire.Ticket) *wire.Reply { return nil }
 func (c *trackedCall) endedOnce() bool                                 { return c.answered+c.failed == 1 }
 
-// wait blocks until the call ends, and returns why it failed.
-func (c *trackedCall) wait() error {
-	<-c.done
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
 var renewal = func() []byte {
 	b, err := proto.Marshal(&wire.Command{Op: &wire.Command_Renew{Renew: &wire.Renew{}}})
 	if err != nil {
@@ -101,14 +95,14 @@ func TestStop(t *testing.T) {
 			wg.Wait()
 		},
 		"when it has a leader": func(m *Member) {
-			if err := m.Read(context.Background(), func(Machine) {}); err != nil {
+			if err := m.replica.Read(context.Background(), func(Machine) {}); err != nil {
 				t.Error(err)
 			}
 			m.Stop()
 		},
 		"during a leadership transfer": func(m *Member) {
 			var wg sync.WaitGroup
-			wg.Go(func() { _ = m.TransferLeadership(context.Background(), 12345) })
+			wg.Go(func() { _ = m.replica.TransferLeadership(context.Background(), 12345) })
 			m.Stop()
 			wg.Wait()
 		},
@@ -147,7 +141,7 @@ func TestStop_CallsEndOnce(t *testing.T) {
 			for j := range each {
 				c := newTrackedCall()
 				calls[i*each+j] = c
-				m.Submit(len(renewal), encoded(renewal), c, true)
+				m.replica.Submit(len(renewal), encoded(renewal), c, true)
 				if j == each/2 {
 					half <- struct{}{}
 				}
@@ -160,7 +154,7 @@ func TestStop_CallsEndOnce(t *testing.T) {
 	m.Stop()
 	wg.Wait()
 	late := newTrackedCall()
-	m.Submit(len(renewal), encoded(renewal), late, false)
+	m.replica.Submit(len(renewal), encoded(renewal), late, false)
 	for i, c := range append(calls, late) {
 		<-c.done
 		if c.mu.Lock(); !c.endedOnce() || c.failed > 0 && !errors.Is(c.err, ErrStopped) {
@@ -171,10 +165,10 @@ func TestStop_CallsEndOnce(t *testing.T) {
 	if late.failed != 1 {
 		t.Error("a call after the end was answered")
 	}
-	if err := m.Read(t.Context(), func(Machine) { t.Error("read after the end") }); !errors.Is(err, ErrStopped) {
+	if err := m.replica.Read(t.Context(), func(Machine) { t.Error("read after the end") }); !errors.Is(err, ErrStopped) {
 		t.Errorf("a read after the end: %v", err)
 	}
-	if err := m.TransferLeadership(t.Context(), 0); !errors.Is(err, ErrStopped) {
+	if err := m.replica.TransferLeadership(t.Context(), 0); !errors.Is(err, ErrStopped) {
 		t.Errorf("a transfer after the end: %v", err)
 	}
 }
@@ -213,10 +207,10 @@ func TestStart_ContextDone(t *testing.T) {
 func TestStop_PanicOnLoop(t *testing.T) {
 	m := start(t, alone(t))
 	stuck := newTrackedCall()
-	m.post(event{run: func(c *core.Core) {
+	m.replica.Post(func(c *core.Core) {
 		c.Submit(renewal, stuck, true)
 		panic("a bug")
-	}})
+	})
 	<-m.Done()
 	if err := m.Err(); err == nil || !strings.Contains(err.Error(), "a bug") {
 		t.Errorf("it stopped for %v", err)

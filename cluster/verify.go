@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 	"github.com/conclave-go/conclave/storage"
@@ -36,7 +37,7 @@ func (o Offline) facts(log *raftlog.Log) (f DirFacts, err error) {
 	if f.Identity, err = ownIdentity(log); err != nil {
 		return f, err
 	}
-	if f.Divergence = checkDivergence(log); f.Divergence != nil && !errors.Is(f.Divergence, ErrCorrupt) {
+	if f.Divergence = replica.CheckDivergence(log); f.Divergence != nil && !errors.Is(f.Divergence, ErrCorrupt) {
 		return f, f.Divergence
 	}
 	hard, conf, err := log.InitialState()

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -53,7 +54,7 @@ func (m *Member) sendMembership(peer uint64) {
 func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 	m.reconsiderVouched() // a later index must not renew what is over
 	s := m.core.Status()
-	if body.GetIndex() <= s.Applied || !slices.Contains(membersOf(m.withVouched(m.provisional(s.Membership))), from) {
+	if body.GetIndex() <= s.Applied || !slices.Contains(replica.MembersOf(m.withVouched(m.provisional(s.Membership))), from) {
 		return
 	}
 	by := []uint64{from}
@@ -80,7 +81,7 @@ func (m *Member) receiveMembership(from uint64, body *wire.Membership) {
 func (m *Member) vouch(s core.Status, v *wire.VouchedMember, by voucher) bool {
 	id := v.GetMember()
 	switch {
-	case id == m.identity.Member, slices.Contains(membersOf(s.Membership), id), m.vouched[id] != nil:
+	case id == m.identity.Member, slices.Contains(replica.MembersOf(s.Membership), id), m.vouched[id] != nil:
 		return false
 	case len(v.GetKey()) != ed25519.PublicKeySize, wire.FingerprintOf(v.GetKey()) != id:
 		return false
@@ -105,7 +106,7 @@ func (m *Member) isOver(id uint64, v *voucher, applied uint64) bool {
 // withVouched adds the members for which others have vouched to a configuration, as standbys,
 // until this member has applied the log as far as they had.
 func (m *Member) withVouched(conf *raftpb.ConfState) *raftpb.ConfState {
-	members := membersOf(conf)
+	members := replica.MembersOf(conf)
 	learners := slices.Clone(conf.GetLearners())
 	applied := m.core.Status().Applied
 	for id, v := range m.vouched { // order: of a set

@@ -13,18 +13,18 @@ import (
 //	floor 4   conclave           makes Go errors; joins client and cluster by an adapter
 //	floor 3   internal/client    declares the interface to a group; does not know cluster
 //	          internal/remote    implements it over a connection to a member
-//	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup and cluster/clients
+//	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
-	".":                  {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
+	".":                  {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/client":    {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
 	"internal/linger":    {},
 	"internal/remote":    {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":            {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/metrics", "internal/wait", "internal/wire"},
+	"cluster":            {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/wait", "internal/wire"},
 	"cluster/backup":     {"storage", "internal/wire"},
 	"cluster/clients":    {"cluster/core", "cluster/transport", "internal/wait", "internal/wire"},
 	"cluster/core":       {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
@@ -33,6 +33,7 @@ var floors = map[string][]string{
 	"cluster/identity":   {"raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/inbox":      {"internal/wire"},
 	"cluster/reconcile":  {"internal/wire"},
+	"cluster/replica":    {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/wait", "internal/wire"},
 	"cluster/roster":     {"cluster/core", "raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/transport":  {"internal/appcall", "internal/wire"},
 	"raftlog":            {"storage", "internal/wire"},
@@ -68,10 +69,10 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":     {"storage", "raftlog"},
 	"github.com/cockroachdb/pebble/v2/vfs": {"storage", "raftlog", "cluster"},
 	"go.etcd.io/raft/v3":                   {"raftlog", "cluster/core"},
-	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/reconcile", "cluster/roster"},
+	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/reconcile", "cluster/replica", "cluster/roster"},
 	"github.com/hashicorp/memberlist":      {"cluster/gossip", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
+	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},

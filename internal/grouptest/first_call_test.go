@@ -133,7 +133,7 @@ func firstByClient(g *Group) {
 
 func firstStandalone(g *Group) {
 	ctx := Within(g.T, patience)
-	if level := g.Member(len(g.Nodes) - 1).Level(); level < wire.LevelStandalone {
+	if level := g.Member(len(g.Nodes) - 1).Replica().Level(); level < wire.LevelStandalone {
 		g.T.Errorf("the call would raise the level from %d", level)
 	}
 	id, err := g.last().CreateSession(ctx, &conclave.SessionConfig{TTL: time.Minute, NoChecks: true})

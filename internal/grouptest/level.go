@@ -4,8 +4,8 @@ package grouptest
 func (g *Group) AwaitLevel(level uint32) {
 	g.T.Helper()
 	for _, i := range g.Running() {
-		if !g.poll(patience, func() bool { return g.Member(i).Level() >= level }) {
-			g.T.Fatalf("member %d is at level %d, want %d", i, g.Member(i).Level(), level)
+		if !g.poll(patience, func() bool { return g.Member(i).Replica().Level() >= level }) {
+			g.T.Fatalf("member %d is at level %d, want %d", i, g.Member(i).Replica().Level(), level)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (g *Group) AnnounceShutdown(i int) { g.Member(i).AnnounceShutdown() }
 
 // ReadOnLoop runs f on a member's loop, which does nothing else meanwhile.
 func (g *Group) ReadOnLoop(i int, f func()) error {
-	return g.Member(i).Read(g.T.Context(), func(cluster.Machine) { f() })
+	return g.Member(i).Replica().Read(g.T.Context(), func(cluster.Machine) { f() })
 }
 
 // exec submits a command and waits for its outcome, which must have one of the accepted
@@ -98,7 +98,7 @@ func (g *Group) exec(i int, command *wire.Command, accepted ...wire.Code) error 
 		g.T.Fatal(err)
 	}
 	c := &call{answered: make(chan answer, 1)}
-	g.Member(i).Submit(len(data), func() []byte { return data }, c, true)
+	g.Member(i).Replica().Submit(len(data), func() []byte { return data }, c, true)
 	select {
 	case a := <-c.answered:
 		if a.err != nil {
@@ -173,7 +173,7 @@ func Alone(t testing.TB) *conclave.Node {
 // FlipBit flips a bit in the memory of a member's machine: in its counter of fences.
 func (g *Group) FlipBit(i int) {
 	g.T.Helper()
-	err := g.Member(i).ReadStale(g.T.Context(), func(m cluster.Machine) {
+	err := g.Member(i).Replica().ReadStale(g.T.Context(), func(m cluster.Machine) {
 		counter := reflect.ValueOf(m).Elem().FieldByName("fences")
 		*(*uint64)(counter.Addr().UnsafePointer()) ^= 1 << 20
 	})

@@ -169,7 +169,7 @@ func (s *served) carryOut(o order) report {
 		return r
 	case "level":
 		var err error
-		r.Level, err = s.member.FeatureLevel(ctx)
+		r.Level, err = s.member.Replica().FeatureLevel(ctx)
 		return r.failed(err)
 	case "sessions":
 		var err error

@@ -38,7 +38,7 @@ func TestUpgrade_PartitionedStandby(t *testing.T) {
 				node := g.Nodes[voters[0]]
 				g.Disconnect(standby)
 				pass(2 * time.Minute) // its registration expires
-				grouptest.Must(g.T, g.Member(voters[0]).RaiseLevel(g.T.Context(), newer, true))
+				grouptest.Must(g.T, g.Member(voters[0]).Replica().RaiseLevel(g.T.Context(), newer, true))
 				held := grouptest.MustLock(g.T, node.FencedLock("held"))
 				grouptest.Busy(g.T, node, 50)
 				g.Net.Rejoin(standby)
@@ -73,7 +73,7 @@ func rebuild(g *grouptest.Group, i int) {
 
 func wantLevel(g *grouptest.Group, i int, want uint32) {
 	g.T.Helper()
-	if level, err := g.Member(i).FeatureLevel(g.T.Context()); err != nil || level != want {
+	if level, err := g.Member(i).Replica().FeatureLevel(g.T.Context()); err != nil || level != want {
 		g.T.Errorf("member %d is at level %d, %v; want %d", i, level, err, want)
 	}
 }

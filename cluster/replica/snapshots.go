@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"bytes"
@@ -25,24 +25,24 @@ type outgoingSnapshot struct {
 // startSnapshot starts to stream the state to a member that needs entries that are
 // compacted. The result is always reported: raft sends the member nothing else until
 // then. An earlier stream to the member ends.
-func (m *Member) startSnapshot(message *raftpb.Message) {
+func (r *Replica) startSnapshot(message *raftpb.Message) {
 	to := message.GetTo()
-	m.cancelSnapshot(to)
-	ctx, cancel := context.WithCancel(m.lifetime)
+	r.cancelSnapshot(to)
+	ctx, cancel := context.WithCancel(r.cfg.Lifetime)
 	s := &outgoingSnapshot{to, cancel}
-	if m.sending == nil {
-		m.sending = make(map[uint64]*outgoingSnapshot)
+	if r.sending == nil {
+		r.sending = make(map[uint64]*outgoingSnapshot)
 	}
-	m.sending[to] = s
-	m.routine("snapshot", func() {
+	r.sending[to] = s
+	r.cfg.Routine("snapshot", func() {
 		defer cancel()
-		err := m.streamSnapshot(ctx, s, message)
+		err := r.streamSnapshot(ctx, s, message)
 		if err != nil {
-			m.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
+			r.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
 		}
-		m.post(event{run: func(c *core.Core) {
-			if m.sending[to] == s { // not replaced
-				delete(m.sending, to)
+		r.post(event{run: func(c *core.Core) {
+			if r.sending[to] == s { // not replaced
+				delete(r.sending, to)
 				c.SnapshotSent(to, err == nil)
 			}
 		}})
@@ -50,8 +50,8 @@ func (m *Member) startSnapshot(message *raftpb.Message) {
 }
 
 // cancelSnapshot ends the stream to a member, if there is one. It fails.
-func (m *Member) cancelSnapshot(to uint64) {
-	if s := m.sending[to]; s != nil {
+func (r *Replica) cancelSnapshot(to uint64) {
+	if s := r.sending[to]; s != nil {
 		s.cancel()
 	}
 }
@@ -59,20 +59,20 @@ func (m *Member) cancelSnapshot(to uint64) {
 // progressBytes is how often the core learns what was sent.
 const progressBytes = 1 << 20
 
-func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, message *raftpb.Message) error {
-	state, err := m.raftLog.View()
+func (r *Replica) streamSnapshot(ctx context.Context, s *outgoingSnapshot, message *raftpb.Message) error {
+	state, err := r.cfg.Log.View()
 	if err != nil {
 		return err
 	}
 	defer state.Close()
-	if err := m.confirmSnapshot(ctx, s, state.Index); err != nil {
+	if err := r.confirmSnapshot(ctx, s, state.Index); err != nil {
 		return err
 	}
 	body, err := proto.Marshal(core.Snapshot(message, state))
 	if err != nil {
 		return err
 	}
-	w, err := m.port.OpenSnapshot(ctx, s.to, &wire.SnapshotHeader{
+	w, err := r.peers.OpenSnapshot(ctx, s.to, &wire.SnapshotHeader{
 		Version: wire.SnapshotVersion, Raft: body, Digest: state.Digest,
 	})
 	if err != nil {
@@ -82,11 +82,11 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 	var sent, reported uint64
 	err = state.Each(func(key, value []byte) error {
 		sent += uint64(len(key) + len(value))
-		m.metrics.SnapshotBytesSent.Add(uint64(len(key) + len(value)))
+		r.metrics.SnapshotBytesSent.Add(uint64(len(key) + len(value)))
 		if sent >= reported+progressBytes {
 			progress := sent
 			reported = progress
-			m.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
+			r.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
 		}
 		return w.Add(key, value)
 	})
@@ -96,15 +96,15 @@ func (m *Member) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messag
 	if err := w.Commit(); err != nil {
 		return err
 	}
-	m.metrics.SnapshotsSent.Add(1)
+	r.metrics.SnapshotsSent.Add(1)
 	return nil
 }
 
 // confirmSnapshot waits until the state at index may be sent.
-func (m *Member) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index uint64) error {
+func (r *Replica) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index uint64) error {
 	answer := make(chan error, 1)
-	m.post(event{run: func(c *core.Core) {
-		if m.sending[s.to] == s { // not replaced
+	r.post(event{run: func(c *core.Core) {
+		if r.sending[s.to] == s { // not replaced
 			c.ConfirmSnapshot(s.to, index, func(err error) { answer <- err })
 		}
 	}})
@@ -118,12 +118,12 @@ func (m *Member) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index
 
 // Snapshot implements transport.Handler. It stages the snapshot beside the state, and
 // raft decides whether to install it.
-func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
-	if !m.staging.TryLock() {
+func (r *Replica) Snapshot(from uint64, received *transport.SnapshotReader) error {
+	if !r.staging.TryLock() {
 		return errors.New("another snapshot is being received")
 	}
-	defer m.staging.Unlock()
-	header := r.Header()
+	defer r.staging.Unlock()
+	header := received.Header()
 	if header.GetVersion() != wire.SnapshotVersion {
 		return fmt.Errorf("snapshot of version %d, this member knows version %d", header.GetVersion(), wire.SnapshotVersion)
 	}
@@ -134,15 +134,15 @@ func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
 	if err := proto.Unmarshal(header.GetRaft(), message); err != nil {
 		return err
 	}
-	stage, err := m.raftLog.Stage()
+	stage, err := r.cfg.Log.Stage()
 	if err != nil {
 		return err
 	}
-	generation, err := fill(stage, r)
+	generation, err := fill(stage, received)
 	if err != nil {
 		return errors.Join(err, stage.Discard())
 	}
-	return m.offer(from, message, core.Staged{Generation: generation, Digest: header.GetDigest()})
+	return r.offer(from, message, core.Staged{Generation: generation, Digest: header.GetDigest()})
 }
 
 // maxSnapshotMessage bounds, in bytes, Raft's message in the header of a snapshot, which has no
@@ -172,14 +172,14 @@ func fill(to *raftlog.Stage, r *transport.SnapshotReader) (uint64, error) {
 }
 
 // offer passes a staged snapshot to raft and waits until it is installed or refused.
-func (m *Member) offer(from uint64, message *raftpb.Message, s core.Staged) error {
+func (r *Replica) offer(from uint64, message *raftpb.Message, s core.Staged) error {
 	answer := make(chan error, 1)
 	s.Done = func(err error) { answer <- err }
-	m.post(event{run: func(c *core.Core) { c.ReceiveSnapshot(from, message, s) }})
+	r.post(event{run: func(c *core.Core) { c.ReceiveSnapshot(from, message, s) }})
 	select {
 	case err := <-answer:
 		return err
-	case <-m.lifetime.Done():
-		return m.stopped()
+	case <-r.cfg.Lifetime.Done():
+		return r.cfg.Stopped()
 	}
 }

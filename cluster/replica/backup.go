@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/backup"
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -42,40 +43,40 @@ const (
 // error is ErrUnconfirmed. ErrBusy: too many reads are pending, and nothing was written. Every
 // other error is an IncompleteError, also one of w that wraps those: w may be a program's own
 // way to write to a group.
-func (m *Member) Backup(ctx context.Context, w io.Writer) error {
-	err := m.backUp(ctx, w)
+func (r *Replica) Backup(ctx context.Context, w io.Writer) error {
+	err := r.backUp(ctx, w)
 	var incomplete *IncompleteError
-	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, ErrBusy) {
+	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, core.ErrBusy) {
 		return err
 	}
 	return &IncompleteError{err}
 }
 
 // backUp is Backup with the bare cause, unless it is one of writing.
-func (m *Member) backUp(ctx context.Context, w io.Writer) error {
-	level := m.status.Load().level // of an earlier state than the backup's
-	index, unconfirmed := m.confirmed(ctx)
+func (r *Replica) backUp(ctx context.Context, w io.Writer) error {
+	level := r.status.Load().Level // of an earlier state than the backup's
+	index, unconfirmed := r.confirmed(ctx)
 	if unconfirmed != nil && !errors.Is(unconfirmed, ErrUnconfirmed) {
 		return unconfirmed
 	}
 	if unconfirmed != nil {
-		m.log.Warn("backup without the confirmation of a quorum")
-		index = m.status.Load().Applied
+		r.log.Warn("backup without the confirmation of a quorum")
+		index = r.status.Load().Applied
 	}
-	state, err := m.viewFrom(ctx, index)
+	state, err := r.viewFrom(ctx, index)
 	if err != nil {
 		return err
 	}
 	defer state.close()
 	// The disk is closed when no view is open: this one ends with the member, whatever
 	// the caller's writer does.
-	defer context.AfterFunc(m.lifetime, state.close)()
-	header, err := m.backupHeader(state.view)
+	defer context.AfterFunc(r.cfg.Lifetime, state.close)()
+	header, err := r.backupHeader(state.view)
 	if err != nil {
 		return err
 	}
 	header.FeatureLevel, header.Confirmed = level, unconfirmed == nil
-	if err := m.writeBackup(ctx, w, header, state); err != nil {
+	if err := r.writeBackup(ctx, w, header, state); err != nil {
 		return &IncompleteError{err}
 	}
 	return unconfirmed
@@ -84,36 +85,36 @@ func (m *Member) backUp(ctx context.Context, w io.Writer) error {
 // confirmed returns an index up to which everything is applied that was acknowledged
 // before the call. Without a leader it returns ErrUnconfirmed after a while: a slow one
 // is waited for.
-func (m *Member) confirmed(ctx context.Context) (uint64, error) {
+func (r *Replica) confirmed(ctx context.Context) (uint64, error) {
 	for {
-		index, err := m.tryConfirm(ctx)
-		if !errors.Is(err, ErrUnconfirmed) || m.status.Load().Leader == 0 {
+		index, err := r.tryConfirm(ctx)
+		if !errors.Is(err, ErrUnconfirmed) || r.status.Load().Leader == 0 {
 			return index, err
 		}
 	}
 }
 
-func (m *Member) tryConfirm(ctx context.Context) (uint64, error) {
-	bounded, cancel := context.WithTimeout(ctx, confirmElections*m.cfg.Election)
+func (r *Replica) tryConfirm(ctx context.Context) (uint64, error) {
+	bounded, cancel := context.WithTimeout(ctx, confirmElections*r.cfg.Election)
 	defer cancel()
 	applied := make(chan uint64, 1) // a read that was abandoned may still run
-	err := m.Read(bounded, func(Machine) { applied <- m.core.Status().Applied })
+	err := r.Read(bounded, func(Machine) { applied <- r.core.Status().Applied })
 	switch {
 	case err == nil:
 		return <-applied, nil
-	case ctx.Err() == nil && bounded.Err() != nil && m.lifetime.Err() == nil:
+	case ctx.Err() == nil && bounded.Err() != nil && r.cfg.Lifetime.Err() == nil:
 		return 0, ErrUnconfirmed
 	}
 	return 0, err
 }
 
 // viewFrom returns a view of the state at index or later, which it has written.
-func (m *Member) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
-	m.checkpoint()
+func (r *Replica) viewFrom(ctx context.Context, index uint64) (*backupView, error) {
+	r.checkpoint()
 	for {
-		v, err := m.raftLog.View()
+		v, err := r.cfg.Log.View()
 		if err != nil {
-			return nil, m.stoppedBy(err)
+			return nil, r.stoppedBy(err)
 		}
 		if v.Index >= index {
 			return &backupView{view: v}, nil
@@ -127,22 +128,14 @@ func (m *Member) viewFrom(ctx context.Context, index uint64) (*backupView, error
 		case <-ctx.Done():
 			retry.Stop()
 			return nil, ctx.Err()
-		case <-m.lifetime.Done():
+		case <-r.cfg.Lifetime.Done():
 			retry.Stop()
-			return nil, m.stopped()
+			return nil, r.cfg.Stopped()
 		}
 	}
 }
 
-// stoppedBy returns why an operation on the disk failed.
-func (m *Member) stoppedBy(err error) error {
-	if m.lifetime.Err() != nil {
-		return m.stopped()
-	}
-	return err
-}
-
-func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
+func (r *Replica) writeBackup(ctx context.Context, to io.Writer, header *wire.BackupHeader, state *backupView) error {
 	w, err := backup.NewWriter(to, header)
 	if err != nil {
 		return err
@@ -155,7 +148,7 @@ func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.Bac
 		pairs, err := state.page(after)
 		switch {
 		case err != nil:
-			return m.stoppedBy(fmt.Errorf("read the state: %w", err))
+			return r.stoppedBy(fmt.Errorf("read the state: %w", err))
 		case len(pairs) == 0:
 			return w.End()
 		}
@@ -166,11 +159,11 @@ func (m *Member) writeBackup(ctx context.Context, to io.Writer, header *wire.Bac
 	}
 }
 
-func (m *Member) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
-	cluster := m.identity.Cluster()
+func (r *Replica) backupHeader(v *raftlog.View) (*wire.BackupHeader, error) {
+	cluster := r.cfg.Cluster()
 	conf, err := proto.Marshal(v.ConfState)
 	return &wire.BackupHeader{
-		Group: m.cfg.Group, Cluster: cluster[:], Member: m.identity.Member,
+		Group: r.cfg.Group, Cluster: cluster[:], Member: r.cfg.Member,
 		Index: v.Index, Term: v.Term, Digest: v.Digest, ConfState: conf,
 	}, err
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -13,67 +13,67 @@ import (
 // It never blocks: call receives the outcome, or the failure, possibly before Submit
 // returns. Urgent commands go before the others in every queue up to the log, and are not
 // refused for Config.MaxCalls or MaxCallBytes.
-func (m *Member) Submit(size int, encode func() []byte, call Call, urgent bool) {
+func (r *Replica) Submit(size int, encode func() []byte, call Call, urgent bool) {
 	switch {
-	case urgent || m.backlog.reserve(size):
-	case m.lifetime.Err() != nil:
-		call.Fail(m.stopped())
+	case urgent || r.backlog.reserve(size):
+	case r.cfg.Lifetime.Err() != nil:
+		call.Fail(r.cfg.Stopped())
 		return
 	default:
-		m.metrics.Refused.Add(1)
+		r.metrics.Refused.Add(1)
 		call.Fail(core.ErrTooManyCalls)
 		return
 	}
 	command := encode()
-	m.post(event{
+	r.post(event{
 		run: func(c *core.Core) {
 			c.Submit(command, call, urgent)
 			if !urgent {
-				m.backlog.submitted(size, c.Backlog())
+				r.backlog.submitted(size, c.Backlog())
 			}
 		},
-		lost: func() { call.Fail(m.stopped()) },
+		lost: func() { call.Fail(r.cfg.Stopped()) },
 	})
 }
 
 // Cancel withdraws a call whose command has not been sent. The call's Cancelled method
 // reports whether it was, unless the member stops first: then only Fail is called.
-func (m *Member) Cancel(call Call) {
-	m.post(event{run: func(c *core.Core) { c.Cancel(call) }})
+func (r *Replica) Cancel(call Call) {
+	r.post(event{run: func(c *core.Core) { c.Cancel(call) }})
 }
 
 // Read is a linearizable read: it calls run on the loop's goroutine with a state that
 // includes every command acknowledged before, and blocks until run has returned. After
 // an error run may still be running, so the caller must not read what it writes.
-func (m *Member) Read(ctx context.Context, run func(Machine)) error {
-	return m.read(ctx, run, (*core.Core).Read)
+func (r *Replica) Read(ctx context.Context, run func(Machine)) error {
+	return r.read(ctx, run, (*core.Core).Read)
 }
 
 // ReadStale is Read from this member's own state, which may be stale. It needs no quorum.
-func (m *Member) ReadStale(ctx context.Context, run func(Machine)) error {
-	return m.read(ctx, run, (*core.Core).ReadStale)
+func (r *Replica) ReadStale(ctx context.Context, run func(Machine)) error {
+	return r.read(ctx, run, (*core.Core).ReadStale)
 }
 
-func (m *Member) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
-	r := &pendingRead{run: run, done: make(chan error, 1)}
-	defer r.ended.Store(true)
-	m.post(event{run: func(c *core.Core) {
-		if err := read(c, r); err != nil {
-			r.done <- err
+func (r *Replica) read(ctx context.Context, run func(Machine), read func(*core.Core, core.Read) error) error {
+	p := &pendingRead{run: run, done: make(chan error, 1)}
+	defer p.ended.Store(true)
+	r.post(event{run: func(c *core.Core) {
+		if err := read(c, p); err != nil {
+			p.done <- err
 		}
 	}})
-	return m.await(ctx, r.done)
+	return r.await(ctx, p.done)
 }
 
 // await waits for an answer of the loop.
-func (m *Member) await(ctx context.Context, answer <-chan error) error {
+func (r *Replica) await(ctx context.Context, answer <-chan error) error {
 	select {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-m.done:
-		return m.stopped()
+	case <-r.cfg.Done:
+		return r.cfg.Stopped()
 	}
 }
 
@@ -86,20 +86,20 @@ type pendingRead struct {
 }
 
 // Ended implements core.Read.
-func (r *pendingRead) Ended() bool { return r.ended.Load() }
+func (p *pendingRead) Ended() bool { return p.ended.Load() }
 
 // Run implements core.Read.
-func (r *pendingRead) Run(machine Machine) {
-	r.run(machine)
-	r.done <- nil
+func (p *pendingRead) Run(machine Machine) {
+	p.run(machine)
+	p.done <- nil
 }
 
 // Reregister replaces the incarnation old, whose registration has expired, by a new one:
 // every pending call fails, and later ones run under the new incarnation. register
 // returns the command that registers it; it runs on the loop's goroutine, unless old
 // has been replaced already.
-func (m *Member) Reregister(old wire.ID, register func() ([]byte, Call)) {
-	m.post(event{run: func(c *core.Core) {
+func (r *Replica) Reregister(old wire.ID, register func() ([]byte, Call)) {
+	r.post(event{run: func(c *core.Core) {
 		if c.Incarnation() != old {
 			return // another call has reregistered
 		}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -20,11 +20,11 @@ func (c *ownCall) Fail(err error)                                      { c.done 
 func (c *ownCall) Cancelled(bool)                                      {}
 func (c *ownCall) Recheck(wire.Rechecker, wire.Ticket) (r *wire.Reply) { return nil }
 
-// execute submits a command and blocks until it has an outcome or ctx is done. After
+// Execute submits a command and blocks until it has an outcome or ctx is done. After
 // ctx's error the command may still take effect.
-func (m *Member) execute(ctx context.Context, command []byte) (*wire.Reply, error) {
+func (r *Replica) Execute(ctx context.Context, command []byte) (*wire.Reply, error) {
 	c := &ownCall{done: make(chan ownOutcome, 1)}
-	m.Submit(len(command), func() []byte { return command }, c, true)
+	r.Submit(len(command), func() []byte { return command }, c, true)
 	select {
 	case o := <-c.done:
 		return o.reply, o.err

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -9,13 +9,13 @@ import (
 
 // An event that the loop does not run is lost once, also one that is posted after its end.
 func TestPost_Lost(t *testing.T) {
-	m := &Member{mailbox: wait.NewMailbox[event]()}
+	r := &Replica{mailbox: wait.NewMailbox[event]()}
 	lost := 0
 	e := event{run: func(*core.Core) { t.Error("run after the end") }, lost: func() { lost++ }}
-	m.post(e)
-	m.failCalls()
-	m.post(e)
-	m.post(event{run: e.run})
+	r.post(e)
+	r.Abandon()
+	r.post(e)
+	r.post(event{run: e.run})
 	if lost != 2 {
 		t.Errorf("%d of 2 events lost", lost)
 	}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"runtime"
@@ -54,14 +54,14 @@ const (
 
 // fetchTogether fetches the events of this process. Unless as many are there as callers
 // were woken a few microseconds ago, it yields to them.
-func (m *Member) fetchTogether() []event {
-	woken, at := m.woken, m.wokenAt
-	m.woken = 0
+func (r *Replica) fetchTogether() []event {
+	woken, at := r.woken, r.wokenAt
+	r.woken = 0
 	var events []event
 	for yields := 0; ; yields++ {
-		if len(events) >= woken || yields == companyYields || time.Since(at) > companyTime || !m.yielding.yield() {
-			return append(events, m.mailbox.Fetch()...)
+		if len(events) >= woken || yields == companyYields || time.Since(at) > companyTime || !r.yielding.yield() {
+			return append(events, r.mailbox.Fetch()...)
 		}
-		events = append(events, m.mailbox.Fetch()...)
+		events = append(events, r.mailbox.Fetch()...)
 	}
 }

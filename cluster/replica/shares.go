@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"time"
@@ -46,18 +46,18 @@ func (s *share) queue(e *core.Effects) {
 
 // runReads runs reads, and returns how many. Each sees a state that is not older than the one
 // for which it was confirmed, of which this process has been notified.
-func (m *Member) runReads() (n int) {
-	s := &m.share
+func (r *Replica) runReads() (n int) {
+	s := &r.share
 	if len(s.reads) == 0 {
 		return 0
 	}
-	machine := m.core.Machine()
+	machine := r.core.Machine()
 	for at := time.Now(); len(s.reads) > 0 && (n == 0 || !s.isSpent()); {
-		r := s.reads[0]
+		read := s.reads[0]
 		s.reads[0] = nil
 		s.reads = s.reads[1:]
-		if !r.Ended() {
-			r.Run(machine)
+		if !read.Ended() {
+			read.Run(machine)
 			n++
 			now := time.Now()
 			s.spent += now.Sub(at)

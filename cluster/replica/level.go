@@ -1,7 +1,6 @@
-package cluster
+package replica
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,31 +12,28 @@ import (
 // process supports; the leader raises the group's when every member supports a higher one.
 // A member that meets a higher level than its own stops with ErrUpgradeRequired.
 
-// level returns the highest feature level that this process claims to support.
-func (h Seams) level() uint32 { return cmp.Or(h.FeatureLevel, wire.FeatureLevel) }
-
 // levelTicks is how often the leader looks at the members' levels.
 const levelTicks = 10
 
 // considerLevel raises the feature level if this member leads and all support a higher
 // one. It runs on the loop's goroutine.
-func (m *Member) considerLevel() {
-	s := m.core.Status()
-	if m.ticks%levelTicks != 0 || !s.Leads || !s.Registered || m.raising.Load() {
+func (r *Replica) considerLevel() {
+	s := r.core.Status()
+	if r.ticks%levelTicks != 0 || !s.Leads || !s.Registered || r.raising.Load() {
 		return
 	}
-	level := m.core.Machine().NextLevel(slices.Concat(s.Membership.GetVoters(), s.Membership.GetLearners()))
+	level := r.core.Machine().NextLevel(slices.Concat(s.Membership.GetVoters(), s.Membership.GetLearners()))
 	if level == 0 {
 		return
 	}
-	m.raising.Store(true)
-	m.routine("feature level", func() {
-		defer m.raising.Store(false)
-		if err := m.RaiseLevel(m.lifetime, level, false); err != nil && m.lifetime.Err() == nil {
-			m.log.Warn("feature level not raised", "level", level, "error", err)
+	r.raising.Store(true)
+	r.cfg.Routine("feature level", func() {
+		defer r.raising.Store(false)
+		if err := r.RaiseLevel(r.cfg.Lifetime, level, false); err != nil && r.cfg.Lifetime.Err() == nil {
+			r.log.Warn("feature level not raised", "level", level, "error", err)
 			return
 		}
-		m.log.Info("feature level raised", "level", level)
+		r.log.Info("feature level raised", "level", level)
 	})
 }
 
@@ -45,10 +41,10 @@ func (m *Member) considerLevel() {
 // is done. Unless force is set, the group refuses a level that a member does not support.
 // Force is an operator's order, for members that will not return: those that do, with an
 // old build, stop with ErrUpgradeRequired. There is no public door to it yet.
-func (m *Member) RaiseLevel(ctx context.Context, level uint32, force bool) error {
-	conf := m.status.Load().conf
+func (r *Replica) RaiseLevel(ctx context.Context, level uint32, force bool) error {
+	conf := r.status.Load().Conf
 	members := slices.Concat(conf.GetVoters(), conf.GetLearners())
-	reply, err := m.execute(ctx, m.cfg.Commands.RaiseLevel(level, members, force))
+	reply, err := r.Execute(ctx, r.cfg.Commands.RaiseLevel(level, members, force))
 	if err == nil && reply.GetCode() != wire.Code_OK {
 		err = fmt.Errorf("%w %d: %s", ErrLevel, level, reply.GetDetail())
 	}
@@ -56,10 +52,10 @@ func (m *Member) RaiseLevel(ctx context.Context, level uint32, force bool) error
 }
 
 // Level is FeatureLevel as of the last progress of this member. It does not block.
-func (m *Member) Level() uint32 { return m.status.Load().level }
+func (r *Replica) Level() uint32 { return r.status.Load().Level }
 
 // FeatureLevel returns the group's feature level as far as this member has applied the log.
-func (m *Member) FeatureLevel(ctx context.Context) (level uint32, err error) {
-	err = m.ReadStale(ctx, func(machine Machine) { level, _ = machine.Level() })
+func (r *Replica) FeatureLevel(ctx context.Context) (level uint32, err error) {
+	err = r.ReadStale(ctx, func(machine Machine) { level, _ = machine.Level() })
 	return level, err
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -13,39 +13,40 @@ import (
 // Each member has one large frame in the loop's queue, whatever it sends. Small ones fill the queue.
 func TestEnqueue_LargeFramesOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &Member{inbound: make(chan func(*core.Core), 256)}
-		m.lifetime, m.end = context.WithCancelCause(t.Context())
+		r := &Replica{inbound: make(chan func(*core.Core), 256)}
+		var end context.CancelFunc
+		r.cfg.Lifetime, end = context.WithCancel(t.Context())
 		ran, returned := 0, new(atomic.Int32)
 		for range 3 { // members
 			go func() {
 				for range 5 {
-					m.enqueue(func(*core.Core) { ran++ }, true)
+					r.Enqueue(func(*core.Core) { ran++ }, true)
 				}
 				returned.Add(1)
 			}()
 		}
 		synctest.Wait()
 		for range 5 {
-			if len(m.inbound) != 3 {
-				t.Errorf("%d large frames are queued for 3 members", len(m.inbound))
+			if len(r.inbound) != 3 {
+				t.Errorf("%d large frames are queued for 3 members", len(r.inbound))
 			}
 			for range 3 { // not drain: a member whose frame is handled sends the next one meanwhile
-				(<-m.inbound)(nil)
+				(<-r.inbound)(nil)
 			}
 			synctest.Wait()
 		}
-		if ran != 15 || len(m.inbound) > 0 {
-			t.Errorf("%d frames are handled, want 15, and %d are queued", ran, len(m.inbound))
+		if ran != 15 || len(r.inbound) > 0 {
+			t.Errorf("%d frames are handled, want 15, and %d are queued", ran, len(r.inbound))
 		}
 		for range 100 {
-			m.enqueue(func(*core.Core) {}, false)
+			r.Enqueue(func(*core.Core) {}, false)
 		}
-		go m.enqueue(func(*core.Core) {}, true)
+		go r.Enqueue(func(*core.Core) {}, true)
 		synctest.Wait()
-		m.end(errClosed)
+		end()
 		synctest.Wait()
-		if returned.Load() != 3 || len(m.inbound) != 101 {
-			t.Errorf("%d of 3 members continue, %d frames are queued", returned.Load(), len(m.inbound))
+		if returned.Load() != 3 || len(r.inbound) != 101 {
+			t.Errorf("%d of 3 members continue, %d frames are queued", returned.Load(), len(r.inbound))
 		}
 	})
 }
@@ -71,7 +72,7 @@ func TestIsLarge(t *testing.T) {
 		"many members":     {&wire.Frame{Body: &wire.Frame_Membership{Membership: members}}, true},
 		"a digest":         {&wire.Frame{Body: &wire.Frame_Digest{}}, false},
 	} {
-		if got := isLarge(row.f); got != row.want {
+		if got := IsLarge(row.f); got != row.want {
 			t.Errorf("%s is large: %t", name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"sync"
@@ -89,21 +89,31 @@ func (a *acknowledged) admit(p transport.Peer) error {
 	return nil
 }
 
-// durableNow is transport.Config.Durable. What this member acknowledges is durable before,
+// Connected takes the process at the other end of a connection that has just been accepted.
+func (r *Replica) Connected(p core.Process) { r.acknowledged.connected(p) }
+
+// Forget forgets a member that was removed.
+func (r *Replica) Forget(member uint64) { r.acknowledged.forget(member) }
+
+// Admit refuses a process that has forgotten entries which its member acknowledged: the error is a
+// [transport.RefusedError].
+func (r *Replica) Admit(p transport.Peer) error { return r.acknowledged.admit(p) }
+
+// Durable returns how far the log is on the disk. What this member acknowledges is durable before,
 // so a hello made afterwards never reports less.
-func (m *Member) durableNow() (term, index uint64) {
-	p := m.durable.Load()
+func (r *Replica) Durable() (term, index uint64) {
+	p := r.durable.Load()
 	return p.Term, p.Index
 }
 
 // noteProgress records how far this member's disk has come, and the commit index of a
 // leader. It runs on the loop's goroutine before the messages that depend on it are sent.
-func (m *Member) noteProgress() {
-	if p := m.core.Durable(); p != *m.durable.Load() {
-		m.durable.Store(&p)
+func (r *Replica) noteProgress() {
+	if p := r.core.Durable(); p != *r.durable.Load() {
+		r.durable.Store(&p)
 	}
-	if s := m.core.Status(); s.Leads {
-		m.acknowledged.commit(core.Position{Term: s.Term, Index: s.Commit})
+	if s := r.core.Status(); s.Leads {
+		r.acknowledged.commit(core.Position{Term: s.Term, Index: s.Commit})
 	}
 }
 
@@ -111,8 +121,8 @@ func (m *Member) noteProgress() {
 // crash of this member loses the latest ones, of which only other peers then know.
 const acknowledgedTicks = 10
 
-func (m *Member) saveAcknowledged() {
-	if m.ticks++; m.ticks%acknowledgedTicks == 0 {
-		m.acknowledged.unsaved(m.roster.SetAcknowledged)
+func (r *Replica) saveAcknowledged() {
+	if r.ticks++; r.ticks%acknowledgedTicks == 0 {
+		r.acknowledged.unsaved(r.cfg.Host.SaveAcknowledged)
 	}
 }

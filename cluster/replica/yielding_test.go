@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -41,20 +41,20 @@ func TestYielding_PausesWhereItIsSlow(t *testing.T) {
 // What is queued is fetched, also where fewer callers than were woken call again, and by a
 // loop that does not yield.
 func TestFetchTogether(t *testing.T) {
-	for name, m := range map[string]*Member{
+	for name, r := range map[string]*Replica{
 		"none woken":     {},
 		"many woken":     {woken: 1000, wokenAt: time.Now().Add(time.Hour)}, // for the largest number of yields
 		"does not yield": {woken: 1000, wokenAt: time.Now().Add(time.Hour), yielding: yielding{resume: time.Now().Add(time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m.mailbox = wait.NewMailbox[event]()
-			m.post(event{})
-			m.post(event{})
-			if got := m.fetchTogether(); len(got) != 2 {
+			r.mailbox = wait.NewMailbox[event]()
+			r.post(event{})
+			r.post(event{})
+			if got := r.fetchTogether(); len(got) != 2 {
 				t.Errorf("fetches %d events, want 2", len(got))
 			}
-			if m.woken != 0 {
-				t.Errorf("expects %d callers the next time", m.woken)
+			if r.woken != 0 {
+				t.Errorf("expects %d callers the next time", r.woken)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"testing"
@@ -12,13 +12,12 @@ import (
 // A digest proves that its sender has applied what is committed here, and nothing beyond:
 // a member that reports a false index could otherwise never be started again.
 func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
-	m := start(t, alone(t))
-	defer m.Stop()
+	r := start(t, alone())
 	const peer = 7
-	m.acknowledged.connected(core.Process{Member: peer, Boot: 1, Incarnation: wire.ID{1}})
-	m.Frame(peer, &wire.Frame{Body: &wire.Frame_Digest{Digest: &wire.Digest{Index: 1 << 40}}})
+	r.acknowledged.connected(core.Process{Member: peer, Boot: 1, Incarnation: wire.ID{1}})
+	r.Frame(peer, &wire.Frame{Body: &wire.Frame_Digest{Digest: &wire.Digest{Index: 1 << 40}}})
 	committed := make(chan uint64, 1)
-	m.inbound <- func(c *core.Core) { committed <- c.Status().Commit } // after the digest
+	r.inbound <- func(c *core.Core) { committed <- c.Status().Commit } // after the digest
 	var index uint64
 	select {
 	case index = <-committed:
@@ -26,11 +25,11 @@ func TestAcknowledged_IndexOfDigestIsBounded(t *testing.T) {
 		t.Fatal("the digest is not received")
 	}
 	later := transport.Peer{Member: peer, Boot: 2, Incarnation: wire.ID{2}, DurableTerm: 1, DurableIndex: index}
-	if err := m.acknowledged.admit(later); err != nil {
+	if err := r.acknowledged.admit(later); err != nil {
 		t.Errorf("with all that is committed: %v", err)
 	}
 	later.DurableIndex = 0
-	if err := m.acknowledged.admit(later); err == nil {
+	if err := r.acknowledged.admit(later); err == nil {
 		t.Error("admitted without what its digest has proved")
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"errors"
@@ -21,29 +21,28 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 		{"calls", func(c *Config) { c.MaxCalls = 5 }, 10, 5},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cfg := alone(t)
+			cfg := alone()
 			test.limit(&cfg)
-			m := start(t, cfg)
-			defer m.Stop()
+			r := start(t, cfg)
 			for round := range 2 {
 				await, release := make(chan struct{}), make(chan struct{})
-				m.post(event{run: func(*core.Core) { close(await); <-release }})
+				r.post(event{run: func(*core.Core) { close(await); <-release }})
 				<-await
 				var calls []*trackedCall
 				encoded := 0
 				for range 10 {
 					c := newTrackedCall()
 					calls = append(calls, c)
-					m.Submit(test.size, func() []byte { encoded++; return make([]byte, test.size) }, c, false)
+					r.Submit(test.size, func() []byte { encoded++; return make([]byte, test.size) }, c, false)
 				}
 				urgent := newTrackedCall()
-				m.Submit(len(renewal), func() []byte { return renewal }, urgent, true)
+				r.Submit(len(renewal), func() []byte { return renewal }, urgent, true)
 				close(release)
 				if encoded != test.admitted {
 					t.Errorf("round %d: %d commands were encoded, want %d", round, encoded, test.admitted)
 				}
 				for i, c := range calls {
-					if err := c.wait(); (i >= test.admitted) != errors.Is(err, ErrBusy) {
+					if err := c.wait(); (i >= test.admitted) != errors.Is(err, core.ErrBusy) {
 						t.Errorf("round %d, call %d: %v", round, i, err)
 					}
 				}
@@ -51,12 +50,12 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 					t.Errorf("round %d: an urgent call: %v", round, err)
 				}
 			}
-			m.post(event{run: func(c *core.Core) {
-				if b := c.Backlog(); b != (core.Backlog{}) || m.backlog.posted != b {
-					t.Errorf("%+v and %+v are left", b, m.backlog.posted)
+			r.post(event{run: func(c *core.Core) {
+				if b := c.Backlog(); b != (core.Backlog{}) || r.backlog.posted != b {
+					t.Errorf("%+v and %+v are left", b, r.backlog.posted)
 				}
 			}})
-			if err := m.ReadStale(t.Context(), func(Machine) {}); err != nil {
+			if err := r.ReadStale(t.Context(), func(Machine) {}); err != nil {
 				t.Fatal(err)
 			}
 		})

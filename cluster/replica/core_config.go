@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"cmp"
@@ -9,27 +9,27 @@ import (
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-func (m *Member) coreConfig(machine Machine) core.Config {
+func (r *Replica) coreConfig(machine Machine) core.Config {
 	return core.Config{
-		ID:            m.identity.Member,
-		Incarnation:   m.identity.Incarnation,
-		Log:           m.raftLog,
+		ID:            r.cfg.Member,
+		Incarnation:   r.cfg.Incarnation,
+		Log:           r.cfg.Log,
 		Machine:       machine,
-		Tick:          m.cfg.Heartbeat,
-		ElectionTicks: int(m.cfg.Election / m.cfg.Heartbeat),
-		Rand:          newRand(m.identity.Incarnation),
-		Logger:        m.log,
-		Keep:          cmp.Or(m.seams.KeepEntries, keepEntries),
+		Tick:          r.cfg.Heartbeat,
+		ElectionTicks: int(r.cfg.Election / r.cfg.Heartbeat),
+		Rand:          newRand(r.cfg.Incarnation),
+		Logger:        r.log,
+		Keep:          cmp.Or(r.cfg.KeepEntries, KeepEntries),
 		KeepBytes:     keepBytes,
-		MaxCalls:      m.cfg.MaxCalls,
-		MaxCallBytes:  m.cfg.MaxCallBytes,
+		MaxCalls:      r.cfg.MaxCalls,
+		MaxCallBytes:  r.cfg.MaxCallBytes,
 	}
 }
 
-// The applied entries kept in the log, so that a member that was down for a while need
+// KeepEntries and keepBytes bound the applied entries kept in the log, so that a member that was down for a while need
 // not receive a snapshot: hours of an idle group, less than a second at full load.
 const (
-	keepEntries = 10_000
+	KeepEntries = 10_000
 	keepBytes   = 8 << 20
 )
 

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"errors"
@@ -17,11 +17,12 @@ import (
 // the directory is not used again. Without the record, a member that is started again
 // would act on that state until the next comparison.
 
-const divergenceRecord = "divergence"
+// DivergenceRecord is the record of a directory that is not used again.
+const DivergenceRecord = "divergence"
 
 // recordDivergence records the divergence that the member has stopped for, if it has.
 // After a crash before the record is written, the next process compares again.
-func (m *Member) recordDivergence(cause error) {
+func (r *Replica) recordDivergence(cause error) {
 	var d *core.DivergedError
 	if !errors.As(cause, &d) {
 		return
@@ -30,16 +31,16 @@ func (m *Member) recordDivergence(cause error) {
 		Version: wire.DivergenceVersion, Index: d.Index, Digest: d.Digest, Majority: d.Majority,
 	})
 	if err == nil {
-		err = m.raftLog.SetLocal(divergenceRecord, data)
+		err = r.cfg.Log.SetLocal(DivergenceRecord, data)
 	}
 	if err != nil {
-		m.log.Error("divergence not recorded", "error", err)
+		r.log.Error("divergence not recorded", "error", err)
 	}
 }
 
-// checkDivergence refuses a directory whose state differs from the group's.
-func checkDivergence(log *raftlog.Log) error {
-	data, err := log.Local(divergenceRecord)
+// CheckDivergence refuses a directory whose state differs from the group's.
+func CheckDivergence(log *raftlog.Log) error {
+	data, err := log.Local(DivergenceRecord)
 	if err != nil || data == nil {
 		return err
 	}

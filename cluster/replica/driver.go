@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"fmt"
@@ -12,19 +12,19 @@ import (
 	"github.com/conclave-go/conclave/raftlog"
 )
 
-// driver carries the effects of a member's core out, on the loop's goroutine.
-type driver struct{ *Member }
+// driver carries the effects of the core out, on the loop's goroutine.
+type driver struct{ *Replica }
 
 // Write passes a batch to the storage goroutine.
 func (d driver) Write(b core.Batch) {
 	asked := time.Now()
-	d.raftLog.Submit(b.Ops(), func(err error) {
+	d.cfg.Log.Submit(b.Ops(), func(err error) {
 		var machine Machine
 		if err == nil && b.Installs() {
-			machine, err = raftlog.Load(d.raftLog, d.cfg.LoadMachine)
+			machine, err = raftlog.Load(d.cfg.Log, d.cfg.LoadMachine)
 		}
 		if err != nil {
-			d.fail(fmt.Errorf("write the log: %w", err))
+			d.cfg.Fail(fmt.Errorf("write the log: %w", err))
 			return
 		}
 		d.metrics.Writes.ObserveDuration(time.Since(asked))
@@ -32,30 +32,30 @@ func (d driver) Write(b core.Batch) {
 	})
 }
 
-func (d driver) Send(m *raftpb.Message) {
-	body, err := proto.Marshal(m)
+func (d driver) Send(message *raftpb.Message) {
+	body, err := proto.Marshal(message)
 	if err != nil {
-		d.fail(fmt.Errorf("encode a raft message: %w", err))
+		d.cfg.Fail(fmt.Errorf("encode a raft message: %w", err))
 		return
 	}
-	if !d.port.Send(m.GetTo(), &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}) {
-		d.core.Unreachable(m.GetTo())
+	if !d.peers.Send(message.GetTo(), &wire.Frame{Body: &wire.Frame_Raft{Raft: body}}) {
+		d.core.Unreachable(message.GetTo())
 	}
 }
 
 func (d driver) Forward(to uint64, s *wire.Submission) {
-	d.port.Send(to, &wire.Frame{Body: &wire.Frame_Submission{Submission: s}})
+	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_Submission{Submission: s}})
 }
 
 func (d driver) SendTransfer(to uint64, t *wire.LeadershipTransfer) {
-	d.port.Send(to, &wire.Frame{Body: &wire.Frame_LeadershipTransfer{LeadershipTransfer: t}})
+	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_LeadershipTransfer{LeadershipTransfer: t}})
 }
 
 func (d driver) SendDigest(to uint64, digest *wire.Digest) {
-	d.port.Send(to, &wire.Frame{Body: &wire.Frame_Digest{Digest: digest}})
+	d.peers.Send(to, &wire.Frame{Body: &wire.Frame_Digest{Digest: digest}})
 }
 
-func (d driver) SendSnapshot(m *raftpb.Message) { d.startSnapshot(m) }
+func (d driver) SendSnapshot(message *raftpb.Message) { d.startSnapshot(message) }
 
 func (d driver) CancelSnapshot(to uint64) { d.cancelSnapshot(to) }
 
@@ -69,7 +69,7 @@ func (d driver) Progressed() {
 
 func (d driver) Restored(machine Machine) {
 	d.cfg.Restored(machine)
-	d.listsChanged()
+	d.cfg.Host.ListsChanged(d.applied())
 	d.clients.Restored()
 }
 
@@ -79,7 +79,7 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 	d.cfg.Changed(keys, leaders)
 }
 
-func (d driver) ListsChanged() { d.listsChanged() }
+func (d driver) ListsChanged() { d.cfg.Host.ListsChanged(d.applied()) }
 
 func (d driver) Recalled(recalls []wire.Recall) {
 	if d.cfg.Recalled != nil {
@@ -90,14 +90,14 @@ func (d driver) Recalled(recalls []wire.Recall) {
 func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
 
 func (d driver) MembershipChanged(conf *raftpb.ConfState) {
-	d.membershipChanged(conf)
-	d.listsChanged()
+	d.cfg.Host.MembershipChanged(conf)
+	d.cfg.Host.ListsChanged(d.applied())
 }
 
 func (d driver) LeaderChanged() {
 	s := d.core.Status()
-	d.leaderLog.note(d.log, s.Leader, s.Term)
-	d.leadership.Set()
+	d.leaderLog.note(d.cfg.Logger, s.Leader, s.Term)
+	d.Leadership.Set()
 	if s.Leader != 0 {
 		d.metrics.Leaders.Add(1)
 	}

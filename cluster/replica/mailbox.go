@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import "github.com/conclave-go/conclave/cluster/core"
 
@@ -11,8 +11,8 @@ type event struct {
 }
 
 // post has the loop run an event. It never blocks.
-func (m *Member) post(e event) {
-	if !m.mailbox.Post(e) {
+func (r *Replica) post(e event) {
+	if !r.mailbox.Post(e) {
 		lose([]event{e})
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package replica
 
 import (
 	"context"
@@ -10,31 +10,31 @@ import (
 // up-to-date one when to is 0. A follower forwards the request to the leader. It blocks
 // until another member leads, or to does. It returns ErrNoSuccessor if the leader
 // abandoned the transfer. After ctx's error leadership may still move.
-func (m *Member) TransferLeadership(ctx context.Context, to uint64) error {
-	return m.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
+func (r *Replica) TransferLeadership(ctx context.Context, to uint64) error {
+	return r.transfer(ctx, func(c *core.Core, done chan<- error) { c.Transfer(to, done) })
 }
 
 // StepDown transfers leadership away from this member, and returns ErrNotLeader if it
 // does not lead.
-func (m *Member) StepDown(ctx context.Context) error {
-	return m.transfer(ctx, (*core.Core).StepDown)
+func (r *Replica) StepDown(ctx context.Context) error {
+	return r.transfer(ctx, (*core.Core).StepDown)
 }
 
-func (m *Member) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
+func (r *Replica) transfer(ctx context.Context, begin func(*core.Core, chan<- error)) error {
 	done := make(chan error, 1)
-	m.post(event{run: func(c *core.Core) { begin(c, done) }})
-	err := m.await(ctx, done)
+	r.post(event{run: func(c *core.Core) { begin(c, done) }})
+	err := r.await(ctx, done)
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	asked := make(chan bool, 1)
-	m.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
+	r.post(event{run: func(c *core.Core) { asked <- c.AbandonTransfer(done) }})
 	select {
 	case asked := <-asked:
 		if !asked {
 			return ErrNoLeader
 		}
-	case <-m.done:
+	case <-r.cfg.Done:
 	}
 	return err
 }

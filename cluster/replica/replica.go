@@ -1,0 +1,254 @@
+// Package replica runs this process's copy of one group: the core that orders commands and gives them
+// meaning (cluster/core), the log beneath it, and the goroutine that owns both. The member of package
+// cluster around it, which a process has once, connects it to the other members. It is a seam, not an
+// API: only package conclave and what it is made of use it.
+//
+// submit.go takes commands and reads; loop.go passes events to the core, and driver.go carries out its
+// effects; status.go is what other goroutines may know of it.
+package replica
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wait"
+	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/raftlog"
+)
+
+// Machine is the replicated state machine, and Call a pending command. The user of a
+// replica implements both.
+type (
+	Machine = core.Machine
+	Call    = core.Call
+)
+
+var (
+	// ErrStopped: the member has stopped.
+	ErrStopped = errors.New("the member has stopped")
+	// ErrNoLeader: no leader was known in time.
+	ErrNoLeader = errors.New("no leader is known")
+	// ErrLevel: the group refuses a feature level.
+	ErrLevel = errors.New("the group refuses the feature level")
+)
+
+// Config configures a replica.
+type Config struct {
+	Log          *raftlog.Log
+	Acknowledged []*wire.Peer // with what the other members have acknowledged, as far as an earlier process has recorded it
+	Member       uint64
+	Incarnation  wire.ID
+	Group        string
+	Cluster      func() wire.ID // of the group, once Start is called
+	Heartbeat    time.Duration
+	Election     time.Duration
+	Logger       *slog.Logger
+	MaxCalls     int // pending calls of this process; urgent ones are not refused for it
+
+	MaxCallBytes int                 // of the pending calls' commands
+	KeepEntries  uint64              // applied entries kept in the log; 0: a default
+	Effects      func(*core.Effects) // runs on the loop before effects are carried out, and may drop or repeat messages; nil: ignored
+
+	LoadMachine func(state iter.Seq2[[]byte, []byte]) (Machine, error)
+	Commands    Commands
+	Callbacks
+
+	Host     Host
+	Lifetime context.Context // of the member
+	Done     <-chan struct{} // closed once everything has ended
+	// Stopped returns why Lifetime is done.
+	Stopped func() error
+	// Fail ends it.
+	Fail func(error)
+	// DiskFailed is closed when the disk has failed, and DiskError is why.
+	DiskFailed <-chan struct{}
+	DiskError  func() error
+	// Routine starts a goroutine that the host waits for.
+	Routine func(name string, run func())
+}
+
+// Commands encodes the commands that a replica itself submits.
+type Commands interface {
+	// RaiseLevel raises the feature level; see Replica.RaiseLevel.
+	RaiseLevel(level uint32, members []uint64, force bool) []byte
+}
+
+// Callbacks run on the loop's goroutine, in log order, and must not block.
+type Callbacks struct {
+	// Restored receives the loaded machine before any notification, and later each
+	// one that a snapshot has put in its place. That one may have applied further
+	// entries; their changes are reported next.
+	Restored      func(Machine)
+	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
+	Recalled      func([]wire.Recall)                                      // by one entry; nil: ignored
+	Ended         func(wire.Ended)                                         // a session has ended
+	LeaderChanged func(leader, term uint64)
+	Woke          func()        // at each wake-up of the loop, ticks included
+	Ticked        func(Machine) // at each heartbeat interval; nil: ignored
+}
+
+// Host is the member around a replica. Its methods run on the loop's goroutine, and do not block.
+type Host interface {
+	// Ticked runs at each heartbeat interval.
+	Ticked()
+	// Published runs after each change of the status.
+	Published(*Status)
+	MembershipChanged(*raftpb.ConfState)
+	// ListsChanged reports that what the machine shows of sessions and checks, or of the members, has changed.
+	ListsChanged(applied uint64)
+	// SaveAcknowledged records on disk what a peer has acknowledged.
+	SaveAcknowledged(member uint64, p core.Position)
+}
+
+// Peers sends to the other members.
+type Peers interface {
+	// Send sends a frame, and reports false if there is no connection.
+	Send(member uint64, f *wire.Frame) bool
+	OpenSnapshot(ctx context.Context, member uint64, h *wire.SnapshotHeader) (*transport.SnapshotWriter, error)
+}
+
+// Clients serves the processes that are connected to this member and use this replica. Its methods run on
+// the loop's goroutine, and do not block.
+type Clients interface {
+	// AttachDue attaches those that a later step of the loop was to attach.
+	AttachDue()
+	// Deliver sends what they are to be notified of.
+	Deliver()
+	Tick()
+	// Resend runs when their calls are sent again, and Restored when a snapshot has replaced the machine.
+	Resend()
+	Restored()
+}
+
+// Replica is this process's copy of one group.
+type Replica struct {
+	cfg          Config
+	log          *slog.Logger
+	peers        Peers
+	clients      Clients
+	acknowledged acknowledged
+	durable      atomic.Pointer[core.Position] // what the hello reports
+
+	// Owned by the loop's goroutine, and by Abandon when that has ended.
+	core      *core.Core
+	began     time.Time
+	lag       lag
+	woken     int // callers that the loop has woken at wokenAt
+	wokenAt   time.Time
+	yielding  yielding
+	ended     bool // the loop has ended in order, between two events
+	fetched   []event
+	effects   core.Effects
+	ticks     uint64
+	leaderLog leaderLog
+	sending   map[uint64]*outgoingSnapshot // by peer
+	share     share
+
+	metrics Metrics
+	mailbox *wait.Mailbox[event]
+	backlog backlog
+	inbound chan func(*core.Core) // from peers; their readers block while it is full
+	status  atomic.Pointer[Status]
+	passed  atomic.Int64 // when the loop last served an event, since began
+	raising atomic.Bool  // the feature level
+	staging sync.Mutex   // held while a snapshot is received
+
+	// Leadership is set when the leader changes, and when this process is registered.
+	Leadership wait.Signal
+}
+
+// New returns a replica that takes events, and runs none before Start.
+func New(cfg Config) *Replica {
+	r := &Replica{
+		cfg: cfg, log: cfg.Logger, began: time.Now(),
+		inbound: make(chan func(*core.Core), 256), mailbox: wait.NewMailbox[event](),
+		backlog:    backlog{maxCalls: cfg.MaxCalls, maxBytes: cfg.MaxCallBytes},
+		Leadership: wait.NewSignal(),
+	}
+	r.share.left = wait.NewSignal()
+	r.acknowledged.load(cfg.Acknowledged)
+	r.noteDurable()
+	return r
+}
+
+// noteDurable is for the time before the loop runs.
+func (r *Replica) noteDurable() {
+	p := new(core.Position)
+	p.Term, p.Index = r.cfg.Log.Durable()
+	r.durable.Store(p)
+}
+
+// Load loads the machine from the disk. first has this member campaign at once, as one that has formed the
+// group does. What it returns belongs to the loop's goroutine once Start is called.
+func (r *Replica) Load(first bool) (*core.Core, error) {
+	machine, err := raftlog.Load(r.cfg.Log, r.cfg.LoadMachine)
+	if err != nil {
+		return nil, err
+	}
+	if r.core, err = core.New(r.coreConfig(machine)); err != nil {
+		return nil, err
+	}
+	r.measure()
+	r.noteDurable()
+	r.core.CampaignFirst(first)
+	return r.core, nil
+}
+
+// Start starts the loop.
+func (r *Replica) Start(peers Peers, clients Clients) {
+	r.peers, r.clients = peers, clients
+	r.pass()
+	r.publish()
+	r.cfg.Routine("loop", r.loop)
+}
+
+// Abandon fails every pending call, wherever the loop left it: in the mailbox, fetched, in undelivered
+// effects, or in the core. The loop has ended.
+func (r *Replica) Abandon() {
+	lose(r.mailbox.Close())
+	lose(r.fetched)
+	if r.core != nil {
+		r.effects.Abandon(r.cfg.Stopped())
+		r.core.Abandon(r.cfg.Stopped())
+	}
+}
+
+// Finish writes what is left to be written when the loop has ended, for the cause: of an orderly stop the state
+// that was applied last, and of a divergence that the directory must not be used again.
+func (r *Replica) Finish(cause error, orderly bool) {
+	r.recordDivergence(cause)
+	if orderly && r.ended {
+		r.writeLastCheckpoint()
+	}
+}
+
+// Post has the loop run an event. It never blocks; if the loop has stopped, the event is dropped. What posts
+// events is bounded.
+func (r *Replica) Post(run func(*core.Core)) { r.post(event{run: run}) }
+
+// Queue takes what peers and clients have the loop run. Sending blocks while the queue is full.
+func (r *Replica) Queue() chan<- func(*core.Core) { return r.inbound }
+
+// Spend does a piece of work on the loop's goroutine, of which a step of the loop does a bounded share, and IsSpent
+// reports whether the rest waits for the next step.
+func (r *Replica) Spend(work func()) { r.share.spend(work) }
+
+// IsSpent: see Spend.
+func (r *Replica) IsSpent() bool { return r.share.isSpent() }
+
+// stoppedBy returns why an operation on the disk failed.
+func (r *Replica) stoppedBy(err error) error {
+	if r.cfg.Lifetime.Err() != nil {
+		return r.cfg.Stopped()
+	}
+	return err
+}

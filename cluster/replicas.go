@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/cluster/clients"
+	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// groupNumber is the number of the group that a member has a replica of. It prefixes every key on the disk, so
+// that one disk can hold several groups in a later version.
+const groupNumber = 0
+
+func (m *Member) replicaConfig() replica.Config {
+	return replica.Config{
+		Log: m.raftLog, Acknowledged: m.roster.Snapshot().Peers, Member: m.identity.Member, Incarnation: m.identity.Incarnation,
+		Group: m.cfg.Group, Cluster: m.identity.Cluster, Heartbeat: m.cfg.Heartbeat, Election: m.cfg.Election, Logger: m.log,
+		MaxCalls: m.cfg.MaxCalls, MaxCallBytes: m.cfg.MaxCallBytes, KeepEntries: m.seams.KeepEntries, Effects: m.seams.Effects,
+		LoadMachine: m.cfg.LoadMachine, Commands: m.cfg.Commands, Callbacks: m.cfg.Callbacks, Host: host{m},
+		Lifetime: m.lifetime, Done: m.done, Stopped: m.stopped, Fail: m.fail, Routine: m.routine,
+		DiskFailed: m.store.Failed(), DiskError: m.store.Err,
+	}
+}
+
+// Replica returns this member's replica of the group. It is the same one for as long as the member lives.
+func (m *Member) Replica() *replica.Replica { return m.replica }
+
+// startReplica loads the replica's state from the disk and starts its loop.
+func (m *Member) startReplica() (err error) {
+	if m.core, err = m.replica.Load(m.former.IsFirst()); err != nil {
+		return err
+	}
+	m.clients = clients.New(m.clientsConfig())
+	m.lastConf = m.core.Status().Membership
+	m.setMembership(m.lastConf)
+	m.replica.Start(m.port, m.clients)
+	m.routine("failure detector", m.detect)
+	m.routine("database size", m.watchSize)
+	return nil
+}
+
+// host is what a replica knows of its member.
+type host struct{ *Member }
+
+var _ replica.Host = host{}
+
+// Ticked implements replica.Host.
+func (h host) Ticked() {
+	h.noteRedundancy()
+	h.reconsiderVouched()
+}
+
+// Published implements replica.Host.
+func (h host) Published(s *replica.Status) {
+	if core.Includes(s.Removed, h.identity.Member) {
+		h.considerRemoval(s)
+	}
+}
+
+// MembershipChanged implements replica.Host.
+func (h host) MembershipChanged(conf *raftpb.ConfState) { h.membershipChanged(conf) }
+
+// ListsChanged implements replica.Host.
+func (h host) ListsChanged(applied uint64) {
+	if h.cfg.ListsChanged != nil {
+		h.cfg.ListsChanged(applied)
+	}
+}
+
+// SaveAcknowledged implements replica.Host.
+func (h host) SaveAcknowledged(member uint64, p core.Position) { h.roster.SetAcknowledged(member, p) }
+
+// listsChanged reports a change of what the roster shows of the members.
+func (m *Member) listsChanged() {
+	applied := uint64(0)
+	if s := m.replica.Status(); s != nil {
+		applied = s.Applied
+	}
+	host{m}.ListsChanged(applied)
+}
+
+// Frame implements transport.Handler; it runs on the peer's reader.
+func (m *Member) Frame(from uint64, f *wire.Frame) {
+	if body := f.GetMembership(); body != nil {
+		m.replica.Enqueue(func(*core.Core) { m.receiveMembership(from, body) }, replica.IsLarge(f))
+		return
+	}
+	m.replica.Frame(from, f)
+}
+
+// Snapshot implements transport.Handler.
+func (m *Member) Snapshot(from uint64, r *transport.SnapshotReader) error {
+	return m.replica.Snapshot(from, r)
+}
