@@ -104,7 +104,7 @@ func (h *history) connection(e trace.Event) {
 
 // roles are the goroutines on the way of a call, by a function of their stacks.
 var roles = []struct{ function, name string }{
-	{"cluster.(*Member).loop", "loop"},
+	{"cluster/replica.(*Replica).loop", "loop"},
 	{"storage.(*Store).loop", "storage"},
 	{"record.(*LogWriter).flushLoop", "Pebble's log writer"},
 	{"transport.(*peer).connectOnce", "writer to a peer"},

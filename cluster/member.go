@@ -20,6 +20,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/cluster/provisional"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/cluster/transport"
@@ -94,10 +95,10 @@ type Member struct {
 	replica   *replica.Replica
 
 	// Owned by the replica's loop.
-	core       *core.Core
-	lastConf   *raftpb.ConfState
-	vouched    vouched
-	redundancy int
+	core        *core.Core
+	lastConf    *raftpb.ConfState
+	provisional *provisional.Members
+	redundancy  int
 	// redundancyKnown is set once redundancy is.
 	redundancyKnown bool
 	registered      bool // the group has accepted this process's registration
@@ -259,6 +260,7 @@ func (m *Member) readDisk(giveUp <-chan struct{}) error {
 	if m.roster, err = roster.Load(m.raftLog, m.meta(), func() []byte { return m.identity.Get().GetCluster() }); err != nil {
 		return err
 	}
+	m.provisional = provisional.New(m.identity.Member)
 	m.replica = replica.New(m.replicaConfig())
 	m.metrics.Metrics = m.replica.Metrics()
 	m.roster.Listed = m.listsChanged

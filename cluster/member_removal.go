@@ -338,14 +338,14 @@ const removalGrace = 2
 // the confirmation when it connects again.
 func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	var removed []uint64
-	known := replica.MembersOf(m.withVouched(m.provisional(conf)))
+	known := core.MembersOf(m.withProvisional(conf))
 	for _, p := range m.roster.Snapshot().Members {
 		if !slices.Contains(known, p.ID) {
 			removed = append(removed, p.ID)
 		}
 	}
 	// Before the roster changes: AwaitRemovals reads both.
-	gone := m.core.Machine().Removed() // the others were vouched for
+	gone := m.core.Machine().Removed() // the others were provisional
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
 		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(gone, id) })
 	})
@@ -368,7 +368,7 @@ func (m *Member) disconnect(removed uint64) {
 	case <-m.lifetime.Done():
 	}
 	if m.isMember(removed) {
-		return // it is one again: it was vouched for, and this member's log has it now
+		return // it is one again: it was provisional, and this member's log has it now
 	}
 	m.port.RemovePeer(removed)
 	if p := m.roster.Snapshot().Peer(removed); p != nil && m.isMember(removed) { // it has just become one

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -69,7 +69,7 @@ func (m *Member) admitMember(ctx context.Context, sender *wire.GossipMeta, ephem
 
 // membersOf returns the members of a configuration with their latest known addresses.
 func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
-	ids := replica.MembersOf(conf)
+	ids := core.MembersOf(conf)
 	members = append(members, wire.FounderOf(m.meta()))
 	for _, p := range m.roster.Snapshot().Peers {
 		if p.GetMember() != m.identity.Member && slices.Contains(ids, p.GetMember()) && len(members) < maxMembersSent {
@@ -79,19 +79,6 @@ func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
 		}
 	}
 	return members
-}
-
-// provisional returns the configuration in place of an empty one, which only a member that
-// was admitted and has no state yet has: the members that it knows of.
-func (m *Member) provisional(conf *raftpb.ConfState) *raftpb.ConfState {
-	if len(conf.GetVoters()) > 0 {
-		return conf
-	}
-	conf = &raftpb.ConfState{Learners: []uint64{m.identity.Member}}
-	for _, p := range m.roster.Snapshot().Peers {
-		conf.Voters = append(conf.Voters, p.GetMember())
-	}
-	return conf
 }
 
 // noteMembers records the keys of members that joined, and the addresses of those of which

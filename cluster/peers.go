@@ -200,7 +200,7 @@ func (m *Member) isMember(id uint64) bool { return m.roster.Snapshot().Has(id) }
 // setMembership sets the roster's members to those in conf, and dials them.
 func (m *Member) setMembership(conf *raftpb.ConfState) {
 	m.noteMembers(m.core.Machine().Members())
-	m.roster.SetMembership(m.withVouched(m.provisional(conf)))
+	m.roster.SetMembership(m.withProvisional(conf))
 	if len(conf.GetVoters()) > 0 {
 		m.forgetFormer()
 	}

@@ -50,7 +50,7 @@ var _ replica.Host = host{}
 // Ticked implements replica.Host.
 func (h host) Ticked() {
 	h.noteRedundancy()
-	h.reconsiderVouched()
+	h.expireProvisional()
 }
 
 // Published implements replica.Host.

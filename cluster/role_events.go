@@ -5,7 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,10 +40,10 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 		return nil // this member's first configuration
 	}
 	var demoted, promoted []uint64
-	for _, id := range replica.MembersOf(after) {
+	for _, id := range core.MembersOf(after) {
 		was, is := slices.Contains(before.GetVoters(), id), slices.Contains(after.GetVoters(), id)
 		switch {
-		case !slices.Contains(replica.MembersOf(before), id):
+		case !slices.Contains(core.MembersOf(before), id):
 			events = append(events, RoleEvent{Kind: Joined, Member: id})
 			if is {
 				promoted = append(promoted, id)
@@ -65,8 +65,8 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 	for _, id := range promoted {
 		events = append(events, RoleEvent{Kind: Promoted, Member: id})
 	}
-	for _, id := range replica.MembersOf(before) {
-		if !slices.Contains(replica.MembersOf(after), id) {
+	for _, id := range core.MembersOf(before) {
+		if !slices.Contains(core.MembersOf(after), id) {
 			events = append(events, RoleEvent{Kind: Removed, Member: id})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -101,7 +102,7 @@ func (m *Member) statusOf(of *replica.Status) Status {
 	}
 	known[s.ID] = Peer{Name: m.cfg.Name, Addr: m.cfg.Advertise}
 	s.Redundancy = redundancy(s.Conf, func(id uint64) bool { return roster.IsAlive(id) || id == s.ID })
-	for _, id := range replica.MembersOf(s.Conf) {
+	for _, id := range core.MembersOf(s.Conf) {
 		p := known[id]
 		p.ID, p.Voter = id, slices.Contains(s.Conf.GetVoters(), id)
 		p.Alive = roster.IsAlive(id) || id == s.ID

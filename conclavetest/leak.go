@@ -106,7 +106,7 @@ func (s stack) starter() string {
 // or is being closed. What remains of a closed node is none of these.
 func (s stack) ofRunningNode() bool {
 	return slices.ContainsFunc(s.calls(), func(call string) bool {
-		for _, f := range []string{".Open(", "/cluster.(*Member).loop(", "/cluster.(*Member).tearDown(", ".(*Node).Close("} {
+		for _, f := range []string{".Open(", "/cluster/replica.(*Replica).loop(", "/cluster.(*Member).tearDown(", ".(*Node).Close("} {
 			if strings.HasPrefix(call, module+f) {
 				return true
 			}

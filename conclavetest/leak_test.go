@@ -25,7 +25,7 @@ created by github.com/hashicorp/memberlist.newMemberlist in goroutine 1
 		{"started with labels", `goroutine 8 [chan receive]:
 runtime.gopark(0x1)
 	/go/proc.go:1 +0x1
-github.com/conclave-go/conclave/cluster.(*Member).loop(0xc0001)
+github.com/conclave-go/conclave/cluster/replica.(*Replica).loop(0xc0001)
 	/c/loop.go:20 +0x1
 github.com/conclave-go/conclave/cluster.(*Member).routine.func1.1({0x1, 0x2})
 	/c/member.go:133 +0x1

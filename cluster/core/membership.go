@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"unsafe"
 
 	"go.etcd.io/raft/v3"
@@ -120,4 +121,11 @@ func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 		}
 	}
 	c.forgetClaims()
+}
+
+// MembersOf returns the members of a configuration, by ID.
+func MembersOf(conf *raftpb.ConfState) []uint64 {
+	members := slices.Concat(conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing())
+	slices.Sort(members)
+	return slices.Compact(members)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // A member that was down while all other members were replaced knows none of the new ones, so
-// none that it trusts could vouch for them (vouching.go of package cluster); as a voter it may be needed for a
+// none that it trusts could vouch for them (cluster/provisional); as a voter it may be needed for a
 // quorum. So the member that admits a newcomer endorses it: it signs the newcomer's key and the
 // index of the admission in the log. The newcomer presents that in each hello, after the
 // endorsements of the member that admitted it, back to a founder. A member that does not know it

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -95,11 +94,4 @@ func (s *Status) Progress(self, id uint64, tick time.Duration) (lag uint64, sile
 		lag = s.Commit - p.Match
 	}
 	return lag, silence
-}
-
-// MembersOf returns the members of a configuration, by ID.
-func MembersOf(conf *raftpb.ConfState) []uint64 {
-	members := slices.Concat(conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing())
-	slices.Sort(members)
-	return slices.Compact(members)
 }

@@ -99,7 +99,7 @@ type endorser struct {
 }
 
 // isEndorsed reports whether the endorsements of another member lead from one that this member
-// knows (cluster/endorsements.go).
+// knows (cluster/identity/endorsements.go).
 func (proc *process) isEndorsed(other *simMember) bool {
 	if proc.knowsRemoved(other.n) {
 		return false

@@ -22,7 +22,7 @@ import (
 
 // What the key of a removed member is good for: it has endorsements, and can sign others.
 
-// endorse signs as cluster/endorsements.go does.
+// endorse signs as cluster/identity/endorsements.go does.
 func endorse(by ed25519.PrivateKey, cluster []byte, key ed25519.PublicKey) *wire.Endorsement {
 	const index = 1 << 40
 	var text []byte

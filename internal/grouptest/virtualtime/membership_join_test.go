@@ -10,6 +10,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 
@@ -209,6 +210,36 @@ func TestJoin_LeaderUnknownToLaggingMember(t *testing.T) {
 			g.T.Errorf("member 2 follows %v, want %v", leader, newcomer)
 		}
 	}, grouptest.Newcomers(1))
+}
+
+// While a voter is down, more members have joined, each by the one before, than endorsements reach back. One of the
+// members that it knows is still there, and vouches for the leader, which it knows nothing of.
+func TestJoin_LeaderBehindEndorsements(t *testing.T) {
+	const newcomers = identity.MaxEndorsements + 1
+	inMembershipBubble(t, 3+newcomers, func(g *membership) {
+		ctx := grouptest.Within(g.T, time.Hour)
+		grouptest.Must(g.T, g.Nodes[0].SetGroupConfig(ctx, conclave.GroupConfig{Voters: 3}))
+		g.Kill(2)
+		last := 1
+		for i := 3; i < 3+newcomers; i++ {
+			g.Configs[i].Join = []string{g.Configs[last].Bind}
+			g.Start(i)
+			g.awaitVoters(3, 1)
+			g.leave(last)
+			g.awaitVoters(3, 0)
+			last = i
+		}
+		leader := g.Nodes[last].Status().ID
+		if g.Nodes[0].Status().Leader != leader {
+			grouptest.Must(g.T, g.Nodes[0].TransferLeadership(ctx, leader))
+		}
+		g.Start(2)
+		g.awaitRedundancy(1)
+		g.wantGrant()
+		if got := g.Nodes[2].Status().Leader; got != leader {
+			g.T.Errorf("member 2 follows %v, want %v", got, leader)
+		}
+	}, grouptest.Newcomers(newcomers))
 }
 
 // While a voter is down, all members that it knows leave and others take their places. It is
