@@ -332,10 +332,6 @@ func convertFact(err error) error {
 		return mark(ErrUnavailable)
 	case errors.Is(err, cluster.ErrNotLeader):
 		return mark(ErrNotLeader)
-	case errors.Is(err, cluster.ErrBusy):
-		return mark(ErrBusy)
-	case errors.Is(err, cluster.ErrUnregistered):
-		return mark(ErrUnknown)
 	case errors.Is(err, cluster.ErrUpgradeRequired), errors.Is(err, storage.ErrNewer), errors.Is(err, machine.ErrNewer):
 		return mark(ErrUpgradeRequired)
 	case errors.Is(err, storage.ErrCorrupt):

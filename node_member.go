@@ -2,7 +2,6 @@ package conclave
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -134,10 +133,6 @@ func (g group) Process() uint64 { return g.id }
 func (g group) Registered(r *wire.Reply) { g.member.Registered(r) }
 
 func (g group) Unreachable() string { return g.member.Unreachable() }
-
-func (group) Unregistered(err error) bool { return errors.Is(err, cluster.ErrUnregistered) }
-
-func (group) Busy(err error) bool { return errors.Is(err, cluster.ErrBusy) }
 
 // registration makes the command that registers this process of a member.
 func registration(process *wire.Register) func(attempt uint32, ttl time.Duration) *wire.Command {

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-go/conclave/internal/client"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -196,11 +197,11 @@ func convertRemote(err error) error {
 				return failed{err, f.err}
 			}
 		}
-	case errors.Is(err, remote.ErrBusy), errors.Is(err, remote.ErrTooManyStreams):
+	case errors.Is(err, tickets.ErrBusy), errors.Is(err, remote.ErrTooManyStreams):
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case errors.Is(err, remote.ErrTooLarge):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case errors.Is(err, remote.ErrUnregistered):
+	case errors.Is(err, tickets.ErrUnregistered):
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case errors.Is(err, remote.ErrClosed):
 		return clientClosed{}

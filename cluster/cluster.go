@@ -48,10 +48,8 @@ var (
 	ErrLevel       = replica.ErrLevel
 	ErrUnconfirmed = replica.ErrUnconfirmed
 
-	ErrUnregistered = core.ErrUnregistered
-	ErrBusy         = core.ErrBusy
-	ErrCorrupt      = core.ErrCorrupt
-	ErrForgot       = core.ErrForgot
+	ErrCorrupt = core.ErrCorrupt
+	ErrForgot  = core.ErrForgot
 
 	ErrUpgradeRequired  = core.ErrUpgradeRequired
 	ErrNotLeader        = core.ErrNotLeader

@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -221,7 +222,7 @@ func (m *Member) checkRemoved(ctx context.Context) error {
 		return err
 	}
 	if !core.Includes(removed, m.identity.Member) {
-		return ErrUnregistered
+		return tickets.ErrUnregistered
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	errTooManyRequests = core.BusyError(fmt.Sprintf("limit exceeded: the member answers %d requests of this client already", maxRequests))
+	errTooManyRequests = tickets.BusyError(fmt.Sprintf("limit exceeded: the member answers %d requests of this client already", maxRequests))
 	errLongRequest     = fmt.Errorf("%w: a request with a body of more than %d bytes", ErrTooLarge, wire.MaxRequest)
 	errSameRequest     = errors.New("two requests with one number")
 	errRequestFailed   = errors.New("internal error in the member that was asked: its log has the details")

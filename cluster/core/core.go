@@ -223,7 +223,7 @@ func (c *Core) ReceiveSubmission(from uint64, s *wire.Submission) error {
 // refusing them would lose or leak locks.
 func (c *Core) Submit(command []byte, call Call, urgent bool) {
 	if !c.tickets.Admits(len(command), urgent, c.cfg.MaxCalls, c.cfg.MaxCallBytes) {
-		call.Fail(ErrTooManyCalls)
+		call.Fail(tickets.ErrTooManyCalls)
 		return
 	}
 	c.tickets.Add(command, call, urgent)
@@ -243,7 +243,7 @@ func (c *Core) Reregister(id wire.ID, registration []byte, call Call) {
 	c.tickets.Gate()
 	c.tickets.Add(registration, call, true)
 	for _, call := range unregistered {
-		call.Fail(ErrUnregistered)
+		call.Fail(tickets.ErrUnregistered)
 	}
 }
 

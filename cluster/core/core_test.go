@@ -108,7 +108,7 @@ func TestSubmit_LimitOfCalls(t *testing.T) {
 		}
 	}
 	c := new(quietCall)
-	if r.Submit([]byte{1}, c, false); c.failed != ErrTooManyCalls || c.fails != 1 {
+	if r.Submit([]byte{1}, c, false); c.failed != tickets.ErrTooManyCalls || c.fails != 1 {
 		t.Errorf("one too many: %v", c.failed)
 	}
 	c = new(quietCall)
@@ -151,7 +151,7 @@ func TestReregister(t *testing.T) {
 	r.Reregister(wire.ID{7}, []byte("again"), registration)
 	r.Submit([]byte{4}, next, true)
 	for name, c := range map[string]*quietCall{"sent": sent, "queued": queued, "waiting": waits} {
-		if c.failed != ErrUnregistered || c.fails != 1 {
+		if c.failed != tickets.ErrUnregistered || c.fails != 1 {
 			t.Errorf("%s: failed %d times, %v", name, c.fails, c.failed)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -41,27 +42,10 @@ type Machine interface {
 	Liveness() []wire.MemberLiveness
 }
 
-// Call is a pending command of this process. Its methods run on the driver's
-// goroutine, in log order, and must not block.
-type Call interface {
-	// Deliver delivers an outcome. If more is set, another one follows.
-	Deliver(t wire.Ticket, r *wire.Reply, more bool)
-	// Cancelled reports the result of Core.Cancel. Unless sent, the command has no
-	// effect, and no other method is called afterwards.
-	Cancelled(sent bool)
-	// Recheck looks up the second outcome of a call in a machine that a snapshot has
-	// installed, which may have skipped its entry. nil: it has not happened yet.
-	Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply
-	// Fail reports that no outcome will be delivered.
-	Fail(err error)
-}
+// Call is a pending command.
+type Call = tickets.Call
 
 var (
-	// ErrUnregistered: the registration of the incarnation that the call was made
-	// under has expired.
-	ErrUnregistered = errors.New("the registration of this process has expired")
-	// ErrBusy: too much is under way; the call had no effect. See BusyError.
-	ErrBusy = errors.New("busy")
 	// ErrCorrupt: this member's state differs from the group's.
 	ErrCorrupt = errors.New("state differs from the group's")
 	// ErrUpgradeRequired: the group uses what this build does not know.
@@ -71,17 +55,6 @@ var (
 	ErrForgot = errors.New("its directory was rolled back, or replaced by an older copy: " +
 		"stop this process and continue with the directory that it used last")
 )
-
-// BusyError is an ErrBusy whose text names the limit that is exceeded.
-type BusyError string
-
-// ErrTooManyCalls: the commands of this process that have no outcome.
-const ErrTooManyCalls BusyError = "too many pending calls: Limits.Calls and Limits.CallBytes bound them"
-
-func (e BusyError) Error() string { return string(e) }
-
-// Unwrap returns ErrBusy.
-func (BusyError) Unwrap() error { return ErrBusy }
 
 // Includes reports whether ascending IDs include one. Members that were removed become many in
 // time, so no list of them is searched one by one.

@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/conclave-go/conclave/internal/tickets"
 )
 
 // However often a member sends a command, the log of a leader contains it once.
@@ -104,7 +106,7 @@ func TestSubmit_LimitOfBytes(t *testing.T) {
 	busy, urgent := new(quietCall), new(quietCall)
 	r.Submit(make([]byte, 1000), busy, false)
 	r.Submit(make([]byte, 1000), urgent, true)
-	if busy.failed != ErrTooManyCalls || busy.fails != 1 || urgent.fails > 0 {
+	if busy.failed != tickets.ErrTooManyCalls || busy.fails != 1 || urgent.fails > 0 {
 		t.Errorf("ordinary: %v, urgent: %v", busy.failed, urgent.failed)
 	}
 	if _, seqs := forwarded(r.effects()); len(seqs) != 3 {

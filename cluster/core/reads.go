@@ -9,13 +9,14 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // maxReads bounds the reads that wait for the leader's confirmation.
 const maxReads = 16384
 
-var errTooManyReads = BusyError(fmt.Sprintf("limit exceeded: %d reads of this process are pending", maxReads))
+var errTooManyReads = tickets.BusyError(fmt.Sprintf("limit exceeded: %d reads of this process are pending", maxReads))
 
 // Read is a linearizable read. It runs on the loop's goroutine, with a state that
 // includes every command acknowledged before Core.Read.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/tickets"
 )
 
 // A call beyond the limits is refused before its command is encoded, also while the loop
@@ -42,7 +43,7 @@ func TestSubmit_RefusedCallNotEncoded(t *testing.T) {
 					t.Errorf("round %d: %d commands were encoded, want %d", round, encoded, test.admitted)
 				}
 				for i, c := range calls {
-					if err := c.wait(); (i >= test.admitted) != errors.Is(err, core.ErrBusy) {
+					if err := c.wait(); (i >= test.admitted) != errors.Is(err, tickets.ErrBusy) {
 						t.Errorf("round %d, call %d: %v", round, i, err)
 					}
 				}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/backup"
-	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -46,7 +46,7 @@ const (
 func (r *Replica) Backup(ctx context.Context, w io.Writer) error {
 	err := r.backUp(ctx, w)
 	var incomplete *IncompleteError
-	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, core.ErrBusy) {
+	if err == nil || errors.As(err, &incomplete) || errors.Is(err, ErrUnconfirmed) || errors.Is(err, tickets.ErrBusy) {
 		return err
 	}
 	return &IncompleteError{err}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/identity"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func (r *Replica) Submit(size int, encode func() []byte, call Call, urgent bool)
 		return
 	default:
 		r.metrics.Refused.Add(1)
-		call.Fail(core.ErrTooManyCalls)
+		call.Fail(tickets.ErrTooManyCalls)
 		return
 	}
 	command := encode()

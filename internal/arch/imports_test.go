@@ -20,13 +20,13 @@ import (
 //	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
-	".":                   {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/wire"},
-	"internal/client":     {"internal/linger", "internal/machine", "internal/metrics", "internal/wire"},
+	".":                   {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/client":     {"internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
 	"internal/linger":     {},
 	"internal/remote":     {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":             {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/wait", "internal/wire"},
+	"cluster":             {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/backup":      {"storage", "internal/wire"},
-	"cluster/clients":     {"cluster/core", "cluster/transport", "internal/wait", "internal/wire"},
+	"cluster/clients":     {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/core":        {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
 	"cluster/forming":     {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
 	"cluster/gossip":      {"cluster/transport", "internal/wait", "internal/wire"},
@@ -34,7 +34,7 @@ var floors = map[string][]string{
 	"cluster/inbox":       {"internal/wire"},
 	"cluster/provisional": {"cluster/core", "internal/wire"},
 	"cluster/reconcile":   {"internal/wire"},
-	"cluster/replica":     {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/wait", "internal/wire"},
+	"cluster/replica":     {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/roster":      {"cluster/core", "raftlog", "storage", "internal/wait", "internal/wire"},
 	"cluster/transport":   {"internal/appcall", "internal/wire"},
 	"raftlog":             {"storage", "internal/wire"},

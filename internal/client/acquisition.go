@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -240,7 +241,7 @@ func (a *acquisition) Fail(err error) {
 	if a.phase != waiting {
 		return
 	}
-	if a.lease.client.group.Unregistered(err) {
+	if errors.Is(err, tickets.ErrUnregistered) {
 		err = errUnknownSession
 	}
 	a.phase = decided

@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -43,7 +45,7 @@ func (a answer) unregistered() bool { return a.reply.GetCode() == wire.Code_UNKN
 // applied.
 func (a answer) expired() bool {
 	if a.err != nil {
-		return a.client.group.Unregistered(a.err)
+		return errors.Is(a.err, tickets.ErrUnregistered)
 	}
 	return a.unregistered()
 }
@@ -191,7 +193,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, note func(answer))
 // ended is the fault of a command that was submitted, with what Fail got. The end of the group's
 // connection does not tell whether the command was applied before.
 func (c *Client) ended(err error) error {
-	if err == nil || c.group.Busy(err) || c.group.Unregistered(err) {
+	if err == nil || errors.Is(err, tickets.ErrBusy) || errors.Is(err, tickets.ErrUnregistered) {
 		return err
 	}
 	return &Fault{Kind: Unknown, Cause: err}

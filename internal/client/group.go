@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -29,12 +30,6 @@ type Group interface {
 	// Registered reports the outcome of a registration of this process, on the
 	// goroutine that delivers outcomes.
 	Registered(r *wire.Reply)
-	// Unregistered reports whether err, given to Fail, means that the registration
-	// of this process has expired.
-	Unregistered(err error) bool
-	// Busy reports whether err, given to Fail, means that the command was refused for the
-	// limits on calls, with no effect.
-	Busy(err error) bool
 	// Renew is Submit of the urgent command that renews the registration of this process with
 	// its sessions. A group may do so without that command.
 	Renew(size int, encode func() []byte, c Call)
@@ -55,21 +50,8 @@ type Group interface {
 	Unreachable() string
 }
 
-// Call is one command under way. The methods are called from one goroutine, in
-// log order, and must not block.
-type Call interface {
-	// Deliver brings an outcome; if more is set, another one follows.
-	Deliver(t wire.Ticket, r *wire.Reply, more bool)
-	// Cancelled answers Group.Cancel. If the command was not sent, it has no
-	// effect, and no outcome follows.
-	Cancelled(sent bool)
-	// Recheck returns the outcome of a queued request after a snapshot has replaced
-	// the state, as the outcome may be among the entries that it stands for; nil if
-	// it is still to come.
-	Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply
-	// Fail reports that no outcome will come.
-	Fail(err error)
-}
+// Call is one command under way.
+type Call = tickets.Call
 
 // QueryOptions qualify a query.
 type QueryOptions struct {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,8 +40,6 @@ type queuedCommand struct {
 	command []byte
 	call    Call
 }
-
-var errFakeUnregistered = errors.New("unregistered")
 
 const fakeTTL = 10 * time.Second
 
@@ -229,7 +227,7 @@ func (g *fakeGroup) Reregister(expired wire.ID, register func() ([]byte, Call)) 
 	g.queue = append([]queuedCommand{{command, call}}, g.queue...)
 	g.mu.Unlock()
 	for _, c := range calls {
-		c.Fail(errFakeUnregistered)
+		c.Fail(tickets.ErrUnregistered)
 	}
 	g.mu.Lock()
 	g.changed.Broadcast()
@@ -245,10 +243,6 @@ func (g *fakeGroup) Level() uint32 {
 }
 
 func (*fakeGroup) Unreachable() string { return "" }
-
-func (*fakeGroup) Busy(err error) bool { return errors.Is(err, errRefused) }
-
-func (*fakeGroup) Unregistered(err error) bool { return errors.Is(err, errFakeUnregistered) }
 
 // replaceState acts as if a snapshot had replaced the state.
 func (g *fakeGroup) replaceState() {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -28,11 +29,9 @@ func TestExec_RefusedCommandNotEncoded(t *testing.T) {
 	}
 }
 
-var errRefused = errors.New("refused")
+const errRefused tickets.BusyError = "refused"
 
 // refusing is a group that is at its limit.
 type refusing struct{ Group }
 
 func (refusing) Submit(_ int, _ func() []byte, c Call, _ bool) { c.Fail(errRefused) }
-func (refusing) Unregistered(error) bool                       { return false }
-func (refusing) Busy(err error) bool                           { return errors.Is(err, errRefused) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func (g *Group) WantInstalled(i int, n uint64) {
 func (g *Group) Deregister(i int) error {
 	g.T.Helper()
 	err := g.exec(i, &wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}}, wire.Code_OK, wire.Code_UNKNOWN_INCARNATION)
-	if errors.Is(err, cluster.ErrUnregistered) {
+	if errors.Is(err, tickets.ErrUnregistered) {
 		return nil // already
 	}
 	return err

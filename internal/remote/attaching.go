@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func (n noter) Recheck(_ wire.Ticket, session wire.ID, semaphore string) *wire.R
 // attached begins to use a link. What this process has missed comes first.
 func (g *Group) attached(l *link, a *wire.Attached, use rank) error {
 	if l.incarnation != g.identity.incarnation {
-		return ErrUnregistered
+		return tickets.ErrUnregistered
 	}
 	g.disconnect(errReconnected)
 	g.link, g.applied, g.now = l, a.GetApplied(), max(g.now, a.GetNow())

@@ -99,10 +99,6 @@ type identity struct {
 }
 
 var (
-	// ErrUnregistered: the registration of this process has expired.
-	ErrUnregistered = errors.New("the registration of this process has expired")
-	// ErrBusy: too many calls are under way; no effect.
-	ErrBusy = errors.New("too many pending calls: Limits.Calls and Limits.CallBytes bound them")
 	// ErrClosed: the group was closed.
 	ErrClosed = errors.New("the client is closed")
 )
@@ -237,7 +233,7 @@ func (g *Group) Submit(_ int, encode func() []byte, c client.Call, urgent bool) 
 	command := encode()
 	if !g.mailbox.Post(func() {
 		if !g.tickets.Admits(len(command), urgent, g.cfg.MaxCalls, g.cfg.MaxCallBytes) {
-			c.Fail(ErrBusy)
+			c.Fail(tickets.ErrTooManyCalls)
 			return
 		}
 		g.tickets.Add(command, c, urgent)
@@ -280,24 +276,18 @@ func (g *Group) Reregister(expired wire.ID, register func() ([]byte, client.Call
 		g.tickets.Gate()
 		command, call := register()
 		g.tickets.Add(command, call, true)
-		g.disconnect(ErrUnregistered)
+		g.disconnect(tickets.ErrUnregistered)
 		for _, call := range unregistered {
-			call.Fail(ErrUnregistered)
+			call.Fail(tickets.ErrUnregistered)
 		}
 		for _, r := range renewals {
-			r.call.Fail(ErrUnregistered)
+			r.call.Fail(tickets.ErrUnregistered)
 		}
 	})
 }
 
 // Registered implements client.Group.
 func (g *Group) Registered(*wire.Reply) {}
-
-// Unregistered implements client.Group.
-func (g *Group) Unregistered(err error) bool { return errors.Is(err, ErrUnregistered) }
-
-// Busy implements client.Group.
-func (g *Group) Busy(err error) bool { return errors.Is(err, ErrBusy) }
 
 // Process implements client.Group.
 func (g *Group) Process() uint64 { return g.process.Load() }

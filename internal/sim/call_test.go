@@ -5,6 +5,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/machine"
+	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -57,11 +58,11 @@ func (c *simCall) Fail(err error) {
 	if c.finished {
 		c.program.sim.fail("member %d: a finished call fails: %v", c.program.n, err)
 	}
-	if !errors.Is(err, core.ErrUnregistered) && !errors.Is(err, core.ErrBusy) {
+	if !errors.Is(err, tickets.ErrUnregistered) && !errors.Is(err, tickets.ErrBusy) {
 		c.program.sim.fail("member %d: a call fails: %v", c.program.n, err)
 	}
 	if c.op != nil {
-		c.op.noEffect = errors.Is(err, core.ErrBusy)
+		c.op.noEffect = errors.Is(err, tickets.ErrBusy)
 	}
 	c.finish()
 	c.onOutcome(wire.Ticket{}, nil, false)

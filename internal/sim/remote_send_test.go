@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -42,7 +41,7 @@ func (r *remote) sendRenewal() {
 func (r *remote) submit(command []byte, c *simCall, urgent bool) {
 	r.runIfAlive(func() {
 		if !r.tickets.Admits(len(command), urgent, clientMaxCalls, 0) {
-			c.Fail(core.ErrBusy)
+			c.Fail(tickets.ErrBusy)
 			return
 		}
 		r.tickets.Add(command, c, urgent)
@@ -84,7 +83,7 @@ func (r *remote) reregister(expired wire.ID) {
 		r.drop(r.link)
 	}
 	for _, call := range unregistered {
-		call.Fail(core.ErrUnregistered)
+		call.Fail(tickets.ErrUnregistered)
 	}
 	for _, renewal := range renewals {
 		renewal.on(nil)

@@ -1,0 +1,41 @@
+package tickets
+
+import (
+	"errors"
+
+	"github.com/conclave-go/conclave/internal/wire"
+)
+
+// Call is one command under way, of a member's process or of a client's. Its methods are called from one
+// goroutine, in log order, and must not block.
+type Call interface {
+	// Deliver brings an outcome; if more is set, another one follows.
+	Deliver(t wire.Ticket, r *wire.Reply, more bool)
+	// Cancelled answers a request to cancel the call. Unless sent, the command has no effect, and no
+	// other method is called afterwards.
+	Cancelled(sent bool)
+	// Recheck returns the second outcome of a queued request after a snapshot has replaced the state, as
+	// the outcome may be among the entries that it stands for; nil if it is still to come.
+	Recheck(state wire.Rechecker, t wire.Ticket) *wire.Reply
+	// Fail reports that no outcome will come.
+	Fail(err error)
+}
+
+var (
+	// ErrUnregistered: the registration of the incarnation that the call was made
+	// under has expired.
+	ErrUnregistered = errors.New("the registration of this process has expired")
+	// ErrBusy: too much is under way; the call had no effect. See BusyError.
+	ErrBusy = errors.New("busy")
+)
+
+// BusyError is an ErrBusy whose text names the limit that is exceeded.
+type BusyError string
+
+// ErrTooManyCalls: the commands of this process that have no outcome.
+const ErrTooManyCalls BusyError = "too many pending calls: Limits.Calls and Limits.CallBytes bound them"
+
+func (e BusyError) Error() string { return string(e) }
+
+// Unwrap returns ErrBusy.
+func (BusyError) Unwrap() error { return ErrBusy }
