@@ -17,51 +17,51 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
-//	for tests internal/reference internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
+//	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
-	".":                   {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
-	"internal/client":     {"internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
-	"internal/linger":     {},
-	"internal/remote":     {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster":             {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/backup":      {"storage", "internal/wire"},
-	"cluster/clients":     {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/core":        {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
-	"cluster/forming":     {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
-	"cluster/gossip":      {"cluster/transport", "internal/wait", "internal/wire"},
-	"cluster/identity":    {"raftlog", "storage", "internal/wait", "internal/wire"},
-	"cluster/inbox":       {"internal/wire"},
-	"cluster/provisional": {"cluster/core", "internal/wire"},
-	"cluster/reconcile":   {"internal/wire"},
-	"cluster/replica":     {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
-	"cluster/roster":      {"cluster/core", "raftlog", "storage", "internal/wait", "internal/wire"},
-	"cluster/transport":   {"internal/appcall", "internal/wire"},
-	"raftlog":             {"storage", "internal/wire"},
-	"storage":             {},
-	"internal/machine":    {"internal/wire"},
-	"internal/metrics":    {},
-	"internal/appcall":    {}, // calls functions of the application
-	"internal/logqueue":   {}, // queues lines for the application's Logger
-	"internal/tickets":    {"internal/wire"},
-	"internal/wait":       {}, // how goroutines wait for each other
-	"internal/wire":       {},
-	"internal/reference":  {"internal/wire"}, // imported by tests only
-	"internal/sim":        {},                // its tests import what they run
-	"internal/memnet":     {},                // an in-memory network, for tests
-	"internal/memdisk":    {},                // an in-memory disk, for tests
-	"internal/hostile":    {"internal/wire"}, // a lying client, for tests
-	"internal/grouptest":  {},                // whole groups, with the folders below; its files are tests
-	"internal/arch":       {},
-	"conclaveprom":        {"."},
-	"conclavetest":        {".", "cluster", "internal/memnet"}, // cluster for Seams only
-	"internal/chaos":      {"."},                               // a program: a group of real processes under faults
-	"internal/display":    {},
-	"internal/loopback":   {},
-	"conclavehttp":        {".", "internal/display", "internal/loopback"},
-	"consulapi":           {".", "internal/loopback", "internal/logqueue"}, // and the standard library
-	"fencing":             {"."},                                           // and the standard library
-	"examples":            {".", "conclavehttp"},                           // and each folder below
+	".":                          {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/client":            {"internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/linger":            {},
+	"internal/remote":            {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster":                    {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/backup":             {"storage", "internal/wire"},
+	"cluster/clients":            {"cluster/core", "cluster/transport", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/core":               {"cluster/inbox", "cluster/reconcile", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wire"},
+	"cluster/forming":            {"cluster/core", "cluster/identity", "cluster/roster", "cluster/transport", "raftlog", "internal/wait", "internal/wire"},
+	"cluster/gossip":             {"cluster/transport", "internal/wait", "internal/wire"},
+	"cluster/identity":           {"raftlog", "storage", "internal/wait", "internal/wire"},
+	"cluster/inbox":              {"internal/wire"},
+	"cluster/provisional":        {"cluster/core", "internal/wire"},
+	"cluster/reconcile":          {"internal/wire"},
+	"cluster/replica":            {"cluster/backup", "cluster/core", "cluster/identity", "cluster/transport", "raftlog", "storage", "internal/metrics", "internal/tickets", "internal/wait", "internal/wire"},
+	"cluster/roster":             {"cluster/core", "raftlog", "storage", "internal/wait", "internal/wire"},
+	"cluster/transport":          {"internal/appcall", "internal/wire"},
+	"raftlog":                    {"storage", "internal/wire"},
+	"storage":                    {},
+	"internal/machine":           {"internal/wire"},
+	"internal/metrics":           {},
+	"internal/appcall":           {}, // calls functions of the application
+	"internal/logqueue":          {}, // queues lines for the application's Logger
+	"internal/tickets":           {"internal/wire"},
+	"internal/wait":              {}, // how goroutines wait for each other
+	"internal/wire":              {},
+	"internal/machine/reference": {"internal/wire"}, // imported by tests only
+	"internal/sim":               {},                // its tests import what they run
+	"internal/memnet":            {},                // an in-memory network, for tests
+	"internal/memdisk":           {},                // an in-memory disk, for tests
+	"internal/hostile":           {"internal/wire"}, // a lying client, for tests
+	"internal/grouptest":         {},                // whole groups, with the folders below; its files are tests
+	"internal/arch":              {},
+	"conclaveprom":               {"."},
+	"conclavetest":               {".", "cluster", "internal/memnet"}, // cluster for Seams only
+	"internal/chaos":             {"."},                               // a program: a group of real processes under faults
+	"internal/display":           {},
+	"internal/loopback":          {},
+	"conclavehttp":               {".", "internal/display", "internal/loopback"},
+	"consulapi":                  {".", "internal/loopback", "internal/logqueue"}, // and the standard library
+	"fencing":                    {"."},                                           // and the standard library
+	"examples":                   {".", "conclavehttp"},                           // and each folder below
 }
 
 // outside lists for each dependency the packages that may import it. The longest
@@ -73,7 +73,7 @@ var outside = map[string][]string{
 	"go.etcd.io/raft/v3/raftpb":            {"raftlog", "cluster", "cluster/core", "cluster/forming", "cluster/provisional", "cluster/reconcile", "cluster/replica", "cluster/roster"},
 	"github.com/hashicorp/memberlist":      {"cluster/gossip", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine"}, // also a dependency of memberlist
-	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/reference", "internal/hostile"},
+	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/machine/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},

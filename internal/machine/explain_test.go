@@ -3,7 +3,7 @@ package machine
 import (
 	"fmt"
 
-	"github.com/conclave-go/conclave/internal/reference"
+	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/conclave-go/conclave/internal/reference"
+	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/conclave-go/conclave/internal/reference"
+	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 

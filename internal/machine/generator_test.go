@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/conclave-go/conclave/internal/reference"
+	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 

@@ -3,7 +3,7 @@ package machine
 import (
 	"testing"
 
-	"github.com/conclave-go/conclave/internal/reference"
+	"github.com/conclave-go/conclave/internal/machine/reference"
 )
 
 // The reference has written the limits down once more.
