@@ -17,7 +17,7 @@ import (
 //	floor 1   raftlog
 //	floor 0   storage
 //	beside    internal/machine   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
-//	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   internal/chaos   conclavetest
+//	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
 	".":                          {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
@@ -55,7 +55,6 @@ var floors = map[string][]string{
 	"internal/arch":              {},
 	"conclaveprom":               {"."},
 	"conclavetest":               {".", "cluster", "internal/memnet"}, // cluster for Seams only
-	"internal/chaos":             {"."},                               // a program: a group of real processes under faults
 	"internal/display":           {},
 	"internal/loopback":          {},
 	"conclavehttp":               {".", "internal/display", "internal/loopback"},

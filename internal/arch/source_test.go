@@ -105,7 +105,7 @@ func (s *source) isTest() bool {
 func (s *source) isGenerated() bool { return ast.IsGenerated(s.file) }
 
 // isProgram reports whether the file belongs to a program and not to a library.
-func (s *source) isProgram() bool { return within(s.pkg, "examples") || s.pkg == "internal/chaos" }
+func (s *source) isProgram() bool { return within(s.pkg, "examples") }
 
 // isLibrary reports whether the file is linked into an importer's binary.
 func (s *source) isLibrary() bool { return !s.isTest() && !s.isProgram() && !s.isGenerated() }

@@ -3,7 +3,7 @@
 // Command chaos runs a group of real processes, each in a network namespace of its
 // own, injects faults, and checks what the clients saw.
 //
-//	go run ./internal/chaos -for 2m -nemesis all
+//	go -C tools/chaos run . -for 2m -nemesis all
 //
 // It needs root, and Debian's packages nftables and iproute2. Everything happens in
 // namespaces (network, mounts, processes) that the kernel removes with the tool,
