@@ -16,12 +16,15 @@ import (
 
 const machine = "internal/machine"
 
+// machines are the packages of which the machine consists.
+var machines = []string{machine, machine + "/ordered"}
+
 // pure lists the packages that the machine may import: none of them gives access
 // to a clock, a random source, a file, a network or a goroutine.
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
-	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire",
+	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire", module + "/internal/machine/ordered",
 }
 
 // The machine is a pure function of the log: two members that have applied the
@@ -30,16 +33,18 @@ var pure = []string{
 //
 //	for name := range m.locks { // order: only counted
 func TestMachine_IsPure(t *testing.T) {
-	var files []*source
-	for _, s := range load(t) {
-		if s.pkg == machine && !s.isTest() {
-			files = append(files, s)
+	for _, pkg := range machines {
+		var files []*source
+		for _, s := range load(t) {
+			if s.pkg == pkg && !s.isTest() {
+				files = append(files, s)
+			}
 		}
+		if len(files) == 0 {
+			t.Fatalf("no files in %s: set the constant machine to the package that holds the machine now", pkg)
+		}
+		report(t, impurities(t, files, exported(t, "./"+pkg)))
 	}
-	if len(files) == 0 {
-		t.Fatalf("no files in %s: set the constant machine to the package that holds the machine now", machine)
-	}
-	report(t, impurities(t, files, exported(t, "./"+machine)))
 }
 
 // exported returns a lookup of the export data of packages and of their
@@ -77,7 +82,7 @@ func impurities(t *testing.T, sources []*source, imports importer.Lookup) []stri
 	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object)}
 	fset := sources[0].fset
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", imports)}
-	if _, err := config.Check(module+"/"+machine, fset, files, info); err != nil {
+	if _, err := config.Check(module+"/"+sources[0].pkg, fset, files, info); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range sources {

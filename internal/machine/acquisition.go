@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -28,9 +29,9 @@ type acquisitions struct {
 func (m *Machine) newAcquisitions() acquisitions {
 	v, r := &m.visits, &m.registry
 	return acquisitions{
-		newSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
-		newSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
-		newSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
+		ordered.NewSharingTree(v, func(a, b *waiter) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeWaiters),
+		ordered.NewSharingTree(v, func(a, b *lock) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freeHolds),
+		ordered.NewSharingTree(v, func(a, b *permit) int { return cmp.Compare(a.ticket.seq, b.ticket.seq) }, r.freePermits),
 	}
 }
 

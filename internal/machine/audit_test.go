@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 )
 
 // audit checks what must be true of any machine between two entries.
@@ -31,8 +33,8 @@ func audit(m *Machine) error {
 		a.fail("the two sides of a relation differ: %+v", *a)
 	}
 	a.belongings()
-	if a.delayed+len(m.keys.delays) != len(m.delays.of) {
-		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), len(m.delays.of))
+	if a.delayed+len(m.keys.delays) != m.delays.Len() {
+		a.fail("%d delays, and %d are kept", a.delayed+len(m.keys.delays), m.delays.Len())
 	}
 	return errors.Join(a.errs...)
 }
@@ -82,28 +84,10 @@ func (a *auditor) lock(name string, l *lock) {
 	a.queue(l.head(), func(w *waiter) bool { return w.lock == l && w.semaphore == nil })
 }
 
-// auditIndex checks that the index lists exactly the objects found by name. It
-// works on a copy: merging is for queries.
-func auditIndex[T any](a *auditor, byName map[string]*T, x index[T]) {
-	x.tree = x.tree.Clone()
-	for _, of := range x.stale {
-		if _, found := x.tree.Delete(of); !found {
-			a.fail("%q is stale and not in the tree", x.name(of))
-		}
-	}
-	for i, of := range x.fresh {
-		if _, found := x.tree.ReplaceOrInsert(of); found || int(*x.slot(of)) != i+1 {
-			a.fail("%q is listed twice, or does not know its place", x.name(of))
-		}
-	}
-	x.tree.Ascend(func(of *T) bool {
-		if byName[x.name(of)] != of {
-			a.fail("%q is listed, and not found", x.name(of))
-		}
-		return true
-	})
-	if x.tree.Len() != len(byName) {
-		a.fail("%d names are listed of %d", x.tree.Len(), len(byName))
+// auditIndex checks that the index lists exactly the objects found by name.
+func auditIndex[T any](a *auditor, byName map[string]*T, x ordered.Index[T]) {
+	if err := x.Check(byName); err != nil {
+		a.fail("%v", err)
 	}
 }
 
@@ -127,7 +111,7 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 			a.fail("semaphore %q: permit %d has no valid owner", name, p.fence)
 		}
 	}
-	head := s.queue.first
+	head := s.queue.First()
 	switch {
 	case s.name() != name || s.taken != taken || s.delayed != delayed:
 		a.fail("semaphore %q counts %d taken and %d delayed, and has %d and %d", name, s.taken, s.delayed, taken, delayed)
@@ -141,12 +125,12 @@ func (a *auditor) semaphore(name string, s *semaphore) {
 	if s.resized {
 		a.resized++
 	}
-	a.queue(s.queue.first, func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
+	a.queue(s.queue.First(), func(w *waiter) bool { return w.semaphore == s && w.lock == nil && w.permits <= s.limit })
 }
 
 func (a *auditor) queue(first *waiter, fits func(*waiter) bool) {
 	last := uint64(0)
-	for w := first; w != nil; w = w.inQueue.next {
+	for w := first; w != nil; w = w.inQueue.Next() {
 		if !fits(w) || w.position <= last || waiterOf(w.ticket) != w || !a.names(w.ticket, w.session.dead()) || a.m.sessions[w.session.id] != w.session {
 			a.fail("a queue is broken at %d", w.position)
 		}
@@ -201,7 +185,7 @@ func (a *auditor) members() {
 				a.fail("member %d: check %q is not listed", id, c.name)
 			}
 		}
-		for s := range k.sessions.all(new(visits)) {
+		for s := range k.sessions.All(new(ordered.Visits)) {
 			if s.standalone {
 				standalone++
 			}
@@ -230,13 +214,13 @@ func (a *auditor) members() {
 }
 
 func (a *auditor) sessions() {
-	if listed := len(a.m.sessions) - a.m.ending.len; a.m.byCreation.Len() != listed {
+	if listed := len(a.m.sessions) - a.m.ending.Len; a.m.byCreation.Len() != listed {
 		a.fail("%d sessions are listed of %d", a.m.byCreation.Len(), listed)
 	}
 	dead := 0
 	defer func() {
 		last := uint64(0)
-		for s := a.m.ending.first; s != nil; s = s.inEnding.next {
+		for s := a.m.ending.First(); s != nil; s = s.inEnding.Next() {
 			if dead--; s.ended <= last {
 				a.fail("session %s is out of order", s.id)
 			}
@@ -251,13 +235,13 @@ func (a *auditor) sessions() {
 			a.fail("session %s is listed: %t", s.id, found == s)
 		}
 		a.ender(s)
-		a.holds -= s.holds.len + s.leads.len
-		a.permits -= s.permits.len
-		a.waiters -= s.waiters.len
-		a.waiting -= s.waiters.len
+		a.holds -= s.holds.Len + s.leads.Len
+		a.permits -= s.permits.Len
+		a.waiters -= s.waiters.Len
+		a.waiting -= s.waiters.Len
 		a.locked -= s.locked()
-		if claims := s.claims; s.ttl == 0 && s.permits.len != 0 && claims.Len() != s.permits.len || s.ttl != 0 && (claims != nil || s.attached != 0) {
-			a.fail("session %s has %d permits, and others to claim", s.id, s.permits.len)
+		if claims := s.claims; s.ttl == 0 && s.permits.Len != 0 && claims.Len() != s.permits.Len || s.ttl != 0 && (claims != nil || s.attached != 0) {
+			a.fail("session %s has %d permits, and others to claim", s.id, s.permits.Len)
 		}
 		switch {
 		case s.dead():
@@ -315,7 +299,7 @@ func (a *auditor) belongings() {
 			if l.owner == nil && (l.label() != "" || l.since != 0) {
 				a.fail("lock %q has a label, or a time, without an owner", l.name())
 			}
-			for w := l.head(); w != nil; w = w.inQueue.next {
+			for w := l.head(); w != nil; w = w.inQueue.Next() {
 				labels += len(w.label)
 			}
 		}
@@ -324,11 +308,11 @@ func (a *auditor) belongings() {
 		a.fail("labels have %d bytes, and %d are counted", labels, a.m.labels)
 	}
 	for _, s := range a.m.semaphores.byName {
-		queued += s.queue.len
+		queued += s.queue.Len
 	}
 	for _, l := range a.m.elections.byName {
 		values += l.leader().Bytes()
-		for w := l.head(); w != nil; w = w.inQueue.next {
+		for w := l.head(); w != nil; w = w.inQueue.Next() {
 			values += len(w.value)
 		}
 	}
@@ -344,7 +328,7 @@ func (a *auditor) belongings() {
 	for id, c := range a.m.clients {
 		sessions += a.owned(id, true, c.sessions)
 	}
-	if sessions+a.m.ending.len != len(a.m.sessions) || sessions != a.m.Counts().Sessions {
+	if sessions+a.m.ending.Len != len(a.m.sessions) || sessions != a.m.Counts().Sessions {
 		a.fail("members have %d sessions of %d", sessions, len(a.m.sessions))
 	}
 	for name, s := range a.m.semaphores.byName {
@@ -361,13 +345,13 @@ func (a *auditor) belongings() {
 }
 
 // owned counts the sessions of a member or client.
-func (a *auditor) owned(id uint64, client bool, sessions list[session, sessionsOfMember]) int {
-	for s := sessions.first; s != nil; s = s.inMember.next {
+func (a *auditor) owned(id uint64, client bool, sessions ordered.List[session, sessionsOfMember]) int {
+	for s := sessions.First(); s != nil; s = s.inMember.Next() {
 		if s.member != id || s.client != client || a.m.sessions[s.id] != s {
 			a.fail("session %s is not of member %d", s.id, id)
 		}
 	}
-	return sessions.len
+	return sessions.Len
 }
 
 // names reports whether a ticket names a process that is registered or, if it may have

@@ -44,11 +44,11 @@ func (m *Machine) schedule(c *check) {
 	due := c.ttl > 0 && c.status != wire.CheckState_CRITICAL
 	switch {
 	case due && c.at == 0:
-		m.checkups.push(c)
+		m.checkups.Push(c)
 	case due:
-		m.checkups.fix(c)
+		m.checkups.Fix(c)
 	case c.at != 0:
-		m.checkups.remove(c)
+		m.checkups.Remove(c)
 	}
 }
 
@@ -144,7 +144,7 @@ func (m *Machine) removeCheck(c *check) {
 	}
 	m.checks.Delete(c)
 	if c.at != 0 {
-		m.checkups.remove(c)
+		m.checkups.Remove(c)
 	}
 	m.dirty.drop(c.key())
 	m.listed = true
@@ -180,15 +180,15 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 func (m *Machine) overdueChecks() []*check {
 	var overdue []*check
 	room := portion{size: m.split}
-	for c := m.checkups.first(); c != nil && c.deadline() <= m.now; c = m.checkups.first() {
+	for c := m.checkups.First(); c != nil && c.deadline() <= m.now; c = m.checkups.First() {
 		n := 1
 		if on := c.member.dependents[c.name]; on != nil {
-			n += on.len
+			n += on.Len
 		}
 		if !room.fits(n) {
 			break
 		}
-		m.checkups.pop()
+		m.checkups.Pop()
 		c.status, m.listed = wire.CheckState_CRITICAL, true
 		m.dirty.put(c.key(), c)
 		overdue = append(overdue, c)
@@ -198,11 +198,11 @@ func (m *Machine) overdueChecks() []*check {
 
 // refreshChecks renews the TTL of each check.
 func (m *Machine) refreshChecks() {
-	checks := slices.Clone(m.checkups.of)
+	checks := m.checkups.All()
 	slices.SortFunc(checks, byMember)
 	for _, c := range checks {
 		c.refreshed = m.now
-		m.checkups.fix(c)
+		m.checkups.Fix(c)
 		m.dirty.put(c.key(), c)
 	}
 }
@@ -212,7 +212,7 @@ func (m *Machine) dependents(checks ...*check) []*session {
 	var found []*session
 	for _, c := range checks {
 		if on := c.member.dependents[c.name]; on != nil {
-			for d := range on.all(&m.visits) {
+			for d := range on.All(&m.visits) {
 				found = append(found, d.session)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -17,7 +18,7 @@ import (
 // part of the durable state: its incarnation and its sessions are.
 type client struct {
 	incarnation *incarnation // nil: not registered
-	sessions    list[session, sessionsOfMember]
+	sessions    ordered.List[session, sessionsOfMember]
 }
 
 // tombstone is kept of a client's registration that ended before the command that registered
@@ -32,28 +33,26 @@ type tombstone struct {
 
 type tombstones struct {
 	byID  map[wire.ID]*tombstone
-	byEnd heap[*tombstone]
+	byEnd ordered.Heap[*tombstone]
 }
 
-func newTombstones(v *visits) tombstones {
-	return tombstones{make(map[wire.ID]*tombstone), heap[*tombstone]{
-		compare: func(a, b *tombstone) int {
-			return cmp.Or(cmp.Compare(a.until, b.until), bytes.Compare(a.id[:], b.id[:]))
-		},
-		at: func(t *tombstone) *int { return &t.at }, visits: v,
-	}}
+func newTombstones(v *ordered.Visits) tombstones {
+	compare := func(a, b *tombstone) int {
+		return cmp.Or(cmp.Compare(a.until, b.until), bytes.Compare(a.id[:], b.id[:]))
+	}
+	return tombstones{make(map[wire.ID]*tombstone), ordered.NewHeap(v, compare, func(t *tombstone) *int { return &t.at })}
 }
 
 func (x *tombstones) add(t *tombstone) {
 	x.byID[t.id] = t
-	x.byEnd.push(t)
+	x.byEnd.Push(t)
 }
 
 // dropTombstones drops those that are not needed any more, as far as the entry may.
 func (m *Machine) dropTombstones() {
-	for t := m.tombstones.byEnd.first(); t != nil && t.until <= m.now && m.left > 0; t = m.tombstones.byEnd.first() {
+	for t := m.tombstones.byEnd.First(); t != nil && t.until <= m.now && m.left > 0; t = m.tombstones.byEnd.First() {
 		m.left--
-		m.tombstones.byEnd.pop()
+		m.tombstones.byEnd.Pop()
 		delete(m.tombstones.byID, t.id)
 		m.dirty.drop(t.key())
 	}
@@ -160,7 +159,7 @@ func (m *Machine) clientOf(id uint64) *client {
 
 // forgetClient drops the record of a client that is not registered and has no sessions.
 func (m *Machine) forgetClient(id uint64) {
-	if c := m.clients[id]; c != nil && c.incarnation == nil && c.sessions.len == 0 {
+	if c := m.clients[id]; c != nil && c.incarnation == nil && c.sessions.Len == 0 {
 		delete(m.clients, id)
 	}
 }

@@ -145,9 +145,9 @@ func TestGrowth_Clients(t *testing.T) {
 	d := atClientLevel(t)
 	measure := func(what string, touches uint64, do func()) {
 		t.Helper()
-		before := d.m.visits.n
+		before := d.m.visits.Total()
 		do()
-		if visits := d.m.visits.n - before; visits > touches*allowedVisits(n) {
+		if visits := d.m.visits.Total() - before; visits > touches*allowedVisits(n) {
 			t.Errorf("%s looks at %d elements, and may at %d", what, visits, touches*allowedVisits(n))
 		}
 	}

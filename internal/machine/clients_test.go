@@ -72,17 +72,17 @@ func (a *auditor) clients() {
 		a.fail("%d clients are registered, %d are counted", registered, m.registry.clients)
 	}
 	for id, c := range m.clients {
-		if c.incarnation == nil && c.sessions.len == 0 || c.incarnation != nil && m.registry.byID[c.incarnation.id] != c.incarnation {
+		if c.incarnation == nil && c.sessions.Len == 0 || c.incarnation != nil && m.registry.byID[c.incarnation.id] != c.incarnation {
 			a.fail("client %d is kept after its end", id)
 		}
 	}
 	for id, t := range m.tombstones.byID {
 		inc := m.registry.byID[id] // below level 6 a member may register a process under it
-		if t.id != id || inc != nil && inc.client || m.tombstones.byEnd.of[t.at-1] != t {
+		if t.id != id || inc != nil && inc.client || !m.tombstones.byEnd.Contains(t) {
 			a.fail("client %s is registered after its end", id)
 		}
 	}
-	if len(m.tombstones.byID) != len(m.tombstones.byEnd.of) {
-		a.fail("%d tombstones, and %d are kept", len(m.tombstones.byID), len(m.tombstones.byEnd.of))
+	if len(m.tombstones.byID) != m.tombstones.byEnd.Len() {
+		a.fail("%d tombstones, and %d are kept", len(m.tombstones.byID), m.tombstones.byEnd.Len())
 	}
 }

@@ -12,7 +12,7 @@ type Counts struct {
 // state of any size.
 func (m *Machine) Counts() Counts {
 	return Counts{
-		Sessions: len(m.sessions) - m.ending.len, Locks: len(m.locks.byName), Elections: len(m.elections.byName),
+		Sessions: len(m.sessions) - m.ending.Len, Locks: len(m.locks.byName), Elections: len(m.elections.byName),
 		Semaphores: len(m.semaphores.byName), Waiters: m.waiting,
 		Keys: m.keys.tree.Len(), Checks: m.checks.Len(), Clients: m.registry.clients,
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -90,7 +91,7 @@ func (p *cyclesPage) add(w *waiter) (more bool) {
 	if !p.begin() {
 		return false
 	}
-	if s := w.session; s.waiters.first == w && s.holds.len+s.leads.len > 0 && !s.dead() {
+	if s := w.session; s.waiters.First() == w && s.holds.Len+s.leads.Len > 0 && !s.dead() {
 		path, whole := s.cycle(&p.left, &p.m.visits)
 		if !whole && p.walked {
 			return false
@@ -106,7 +107,7 @@ func (p *cyclesPage) add(w *waiter) (more bool) {
 // begin counts a waiter or a process that a walk may begin at, and reports whether the page has
 // room for it.
 func (p *cyclesPage) begin() (more bool) {
-	p.m.visits.count()
+	p.m.visits.Count()
 	p.seen++
 	return p.seen <= maxWalked
 }
@@ -114,11 +115,11 @@ func (p *cyclesPage) begin() (more bool) {
 // cycle returns the waiters along a shortest cycle through the session, from its own waiter
 // on; nil: there is none, or not whole. It looks at left waiters at most, and counts them down;
 // whole reports that they were enough.
-func (s *session) cycle(left *int, v *visits) (path []*waiter, whole bool) {
+func (s *session) cycle(left *int, v *ordered.Visits) (path []*waiter, whole bool) {
 	by := make(map[*session]*waiter) // by which the session was reached
 	for next := []*session{s}; len(next) > 0; next = next[1:] {
-		for w := next[0].waiters.first; w != nil; w = w.inSession.next {
-			v.count()
+		for w := next[0].waiters.First(); w != nil; w = w.inSession.Next() {
+			v.Count()
 			if *left--; *left < 0 {
 				return nil, false
 			}
@@ -131,7 +132,7 @@ func (s *session) cycle(left *int, v *visits) (path []*waiter, whole bool) {
 				next = append(next, owner)
 			default:
 				for ; w != nil; w = by[w.session] {
-					v.count()
+					v.Count()
 					path = append(path, w)
 				}
 				slices.Reverse(path)
@@ -154,7 +155,7 @@ func (w *waiter) blockedBy() *session {
 func (m *Machine) viewCycle(path []*waiter) []WaitView {
 	var views []WaitView
 	for _, w := range path {
-		m.visits.count()
+		m.visits.Count()
 		v := WaitView{Name: w.lock.name(), Waiter: m.viewWaiter(w), Holder: m.viewHolder(w.lock)}
 		if w.lock.isElection() {
 			v.Space = wire.Space_ELECTION

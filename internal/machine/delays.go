@@ -29,8 +29,8 @@ func byDelay(a, b delayed) int {
 // endDelays ends the lock-delays that have passed, by end, then by place, as far as
 // the entry may. The deadline of the rest has passed.
 func (m *Machine) endDelays() {
-	for x := m.delays.first(); x != nil && x.ends() <= m.now && m.left > 0; x = m.delays.first() {
+	for x := m.delays.First(); x != nil && x.ends() <= m.now && m.left > 0; x = m.delays.First() {
 		m.left--
-		m.delays.pop().over(m)
+		m.delays.Pop().over(m)
 	}
 }

@@ -81,7 +81,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 		put(s.key(), s)
 	}
 	queue := func(first *waiter) {
-		for w := first; w != nil; w = w.inQueue.next {
+		for w := first; w != nil; w = w.inQueue.Next() {
 			put(w.key(), w)
 		}
 	}
@@ -93,7 +93,7 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 	}
 	for _, s := range m.semaphores.byName {
 		put(s.key, s)
-		queue(s.queue.first)
+		queue(s.queue.First())
 		for _, p := range s.all() {
 			put(p.key(), p)
 		}

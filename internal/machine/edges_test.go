@@ -195,7 +195,7 @@ func TestLimit_SessionsAttach(t *testing.T) {
 	d.inc, d.seq = wire.ID{3}, 0
 	d.line(wire.Code_OK, "register member=1 boot=2 ttl=1h")
 
-	sessions := &d.m.members[1].sessions.len
+	sessions := &d.m.members[1].sessions.Len
 	*sessions += MaxSessions - 1 // as if it had so many more
 	d.line(wire.Code_BUSY, "open new ttl=none")
 	d.line(wire.Code_BUSY, "attach other")

@@ -20,7 +20,7 @@ func (m *Machine) endSessions(ending []*session, why wire.Cause, shortened short
 func (m *Machine) endSession(s *session, why wire.Cause) {
 	ended := wire.Ended{
 		Session: s.id, Outcomes: len(m.outcomes), Member: s.member, Name: s.name, Cause: why,
-		Held: s.holds.len + s.leads.len + s.permits.len + s.locked(),
+		Held: s.holds.Len + s.leads.Len + s.permits.Len + s.locked(),
 	}
 	if s.incarnation != nil {
 		ended.Incarnation = s.incarnation.id
@@ -31,7 +31,7 @@ func (m *Machine) endSession(s *session, why wire.Cause) {
 	m.leave(s)
 	m.endings++
 	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed
-	m.ending.push(s)
+	m.ending.Push(s)
 	m.unlist(s)
 	m.ended, m.listed = append(m.ended, ended), true
 }
@@ -59,7 +59,7 @@ func (s *session) delayUntil() int64 {
 // release releases what ended sessions had, in the order in which they ended, as far
 // as the entry may. The deadline of the rest is now.
 func (m *Machine) release() {
-	for s := m.ending.first; s != nil && m.left > 0; s = m.ending.first {
+	for s := m.ending.First(); s != nil && m.left > 0; s = m.ending.First() {
 		m.left--
 		m.releaseOne(s)
 	}
@@ -69,19 +69,19 @@ func (m *Machine) release() {
 // position, locks, elections and permits by fence, keys by name; last the session itself.
 func (m *Machine) releaseOne(s *session) {
 	switch {
-	case s.waiters.first != nil:
-		m.dismiss(s.waiters.first, wire.Code_SESSION_EXPIRED)
-	case s.holds.first != nil:
-		m.releaseLock(s.holds.first, s.delayUntil())
-	case s.leads.first != nil:
-		m.releaseLock(s.leads.first, s.delayUntil())
-	case s.permits.first != nil:
-		m.endPermit(s.permits.first, s.delayUntil())
+	case s.waiters.First() != nil:
+		m.dismiss(s.waiters.First(), wire.Code_SESSION_EXPIRED)
+	case s.holds.First() != nil:
+		m.releaseLock(s.holds.First(), s.delayUntil())
+	case s.leads.First() != nil:
+		m.releaseLock(s.leads.First(), s.delayUntil())
+	case s.permits.First() != nil:
+		m.endPermit(s.permits.First(), s.delayUntil())
 	case s.locked() > 0:
 		key, _ := s.keys.Min()
 		m.endKey(key, s)
 	default:
-		m.ending.remove(s)
+		m.ending.Remove(s)
 		delete(m.sessions, s.id)
 		m.keys.enders.Delete(ender{id: s.id})
 		m.dirty.drop(s.key())
@@ -91,7 +91,7 @@ func (m *Machine) releaseOne(s *session) {
 // recordEndings makes the sessions durable that have ended in this entry and have
 // something left to be released.
 func (m *Machine) recordEndings() {
-	for s := m.ending.last; s != nil && !s.recorded; s = s.inEnding.prev {
+	for s := m.ending.Last(); s != nil && !s.recorded; s = s.inEnding.Prev() {
 		s.recorded = true
 		m.dirty.put(s.key(), s)
 	}

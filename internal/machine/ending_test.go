@@ -304,6 +304,6 @@ func withoutIndexes(m *Machine) string {
 	for _, v := range allSessions(m) {
 		fmt.Fprintln(&w, v.ID)
 	}
-	fmt.Fprintln(&w, m.delays.first() != nil, m.ending.len)
+	fmt.Fprintln(&w, m.delays.First() != nil, m.ending.Len)
 	return w.String()
 }

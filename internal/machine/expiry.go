@@ -51,25 +51,25 @@ func (m *Machine) startTerm() {
 // something; ok is false if nothing is pending.
 func (m *Machine) NextDeadline() (at int64, ok bool) {
 	at = math.MaxInt64
-	if inc := m.deadlines.first(); inc != nil {
+	if inc := m.deadlines.First(); inc != nil {
 		at, ok = min(at, inc.deadline()), true
 	}
-	if s := m.standalone.first(); s != nil {
+	if s := m.standalone.First(); s != nil {
 		at, ok = min(at, s.deadline()), true
 	}
-	if x := m.delays.first(); x != nil {
+	if x := m.delays.First(); x != nil {
 		at, ok = min(at, x.ends()), true
 	}
-	if c := m.checkups.first(); c != nil {
+	if c := m.checkups.First(); c != nil {
 		at, ok = min(at, c.deadline()), true
 	}
 	if id, due := m.nextRemoval(); id != 0 {
 		at, ok = min(at, due), true
 	}
-	if t := m.tombstones.byEnd.first(); t != nil {
+	if t := m.tombstones.byEnd.First(); t != nil {
 		at, ok = min(at, t.until), true
 	}
-	if m.ending.len > 0 {
+	if m.ending.Len > 0 {
 		at, ok = min(at, m.now), true
 	}
 	if !ok {
@@ -83,7 +83,7 @@ func (m *Machine) NextDeadline() (at int64, ok bool) {
 // unless they are renewed before, since a TTL is a lower bound.
 func (m *Machine) dueSessions() []*session {
 	var sessions []*session
-	room := m.split - m.ending.len
+	room := m.split - m.ending.Len
 	for _, d := range m.due() {
 		if len(sessions) >= room {
 			break
@@ -93,7 +93,7 @@ func (m *Machine) dueSessions() []*session {
 			continue
 		}
 		d.sessions.Ascend(func(s *session) bool {
-			m.visits.count()
+			m.visits.Count()
 			sessions = append(sessions, s)
 			return len(sessions) < room
 		})
@@ -127,7 +127,7 @@ func (m *Machine) due() []dueClass {
 			return true
 		})
 	}
-	for _, s := range m.standalone.until(func(s *session) bool { return s.deadline() <= m.now }) {
+	for _, s := range m.standalone.Until(func(s *session) bool { return s.deadline() <= m.now }) {
 		all = append(all, dueClass{at: s.deadline(), alone: s})
 	}
 	slices.SortFunc(all, func(a, b dueClass) int {
@@ -142,7 +142,7 @@ func (m *Machine) due() []dueClass {
 
 // dueIncarnations returns those whose deadline has passed.
 func (m *Machine) dueIncarnations() []*incarnation {
-	return m.deadlines.until(func(inc *incarnation) bool { return inc.deadline() <= m.now })
+	return m.deadlines.Until(func(inc *incarnation) bool { return inc.deadline() <= m.now })
 }
 
 // silent returns the expired incarnations that have no session with a TTL, by ID, as many

@@ -48,8 +48,8 @@ func (q ExplainQuery) Begin(m *Machine) func() any {
 		path, _ := l.owner.cycle(&left, &m.visits)
 		v.Cycle = m.viewCycle(path)
 	}
-	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.next, n+1 {
-		m.visits.count()
+	for w, n := l.head(), 0; w != nil && n < limited(q.Limit); w, n = w.inQueue.Next(), n+1 {
+		m.visits.Count()
 		if !w.session.dead() {
 			v.Queue = append(v.Queue, m.viewWaiter(w))
 		}

@@ -46,7 +46,7 @@ func (m *Machine) makeRoom() {
 	}
 	var oldest *member
 	for _, k := range f.unstarted { // order: the minimum does not depend on it
-		m.visits.count()
+		m.visits.Count()
 		if oldest == nil || cmp.Or(cmp.Compare(k.since, oldest.since), cmp.Compare(k.id, oldest.id)) < 0 {
 			oldest = k
 		}

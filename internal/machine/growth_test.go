@@ -41,9 +41,9 @@ func TestGrowth_Million(t *testing.T) {
 func measureGrowth(t *testing.T, n int) {
 	d := largeState(t, n)
 	for _, step := range growthSteps(d) {
-		before := d.m.visits.n
+		before := d.m.visits.Total()
 		step.do(d)
-		if visits := d.m.visits.n - before; visits > allowedVisits(n)*step.touches {
+		if visits := d.m.visits.Total() - before; visits > allowedVisits(n)*step.touches {
 			t.Errorf("%s looks at %d elements, and may at %d", step.name, visits, allowedVisits(n)*step.touches)
 		}
 	}
@@ -60,11 +60,11 @@ type growthStep struct {
 // endMany ends the session that has most of the state, and its lock-delay.
 func endMany(t *testing.T, d *driver, n int) {
 	d.m.split = 500
-	before, entries := d.m.visits.n, 0
+	before, entries := d.m.visits.Total(), 0
 	entry := func() {
-		start := d.m.visits.n
+		start := d.m.visits.Total()
 		d.at(d.time)
-		if visits := d.m.visits.n - start; visits > 500*allowedVisits(n) {
+		if visits := d.m.visits.Total() - start; visits > 500*allowedVisits(n) {
 			t.Errorf("an entry looks at %d elements", visits)
 		}
 		entries++
@@ -80,7 +80,7 @@ func endMany(t *testing.T, d *driver, n int) {
 	drain()
 	entry()
 	drain()
-	if visits := d.m.visits.n - before; visits > 2*uint64(n)*allowedVisits(n) {
+	if visits := d.m.visits.Total() - before; visits > 2*uint64(n)*allowedVisits(n) {
 		t.Errorf("the end of %d things looks at %d elements", n, visits)
 	}
 	if want := 2 * (n / 3 * 3) / 500; entries < want {
@@ -114,9 +114,9 @@ func (d *driver) leaveUnclaimed(n int) {
 	p.many(n, func(int) *wire.Command { return growthAcquire(attachedID, 1, true) })
 	p.do(&wire.Command{Op: &wire.Command_Deregister{Deregister: &wire.Deregister{}}})
 	d.index = p.index
-	before := d.m.visits.n
+	before := d.m.visits.Total()
 	d.want(wire.Code_OK, d.do(attachCommand(attachedID)))
-	if visits := d.m.visits.n - before; visits > allowedVisits(n) {
+	if visits := d.m.visits.Total() - before; visits > allowedVisits(n) {
 		d.tb.Errorf("AttachSession of %d permits looks at %d elements", n, visits)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -48,10 +49,10 @@ type member struct {
 	ephemeral   bool  // it has no directory
 	since       int64 // group time: of the admission until it registers; of silence
 	checks      map[string]*check
-	sessions    list[session, sessionsOfMember]               // of all its processes
-	standalone  int                                           // of the sessions
-	forClients  int                                           // of the checks
-	dependents  map[string]*list[dependency, sessionsOfCheck] // by the check
+	sessions    ordered.List[session, sessionsOfMember]               // of all its processes
+	standalone  int                                                   // of the sessions
+	forClients  int                                                   // of the checks
+	dependents  map[string]*ordered.List[dependency, sessionsOfCheck] // by the check
 }
 
 // deadline returns when the incarnation's first session expires or, if none has a
@@ -80,7 +81,7 @@ func (m *Machine) process(k *member) *incarnation {
 }
 
 func newMember(id uint64) *member {
-	return &member{id: id, checks: make(map[string]*check), dependents: make(map[string]*list[dependency, sessionsOfCheck])}
+	return &member{id: id, checks: make(map[string]*check), dependents: make(map[string]*ordered.List[dependency, sessionsOfCheck])}
 }
 
 func (m *Machine) addMember(k *member) {
@@ -93,18 +94,18 @@ func (m *Machine) addMember(k *member) {
 // insert adds an incarnation.
 func (m *Machine) insert(inc *incarnation) {
 	inc.acquisitions = m.newAcquisitions()
-	inc.classes = newSharingTree(&m.visits, func(a, b *class) int { return cmp.Compare(a.ttl, b.ttl) }, m.registry.freeClasses)
+	inc.classes = ordered.NewSharingTree(&m.visits, func(a, b *class) int { return cmp.Compare(a.ttl, b.ttl) }, m.registry.freeClasses)
 	m.registry.add(inc)
 	if inc.client {
 		m.clientOf(inc.member).incarnation = inc
 	}
-	m.deadlines.push(inc)
+	m.deadlines.Push(inc)
 }
 
 // renewed renews the incarnation and all its sessions in O(1).
 func (m *Machine) renewed(inc *incarnation) {
 	inc.renewed = m.now
-	m.deadlines.fix(inc)
+	m.deadlines.Fix(inc)
 	m.dirty.put(inc.key(), inc)
 }
 
@@ -128,7 +129,7 @@ func (m *Machine) drop(inc *incarnation, why wire.Cause) {
 		})
 		return true
 	})
-	m.deadlines.remove(inc)
+	m.deadlines.Remove(inc)
 	inc.classes = nil // all at once: see unbind
 	slices.SortFunc(ending, byCreation)
 	m.endSessions(ending, why, shortened)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -44,10 +45,10 @@ type keyDelay struct {
 
 func newKeys() keys {
 	return keys{
-		tree: btree.NewG(degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),
+		tree: btree.NewG(ordered.Degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),
 
 		delays: make(map[string]*keyDelay),
-		enders: btree.NewG(degree, func(a, b ender) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }),
+		enders: btree.NewG(ordered.Degree, func(a, b ender) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }),
 	}
 }
 
@@ -136,7 +137,7 @@ func (m *Machine) bindKey(from, to *wire.Entry) {
 
 func (m *Machine) lockKey(s *session, key string) {
 	if s.keys == nil {
-		s.keys = newTree(&m.visits, strings.Compare)
+		s.keys = ordered.NewTree(&m.visits, strings.Compare)
 	}
 	s.keys.ReplaceOrInsert(key)
 }
@@ -191,7 +192,7 @@ func (m *Machine) endKey(key string, s *session) {
 	if until := s.delayUntil(); until > m.now {
 		d := &keyDelay{key: key, until: until}
 		m.keys.delays[key] = d
-		m.delays.push(d)
+		m.delays.Push(d)
 		m.dirty.put(d.durable(), d)
 	}
 }

@@ -65,7 +65,7 @@ func (m *Machine) NextLevel(members []uint64) uint32 {
 func (m *Machine) common(members []uint64) uint32 {
 	lowest := ^uint32(0)
 	for id := range m.members { // order: the minimum does not depend on it
-		m.visits.count()
+		m.visits.Count()
 		lowest = min(lowest, m.supports(id))
 	}
 	for _, id := range members {

@@ -62,7 +62,7 @@ func TestLimit_Places(t *testing.T) {
 	d.line(wire.Code_OK, "open s ttl=1h")
 	d.line(wire.Code_OK, "open t ttl=1h")
 	held := []string{"lock x s/1", "lock x s/1 election", "acquire x s limit=2 permits=1", "write acquire x v session=s"}
-	places := &d.m.sessions[makeID("s")].holds.len
+	places := &d.m.sessions[makeID("s")].holds.Len
 	*places += MaxPlaces - len(held) // as if it held so many more locks
 	for _, line := range held {
 		d.line(wire.Code_OK, "%s", line)

@@ -28,8 +28,8 @@ func TestIdle_NothingKept(t *testing.T) {
 	}
 	d.do(closeCommand(s), closeCommand(other))
 	d.do() // the floor passes
-	if len(d.m.locks.byName)+len(d.m.sessions)+len(d.m.delays.of) > 0 {
-		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks.byName), len(d.m.sessions), len(d.m.delays.of))
+	if len(d.m.locks.byName)+len(d.m.sessions)+d.m.delays.Len() > 0 {
+		t.Errorf("in memory: %d locks, %d sessions, %d delays", len(d.m.locks.byName), len(d.m.sessions), d.m.delays.Len())
 	}
 	if len(d.disk) != 3 { // m, M and i
 		t.Errorf("on disk: %d keys", len(d.disk))

@@ -29,9 +29,9 @@ func (w *waiter) block() uint64 {
 // waiter, or the owner if there is none. So a tenure is recalled when the first one queues
 // behind it, and admits no newcomer that came later, even before it begins.
 func (m *Machine) recall(l *lock) {
-	if l.extra == nil || l.extra.queue.last == nil {
+	if l.extra == nil || l.extra.queue.Last() == nil {
 		m.recallOwner(l)
-	} else if w := l.extra.queue.last; w.lingering && !w.session.dead() {
+	} else if w := l.extra.queue.Last(); w.lingering && !w.session.dead() {
 		m.recalls = append(m.recalls, wire.Recall{Session: w.session.id, Incarnation: w.session.process(), Lock: l.name(), Handle: w.handle})
 	}
 }

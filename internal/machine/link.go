@@ -108,7 +108,7 @@ func (ld *loader) linkEnded() error {
 			return fmt.Errorf("session %s: %w", p.of.id, errRange)
 		}
 		last = p.of.ended
-		ld.m.ending.push(p.of)
+		ld.m.ending.Push(p.of)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (ld *loader) linkKeys() (err error) {
 	if err == nil && len(slices.Compact(indexes)) < m.keys.tree.Len() {
 		err = errors.New("two keys have the same modify index")
 	}
-	for s := range m.ending.all(&m.visits) {
+	for s := range m.ending.All(&m.visits) {
 		m.unlist(s)
 	}
 	return err

@@ -38,7 +38,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 	case !m.soundLabel(st.Label, st.Since, held), len(st.Value) > 0 && !(held && l.isElection()), l.lingering && (!held || l.isElection() || m.levels.agreed < wire.LevelLinger):
 		return errRange
 	case !held:
-		m.delays.push(l)
+		m.delays.Push(l)
 		return nil
 	case l.fence <= last || l.fence > m.fence():
 		return errFence
@@ -46,7 +46,7 @@ func (ld *loader) linkLock(l *lock, st *wire.LockState, last uint64) (err error)
 		return errLoose
 	}
 	l.owner = m.sessions[id]
-	l.owner.held(l).push(l)
+	l.owner.held(l).Push(l)
 	if l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
@@ -117,7 +117,7 @@ func (ld *loader) linkPermit(x pending[permit, *wire.PermitState], last uint64) 
 	}
 	ld.m.addPermit(p)
 	if !held {
-		ld.m.delays.push(p)
+		ld.m.delays.Push(p)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (ld *loader) linkWaiter(p pending[waiter, *wire.WaiterState], last uint64) 
 // wait.
 func (ld *loader) checkSemaphores() error {
 	for name, s := range ld.m.semaphores.byName { // order: shows in an error only
-		head := s.queue.first
+		head := s.queue.First()
 		switch {
 		case !s.resized && s.idle():
 			return fmt.Errorf("semaphore %q: it is idle", name)

@@ -142,6 +142,6 @@ func (ld *loader) keyDelay(key string, value []byte) error {
 	}
 	d := &keyDelay{key: key, until: st.Until}
 	ld.m.keys.delays[key] = d
-	ld.m.delays.push(d)
+	ld.m.delays.Push(d)
 	return nil
 }

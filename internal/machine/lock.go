@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -15,19 +16,19 @@ type lock struct {
 	handle     uint64
 	holds      uint32
 	lingering  bool
-	slot       slot
+	slot       ordered.Slot
 	fence      uint64
 	ticket     ticket // of the waiter that the lock was granted to; see granted
 	since      int64  // group time of the grant; 0: unknown
 	delayUntil int64  // 0: no delay
 	extra      *extra
-	inSession  link[lock]
+	inSession  ordered.Link[lock]
 }
 
 // extra is what a lock without contention does not need. A million of those are
 // held at once.
 type extra struct {
-	queue  list[waiter, waitersInQueue]
+	queue  ordered.List[waiter, waitersInQueue]
 	leader *wire.Leader // of an election that is held
 	label  string       // of the owner
 }
@@ -56,14 +57,14 @@ func (l *lock) head() *waiter {
 	if l.extra == nil {
 		return nil
 	}
-	return l.extra.queue.first
+	return l.extra.queue.First()
 }
 
 func (l *lock) waiters() int {
 	if l.extra == nil {
 		return 0
 	}
-	return l.extra.queue.len
+	return l.extra.queue.Len
 }
 
 func (l *lock) leader() *wire.Leader {
@@ -76,21 +77,21 @@ func (l *lock) leader() *wire.Leader {
 // space holds the locks, or the elections.
 type space struct {
 	byName map[string]*lock
-	index  index[lock]
+	index  ordered.Index[lock]
 }
 
-func newSpace(v *visits) space {
-	return space{make(map[string]*lock), newIndex(v, (*lock).name, func(l *lock) *slot { return &l.slot })}
+func newSpace(v *ordered.Visits) space {
+	return space{make(map[string]*lock), ordered.NewIndex(v, (*lock).name, func(l *lock) *ordered.Slot { return &l.slot })}
 }
 
 func (s *space) add(l *lock) {
 	s.byName[l.name()] = l
-	s.index.add(l)
+	s.index.Add(l)
 }
 
 func (s *space) remove(l *lock) {
 	delete(s.byName, l.name())
-	s.index.remove(l)
+	s.index.Remove(l)
 }
 
 func (m *Machine) space(election bool) *space {
@@ -183,7 +184,7 @@ func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
 	if m.fences+w.block() > maxFences {
 		return m.exhausted()
 	}
-	l.owner.held(l).remove(l)
+	l.owner.held(l).Remove(l)
 	m.voidTicket(l)
 	r := m.grant(l, w)
 	if l.waiters() > 0 { // they have recalled the former hold
@@ -249,7 +250,7 @@ func (m *Machine) releaseHold(l *lock) *wire.Reply {
 // releaseLock takes the lock from its owner. It goes to the head of its queue, at
 // once or when its lock-delay ends.
 func (m *Machine) releaseLock(l *lock, until int64) {
-	l.owner.held(l).remove(l)
+	l.owner.held(l).Remove(l)
 	m.voidTicket(l)
 	m.candidates -= l.leader().Bytes()
 	l.owner, l.handle, l.holds, l.fence, l.lingering, l.since = nil, 0, 0, 0, false, 0
@@ -259,7 +260,7 @@ func (m *Machine) releaseLock(l *lock, until int64) {
 	}
 	if until > m.now {
 		l.delayUntil = until
-		m.delays.push(l)
+		m.delays.Push(l)
 		m.dirty.put(l.key, l)
 	} else {
 		m.grantHead(l)
@@ -303,7 +304,7 @@ func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
 	if l.ticket = w.granted(); l.ticket != (ticket{}) {
 		l.ticket.by.holds.ReplaceOrInsert(l)
 	}
-	w.session.held(l).push(l)
+	w.session.held(l).Push(l)
 	m.dirty.put(l.key, l)
 	if l.isElection() {
 		m.elect(l, w.value)

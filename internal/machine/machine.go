@@ -13,6 +13,7 @@ package machine
 import (
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -43,21 +44,21 @@ type Machine struct {
 	waiting      int // in all queues
 	resized      int // semaphores that Resize has set a limit of
 	keys         keys
-	ending       list[session, endedSessions] // ended, and being released, in this order
-	endings      uint64                       // sessions that have ended so far
-	gone         map[wire.ID]*incarnation     // ended, and named by the tickets of what they obtained
-	split        int                          // things that one entry releases at most
-	checks       *btree.BTreeG[*check]        // by member and name
-	checkups     heap[*check]
-	delays       heap[delayed]
-	deadlines    heap[*incarnation]
-	standalone   heap[*session] // with a TTL
+	ending       ordered.List[session, endedSessions] // ended, and being released, in this order
+	endings      uint64                               // sessions that have ended so far
+	gone         map[wire.ID]*incarnation             // ended, and named by the tickets of what they obtained
+	split        int                                  // things that one entry releases at most
+	checks       *btree.BTreeG[*check]                // by member and name
+	checkups     ordered.Heap[*check]
+	delays       ordered.Heap[delayed]
+	deadlines    ordered.Heap[*incarnation]
+	standalone   ordered.Heap[*session] // with a TTL
 
 	retention retention
 
 	decoder wire.Decoder
 	encoder wire.Writer // of outcomes; its memory is used again
-	visits  visits
+	visits  ordered.Visits
 	left    int    // things that the present entry may still release
 	cause   []byte // trace of the release that is being applied; nil: none
 
@@ -86,16 +87,16 @@ func New() *Machine {
 	m.clients = make(map[uint64]*client)
 	m.tombstones = newTombstones(v)
 	m.sessions = make(map[wire.ID]*session)
-	m.byCreation = newTree(v, byCreation)
+	m.byCreation = ordered.NewTree(v, byCreation)
 	m.freeSessions = btree.NewFreeListG[*session](btree.DefaultFreeListSize)
 	m.locks, m.elections = newSpace(v), newSpace(v)
 	m.semaphores = newSemaphores(v)
 	m.keys = newKeys()
-	m.checks = newTree(v, byMember)
-	m.checkups = heap[*check]{compare: byExpiry, at: func(c *check) *int { return &c.at }, visits: v}
-	m.delays = heap[delayed]{compare: byDelay, visits: v}
-	m.deadlines = heap[*incarnation]{compare: byDeadline, at: func(inc *incarnation) *int { return &inc.at }, visits: v}
-	m.standalone = heap[*session]{compare: byOwnDeadline, at: func(s *session) *int { return &s.at }, visits: v}
+	m.checks = ordered.NewTree(v, byMember)
+	m.checkups = ordered.NewHeap(v, byExpiry, func(c *check) *int { return &c.at })
+	m.delays = ordered.NewHeap(v, byDelay, nil)
+	m.deadlines = ordered.NewHeap(v, byDeadline, func(inc *incarnation) *int { return &inc.at })
+	m.standalone = ordered.NewHeap(v, byOwnDeadline, func(s *session) *int { return &s.at })
 	return m
 }
 

@@ -108,7 +108,7 @@ func (m *Machine) admitMember(c *wire.AdmitMember) *wire.Reply {
 func (m *Machine) checkRoom() *wire.Reply {
 	unregistered, n := 0, 0
 	for _, k := range m.members { // order: two sums
-		m.visits.count()
+		m.visits.Count()
 		n++
 		if !k.isRegistered() {
 			unregistered++
@@ -147,7 +147,7 @@ func (m *Machine) Members() []wire.MemberRecord {
 	if m.roster == nil {
 		m.roster = make([]wire.MemberRecord, 0, len(m.members))
 		for _, id := range slices.Sorted(maps.Keys(m.members)) {
-			m.visits.count()
+			m.visits.Count()
 			k := m.members[id]
 			m.roster = append(m.roster, wire.MemberRecord{
 				ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
@@ -261,5 +261,5 @@ func (m *Machine) remove(k *member) {
 
 // sessionsOf returns all sessions of a member, unbound ones included, by creation.
 func (m *Machine) sessionsOf(k *member) []*session {
-	return slices.SortedFunc(slices.Values(k.sessions.appendTo(nil, &m.visits)), byCreation)
+	return slices.SortedFunc(slices.Values(k.sessions.AppendTo(nil, &m.visits)), byCreation)
 }

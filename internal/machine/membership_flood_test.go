@@ -38,12 +38,12 @@ func TestGrowth_FormerMembers(t *testing.T) {
 	const few = 20
 	visited := uint64(0)
 	for n := range uint64(2_000) {
-		before := d.m.visits.n
+		before := d.m.visits.Total()
 		d.joinAndLeave(n)
 		if n == few {
-			visited = d.m.visits.n - before
+			visited = d.m.visits.Total() - before
 		}
-		if visits := d.m.visits.n - before; n > few && visits > visited+20 { // the depth of a tree
+		if visits := d.m.visits.Total() - before; n > few && visits > visited+20 { // the depth of a tree
 			t.Fatalf("after %d members one more looks at %d elements, and after %d at %d", n, visits, few, visited)
 		}
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -16,7 +17,7 @@ type permit struct {
 	ticket     ticket // of the waiter that the permits were granted to; see granted
 	delayUntil int64
 
-	inSession link[permit]
+	inSession ordered.Link[permit]
 }
 
 // byClaim orders the permits of a session by what an Acquire must ask for in order to
@@ -70,10 +71,10 @@ func (m *Machine) addPermit(p *permit) {
 		return
 	}
 	p.semaphore.held.ReplaceOrInsert(p)
-	p.owner.permits.push(p)
+	p.owner.permits.Push(p)
 	if p.owner.ttl == 0 { // it can be attached
 		if p.owner.claims == nil {
-			p.owner.claims = newSharingTree(&m.visits, byClaim, m.semaphores.freeHeld)
+			p.owner.claims = ordered.NewSharingTree(&m.visits, byClaim, m.semaphores.freeHeld)
 		}
 		p.owner.claims.ReplaceOrInsert(p)
 	}
@@ -96,7 +97,7 @@ func (m *Machine) removePermit(p *permit) {
 // unlink undoes addPermit for a permit that is held, but for the count of permits taken.
 func (m *Machine) unlink(p *permit) {
 	p.semaphore.held.Delete(p)
-	p.owner.permits.remove(p)
+	p.owner.permits.Remove(p)
 	if p.owner.claims != nil {
 		p.owner.claims.Delete(p)
 	}
@@ -126,7 +127,7 @@ func (m *Machine) endPermit(p *permit, until int64) {
 		p.owner = nil
 		p.delayUntil = until
 		p.semaphore.delay(p)
-		m.delays.push(p)
+		m.delays.Push(p)
 		m.dirty.put(p.key(), p)
 	}
 	m.serve(p.semaphore)

@@ -3,6 +3,7 @@ package machine
 import (
 	"math"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -27,7 +28,7 @@ const (
 	// MaxHolders bounds the holders that are listed with a semaphore: the oldest ones.
 	MaxHolders = MaxPage
 	// MaxVisits bounds what Begin of a query looks at: objects, and comparisons of them.
-	// Most look at a page of objects; the most expensive listing first merges 2 * maxMerged
+	// Most look at a page of objects; the most expensive listing first merges 2 * ordered.MaxMerged
 	// names into a tree of a million.
 	MaxVisits = 1 << 17
 	// pageBytes ends a page early: values and names may be long. The last object of the page
@@ -39,7 +40,7 @@ const (
 
 // page is what a page of a listing may still take.
 type page struct {
-	counter               *visits
+	counter               *ordered.Visits
 	items, bytes, visited int
 }
 
@@ -56,7 +57,7 @@ func (p *page) add(bytes int) (more bool) {
 
 // visit counts an object that is looked at, and reports whether another one may be.
 func (p *page) visit() (more bool) {
-	p.counter.count()
+	p.counter.Count()
 	p.visited--
 	return p.visited > 0
 }
@@ -83,7 +84,7 @@ func pageOf[V any](m *Machine, election bool, prefix, after string, limit int, v
 	var views []V
 	p := m.newPage(limit)
 	pivot := &lock{key: lockKey(election, max(prefix, after))}
-	m.space(election).index.page(pivot, prefix, after, func(l *lock) bool {
+	m.space(election).index.Page(pivot, prefix, after, func(l *lock) bool {
 		views = append(views, view(l))
 		return p.add(l.listedBytes())
 	})
@@ -182,7 +183,7 @@ func (q SemaphoresQuery) Begin(m *Machine) func() any {
 	var views []SemaphoreView
 	p := m.newPage(q.Limit)
 	pivot := &semaphore{key: semaphoreKey(max(q.Prefix, q.After))}
-	m.semaphores.index.page(pivot, q.Prefix, q.After, func(s *semaphore) bool {
+	m.semaphores.index.Page(pivot, q.Prefix, q.After, func(s *semaphore) bool {
 		views = append(views, m.viewSemaphore(s, p))
 		return p.add(len(s.name())) && p.visited >= 2*MaxHolders
 	})

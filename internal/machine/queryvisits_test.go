@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func crowded(t *testing.T) *driver {
 		return &wire.Command{Op: &wire.Command_SetCheck{SetCheck: &wire.SetCheck{Name: fmt.Sprint("check", i), Register: true}}}
 	})
 	d.removedMembers(2000)
-	d.many(2*maxMerged, func(i int) *wire.Command {
+	d.many(2*ordered.MaxMerged, func(i int) *wire.Command {
 		return &wire.Command{Op: &wire.Command_Acquire{Acquire: &wire.Acquire{Name: fmt.Sprint("few", i), Session: holder[:], Limit: 1, Permits: 1}}}
 	})
 	d.registerClients(0, MaxClients, MaxClientTTL, second)
@@ -111,7 +112,7 @@ func visitRows() []Query {
 // is; and it counts all that it lists.
 func TestQuery_VisitsBounded(t *testing.T) {
 	d := crowded(t)
-	if dead, list := d.m.ending.len, d.m.byCreation.Len(); dead < 15_000 || list < 10 {
+	if dead, list := d.m.ending.Len, d.m.byCreation.Len(); dead < 15_000 || list < 10 {
 		t.Fatalf("%d sessions have ended, %d live", dead, list)
 	}
 	asked := make(map[string]bool)
@@ -120,11 +121,11 @@ func TestQuery_VisitsBounded(t *testing.T) {
 		asked[c.kind] = true
 		if i%2 == 0 { // so that listings have names to merge
 			session := makeID("s")
-			d.many(2*maxMerged, func(j int) *wire.Command { return lockCommand(fmt.Sprint("again", i, "/", j), session, 1) })
+			d.many(2*ordered.MaxMerged, func(j int) *wire.Command { return lockCommand(fmt.Sprint("again", i, "/", j), session, 1) })
 		}
-		before := d.m.visits.n
+		before := d.m.visits.Total()
 		finish := q.Begin(d.m)
-		visits := d.m.visits.n - before
+		visits := d.m.visits.Total() - before
 		if visits > MaxVisits {
 			t.Errorf("%+v looks at %d objects, and may at %d", q, visits, MaxVisits)
 		}
@@ -145,8 +146,8 @@ func TestQuery_VisitsBounded(t *testing.T) {
 			t.Errorf("no query of kind %q is asked", c.kind)
 		}
 	}
-	before := d.m.visits.n
-	if views := d.m.Liveness(); len(views) > MaxMembers || d.m.visits.n-before != uint64(len(views)) {
+	before := d.m.visits.Total()
+	if views := d.m.Liveness(); len(views) > MaxMembers || d.m.visits.Total()-before != uint64(len(views)) {
 		t.Errorf("the liveness of %d members", len(views))
 	}
 }
@@ -248,7 +249,7 @@ func calledName(n *ast.CallExpr) string {
 
 func counts(body ast.Node) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
-		if c, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"count", "add", "visit", "begin"}, calledName(c)) {
+		if c, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"Count", "add", "visit", "begin"}, calledName(c)) {
 			found = true
 		}
 		return !found

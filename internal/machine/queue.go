@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -21,8 +22,8 @@ type waiter struct {
 	ticket    ticket // that the grant answers
 	position  uint64 // 0: not queued
 
-	inQueue   link[waiter]
-	inSession link[waiter]
+	inQueue   ordered.Link[waiter]
+	inSession ordered.Link[waiter]
 }
 
 func byPosition(a, b *waiter) int { return cmp.Compare(a.position, b.position) }
@@ -45,7 +46,7 @@ func (w *waiter) of() string {
 	return w.lock.key
 }
 
-func (w *waiter) queue() *list[waiter, waitersInQueue] {
+func (w *waiter) queue() *ordered.List[waiter, waitersInQueue] {
 	if w.semaphore != nil {
 		return &w.semaphore.queue
 	}
@@ -64,7 +65,7 @@ func (w *waiter) holder() *wire.Holder {
 // too many.
 func (m *Machine) mayJoin(w *waiter) *wire.Reply {
 	switch {
-	case w.queue().len >= MaxWaiters:
+	case w.queue().Len >= MaxWaiters:
 		return m.refuse(wire.Code_BUSY, "the queue is full (16384 waiters)")
 	case w.ticket.by.waiters.Len() >= MaxQueued:
 		return m.refuse(wire.Code_BUSY, "the process waits in too many places (16384); wait for fewer at a time")
@@ -89,26 +90,26 @@ func (m *Machine) enqueue(request *waiter) *wire.Reply {
 	m.waiting++
 	m.dirty.create(w.key(), w)
 	r := m.reply(wire.Code_QUEUED)
-	r.Holder, r.Position = w.holder(), uint32(w.queue().len)
+	r.Holder, r.Position = w.holder(), uint32(w.queue().Len)
 	return r
 }
 
 // join links the waiter into the queue, its session and its incarnation.
 func (w *waiter) join() {
-	w.queue().push(w)
+	w.queue().Push(w)
 	if w.semaphore != nil {
 		w.semaphore.bySize.ReplaceOrInsert(w)
 	}
-	w.session.waiters.push(w)
+	w.session.waiters.Push(w)
 	w.ticket.by.waiters.ReplaceOrInsert(w)
 }
 
 func (m *Machine) dequeue(w *waiter) {
-	w.queue().remove(w)
+	w.queue().Remove(w)
 	if w.semaphore != nil {
 		w.semaphore.bySize.Delete(w)
 	}
-	w.session.waiters.remove(w)
+	w.session.waiters.Remove(w)
 	w.ticket.by.waiters.Delete(w)
 	m.forget(w.ticket.by)
 	m.waiting--

@@ -130,7 +130,7 @@ func (m *Machine) Registered() map[uint64]wire.ID {
 	if m.registered == nil {
 		m.registered = make(map[uint64]wire.ID, len(m.members))
 		for id, k := range m.members { // order: of a map
-			m.visits.count()
+			m.visits.Count()
 			if k.isRegistered() {
 				m.registered[id] = k.incarnation
 			}

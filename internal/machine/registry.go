@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -23,10 +24,10 @@ type registry struct {
 	freePermits *btree.FreeListG[*permit]
 }
 
-func newRegistry(v *visits) registry {
+func newRegistry(v *ordered.Visits) registry {
 	return registry{
 		byID:        make(map[wire.ID]*incarnation),
-		sorted:      newTree(v, func(a, b *incarnation) int { return bytes.Compare(a.id[:], b.id[:]) }),
+		sorted:      ordered.NewTree(v, func(a, b *incarnation) int { return bytes.Compare(a.id[:], b.id[:]) }),
 		freeClasses: btree.NewFreeListG[*class](btree.DefaultFreeListSize),
 		freeWaiters: btree.NewFreeListG[*waiter](btree.DefaultFreeListSize),
 		freeHolds:   btree.NewFreeListG[*lock](btree.DefaultFreeListSize),

@@ -1,6 +1,10 @@
 package machine
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/conclave-go/conclave/internal/machine/ordered"
+)
 
 // reserve holds the permits of one semaphore that are under a lock-delay, by end.
 // It is a treap (Aragon and Seidel) whose nodes know how many permits are below
@@ -9,7 +13,7 @@ import "cmp"
 type reserve struct {
 	root   *reserved
 	len    int
-	visits *visits
+	visits *ordered.Visits
 }
 
 type reserved struct {
@@ -35,7 +39,7 @@ func (r *reserve) remove(p *permit) {
 	r.len--
 	at := &r.root
 	for (*at).permit != p {
-		r.visits.count()
+		r.visits.Count()
 		(*at).sum -= int64(p.n)
 		if byEnd(p, (*at).permit) < 0 {
 			at = &(*at).left
@@ -56,7 +60,7 @@ func (r *reserve) enough(n int64) *permit {
 		return nil
 	}
 	for {
-		r.visits.count()
+		r.visits.Count()
 		switch left := at.left.total(); {
 		case n <= left:
 			at = at.left
@@ -74,7 +78,7 @@ func (r *reserve) split(at *reserved, p *permit) (before, after *reserved) {
 	if at == nil {
 		return nil, nil
 	}
-	r.visits.count()
+	r.visits.Count()
 	if byEnd(at.permit, p) < 0 {
 		before, after = at, nil
 		at.right, after = r.split(at.right, p)
@@ -94,7 +98,7 @@ func (r *reserve) join(before, after *reserved) *reserved {
 	case after == nil:
 		return before
 	}
-	r.visits.count()
+	r.visits.Count()
 	if before.priority > after.priority {
 		before.right = r.join(before.right, after)
 		before.count()

@@ -3,6 +3,8 @@ package machine
 import (
 	"slices"
 	"testing"
+
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 )
 
 // all returns the permits by end, and panics if a node's sum or priority is wrong.
@@ -32,7 +34,7 @@ func (r *reserve) all() []*permit {
 
 func TestReserve_AgainstSlice(t *testing.T) {
 	rand := newRand(1)
-	r := reserve{visits: new(visits)}
+	r := reserve{visits: new(ordered.Visits)}
 	var model []*permit
 	for fence := range uint64(3000) {
 		if len(model) > 0 && rand.IntN(100) < 45 {

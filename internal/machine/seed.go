@@ -115,7 +115,7 @@ type Summary struct {
 func (m *Machine) Summary() Summary {
 	return Summary{
 		Level: m.levels.agreed, Fence: m.fence(), Change: m.keys.changes,
-		Keys: m.keys.tree.Len(), Sessions: len(m.sessions) - m.ending.len,
+		Keys: m.keys.tree.Len(), Sessions: len(m.sessions) - m.ending.Len,
 		Locks: len(m.locks.byName) + len(m.elections.byName), Semaphores: len(m.semaphores.byName),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -15,32 +16,32 @@ type semaphore struct {
 	key     string // durable; the name follows its first byte
 	limit   uint32
 	resized bool
-	slot    slot
+	slot    ordered.Slot
 
 	shortened bool                   // see shortened
 	taken     int64                  // permits, held or delayed
 	delayed   int64                  // permits under a lock-delay
 	held      *btree.BTreeG[*permit] // by fence
 	back      reserve                // delayed
-	queue     list[waiter, waitersInQueue]
+	queue     ordered.List[waiter, waitersInQueue]
 	bySize    *btree.BTreeG[*waiter] // the queue, the largest request first
 }
 
 // semaphores holds the semaphores.
 type semaphores struct {
 	byName map[string]*semaphore
-	index  index[semaphore]
-	visits *visits
+	index  ordered.Index[semaphore]
+	visits *ordered.Visits
 
 	// Shared by the trees of all of them.
 	freeHeld  *btree.FreeListG[*permit]
 	freeSizes *btree.FreeListG[*waiter]
 }
 
-func newSemaphores(v *visits) semaphores {
+func newSemaphores(v *ordered.Visits) semaphores {
 	return semaphores{
 		byName:    make(map[string]*semaphore),
-		index:     newIndex(v, (*semaphore).name, func(s *semaphore) *slot { return &s.slot }),
+		index:     ordered.NewIndex(v, (*semaphore).name, func(s *semaphore) *ordered.Slot { return &s.slot }),
 		visits:    v,
 		freeHeld:  btree.NewFreeListG[*permit](btree.DefaultFreeListSize),
 		freeSizes: btree.NewFreeListG[*waiter](btree.DefaultFreeListSize),
@@ -49,17 +50,17 @@ func newSemaphores(v *visits) semaphores {
 
 func (x *semaphores) add(name string, limit uint32) *semaphore {
 	s := &semaphore{key: semaphoreKey(name), limit: limit}
-	s.held = newSharingTree(x.visits, func(a, b *permit) int { return cmp.Compare(a.fence, b.fence) }, x.freeHeld)
-	s.bySize = newSharingTree(x.visits, bySize, x.freeSizes)
+	s.held = ordered.NewSharingTree(x.visits, func(a, b *permit) int { return cmp.Compare(a.fence, b.fence) }, x.freeHeld)
+	s.bySize = ordered.NewSharingTree(x.visits, bySize, x.freeSizes)
 	s.back.visits = x.visits
 	x.byName[s.name()] = s
-	x.index.add(s)
+	x.index.Add(s)
 	return s
 }
 
 func (x *semaphores) remove(s *semaphore) {
 	delete(x.byName, s.name())
-	x.index.remove(s)
+	x.index.Remove(s)
 }
 
 func (s *semaphore) name() string { return s.key[1:] }
@@ -67,7 +68,7 @@ func (s *semaphore) name() string { return s.key[1:] }
 func (s *semaphore) free() int64 { return int64(s.limit) - s.taken }
 
 // idle reports that nothing but a Resize is a reason to keep the semaphore.
-func (s *semaphore) idle() bool { return s.queue.len == 0 && s.taken == 0 }
+func (s *semaphore) idle() bool { return s.queue.Len == 0 && s.taken == 0 }
 
 // holder describes the oldest holder; nil if there is none, or if it has ended.
 func (s *semaphore) holder() *wire.Holder {
@@ -105,7 +106,7 @@ func (m *Machine) acquire(inc *incarnation, seq uint64, c *wire.Acquire) *wire.R
 		return r
 	}
 	switch {
-	case s == nil || s.queue.len == 0 && s.free() >= int64(c.Permits):
+	case s == nil || s.queue.Len == 0 && s.free() >= int64(c.Permits):
 		return m.newPermit(w, c)
 	case !c.Wait:
 		return m.refusePermits(s, c.Permits)
@@ -132,7 +133,7 @@ func (m *Machine) newPermit(w *waiter, c *wire.Acquire) *wire.Reply {
 // or only lock-delays.
 func (m *Machine) refusePermits(s *semaphore, n uint32) *wire.Reply {
 	free := s.free()
-	if s.queue.len > 0 || free+s.delayed < int64(n) {
+	if s.queue.Len > 0 || free+s.delayed < int64(n) {
 		return m.locked(s.holder())
 	}
 	r := m.reply(wire.Code_LOCK_DELAY)
@@ -165,7 +166,7 @@ func (m *Machine) releasePermit(c *wire.Release) *wire.Reply {
 // serve grants to the head of the queue as long as enough permits are free, and
 // drops a semaphore that is idle.
 func (m *Machine) serve(s *semaphore) {
-	for w := s.queue.first; w != nil && (w.session.dead() || int64(w.permits) <= s.free()); w = s.queue.first {
+	for w := s.queue.First(); w != nil && (w.session.dead() || int64(w.permits) <= s.free()); w = s.queue.First() {
 		if m.dismissDead(w) {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -33,15 +34,15 @@ type session struct {
 	graceful bool
 	recorded bool // the end is durable
 
-	inEnding link[session]
-	inMember link[session]
+	inEnding ordered.Link[session]
+	inMember ordered.Link[session]
 	depends  []dependency
-	holds    list[lock, holdsOfSession]     // of locks, by fence: in the order of acquisition
-	leads    list[lock, holdsOfSession]     // of elections, by fence
-	permits  list[permit, permitsOfSession] // by fence
-	claims   *btree.BTreeG[*permit]         // the permits by what claims them; nil: none, or a session with a TTL
-	waiters  list[waiter, waitersOfSession] // by position
-	keys     *btree.BTreeG[string]          // locked by the session; nil: none
+	holds    ordered.List[lock, holdsOfSession]     // of locks, by fence: in the order of acquisition
+	leads    ordered.List[lock, holdsOfSession]     // of elections, by fence
+	permits  ordered.List[permit, permitsOfSession] // by fence
+	claims   *btree.BTreeG[*permit]                 // the permits by what claims them; nil: none, or a session with a TTL
+	waiters  ordered.List[waiter, waitersOfSession] // by position
+	keys     *btree.BTreeG[string]                  // locked by the session; nil: none
 }
 
 // never is the class of the sessions that never expire.
@@ -74,7 +75,7 @@ func (s *session) class() int64 {
 
 // mayHaveMore refuses a session that holds and awaits too many.
 func (m *Machine) mayHaveMore(s *session) *wire.Reply {
-	if s.holds.len+s.leads.len+s.permits.len+s.waiters.len+s.locked() >= MaxPlaces {
+	if s.holds.Len+s.leads.Len+s.permits.Len+s.waiters.Len+s.locked() >= MaxPlaces {
 		return m.refuse(wire.Code_BUSY, "the session holds and awaits too many; release some")
 	}
 	return nil
@@ -155,13 +156,13 @@ func (m *Machine) bound(s *session) *wire.Reply {
 // must not use up those of the program.
 func (m *Machine) mayBind(inc *incarnation, standalone bool) *wire.Reply {
 	if inc.client {
-		if m.clients[inc.member].sessions.len >= MaxClientSessions {
+		if m.clients[inc.member].sessions.Len >= MaxClientSessions {
 			return m.refuse(wire.Code_BUSY, "the client has too many sessions; close some")
 		}
 		return nil
 	}
 	k := m.members[inc.member]
-	n := k.sessions.len
+	n := k.sessions.Len
 	switch {
 	case m.hasBounds() && standalone:
 		n = k.standalone
@@ -182,11 +183,11 @@ func (m *Machine) belong(s *session, member uint64, client bool) {
 	s.member, s.client = member, client
 	m.listed = true
 	if client {
-		m.clientOf(member).sessions.push(s)
+		m.clientOf(member).sessions.Push(s)
 		return
 	}
 	k := m.members[member]
-	k.sessions.push(s)
+	k.sessions.Push(s)
 	if s.standalone {
 		k.standalone++
 	}
@@ -195,28 +196,28 @@ func (m *Machine) belong(s *session, member uint64, client bool) {
 		s.depends[i].session = s
 		on := k.dependents[name]
 		if on == nil {
-			on = new(list[dependency, sessionsOfCheck])
+			on = new(ordered.List[dependency, sessionsOfCheck])
 			k.dependents[name] = on
 		}
-		on.push(&s.depends[i])
+		on.Push(&s.depends[i])
 	}
 }
 
 // leave undoes belong.
 func (m *Machine) leave(s *session) {
 	if s.client {
-		m.clients[s.member].sessions.remove(s)
+		m.clients[s.member].sessions.Remove(s)
 		m.forgetClient(s.member)
 		return
 	}
 	k := m.members[s.member]
-	k.sessions.remove(s)
+	k.sessions.Remove(s)
 	if s.standalone {
 		k.standalone--
 	}
 	for i, name := range s.checks {
 		on := k.dependents[name]
-		if on.remove(&s.depends[i]); on.len == 0 {
+		if on.Remove(&s.depends[i]); on.Len == 0 {
 			delete(k.dependents, name)
 		}
 	}
@@ -226,7 +227,7 @@ func (m *Machine) leave(s *session) {
 // dependency is a check that a session depends on.
 type dependency struct {
 	session *session
-	inCheck link[dependency]
+	inCheck ordered.Link[dependency]
 }
 
 // attachSession binds an unbound session to the caller. Its holds remain, but are
@@ -265,7 +266,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 	m.renewed(inc)
 	s.attached = m.fence()
 	m.dirty.put(s.key(), s)
-	for l := range s.leads.all(&m.visits) { // it is at another member
+	for l := range s.leads.All(&m.visits) { // it is at another member
 		m.elect(l, l.leader().Value)
 		m.leads(l)
 	}
@@ -278,7 +279,7 @@ func (m *Machine) attachSession(inc *incarnation, c *wire.AttachSession) *wire.R
 func (s *session) claimable(fence uint64) bool { return fence <= s.attached }
 
 // held is the list that a lock or an election of the session is in.
-func (s *session) held(l *lock) *list[lock, holdsOfSession] {
+func (s *session) held(l *lock) *ordered.List[lock, holdsOfSession] {
 	if l.isElection() {
 		return &s.leads
 	}
@@ -320,13 +321,13 @@ func (m *Machine) bind(inc *incarnation, s *session) {
 	s.incarnation = inc
 	c, ok := inc.classes.Get(&class{ttl: s.class()})
 	if !ok {
-		c = &class{ttl: s.class(), sessions: newSharingTree(&m.visits, byCreation, m.freeSessions)}
+		c = &class{ttl: s.class(), sessions: ordered.NewSharingTree(&m.visits, byCreation, m.freeSessions)}
 		inc.classes.ReplaceOrInsert(c)
 	}
 	c.sessions.ReplaceOrInsert(s)
 	inc.count++
 	inc.timed += s.countTimed()
-	m.deadlines.fix(inc)
+	m.deadlines.Fix(inc)
 }
 
 // unbind undoes bind, but for the session's pointer.
@@ -342,7 +343,7 @@ func (m *Machine) unbind(s *session) {
 	}
 	inc.count--
 	inc.timed -= s.countTimed()
-	m.deadlines.fix(inc)
+	m.deadlines.Fix(inc)
 }
 
 func (s *session) countTimed() int {

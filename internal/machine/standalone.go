@@ -39,13 +39,13 @@ func (m *Machine) hasStandalone() bool { return m.levels.agreed >= wire.LevelSta
 
 func (m *Machine) renewAlone(s *session) {
 	s.renewed = m.now
-	m.standalone.fix(s)
+	m.standalone.Fix(s)
 	m.dirty.put(s.key(), s)
 }
 
 // mayStandAlone refuses sessions beyond those that the first entry of a term can renew.
 func (m *Machine) mayStandAlone(c *wire.OpenSession) *wire.Reply {
-	if c.Ttl != 0 && len(m.standalone.of) >= MaxStandalone {
+	if c.Ttl != 0 && m.standalone.Len() >= MaxStandalone {
 		return m.refuse(wire.Code_BUSY, "the group has too many sessions that no process is bound to; close some")
 	}
 	return nil
@@ -54,20 +54,20 @@ func (m *Machine) mayStandAlone(c *wire.OpenSession) *wire.Reply {
 // standAlone begins the TTL of a session that is new, or read.
 func (m *Machine) standAlone(s *session) {
 	if s.ttl != 0 {
-		m.standalone.push(s)
+		m.standalone.Push(s)
 	}
 }
 
 // endStandalone ends the TTL of a session.
 func (m *Machine) endStandalone(s *session) {
 	if s.at != 0 {
-		m.standalone.remove(s)
+		m.standalone.Remove(s)
 	}
 }
 
 // refreshStandalone renews each standalone session.
 func (m *Machine) refreshStandalone() {
-	sessions := slices.Clone(m.standalone.of)
+	sessions := m.standalone.All()
 	slices.SortFunc(sessions, byCreation)
 	for _, s := range sessions {
 		m.renewAlone(s)

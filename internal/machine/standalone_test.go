@@ -21,12 +21,12 @@ func (a *auditor) standalone() {
 		if s.dead() || !s.standalone || s.ttl == 0 {
 			continue
 		}
-		if n++; s.at == 0 || a.m.standalone.of[s.at-1] != s {
+		if n++; !a.m.standalone.Contains(s) {
 			a.fail("standalone session %s is not due", s.id)
 		}
 	}
-	if n != len(a.m.standalone.of) {
-		a.fail("%d standalone sessions are due of %d", len(a.m.standalone.of), n)
+	if n != a.m.standalone.Len() {
+		a.fail("%d standalone sessions are due of %d", a.m.standalone.Len(), n)
 	}
 }
 

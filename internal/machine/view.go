@@ -89,7 +89,7 @@ func (m *Machine) viewSession(s *session) SessionView {
 
 // viewSemaphore lists the first holders. It looks at no more than the page may.
 func (m *Machine) viewSemaphore(s *semaphore, page *page) SemaphoreView {
-	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.len, Total: s.held.Len()}
+	v := SemaphoreView{Name: s.name(), Limit: s.limit, Available: s.free(), Waiters: s.queue.Len, Total: s.held.Len()}
 	s.held.Ascend(func(p *permit) bool {
 		if !p.owner.dead() {
 			v.Holders = append(v.Holders, viewPermit(p))
@@ -124,7 +124,7 @@ func (m *Machine) Liveness() []wire.MemberLiveness {
 	var views []wire.MemberLiveness
 	for _, r := range m.Members() {
 		if k := m.members[r.ID]; r.Registered {
-			m.visits.count()
+			m.visits.Count()
 			views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
 		}
 	}

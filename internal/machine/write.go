@@ -71,7 +71,7 @@ func (m *Machine) checkPrefixes(ops []*wire.KeyOp) *wire.Reply {
 // it finds them as if they had been released when the sessions ended.
 func (m *Machine) endKeys(op *wire.KeyOp) {
 	switch {
-	case m.ending.len == 0 || m.checkKeyOp(op) != nil:
+	case m.ending.Len == 0 || m.checkKeyOp(op) != nil:
 		return
 	case op.Kind == wire.KeyOp_DELETE_PREFIX:
 		for _, e := range slices.Collect(m.withPrefix(op.Key)) {
@@ -101,7 +101,7 @@ func (m *Machine) ender(e *wire.Entry) *session {
 func (m *Machine) withPrefix(prefix string) iter.Seq[*wire.Entry] {
 	return func(yield func(*wire.Entry) bool) {
 		m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
-			m.visits.count()
+			m.visits.Count()
 			return strings.HasPrefix(e.Key, prefix) && yield(e)
 		})
 	}
