@@ -18,6 +18,9 @@
 //	go doc ./examples/configwatch          processes watch shared configuration
 //	go doc ./examples/exclusivejob         one process runs the job of each period
 //
+// The first and the third run several members in one process, by the package
+// examples/oneprocess.
+//
 // The tests of this folder run each of them as a process of its own and check its
 // output.
 package examples

@@ -21,7 +21,7 @@ func TestSemaphoreRecipe_HolderCrashesAndSlotRevoked(t *testing.T) {
 		`ben +holds a slot: 2 of 2`,
 		`ben +releases its slot`,
 		`clara +releases its slot`,
-		`one key left, .*: {"Limit":2,"Holders":{}}`,
+		`1 key left, .*: {"Limit":2,"Holders":{}}`,
 	} {
 		p.expect(line)
 	}

@@ -28,9 +28,9 @@ func (s *story) holderCrashes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holder.kill()
-	s.line.event(holder.name, "killed", "no graceful shutdown; one of its writes is still on its way to the ledger")
-	err = await(s.line, fmt.Sprintf("for %s's session to expire; its TTL is %v", holder.name, sessionTTL), waiting.wait)
+	holder.Kill()
+	s.line.event(holder.Name(), "killed", "no graceful shutdown; one of its writes is still on its way to the ledger")
+	err = await(s.line, fmt.Sprintf("for %s's session to expire; its TTL is %v", holder.Name(), sessionTTL), waiting.wait)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *story) holderCrashes(ctx context.Context) error {
 		return err
 	}
 	err = s.ledger.book("ledger", old, "rent, once more")
-	s.line.event("ledger", "refuses", "%s's late write with fence %v: %v", holder.name, old, err)
+	s.line.event("ledger", "refuses", "%s's late write with fence %v: %v", holder.Name(), old, err)
 	if !errors.Is(err, conclave.ErrStaleFence) || len(s.ledger.entries) != 2 {
 		return fmt.Errorf("the ledger took a stale write: error %v, entries %q", err, s.ledger.entries)
 	}
@@ -63,7 +63,7 @@ func (s *story) forceClose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ben.node.CloseSession(ctx, info.Session); err != nil {
+	if err := ben.Node.CloseSession(ctx, info.Session); err != nil {
 		return err
 	}
 	s.line.event("ben", "CloseSession", "closes the session that holds fence %v", info.Fence)
@@ -106,9 +106,9 @@ func (s *story) gracefulShutdown(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	s.line.event(holder.name, "Close", "shuts down gracefully")
+	s.line.event(holder.Name(), "Close", "shuts down gracefully")
 	closed := make(chan error, 1)
-	go func() { closed <- holder.close() }()
+	go func() { closed <- holder.Close() }()
 	if _, err := waiting.granted(old); err != nil {
 		return err
 	}
@@ -138,8 +138,8 @@ func (s *story) leaderCrashes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leader.kill()
-	s.line.event(leader.name, "killed", "it was the leader; no graceful shutdown")
+	leader.Kill()
+	s.line.event(leader.Name(), "killed", "it was the leader; no graceful shutdown")
 	err = await(s.line, "for a new leader", func() error { return has.unlock(ctx) })
 	if err != nil {
 		return err

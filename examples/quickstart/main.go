@@ -9,46 +9,25 @@
 // differs from the story.
 //
 // story.go and endings.go are the chapters, owner.go the calls that they make,
-// group.go opens and closes members, cable.go makes one look crashed, ledger.go
-// is a resource that checks fences.
+// ledger.go is a resource that checks fences. examples/oneprocess opens and closes
+// members, and makes one look crashed.
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"time"
+
+	"github.com/conclave-go/conclave/examples/oneprocess"
 )
 
 func main() {
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), `Quickstart tells the story of a lock that is shared by three members. It takes
-about five seconds and has no flags:
-
-	go run ./examples/quickstart`)
-	}
-	flag.Parse() // exits on -help and on an error
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "quickstart: unexpected argument %q\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "\nquickstart:", err)
-		os.Exit(1)
-	}
+	oneprocess.Main("quickstart", `Quickstart tells the story of a lock that is shared by three members. It takes
+about five seconds.`, func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 
-// storyTimeout ends a story that hangs.
-const storyTimeout = 30 * time.Second
-
 func run(ctx context.Context, w io.Writer) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, storyTimeout)
-	defer cancel()
 	dir, err := os.MkdirTemp("", "conclave-quickstart-")
 	if err != nil {
 		return err
@@ -58,7 +37,7 @@ func run(ctx context.Context, w io.Writer) (err error) {
 	t := newTimeline(w)
 	t.print("conclave: the story of a lock, told by three members on loopback. The session TTL is %v.\n", sessionTTL)
 	s := &story{group: newGroup(dir), line: t}
-	defer s.group.close()
+	defer oneprocess.Close(s.group)
 	chapters := []struct {
 		title, summary string
 		tell           func(context.Context) error

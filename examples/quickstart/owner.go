@@ -17,17 +17,17 @@ type owner struct {
 }
 
 func (s *story) owner(i int, lock string, opts ...conclave.LockOption) *owner {
-	return s.ownerAt(s.group.members[i], lock, opts...)
+	return s.ownerAt(s.group[i], lock, opts...)
 }
 
 func (s *story) ownerAt(m *member, lock string, opts ...conclave.LockOption) *owner {
-	return &owner{m, m.node.FencedLock(lock, opts...), s.line}
+	return &owner{m, m.Node.FencedLock(lock, opts...), s.line}
 }
 
 func (o *owner) lock(ctx context.Context) (conclave.Fence, error) {
 	fence, err := o.handle.Lock(ctx)
 	if err == nil {
-		o.line.event(o.name, "Lock", "granted, fence %v", fence)
+		o.line.event(o.Name(), "Lock", "granted, fence %v", fence)
 	}
 	return fence, err
 }
@@ -35,9 +35,9 @@ func (o *owner) lock(ctx context.Context) (conclave.Fence, error) {
 func (o *owner) unlock(ctx context.Context) error {
 	err := o.handle.Unlock(ctx)
 	if err == nil && o.handle.Holds() > 0 {
-		o.line.event(o.name, "Unlock", "one hold released, %d left", o.handle.Holds())
+		o.line.event(o.Name(), "Unlock", "one hold released, %d left", o.handle.Holds())
 	} else if err == nil {
-		o.line.event(o.name, "Unlock", "released")
+		o.line.event(o.Name(), "Unlock", "released")
 	}
 	return err
 }
@@ -45,9 +45,9 @@ func (o *owner) unlock(ctx context.Context) error {
 // refused checks that a call has failed with the error want.
 func (o *owner) refused(call string, err, want error) error {
 	if !errors.Is(err, want) {
-		return fmt.Errorf("%s of %s: got error %v, want %w", call, o.name, err, want)
+		return fmt.Errorf("%s of %s: got error %v, want %w", call, o.Name(), err, want)
 	}
-	o.line.event(o.name, call, "refused: %v", want)
+	o.line.event(o.Name(), call, "refused: %v", want)
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (o *owner) queue(ctx context.Context, place int) (*waiter, error) {
 			break
 		}
 	}
-	o.line.event(o.name, "Lock", "waits, number %d in the queue", place)
+	o.line.event(o.Name(), "Lock", "waits, number %d in the queue", place)
 	return w, nil
 }
 
@@ -102,9 +102,9 @@ func (w *waiter) granted(last conclave.Fence) (conclave.Fence, error) {
 	if err := w.wait(); err != nil {
 		return 0, err
 	}
-	w.line.event(w.name, "Lock", "granted, fence %v > %v", w.fence, last)
+	w.line.event(w.Name(), "Lock", "granted, fence %v > %v", w.fence, last)
 	if w.fence <= last {
-		return 0, fmt.Errorf("%s got fence %v, want more than %v", w.name, w.fence, last)
+		return 0, fmt.Errorf("%s got fence %v, want more than %v", w.Name(), w.fence, last)
 	}
 	return w.fence, nil
 }
@@ -116,11 +116,11 @@ func (o *owner) holdsOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	status := o.node.Status()
+	status := o.Node.Status()
 	if info.Node != status.ID || info.Holds != 1 || info.Waiters != 0 {
-		return fmt.Errorf("%s does not hold the lock exactly once: %+v", o.name, info)
+		return fmt.Errorf("%s does not hold the lock exactly once: %+v", o.Name(), info)
 	}
-	o.line.event(o.name, "Info", "exactly one hold, no waiters; the new leader's term is %d", status.Term)
+	o.line.event(o.Name(), "Info", "exactly one hold, no waiters; the new leader's term is %d", status.Term)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (o *owner) holdsOnce(ctx context.Context) error {
 func (s *story) write(m *member, f conclave.Fence, entry string) error {
 	err := s.ledger.book("ledger", f, entry)
 	if err == nil {
-		s.line.event("ledger", "books", "%q for %s with fence %v", entry, m.name, f)
+		s.line.event("ledger", "books", "%q for %s with fence %v", entry, m.Name(), f)
 	}
 	return err
 }
@@ -136,9 +136,9 @@ func (s *story) write(m *member, f conclave.Fence, entry string) error {
 // restart opens a member again. It rejoins its group, though its port is a new
 // one, and catches up.
 func (s *story) restart(ctx context.Context, m *member) error {
-	err := await(s.line, "for "+m.name+" to catch up", func() error { return s.group.start(ctx, m) })
+	err := await(s.line, "for "+m.Name()+" to catch up", func() error { return s.group.start(ctx, m) })
 	if err == nil {
-		s.line.event(m.name, "Open", "restarted from its directory, on %s", m.addr)
+		s.line.event(m.Name(), "Open", "restarted from its directory, on %s", m.Addr)
 	}
 	return err
 }

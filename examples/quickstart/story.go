@@ -10,14 +10,14 @@ import (
 
 // story holds what the chapters share.
 type story struct {
-	group  *group
+	group  group
 	line   *timeline
 	ledger ledger
 }
 
 func (s *story) form(ctx context.Context) error {
 	err := await(s.line, "for three members to find each other", func() error {
-		return s.group.start(ctx, s.group.members...)
+		return s.group.start(ctx, s.group...)
 	})
 	if err != nil {
 		return err
@@ -26,14 +26,14 @@ func (s *story) form(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range s.group.members {
-		status := m.node.Status()
-		s.line.event(m.name, "Open", "member %v on %s", status.ID, m.addr)
+	for _, m := range s.group {
+		status := m.Node.Status()
+		s.line.event(m.Name(), "Open", "member %v on %s", status.ID, m.Addr)
 		if len(status.Members) != 3 || status.Role != conclave.Voter {
-			return fmt.Errorf("%s does not see three voters: %+v", m.name, status)
+			return fmt.Errorf("%s does not see three voters: %+v", m.Name(), status)
 		}
 	}
-	s.line.event(leader.name, "Status", "leads the group")
+	s.line.event(leader.Name(), "Status", "leads the group")
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package oneprocess
 
 import (
 	"context"
@@ -7,8 +7,7 @@ import (
 )
 
 // cable is a member's connection to the network. Unplugging it makes the member
-// look crashed to the others, although it runs in the same process. A program
-// that is not a story needs none of this.
+// look crashed to the others, although it runs in the same process.
 type cable struct {
 	net.Listener
 
