@@ -39,5 +39,5 @@
 // Scripted simulations (scripted_test.go) have no random faults: lock_delay_test.go,
 // session_ttl_test.go, release_wakeup_test.go, regression_test.go.
 //
-// docs/SIMULATOR.md describes workload, faults and checkers in full.
+// docs/TESTING.md describes workload, faults and checkers in full.
 package sim
