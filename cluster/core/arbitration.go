@@ -21,17 +21,14 @@ import (
 // timeout. Any voter can thus start a comparison at any recent index, and a lost message
 // is repeated.
 
-// arbitration is what this member knows of the others' digests.
+// arbitration is how this member's digests compare with the others', which peers have.
 type arbitration struct {
-	claims    map[uint64]*digestRing // of the other voters
-	sent      uint64                 // the index of the last digest sent
-	sentAt    uint64                 // its tick
-	agreed    uint64                 // the last index at which this member agrees with a majority
-	disputed  uint64                 // the last index at which a voter not in differing differs, and no majority agrees; 0: none
-	since     uint64                 // the tick of the first dispute since the last agreement
-	reported  bool                   // the dispute has been logged
-	differing []uint64               // voters that differ from the majority
-	diverged  *divergence            // nil: this member does not differ
+	sentAt   uint64      // the tick of the last digest sent
+	agreed   uint64      // the last index at which this member agrees with a majority
+	disputed uint64      // the last index at which a voter differs that is not known to be wrong, and no majority agrees; 0: none
+	since    uint64      // the tick of the first dispute since the last agreement
+	reported bool        // the dispute has been logged
+	diverged *divergence // nil: this member does not differ
 }
 
 // divergence is this member's difference from a majority of the voters.
@@ -65,12 +62,7 @@ func (c *Core) ReceiveDigest(from uint64, d *wire.Digest) {
 	if from == c.role.Lead {
 		c.reported.note(from, c.term, index) // it has applied that
 	}
-	claims := c.arbitration.claims[from]
-	if claims == nil {
-		claims = new(digestRing)
-		c.arbitration.claims[from] = claims
-	}
-	claims.put(index, d.GetDigest())
+	c.peers.byID[from].claim(index, d.GetDigest())
 	c.compare(index)
 }
 
@@ -82,11 +74,8 @@ func (c *Core) digestAdded() {
 		c.compare(index)
 		return
 	}
-	for _, claims := range c.arbitration.claims { // order: the same for each
-		if claims.at(index) != nil {
-			c.compare(index)
-			return
-		}
+	if slices.ContainsFunc(c.peers.all, func(p *peer) bool { return p.claimed(index) != nil }) {
+		c.compare(index)
 	}
 }
 
@@ -97,7 +86,7 @@ func (c *Core) sendDigest(index uint64) {
 		return
 	}
 	own.sent = true
-	c.arbitration.sent, c.arbitration.sentAt = max(index, c.arbitration.sent), c.ticks
+	c.arbitration.sentAt = c.ticks
 	for _, id := range slices.Concat(c.conf.GetVoters(), c.conf.GetLearners()) {
 		if id != c.id {
 			c.out.Digests = append(c.out.Digests, DigestMessage{id, &wire.Digest{Index: index, Digest: own.digest}})
@@ -136,8 +125,10 @@ func (c *Core) compare(index uint64) {
 		c.agree(index, votes, digest)
 		return
 	}
-	for _, id := range a.differing {
-		delete(votes, id) // it is known to be wrong
+	for _, p := range c.peers.all {
+		if p.differs {
+			delete(votes, p.id) // it is known to be wrong
+		}
 	}
 	if index > a.agreed && len(votersWith(votes, own.digest)) < len(votes) {
 		if a.disputed == 0 {
@@ -153,8 +144,8 @@ func (c *Core) digestVotes(index uint64) map[uint64]uint64 {
 	for _, id := range c.conf.GetVoters() {
 		if id == c.id {
 			votes[id] = c.digests.kept.at(index).digest
-		} else if claims := c.arbitration.claims[id]; claims != nil && claims.at(index) != nil {
-			votes[id] = claims.at(index).digest
+		} else if claimed := c.peers.byID[id].claimed(index); claimed != nil {
+			votes[id] = claimed.digest
 		}
 	}
 	return votes
@@ -179,16 +170,16 @@ func (c *Core) agree(index uint64, votes map[uint64]uint64, digest uint64) {
 	if a.disputed <= index {
 		a.settled()
 	}
-	for _, id := range c.conf.GetVoters() {
-		d, known := votes[id]
-		logged := slices.Index(a.differing, id)
+	for _, p := range c.peers.all {
+		d, known := votes[p.id]
 		switch {
-		case known && d != digest && logged < 0:
-			a.differing = append(a.differing, id)
+		case !known:
+		case d == digest:
+			p.differs = false
+		case !p.differs:
+			p.differs = true
 			a.settled()
-			c.cfg.Logger.Error("state of a voter differs from the majority's, it must stop", "member", wire.MemberID(id), "index", index)
-		case known && d == digest && logged >= 0:
-			a.differing = slices.Delete(a.differing, logged, logged+1)
+			c.cfg.Logger.Error("state of a voter differs from the majority's, it must stop", "member", wire.MemberID(p.id), "index", index)
 		}
 	}
 }
@@ -213,18 +204,6 @@ func (a *arbitration) settled() { a.disputed, a.reported = 0, false }
 // contested reports whether this member's state differs from a voter's, and no majority
 // agrees with it.
 func (a *arbitration) contested() bool { return a.disputed != 0 || a.diverged != nil }
-
-// forgetClaims forgets the digests of members that are no voters any more.
-func (c *Core) forgetClaims() {
-	a := &c.arbitration
-	for id := range a.claims { // order: each by itself
-		if !c.isVoter(id) {
-			delete(a.claims, id)
-			a.settled()
-		}
-	}
-	a.differing = slices.DeleteFunc(a.differing, func(id uint64) bool { return !c.isVoter(id) })
-}
 
 func (c *Core) isVoter(id uint64) bool { return slices.Contains(c.conf.GetVoters(), id) }
 

@@ -8,7 +8,9 @@ import "go.etcd.io/raft/v3"
 // heartbeat of a live leader cancels that, and pre-vote keeps a mistaken campaign from
 // deposing it.
 func (c *Core) PeerDisconnected(peer uint64) {
-	delete(c.activeAt, peer)
+	if p := c.peers.byID[peer]; p != nil {
+		p.connectionLost()
+	}
 	if c.role.RaftState == raft.StateFollower && c.role.Lead == peer {
 		c.ignore(c.node.ForgetLeader())
 		c.campaignAt = c.ticks + 1 + c.cfg.Rand.Uint64N(3)

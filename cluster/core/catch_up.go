@@ -1,7 +1,6 @@
 package core
 
 import (
-	"maps"
 	"slices"
 
 	"go.etcd.io/raft/v3"
@@ -26,9 +25,7 @@ const (
 	patienceElections = 20
 )
 
-// catchUps is the members that need a snapshot, or entries after it.
-type catchUps map[uint64]*catchUp
-
+// catchUp is what is known of a member that needs a snapshot, or entries after it.
 type catchUp struct {
 	from      uint64 // the log keeps the entries after this index
 	sent      uint64 // bytes of the snapshot
@@ -38,25 +35,10 @@ type catchUp struct {
 	progress  uint64 // tick of the last progress
 }
 
-// begin notes a snapshot in flight.
-func (u *catchUps) begin(to, index, tick uint64) {
-	if *u == nil {
-		*u = make(catchUps)
-	}
-	m := (*u)[to]
-	if m == nil {
-		m = &catchUp{allowance: firstAllowance}
-		(*u)[to] = m
-	}
-	m.from, m.sent, m.streaming, m.kept, m.progress = index, 0, true, true, tick
-}
-
-func (u *catchUps) clear() { *u = nil }
-
 // SnapshotProgress reports how many bytes of a snapshot were sent.
 func (c *Core) SnapshotProgress(peer, bytes uint64) {
-	if m := c.catchUps[peer]; m != nil && m.streaming && bytes > m.sent {
-		m.sent, m.progress = bytes, c.ticks
+	if p := c.peers.byID[peer]; p != nil && p.catchUp != nil && p.catchUp.streaming && bytes > p.catchUp.sent {
+		p.catchUp.sent, p.catchUp.progress = bytes, c.ticks
 	}
 }
 
@@ -67,18 +49,17 @@ func (c *Core) SnapshotSent(peer uint64, ok bool) {
 		status = raft.SnapshotFinish
 	}
 	c.node.ReportSnapshot(peer, status)
-	delete(c.unconfirmed, peer)
-	if m := c.catchUps[peer]; m != nil {
-		m.streaming = false
+	if p := c.peers.byID[peer]; p != nil {
+		p.snapshotEnded()
 	}
 }
 
 // neededFrom returns the index up to which the log may be truncated, at most index.
 func (c *Core) neededFrom(index, keepBytes uint64) uint64 {
 	c.followCatchUps(index)
-	for _, peer := range slices.Sorted(maps.Keys(c.catchUps)) {
-		m := c.catchUps[peer]
-		if !m.kept {
+	for _, p := range c.peers.all {
+		m := p.catchUp
+		if m == nil || !m.kept {
 			continue
 		}
 		allowance := min(max(m.allowance, m.sent), largestAllowance)
@@ -88,7 +69,7 @@ func (c *Core) neededFrom(index, keepBytes uint64) uint64 {
 		}
 		m.kept, m.allowance = false, min(2*allowance, largestAllowance)
 		if m.streaming {
-			c.out.Cancelled = append(c.out.Cancelled, peer)
+			c.out.Cancelled = append(c.out.Cancelled, p.id)
 		}
 	}
 	return index
@@ -97,16 +78,22 @@ func (c *Core) neededFrom(index, keepBytes uint64) uint64 {
 // followCatchUps notes the progress of the members, and removes those that do not need
 // the log to wait: they have the entries up to index, or there is no progress.
 func (c *Core) followCatchUps(index uint64) {
-	if len(c.catchUps) == 0 {
+	if !slices.ContainsFunc(c.peers.all, func(p *peer) bool { return p.catchUp != nil }) {
 		return
 	}
-	c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if m := c.catchUps[id]; m != nil && p.Match > m.from {
-			m.from, m.progress = p.Match, c.ticks
+	c.node.WithProgress(func(id uint64, _ raft.ProgressType, progress tracker.Progress) {
+		if p := c.peers.byID[id]; p != nil && p.catchUp != nil && progress.Match > p.catchUp.from {
+			p.catchUp.from, p.catchUp.progress = progress.Match, c.ticks
 		}
 	})
-	maps.DeleteFunc(c.catchUps, func(_ uint64, m *catchUp) bool {
+	for _, p := range c.peers.all {
+		m := p.catchUp
+		if m == nil {
+			continue
+		}
 		caughtUp := !m.streaming && m.from >= index
-		return caughtUp || c.ticks > m.progress+patienceElections*uint64(c.cfg.ElectionTicks)
-	})
+		if caughtUp || c.ticks > m.progress+patienceElections*uint64(c.cfg.ElectionTicks) {
+			p.catchUp = nil
+		}
+	}
 }

@@ -96,7 +96,7 @@ func TestCatchUp_Bounds(t *testing.T) {
 	wantFor("at first", bytes, firstAllowance, cancelled)
 	r.SnapshotSent(3, false)
 	r.effects()
-	r.catchUps.begin(3, r.applied, r.ticks) // raft asks again
+	r.peers.byID[3].snapshotBegan(r.applied, r.ticks) // raft asks again
 	bytes, cancelled = until(r, r.applied, 200)
 	wantFor("after a failure", bytes, 2*firstAllowance, cancelled)
 
@@ -111,7 +111,7 @@ func TestCatchUp_Bounds(t *testing.T) {
 	for range patienceElections*electionTicks + 2 {
 		r.pass(1, 2)
 	}
-	if bytes, cancelled = until(r, index, 100); bytes > 4*keepBytes || len(r.catchUps) > 0 || len(cancelled) > 0 {
+	if bytes, cancelled = until(r, index, 100); bytes > 4*keepBytes || r.peers.byID[3].catchUp != nil || len(cancelled) > 0 {
 		t.Errorf("without progress: the log had %d MiB", bytes>>20)
 	}
 }
@@ -138,7 +138,7 @@ func TestCatchUp_EntriesAfterSnapshot(t *testing.T) {
 		}
 	}
 	acknowledge(r.last)
-	if _, truncated := r.write(31, 10); truncated < r.applied-3 || len(r.catchUps) > 0 {
+	if _, truncated := r.write(31, 10); truncated < r.applied-3 || r.peers.byID[3].catchUp != nil {
 		t.Errorf("the log is truncated to %d of %d after the member has caught up", truncated, r.applied)
 	}
 }
@@ -153,5 +153,43 @@ func TestTruncate_GrowsWithState(t *testing.T) {
 		if entries, bytes := r.retention(); entries != test.entries || bytes != test.bytes {
 			t.Errorf("with a state of %d bytes: keeps %d entries and %d bytes, want %d and %d", test.size, entries, bytes, test.entries, test.bytes)
 		}
+	}
+}
+
+// The log does not wait for a member that was removed while it caught up, and a snapshot for it
+// that waits for an agreement is refused.
+func TestCatchUp_EndsWithRemoval(t *testing.T) {
+	without3 := &raftpb.ConfState{Voters: []uint64{1, 2}}
+	r := newRig(t, func(c *Config) { c.Keep = 2 }).follow()
+	index := r.behind()
+	var refused []error
+	r.ConfirmSnapshot(3, r.applied, func(err error) { refused = append(refused, err) })
+	r.membershipChanged(without3)
+	r.effects()
+	if len(refused) != 1 || refused[0] == nil {
+		t.Errorf("the snapshot is answered %v", refused)
+	}
+	truncated := uint64(0)
+	for seq := range uint64(10) {
+		_, at := r.write(seq+1, 10)
+		truncated = max(truncated, at)
+	}
+	if truncated <= index {
+		t.Errorf("the log is truncated to %d of %d; the removed member needed all behind %d", truncated, r.applied, index)
+	}
+	r.ConfirmSnapshot(3, r.applied, func(err error) { refused = append(refused, err) })
+	if r.effects(); len(refused) != 2 || refused[1] == nil {
+		t.Errorf("a snapshot for the removed member is answered %v", refused)
+	}
+}
+
+// A snapshot that is sent without an agreement is cancelled when its receiver is removed.
+func TestCatchUp_StreamEndsWithRemoval(t *testing.T) {
+	r := newConfirming(t)
+	r.pass(confirmationElections*electionTicks, 2)
+	r.want("after the timeout", true, false)
+	r.membershipChanged(&raftpb.ConfState{Voters: []uint64{1, 2}})
+	if out, err := r.Take(r.at); err != nil || !slices.Equal(out.Cancelled, []uint64{3}) {
+		t.Errorf("%v; cancels the snapshots to %d", err, out.Cancelled)
 	}
 }

@@ -30,9 +30,8 @@ type Core struct {
 	tickets     *tickets.Table[Call]
 	reads       reads
 	inbox       inbox.Inbox
-	catchUps    catchUps
-	unconfirmed map[uint64]*unconfirmed // by peer
-	clients     map[wire.ID]Client      // that are attached here, by incarnation
+	peers       peers
+	clients     map[wire.ID]Client // that are attached here, by incarnation
 	digests     digests
 	arbitration arbitration
 	disk        disk
@@ -60,9 +59,7 @@ type Core struct {
 	staged      *Staged
 	installing  *Staged
 	installs    uint64
-	heardAt     map[uint64]uint64 // by member of the configuration: the tick of its last message
-	leadsSince  uint64            // the tick at which this member became the leader
-	activeAt    map[uint64]uint64 // likewise, since this member leads and the connection from that one is up
+	leadsSince  uint64 // the tick at which this member became the leader
 
 	campaignAt    uint64 // tick of the next campaign; 0: none
 	campaignPause uint64 // ticks from that to the following one; 0: it is the last
@@ -113,11 +110,7 @@ func New(cfg Config) (*Core, error) {
 		clock:       groupClock{cap: 2 * cfg.Tick},
 		tickets:     tickets.New[Call](),
 		reads:       reads{incarnation: cfg.Incarnation},
-		arbitration: arbitration{claims: make(map[uint64]*digestRing)},
-		unconfirmed: make(map[uint64]*unconfirmed),
 		clients:     make(map[wire.ID]Client),
-		heardAt:     make(map[uint64]uint64),
-		activeAt:    make(map[uint64]uint64),
 		metrics:     newMetrics(),
 	}
 	applied := cfg.Log.Applied()
@@ -129,6 +122,7 @@ func New(cfg Config) (*Core, error) {
 		return nil, fmt.Errorf("reading the log's state: %w", err)
 	}
 	c.term, c.conf, c.hard = hard.GetTerm(), conf, hard
+	c.peers.follow(c.id, conf)
 	if err := c.changes.restore(cfg.Log, c.applied, c.last); err != nil {
 		return nil, err
 	}
@@ -183,8 +177,8 @@ func (c *Core) Receive(from uint64, m *raftpb.Message) error {
 	if err := c.admissible(from, m); err != nil {
 		return err
 	}
-	if c.isMember(from) {
-		c.heardAt[from], c.activeAt[from] = c.ticks, c.ticks
+	if p := c.peers.byID[from]; p != nil {
+		p.heard(c.ticks, uint64(c.cfg.ElectionTicks))
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		return refuse("snapshot outside of a snapshot connection")

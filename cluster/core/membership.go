@@ -99,8 +99,8 @@ func (c *Core) facts() *reconcile.Facts {
 // for all members after each election timeout, until their next message, and true for as long
 // after a member has died.
 func (c *Core) isActive(id uint64) bool {
-	at, heard := c.activeAt[id]
-	return id == c.id || heard && c.ticks < at+uint64(c.cfg.ElectionTicks)
+	p := c.peers.byID[id]
+	return id == c.id || p != nil && c.ticks < p.activeUntil
 }
 
 func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {
@@ -114,13 +114,15 @@ func (c *Core) proposeChange(change *raftpb.ConfChangeV2) {
 // membershipChanged replaces the configuration.
 func (c *Core) membershipChanged(conf *raftpb.ConfState) {
 	c.conf, c.out.Membership, c.changing = conf, conf, false
-	for id := range c.heardAt { // order: each by itself
-		if !c.isMember(id) {
-			delete(c.heardAt, id)
-			delete(c.activeAt, id)
+	for _, p := range c.peers.all {
+		if !c.isVoter(p.id) && p.voteEnded() {
+			c.arbitration.settled()
+		}
+		if !c.isMember(p.id) {
+			c.refuseSnapshot(p, errRemoved)
 		}
 	}
-	c.forgetClaims()
+	c.peers.follow(c.id, conf)
 }
 
 // MembersOf returns the members of a configuration, by ID.

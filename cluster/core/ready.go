@@ -60,11 +60,15 @@ func (c *Core) roleChanged(rd raft.Ready) {
 	c.inbox.Dropped()
 	if c.role.RaftState == raft.StateLeader {
 		c.beginSettling()
-		clear(c.activeAt)
 		c.leadsSince = c.ticks
+		for _, p := range c.peers.all {
+			p.leadershipBegan()
+		}
 	} else {
 		c.inbox.Clear()
-		c.catchUps.clear()
+		for _, p := range c.peers.all {
+			p.leadershipEnded()
+		}
 	}
 	if c.role.Lead != raft.None {
 		c.leaderKnown()
@@ -81,7 +85,9 @@ func (c *Core) send(m *raftpb.Message) {
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		c.out.Snapshots = append(c.out.Snapshots, m)
-		c.catchUps.begin(m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex(), c.ticks)
+		if p := c.peers.byID[m.GetTo()]; p != nil {
+			p.snapshotBegan(m.GetSnapshot().GetMetadata().GetIndex(), c.ticks)
+		}
 		return
 	}
 	if m.GetType() == raftpb.MsgHeartbeat {

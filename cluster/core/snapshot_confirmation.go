@@ -2,8 +2,6 @@ package core
 
 import (
 	"errors"
-	"maps"
-	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -27,6 +25,8 @@ const confirmationElections = 3
 // ErrUnconfirmed: no majority of the voters agrees with this member's state.
 var ErrUnconfirmed = errors.New("no majority of the voters agrees with this member's state")
 
+var errRemoved = errors.New("the member is not in the configuration any more")
+
 // unconfirmed is a snapshot of a state with which no majority has agreed yet.
 type unconfirmed struct {
 	index uint64      // of the state
@@ -35,30 +35,31 @@ type unconfirmed struct {
 }
 
 // ConfirmSnapshot calls done once: with nil when the state at index, read from the disk,
-// may be sent to the peer, or with ErrUnconfirmed if it must not be. A later call for the
-// peer replaces this one.
+// may be sent to the peer, or with an error if it must not be: ErrUnconfirmed, or that the peer
+// was removed. A later call for the peer replaces this one.
 func (c *Core) ConfirmSnapshot(peer, index uint64, done func(error)) {
+	p := c.peers.byID[peer]
+	if p == nil {
+		done(errRemoved)
+		return
+	}
 	if c.arbitration.agreed < index {
 		c.startComparison()
 	}
-	c.unconfirmed[peer] = &unconfirmed{index, c.ticks, done}
+	p.unconfirmed = &unconfirmed{index, c.ticks, done}
 }
 
 // confirmSnapshots runs in each Take.
 func (c *Core) confirmSnapshots() {
-	for _, peer := range slices.Sorted(maps.Keys(c.unconfirmed)) {
-		s := c.unconfirmed[peer]
+	for _, p := range c.peers.all {
+		s := p.unconfirmed
 		switch {
-		case !c.isLeader() || c.arbitration.contested() || !c.mayTell(peer, s.index):
-			delete(c.unconfirmed, peer)
-			if s.done == nil {
-				c.out.Cancelled = append(c.out.Cancelled, peer)
-			} else {
-				s.done(ErrUnconfirmed)
-			}
+		case s == nil:
+		case !c.isLeader() || c.arbitration.contested() || !c.mayTell(p.id, s.index):
+			c.refuseSnapshot(p, ErrUnconfirmed)
 		case c.changes.unsynced(s.index):
 		case c.arbitration.agreed >= s.index:
-			delete(c.unconfirmed, peer)
+			p.unconfirmed = nil
 			if s.done != nil {
 				s.done(nil)
 			}
@@ -67,6 +68,19 @@ func (c *Core) confirmSnapshots() {
 			s.done = nil
 		}
 	}
+}
+
+// refuseSnapshot refuses a snapshot with which no majority has agreed, or cancels it if it is
+// already sent.
+func (c *Core) refuseSnapshot(p *peer, why error) {
+	switch s := p.unconfirmed; {
+	case s == nil:
+	case s.done == nil:
+		c.out.Cancelled = append(c.out.Cancelled, p.id)
+	default:
+		s.done(why)
+	}
+	p.unconfirmed = nil
 }
 
 // probe asks a member for the position of its log, in place of raft's message with a

@@ -68,9 +68,9 @@ func (t *reported) by(leader, term uint64) uint64 {
 
 // Peers returns the progress of the other members.
 func (c *Core) Peers() map[uint64]PeerProgress {
-	peers := make(map[uint64]PeerProgress, len(c.heardAt))
-	for id, tick := range c.heardAt { // order: of a map
-		peers[id] = PeerProgress{Heard: tick}
+	peers := make(map[uint64]PeerProgress, len(c.peers.all))
+	for _, p := range c.peers.all {
+		peers[p.id] = PeerProgress{Heard: p.heardAt}
 	}
 	if c.role.RaftState == raft.StateLeader {
 		for id, p := range c.node.Status().Progress { // order: of a map
@@ -83,7 +83,7 @@ func (c *Core) Peers() map[uint64]PeerProgress {
 // HearsLeader reports whether this member leads, or knows a leader and has heard from it within
 // two election timeouts. One that never campaigns keeps a leader that it does not hear.
 func (c *Core) HearsLeader() bool {
-	return c.isLeader() || c.role.Lead != raft.None && c.ticks-c.heardAt[c.role.Lead] <= 2*uint64(c.cfg.ElectionTicks)
+	return c.isLeader() || c.role.Lead != raft.None && c.ticks-c.peers.heardAt(c.role.Lead) <= 2*uint64(c.cfg.ElectionTicks)
 }
 
 // Status returns the progress up to the last Take. It is cheap.
