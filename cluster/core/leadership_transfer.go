@@ -32,6 +32,7 @@ type transfer struct {
 	to   uint64       // as requested; 0: the most up-to-date voter
 	done chan<- error // nil: requested by peer
 	peer uint64
+	term uint64 // in which peer requested it
 }
 
 // transferRequest is a leadership transfer that this member requests from the leader.
@@ -115,7 +116,7 @@ func (c *Core) finishTransfer(t *transfer, err error) {
 	case t.done != nil:
 		t.done <- err
 	case errors.Is(err, ErrNoSuccessor): // success needs no message: the peer observes the new leader
-		c.out.Transfers = append(c.out.Transfers, TransferMessage{t.peer, &wire.LeadershipTransfer{To: t.to, Term: c.term, Refused: true}})
+		c.out.Transfers = append(c.out.Transfers, TransferMessage{t.peer, &wire.LeadershipTransfer{To: t.to, Term: t.term, Refused: true}})
 	}
 }
 
@@ -175,9 +176,9 @@ func (c *Core) ReceiveTransfer(from uint64, m *wire.LeadershipTransfer) {
 	if !c.isLeader() || m.GetTerm() != c.term {
 		return
 	}
-	repeated := slices.ContainsFunc(c.transfers, func(t *transfer) bool { return t.peer == from && t.to == m.GetTo() })
+	repeated := slices.ContainsFunc(c.transfers, func(t *transfer) bool { return t.peer == from && t.to == m.GetTo() && t.term == m.GetTerm() })
 	if !repeated && len(c.transfers) < 2*maxTransfers {
-		c.transfer(&transfer{to: m.GetTo(), peer: from})
+		c.transfer(&transfer{to: m.GetTo(), peer: from, term: m.GetTerm()})
 	}
 }
 

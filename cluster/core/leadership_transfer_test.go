@@ -221,3 +221,30 @@ func TestTransfer_Limit(t *testing.T) {
 		})
 	}
 }
+
+// A member that loses leadership and is elected again executes a request of its new term, also if
+// the same one was under way before. It refuses nothing in the name of a term in which it was not
+// requested.
+func TestTransfer_RequestOfEarlierTerm(t *testing.T) {
+	r := newRig(t).follow().lead()
+	request := func() { r.ReceiveTransfer(2, &wire.LeadershipTransfer{To: 3, Term: r.term}) }
+	request()
+	former := r.term
+	r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term+1)) // of a candidate that was not elected
+	r.settle()
+	r.lead()
+	request()
+	if to := r.node.BasicStatus().LeadTransferee; to != 3 {
+		t.Fatalf("transfers to %d", to)
+	}
+	var sent []string
+	for range electionTicks + 1 {
+		r.Tick()
+		r.mustReceive(message(raftpb.MsgHeartbeatResp, 2, r.term))
+		sent = append(sent, transfers(r.effects())...)
+	}
+	want := []string{fmt.Sprintf("to 2: 3 in term %d, refused true", former), fmt.Sprintf("to 2: 3 in term %d, refused true", r.term)}
+	if !slices.Equal(sent, want) {
+		t.Errorf("sends %q, want %q", sent, want)
+	}
+}
