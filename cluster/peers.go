@@ -192,7 +192,7 @@ func (m *Member) PeerConnected(member uint64, advertise, name string) {
 // PeerLost implements transport.Handler.
 func (m *Member) PeerLost(member uint64) {
 	m.roster.Disconnected(member)
-	m.replica.Post(func(c *core.Core) { c.PeerDisconnected(member) })
+	m.replica.PeerLost(member)
 }
 
 func (m *Member) isMember(id uint64) bool { return m.roster.Snapshot().Has(id) }

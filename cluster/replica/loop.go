@@ -184,3 +184,9 @@ func (r *Replica) Enqueue(event func(*core.Core), large bool) {
 		}
 	}
 }
+
+// PeerLost reports that the connection from a member was lost, on the goroutine that has read from it. The loop handles it
+// behind the frames that came over the connection: a heartbeat of a leader that has crashed must not restore it.
+func (r *Replica) PeerLost(member uint64) {
+	r.Enqueue(func(c *core.Core) { c.PeerDisconnected(member) }, false)
+}
