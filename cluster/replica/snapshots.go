@@ -40,13 +40,26 @@ func (r *Replica) startSnapshot(message *raftpb.Message) {
 		if err != nil {
 			r.log.Warn("snapshot not sent", "to", wire.MemberID(to), "error", err)
 		}
-		r.post(event{run: func(c *core.Core) {
-			if r.sending[to] == s { // not replaced
-				delete(r.sending, to)
-				c.SnapshotSent(to, err == nil)
-			}
-		}})
+		r.postOf(s, func(c *core.Core) {
+			delete(r.sending, to)
+			c.SnapshotSent(to, err == nil)
+		})
 	})
+}
+
+// postOf has the loop run an event of a stream, unless another one has replaced that: the core
+// would take the event for the other one's.
+func (r *Replica) postOf(s *outgoingSnapshot, run func(*core.Core)) {
+	r.post(event{run: func(c *core.Core) {
+		if r.sending[s.to] == s {
+			run(c)
+		}
+	}})
+}
+
+// noteSent reports how many bytes of a snapshot were sent.
+func (r *Replica) noteSent(s *outgoingSnapshot, bytes uint64) {
+	r.postOf(s, func(c *core.Core) { c.SnapshotProgress(s.to, bytes) })
 }
 
 // cancelSnapshot ends the stream to a member, if there is one. It fails.
@@ -84,9 +97,8 @@ func (r *Replica) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messa
 		sent += uint64(len(key) + len(value))
 		r.metrics.SnapshotBytesSent.Add(uint64(len(key) + len(value)))
 		if sent >= reported+progressBytes {
-			progress := sent
-			reported = progress
-			r.post(event{run: func(c *core.Core) { c.SnapshotProgress(s.to, progress) }})
+			reported = sent
+			r.noteSent(s, sent)
 		}
 		return w.Add(key, value)
 	})
@@ -103,11 +115,9 @@ func (r *Replica) streamSnapshot(ctx context.Context, s *outgoingSnapshot, messa
 // confirmSnapshot waits until the state at index may be sent.
 func (r *Replica) confirmSnapshot(ctx context.Context, s *outgoingSnapshot, index uint64) error {
 	answer := make(chan error, 1)
-	r.post(event{run: func(c *core.Core) {
-		if r.sending[s.to] == s { // not replaced
-			c.ConfirmSnapshot(s.to, index, func(err error) { answer <- err })
-		}
-	}})
+	r.postOf(s, func(c *core.Core) {
+		c.ConfirmSnapshot(s.to, index, func(err error) { answer <- err })
+	})
 	select {
 	case err := <-answer:
 		return err
