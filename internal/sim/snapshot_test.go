@@ -62,7 +62,7 @@ func (d driver) SendSnapshot(m *raftpb.Message) {
 	proc.after(0, func() {
 		proc.post(func(c *core.Core) {
 			c.ConfirmSnapshot(m.GetTo(), view.Index, func(err error) {
-				if err == nil && proc.tainted && proc.sim.history.differs(view.Index, digest) {
+				if err == nil && proc.tainted && proc.sim.history.differs(view.Index, digest) && proc.differs() { // the digest of the view may be unknown
 					err = proc.lateConfirmation(asked)
 				}
 				if err != nil {
