@@ -27,8 +27,8 @@ type peers struct {
 //	claims         -            -            -            ends        -
 //	differs        -            -            -            ends        -
 //
-// An installed snapshot ends nothing by itself: it brings a configuration, which may remove
-// members or end votes.
+// An installed snapshot ends nothing of that by itself: it brings a configuration, which may remove
+// members or end votes. It ends what arbitration knows of the state that it replaces.
 type peer struct {
 	id          uint64
 	heardAt     uint64       // the tick of its last message; 0: none

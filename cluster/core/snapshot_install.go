@@ -82,6 +82,7 @@ func (c *Core) installed(machine Machine, op raftlog.Install) {
 	c.installing = nil
 	c.installs++
 	c.digests.restore(op.Index, op.Digest)
+	c.arbitration.settled() // a dispute was about the former state
 	c.compare(op.Index)
 	c.out.Restored = true
 	c.recheck()
