@@ -76,7 +76,7 @@ func (c *contender) list(ctx context.Context) (s slots, version, index uint64, e
 		}
 	}
 	if err == nil && s.Limit != limit {
-		err = fmt.Errorf("invalid limit: want %d, as other contenders use, got %d", limit, s.Limit)
+		err = fmt.Errorf("invalid limit: want %d, as other contenders use, got %d", s.Limit, limit)
 	}
 	return s, version, index, errors.Join(err, c.session.Err()) // without a session it is no contender
 }
