@@ -68,6 +68,7 @@ var momentary = map[string]string{
 	"internal/client/acquisition.go: acquisition.Deliver": "the channel has room for the one place",
 	"internal/client/acquisition.go: acquisition.decide":  "the channel has room for the one result",
 	"internal/client/acquisition.go: acquisition.Fail":    "the channel has room for the one result",
+	"internal/client/tenure.go: tenure.leave":             "the Leave of a linger.Tenure changes memory",
 	"internal/client/tenure.go: tenure.grant":             "the channel has room for the one result",
 	"internal/client/tenure.go: tenure.next":              "the channel has room for the one result",
 	"internal/client/tenure.go: tenure.request":           "the channel has room for the one result",
@@ -104,13 +105,15 @@ func heldWhileWaiting(pkg []*source, used map[string]bool) []string {
 		application: pkg[0].pkg == "internal/appcall",
 	}
 	for _, f := range functions(pkg) {
-		w.functions[w.calls[f.decl.Name]] = false
+		if o := w.calls[f.decl.Name]; o != nil { // nil: declared once more for another system
+			w.functions[o] = false
+		}
 	}
 	for again := true; again; {
 		again = false
 		for _, f := range functions(pkg) {
 			name := f.name()
-			if o := w.calls[f.decl.Name]; !w.functions[o] && momentary[name] == "" && w.first(f.decl.Body) != nil {
+			if o := w.calls[f.decl.Name]; o != nil && !w.functions[o] && momentary[name] == "" && w.first(f.decl.Body) != nil {
 				w.functions[o], again = true, true
 			}
 		}
