@@ -285,8 +285,9 @@ func (l *FencedLock) Holds() int { return l.handle.Holds() }
 // process that is partitioned at that moment learns of it when it reaches the group
 // again, or at the deadline: the lock-delay and fences are for that.
 //
-// After the machine was suspended, Lost is closed by the node's next heartbeat; Fence
-// reads the clock and needs none.
+// After the machine was suspended, Lost is closed by the node's next heartbeat. Fence
+// reads the clock and needs none; within a millisecond after the machine has resumed, it
+// may still return the fence of a lost hold, like a holder that paused after it.
 func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
 // Do runs f while it holds the lock. The context passed to f carries the fence

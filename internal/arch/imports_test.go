@@ -16,13 +16,14 @@ import (
 //	floor 2   cluster            cluster/core, cluster/transport and the other folders in it serve cluster only; the root knows cluster/backup, cluster/clients and cluster/replica
 //	floor 1   raftlog
 //	floor 0   storage
-//	beside    internal/machine   internal/machine/ordered   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
+//	beside    internal/machine   internal/machine/ordered   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
 //	above     conclavehttp       consulapi      fencing
 var floors = map[string][]string{
 	".":                          {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
-	"internal/client":            {"internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
+	"internal/client":            {"internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
 	"internal/linger":            {},
+	"internal/leaseclock":        {}, // the holder's clock, suspended time included
 	"internal/remote":            {"cluster/transport", "internal/appcall", "internal/client", "internal/machine", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster":                    {"cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/transport", "raftlog", "storage", "internal/appcall", "internal/tickets", "internal/wait", "internal/wire"},
 	"cluster/backup":             {"storage", "internal/wire"},
@@ -74,8 +75,8 @@ var outside = map[string][]string{
 	"github.com/hashicorp/memberlist":      {"cluster/gossip", "cluster/transport"},
 	"github.com/google/btree":              {"internal/machine", "internal/machine/ordered"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/machine/reference", "internal/hostile"},
-	"golang.org/x/sys/unix":                {".", "internal/client", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
-	"github.com/prometheus/client_golang":  {"conclaveprom"},                    // Pebble links it already
+	"golang.org/x/sys/unix":                {".", "internal/leaseclock", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
+	"github.com/prometheus/client_golang":  {"conclaveprom"},                        // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
 

@@ -140,7 +140,7 @@ func (c *Client) SetCheck(ctx context.Context, op *wire.SetCheck) error {
 // refreshing notes that a check is about to be refreshed. A smaller TTL may be in
 // force from then on.
 func (c *Client) refreshing(op *wire.SetCheck) *refresh {
-	r := &refresh{client: c, name: op.Name, register: op.Register, ttl: time.Duration(op.Ttl), at: c.clock.now()}
+	r := &refresh{client: c, name: op.Name, register: op.Register, ttl: time.Duration(op.Ttl), at: c.clock.Now()}
 	if r.register {
 		c.checks.mu.Lock()
 		known := c.checks.get(r.name)

@@ -36,8 +36,8 @@ func mustRefresh(t *testing.T, c *Client, name string) {
 func wantDeadline(t *testing.T, l *Lease, want time.Duration) {
 	t.Helper()
 	at := l.currentDeadline()
-	if at == never && want != NoTTL || at != never && l.client.clock.until(at) != want {
-		t.Errorf("trusted for %v, want %v", l.client.clock.until(at), want)
+	if at == never && want != NoTTL || at != never && l.client.clock.Until(at) != want {
+		t.Errorf("trusted for %v, want %v", l.client.clock.Until(at), want)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestLease_CheckRegisteredWithLargerTTL(t *testing.T) {
 		for _, ttl := range []time.Duration{time.Minute, 0} {
 			g.hold()
 			done := make(chan error, 1)
-			before := c.clock.until(l.currentDeadline())
+			before := c.clock.Until(l.currentDeadline())
 			go func() {
 				done <- c.SetCheck(t.Context(), &wire.SetCheck{Name: "pulse", Register: true, Ttl: int64(ttl)})
 			}()
@@ -223,7 +223,7 @@ func TestWoke_AfterSuspend(t *testing.T) {
 			t.Fatal(short.Err())
 		}
 		applied := len(g.applied)
-		c.clock.suspended -= 2 * time.Minute
+		g.clock.suspend(2 * time.Minute)
 		c.Woke()
 		select {
 		case <-released:

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -33,7 +34,7 @@ type Config struct {
 type Client struct {
 	cfg     Config
 	log     *slog.Logger
-	clock   clock
+	clock   *leaseclock.Clock
 	group   Group
 	process Registration
 	feeds   *feeds
@@ -66,7 +67,7 @@ func New(cfg Config) *Client {
 	c := &Client{
 		cfg:    cfg,
 		log:    cfg.Logger,
-		clock:  newClock(),
+		clock:  leaseclock.New(leaseclock.System()),
 		feeds:  newFeeds(),
 		checks: checks{byName: make(map[string]*check)},
 		leases: make(map[wire.ID]*Lease),

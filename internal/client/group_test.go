@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -19,6 +21,7 @@ import (
 type fakeGroup struct {
 	client *Client
 	began  time.Time
+	clock  suspendable // of the client
 
 	mu          sync.Mutex
 	changed     sync.Cond        // on mu: the queue, held, busy or closed
@@ -36,6 +39,21 @@ type fakeGroup struct {
 	refuses func(*wire.Command) bool // guarded by mu; the group is too busy for a command; nil: for none
 }
 
+// suspendable is the clocks of a machine that a test suspends.
+type suspendable struct {
+	leaseclock.Source
+	slept atomic.Int64
+}
+
+// suspend lets time pass as if the machine had been suspended: no timer and no monotonic
+// clock notices.
+func (s *suspendable) suspend(d time.Duration) { s.slept.Add(int64(d)) }
+
+func (s *suspendable) Suspended(known time.Duration) time.Duration {
+	slept := time.Duration(s.slept.Load())
+	return slept + s.Source.Suspended(known-slept)
+}
+
 type queuedCommand struct {
 	command []byte
 	call    Call
@@ -51,6 +69,8 @@ func newFake(t testing.TB) (*Client, *fakeGroup) {
 		LeaseEnded: func(wire.ID, error) {}, HoldLost: func(string, uint64) {},
 	})
 	g := &fakeGroup{client: c, machine: machine.New(), incarnation: wire.ID{1}, calls: make(map[uint64]Call), began: time.Now()}
+	g.clock.Source = leaseclock.System()
+	c.clock = leaseclock.New(&g.clock)
 	g.changed.L = &g.mu
 	c.Connect(g, func(attempt uint32, ttl time.Duration) *wire.Command {
 		return &wire.Command{Op: &wire.Command_Register{Register: &wire.Register{

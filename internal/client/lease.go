@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -44,6 +45,9 @@ type Lease struct {
 	holds   map[*Hold]struct{} // guarded by mu
 	err     error              // guarded by mu; why it ended; nil while live
 }
+
+// instant is a time of the local clock.
+type instant = leaseclock.Instant
 
 // ending says what the end of a lease means for its holds.
 type ending bool
@@ -106,7 +110,7 @@ func (l *Lease) setTimer() {
 		return
 	}
 	l.client.lookBy(at)
-	if left := l.client.clock.until(at); l.timer == nil {
+	if left := l.client.clock.Until(at); l.timer == nil {
 		l.timer = time.AfterFunc(left, l.checkDeadline)
 	} else {
 		l.timer.Reset(left)
@@ -140,7 +144,7 @@ func (l *Lease) Done() <-chan struct{} { return l.done }
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	at, by := l.deadline()
-	expired := l.err == nil && l.client.clock.now() >= at
+	expired := l.err == nil && l.client.clock.Now() >= at
 	err := l.err
 	l.mu.Unlock()
 	if expired {
@@ -218,7 +222,7 @@ func (l *Lease) acknowledged(sent instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.span != NoTTL {
-		l.client.metrics.Margin.ObserveDuration(l.client.clock.until(l.renewed + instant(trusted(l.span))))
+		l.client.metrics.Margin.ObserveDuration(l.client.clock.Until(l.renewed + instant(trusted(l.span))))
 	}
 	l.renewed = max(l.renewed, sent)
 }

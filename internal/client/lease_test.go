@@ -35,7 +35,7 @@ func TestLease_DeadlineCountsFromSending(t *testing.T) {
 	if got, want := l.currentDeadline(), o.sent+instant(trusted); got != want {
 		t.Errorf("opened: trusted for %v after it was sent, want %v", time.Duration(got-o.sent), trusted)
 	}
-	sent := c.clock.now() - instant(30*time.Second)
+	sent := c.clock.Now() - instant(30*time.Second)
 	c.renewal.acknowledged(sent, answer{client: c, reply: &wire.Reply{Code: wire.Code_OK}, incarnation: g.incarnation})
 	if got, want := l.currentDeadline(), sent+instant(trusted); got != want {
 		t.Errorf("renewed: trusted for %v after it was sent, want %v", time.Duration(got-sent), trusted)
@@ -72,9 +72,28 @@ func TestLease_FenceReadsClock(t *testing.T) {
 	wantKind(t, lease.Err(), Expired)
 }
 
+// The machine was suspended, and no loop has woken since. Fence may lack the time of the
+// suspension for a millisecond of running time.
+func TestLease_FenceAfterSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newFake(t)
+		l := newLock(c, mustOpen(t, c, time.Minute), "x")
+		mustAcquire(t, l)
+		c.Woke()
+		g.clock.suspend(time.Hour)
+		if _, err := l.Fence(); err != nil && !IsKind(err, Lost) {
+			t.Error(err)
+		}
+		time.Sleep(time.Millisecond + 1)
+		_, err := l.Fence()
+		wantKind(t, err, Lost)
+		c.StopRenewing()
+	})
+}
+
 func TestLease_AcknowledgedAfterTTL(t *testing.T) {
 	c, _ := newFake(t)
-	l := newLease(c, wire.ID{1}, wire.ID{2}, time.Second, new(wire.Reply), c.clock.now()-instant(time.Minute))
+	l := newLease(c, wire.ID{1}, wire.ID{2}, time.Second, new(wire.Reply), c.clock.Now()-instant(time.Minute))
 	<-l.Done()
 	wantKind(t, l.Err(), Expired)
 }
@@ -98,7 +117,7 @@ func TestLease_RenewedByThirds(t *testing.T) {
 func TestRenew_AllLeases(t *testing.T) {
 	c, _ := newFake(t)
 	a, b := mustOpen(t, c, fakeTTL), mustOpen(t, c, time.Minute)
-	called := c.clock.now()
+	called := c.clock.Now()
 	if err := c.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +135,7 @@ func TestRenew_DeadlineCountsFromSending(t *testing.T) {
 		c, g := newFake(t)
 		c.StopRenewing()
 		l := mustOpen(t, c, time.Hour)
-		sent := c.clock.now()
+		sent := c.clock.Now()
 		g.hold()
 		renewed := make(chan error, 1)
 		go func() { renewed <- c.Renew(t.Context()) }()

@@ -86,19 +86,19 @@ func (c *Client) Left() time.Duration {
 	for _, l := range c.liveLeases() {
 		l.mu.Lock()
 		if at, _ := l.deadline(); at != never {
-			left = min(left, c.clock.until(at))
+			left = min(left, c.clock.Until(at))
 		}
 		l.mu.Unlock()
 	}
 	return max(left, 0)
 }
 
-// Woke checks the deadlines of all leases, and whether a renewal is due. The group calls
-// it whenever the goroutine that delivers outcomes has something to do, each tick
-// included: timers stand still while the machine is suspended, and lag behind the
-// clock afterwards.
+// Woke looks whether the machine was suspended, and then checks the deadlines of all
+// leases and whether a renewal is due. The group calls it whenever the goroutine that
+// delivers outcomes has something to do, each tick included: timers stand still while
+// the machine is suspended, and lag behind the clock afterwards.
 func (c *Client) Woke() {
-	if c.clock.now() < instant(c.lookAt.Load()) {
+	if c.clock.Look() < instant(c.lookAt.Load()) {
 		return
 	}
 	c.lookAt.Store(int64(never))

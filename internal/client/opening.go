@@ -74,7 +74,7 @@ func (c *Client) Attach(ctx context.Context, id wire.ID) (*Lease, error) {
 }
 
 func (c *Client) newOpening(cfg LeaseConfig) *opening {
-	o := &opening{client: c, id: newID(), ttl: cfg.TTL, sent: c.clock.now(), replacements: c.replacements.Load()}
+	o := &opening{client: c, id: newID(), ttl: cfg.TTL, sent: c.clock.Now(), replacements: c.replacements.Load()}
 	o.command = &wire.Command{Op: &wire.Command_OpenSession{OpenSession: cfg.open(o.id)}}
 	return o
 }
@@ -93,7 +93,7 @@ func (cfg LeaseConfig) open(id wire.ID) *wire.OpenSession {
 
 func (c *Client) newAttachment(id wire.ID) *opening {
 	return &opening{
-		client: c, id: id, ttl: NoTTL, attach: true, sent: c.clock.now(), replacements: c.replacements.Load(),
+		client: c, id: id, ttl: NoTTL, attach: true, sent: c.clock.Now(), replacements: c.replacements.Load(),
 		command: &wire.Command{Op: &wire.Command_AttachSession{AttachSession: &wire.AttachSession{Id: id[:]}}},
 	}
 }

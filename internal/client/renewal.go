@@ -20,7 +20,7 @@ type renewal struct {
 	stopped bool        // guarded by mu
 }
 
-func (r *renewal) begin() { r.schedule(r.client.clock.now()) }
+func (r *renewal) begin() { r.schedule(r.client.clock.Now()) }
 
 // schedule sets the timer to an interval after that time.
 func (r *renewal) schedule(after instant) {
@@ -29,7 +29,7 @@ func (r *renewal) schedule(after instant) {
 	if !r.stopped {
 		r.due = after + instant(r.client.smallestSpan()/3)
 		r.client.lookBy(r.due)
-		r.timer = time.AfterFunc(max(r.client.clock.until(r.due), 0), r.send)
+		r.timer = time.AfterFunc(max(r.client.clock.Until(r.due), 0), r.send)
 	}
 }
 
@@ -39,7 +39,7 @@ func (r *renewal) woke() {
 	defer r.mu.Unlock()
 	switch {
 	case r.timer == nil || r.stopped || r.due == never:
-	case r.client.clock.now() < r.due:
+	case r.client.clock.Now() < r.due:
 		r.client.lookBy(r.due)
 	case r.timer.Stop():
 		r.timer.Reset(0)
@@ -54,11 +54,11 @@ func (r *renewal) hasten(l *Lease) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := r.client.clock.now() + instant(l.span/3)
+	due := r.client.clock.Now() + instant(l.span/3)
 	if r.timer != nil && due < r.due && r.timer.Stop() {
 		r.due = due
 		r.client.lookBy(due)
-		r.timer.Reset(r.client.clock.until(due))
+		r.timer.Reset(r.client.clock.Until(due))
 	}
 }
 
@@ -66,7 +66,7 @@ func (r *renewal) send() {
 	r.mu.Lock()
 	r.due = never
 	r.mu.Unlock()
-	sent := r.client.clock.now()
+	sent := r.client.clock.Now()
 	renew := renewCommand()
 	r.client.group.Renew(wire.CommandSize(renew), func() []byte { return encode(renew) }, &call{client: r.client, on: func(a answer) {
 		r.acknowledged(sent, a)
@@ -91,7 +91,7 @@ func (r *renewal) acknowledged(sent instant, a answer) {
 // Renew renews the registration and all leases now. It blocks until the group has
 // acknowledged it.
 func (c *Client) Renew(ctx context.Context) error {
-	sent := c.clock.now()
+	sent := c.clock.Now()
 	reply, err := c.send(ctx, renewCommand(), func(a answer) { c.renewal.acknowledged(sent, a) })
 	if err != nil {
 		return err

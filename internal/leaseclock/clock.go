@@ -1,39 +1,96 @@
-package client
+// Package leaseclock is the clock by which a holder knows how long it may rely on a
+// lease: monotonic time, with the time for which the whole machine was suspended.
+// Sessions expire in the group while a laptop is closed, but on Linux Go's monotonic
+// clock stops.
+//
+// The monotonic clock needs no system call. The suspended time does, so it is looked up
+// at each wake-up of the member's loop, and by a caller if the last look is more than a
+// millisecond of running time ago. So for a millisecond of running time after the machine
+// resumes, the clock may lack the time of that suspension. A holder that pauses between
+// its look at the lease and the use of what the lease holds is late in the same way:
+// fences protect against both.
+//
+// No clock of a virtual machine shows that a hypervisor has stopped it together
+// with its clocks. Fences protect against that, too.
+package leaseclock
 
 import (
 	"sync/atomic"
 	"time"
 )
 
-// clock measures the time since it began, including the time for which the whole
-// machine was suspended: sessions expire in the group while a laptop is closed, but
-// on Linux Go's monotonic clock stops.
-//
-// No clock of a virtual machine shows that a hypervisor has stopped it together
-// with its clocks. Fences protect against that.
-type clock struct {
-	began     time.Time
-	monotonic time.Duration // the system's monotonic clock then
-	suspended time.Duration // before began
-	known     atomic.Int64  // for how long the machine had been suspended at the last look
+// Instant is a time since the clock began.
+type Instant time.Duration
+
+// Source is what a clock reads.
+type Source interface {
+	// Running returns for how long the machine has run, by a monotonic clock that
+	// stands still while the machine is suspended. It needs no system call.
+	Running() time.Duration
+
+	// Suspended returns for how long the machine has been suspended. known is an
+	// earlier result, or 0. If it is still right, the source may need fewer system
+	// calls.
+	Suspended(known time.Duration) time.Duration
 }
 
-// instant is a time since the clock began.
-type instant time.Duration
+// lookInterval is how old, in running time, the last look at the suspended time may be
+// for a caller.
+const lookInterval = time.Millisecond
 
-func newClock() clock {
-	began, monotonic := now()
-	return clock{began: began, monotonic: monotonic, suspended: suspended()}
+// Clock measures the time since New, suspended time included. It is safe for concurrent
+// use: a call that begins after another one has returned returns no earlier time.
+type Clock struct {
+	source    Source
+	running   time.Duration // when the clock began
+	suspended time.Duration // before the clock began
+
+	// Both only increase. known is set before looked, and looked is a time before the
+	// source was read, so that what is known is never older than looked.
+	known  atomic.Int64 // for how long the machine had been suspended at the last look
+	looked atomic.Int64 // the running time of the last look
 }
 
-func (c *clock) now() instant {
-	known, passed := time.Duration(c.known.Load()), time.Since(c.began)
-	if !isStillSuspendedFor(known, c.monotonic+passed) {
-		known = suspended()
-		c.known.Store(int64(known))
-		passed = time.Since(c.began)
+// New returns a clock that begins now.
+func New(s Source) *Clock {
+	c := &Clock{source: s, running: s.Running(), suspended: s.Suspended(0)}
+	c.known.Store(int64(c.suspended))
+	c.looked.Store(int64(c.running))
+	return c
+}
+
+// Now returns the time. It looks at the suspended time if the last look is more than a
+// millisecond of running time ago.
+func (c *Clock) Now() Instant {
+	running := c.source.Running()
+	if running-time.Duration(c.looked.Load()) > lookInterval {
+		return c.Look()
 	}
-	return instant(passed + known - c.suspended)
+	return c.at(running)
 }
 
-func (c *clock) until(i instant) time.Duration { return time.Duration(i - c.now()) }
+// Look looks at the suspended time, and returns the time.
+func (c *Clock) Look() Instant {
+	before := c.source.Running()
+	raise(&c.known, c.source.Suspended(time.Duration(c.known.Load())))
+	raise(&c.looked, before)
+	return c.at(c.source.Running())
+}
+
+// Until returns the time from now until i.
+func (c *Clock) Until(i Instant) time.Duration { return time.Duration(i - c.Now()) }
+
+func (c *Clock) at(running time.Duration) Instant {
+	return Instant(running - c.running + time.Duration(c.known.Load()) - c.suspended)
+}
+
+// raise sets a to d unless it is later already: a look that was overtaken by another one
+// must not turn the clock back.
+func raise(a *atomic.Int64, d time.Duration) {
+	for {
+		old := a.Load()
+		if old >= int64(d) || a.CompareAndSwap(old, int64(d)) {
+			return
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package client
+package leaseclock
 
 import (
 	"time"
@@ -6,8 +6,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended is how long the machine has been suspended since it booted: the lead of
-// the clock that counts suspended time over the one that does not.
+// system reads the clocks of this machine.
+type system struct {
+	began     time.Time
+	monotonic time.Duration // the system's monotonic clock then
+}
+
+// System returns the clocks of this machine.
+func System() Source {
+	s := new(system)
+	s.began, s.monotonic = now()
+	return s
+}
+
+func (s *system) Running() time.Duration { return time.Since(s.began) }
+
+// Suspended is the lead of the clock that counts suspended time over the one that does
+// not.
+func (s *system) Suspended(known time.Duration) time.Duration {
+	if isStillSuspendedFor(known, s.monotonic+s.Running()) {
+		return known
+	}
+	return suspended()
+}
+
+// suspended is how long the machine has been suspended since it booted.
 func suspended() time.Duration {
 	return ahead(
 		func() time.Duration { return clockTime(unix.CLOCK_BOOTTIME) },

@@ -1,13 +1,17 @@
 //go:build !linux
 
-package client
+package leaseclock
 
 import "time"
 
-// suspended is unknown here: on some systems Go's monotonic clock counts suspended
+// system reads Go's monotonic clock only.
+type system struct{ began time.Time }
+
+// System returns the clocks of this machine.
+func System() Source { return system{began: time.Now()} }
+
+func (s system) Running() time.Duration { return time.Since(s.began) }
+
+// Suspended is unknown here: on some systems Go's monotonic clock counts suspended
 // time, and on others this is a gap.
-func suspended() time.Duration { return 0 }
-
-func isStillSuspendedFor(_, _ time.Duration) bool { return true }
-
-func now() (goes time.Time, monotonic time.Duration) { return time.Now(), 0 }
+func (system) Suspended(time.Duration) time.Duration { return 0 }
