@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d lines, want a header, 6 rows and a share:\n%s", lines, &out)
 	}
 	wantFigures(t, o.csv, 6*3-1+1) // etcd has no semaphore; one workload has a ceiling
+	wantProcessorTime(t, o.csv)
 	wantXML(t, o.svg)
 }
 
@@ -129,6 +131,23 @@ func wantFigures(t *testing.T, name string, lines int) {
 	for _, f := range figures {
 		if f[3] == "0" {
 			t.Errorf("no operation: %v", f)
+		}
+	}
+}
+
+// wantProcessorTime checks that a CSV file has the processor time of each operation that callers repeat.
+func wantProcessorTime(t *testing.T, name string) {
+	t.Helper()
+	if _, err := cpuTime(); err != nil {
+		return // this system does not count it
+	}
+	figures, err := csv.NewReader(open(t, name)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range figures[1:] {
+		if each, err := strconv.ParseFloat(f[6], 64); err != nil || each <= 0 && f[0] != "failover" || each > 1 {
+			t.Errorf("%s seconds of processors for an operation: %v", f[6], f)
 		}
 	}
 }

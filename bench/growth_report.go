@@ -55,7 +55,7 @@ func (gr growth) label(x int) string {
 
 func writeGrowthCSV(to io.Writer, curves []curve) error {
 	w := csv.NewWriter(to)
-	_ = w.Write([]string{"growth", "x", "turn", "cycles_per_second", "p50_seconds", "p99_seconds"}) // see Error below
+	_ = w.Write([]string{"growth", "x", "turn", "cycles_per_second", "p50_seconds", "p99_seconds", "cpu_seconds_per_cycle"}) // see Error below
 	for _, c := range curves {
 		for _, p := range c.points {
 			for t, f := range p.figures {

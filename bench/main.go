@@ -5,6 +5,11 @@
 // without a directory takes turns with them, as a column of its own, and with -ceiling
 // conclave's member with an empty machine.
 //
+// The columns cpu/op are the processor time for an operation: the user and system time of the
+// process in a turn (getrusage) by the operations of the turn. It is that of all three members and of
+// the callers, and of what the idle members of the other columns use meanwhile, which is little where
+// the operations are many. Of ZooKeeper, whose members are other processes, it is not measured.
+//
 // With -peer zookeeper the peer is three servers of ZooKeeper: processes with a JVM each, on
 // the same processors. Their clients are in this process and connect to them by TCP, whereas
 // etcd's client calls its member's functions.

@@ -15,6 +15,7 @@ import (
 type figure struct {
 	rate     float64 // operations per second
 	p50, p99 time.Duration
+	cpu      time.Duration // processor time for an operation, of all members and callers; 0: not measured
 }
 
 // compare runs a workload on each group by turns.
@@ -64,6 +65,9 @@ func compare(ctx context.Context, w workload, all []system, dir string, turns in
 			f, err := warmTurn(ctx, callers[i], length, profiled)
 			if err != nil {
 				return r, fmt.Errorf("%s: %w", s.name, err)
+			}
+			if s.outside {
+				f.cpu = 0
 			}
 			r.figures[i] = append(r.figures[i], f)
 		}
@@ -120,6 +124,7 @@ func turn(ctx context.Context, callers []operation, length time.Duration) (figur
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
+	used, unknown := cpuTime()
 	began := time.Now()
 	var wg sync.WaitGroup
 	for _, op := range callers {
@@ -149,8 +154,12 @@ func turn(ctx context.Context, callers []operation, length time.Duration) (figur
 		return figure{}, failed
 	}
 	took := time.Since(began)
+	var each time.Duration
+	if after, err := cpuTime(); err == nil && unknown == nil && len(times) > 0 {
+		each = (after - used) / time.Duration(len(times))
+	}
 	slices.Sort(times)
-	return figure{rate: float64(len(times)) / took.Seconds(), p50: quantile(times, 0.5), p99: quantile(times, 0.99)}, nil
+	return figure{rate: float64(len(times)) / took.Seconds(), p50: quantile(times, 0.5), p99: quantile(times, 0.99), cpu: each}, nil
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {

@@ -33,10 +33,10 @@ func header(systems []system) string {
 	fmt.Fprintf(&b, "%-16s", "workload")
 	for i, s := range systems {
 		separate(&b, i)
-		fmt.Fprintf(&b, " %11s %9s %9s", s.name+"/s", "p50", "p99")
+		fmt.Fprintf(&b, " %11s %9s %9s %9s", s.name+"/s", "p50", "p99", "cpu/op")
 	}
 	if compares(systems) {
-		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "ratio (all pairs)", "p50", "p99")
+		fmt.Fprintf(&b, " | %-24s %-8s %-8s %-8s", "ratio (all pairs)", "p50", "p99", "cpu/op")
 	}
 	return b.String() + "\n"
 }
@@ -57,16 +57,16 @@ func (r row) String() string {
 	for i, figures := range r.figures {
 		separate(&b, i)
 		if len(figures) == 0 {
-			fmt.Fprintf(&b, " %11s %9s %9s", "-", "-", "-")
+			fmt.Fprintf(&b, " %11s %9s %9s %9s", "-", "-", "-", "-")
 			continue
 		}
-		fmt.Fprintf(&b, " %11.0f %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)))
+		fmt.Fprintf(&b, " %11.0f %9s %9s %9s", median(figures, rate), short(median(figures, p50)), short(median(figures, p99)), cpuOf(figures))
 	}
 	if ratios := r.ratios(rate); len(ratios) > 0 {
-		fmt.Fprintf(&b, " | %-24s %-8.2f %-8.2f", fmt.Sprintf("%.2f (%.2f to %.2f)", middle(ratios), slices.Min(ratios), slices.Max(ratios)),
-			middle(r.ratios(p50)), middle(r.ratios(p99)))
+		fmt.Fprintf(&b, " | %-24s %-8.2f %-8.2f %-8s", fmt.Sprintf("%.2f (%.2f to %.2f)", middle(ratios), slices.Min(ratios), slices.Max(ratios)),
+			middle(r.ratios(p50)), middle(r.ratios(p99)), r.cpuRatio())
 	} else if compares(r.systems) {
-		fmt.Fprintf(&b, " | %-24s %-8s %-8s", "-", "-", "-")
+		fmt.Fprintf(&b, " | %-24s %-8s %-8s %-8s", "-", "-", "-", "-")
 	}
 	return b.String() + "\n"
 }
@@ -74,6 +74,23 @@ func (r row) String() string {
 func rate(f figure) float64 { return f.rate }
 func p50(f figure) float64  { return f.p50.Seconds() }
 func p99(f figure) float64  { return f.p99.Seconds() }
+func cpu(f figure) float64  { return f.cpu.Seconds() }
+
+// cpuOf prints the processor time for an operation.
+func cpuOf(figures []figure) string {
+	if each := median(figures, cpu); each > 0 {
+		return short(each)
+	}
+	return "-"
+}
+
+// cpuRatio prints the processor time for an operation of conclave by that of the peer.
+func (r row) cpuRatio() string {
+	if median(r.of(disk), cpu) > 0 && median(r.of(peerOf(r.systems)), cpu) > 0 {
+		return fmt.Sprintf("%.2f", middle(r.ratios(cpu)))
+	}
+	return "-"
+}
 
 // ratios returns a figure of conclave by that of the peer, pair by pair; none if either is not
 // measured.
@@ -114,7 +131,7 @@ func short(seconds float64) string {
 
 func writeCSV(to io.Writer, rows []row) error {
 	w := csv.NewWriter(to)
-	_ = w.Write([]string{"workload", "system", "turn", "operations_per_second", "p50_seconds", "p99_seconds"}) // see Error below
+	_ = w.Write([]string{"workload", "system", "turn", "operations_per_second", "p50_seconds", "p99_seconds", "cpu_seconds_per_operation"}) // see Error below
 	for _, r := range rows {
 		for i, figures := range r.figures {
 			for t, f := range figures {
@@ -126,10 +143,10 @@ func writeCSV(to io.Writer, rows []row) error {
 	return w.Error()
 }
 
-// fields returns the figure as CSV prints it.
+// fields returns the figure as CSV prints it. The processor time is 0 where it is not measured.
 func (f figure) fields() []string {
 	var all []string
-	for _, x := range []float64{f.rate, f.p50.Seconds(), f.p99.Seconds()} {
+	for _, x := range []float64{f.rate, f.p50.Seconds(), f.p99.Seconds(), f.cpu.Seconds()} {
 		all = append(all, strconv.FormatFloat(x, 'g', 6, 64))
 	}
 	return all

@@ -13,10 +13,11 @@ type start func(ctx context.Context, dir string) (group, error)
 
 // system is a column of the table.
 type system struct {
-	name  string
-	start start
-	peer  bool          // conclave is compared with it
-	warm  time.Duration // of its callers' operations, before the first turn
+	name    string
+	start   start
+	peer    bool          // conclave is compared with it
+	outside bool          // its members are other processes
+	warm    time.Duration // of its callers' operations, before the first turn
 }
 
 const (
@@ -41,7 +42,7 @@ func systems(o options) ([]system, error) {
 	case "etcd":
 		peer.start = startEtcd
 	case "zookeeper":
-		peer.start, peer.warm = startZooKeeper, o.warm
+		peer.start, peer.outside, peer.warm = startZooKeeper, true, o.warm
 	case "consul-recipe":
 		return nil, errors.New("-peer consul-recipe: not built in: Debian 12 has no package of Consul to test it with")
 	default:
