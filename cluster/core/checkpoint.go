@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"unsafe"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -27,17 +26,17 @@ const (
 	checkpointTicks    = 100 // after which a rest is written
 )
 
-// gathered is the changes of the entries that were applied since the last checkpoint.
+// gathered is the changes of the entries that were applied since the last checkpoint, the
+// last one of each key.
 //
 // Invariant: the disk with the deletions and then the puts of write is the state that is applied. A
 // change that says Created is trusted in one respect only, that the key was not in the state before
-// its entry. Whether it is on the disk is another question: it is if its deletion has gathered, and then
-// the deletion stays.
+// its entry. So it is not on the disk if nothing of it has gathered, and then a deletion leaves nothing
+// to write.
 type gathered struct {
-	changes  []wire.Change  // without a key: a free position
-	free     []int          // positions in changes
-	at       map[string]int // a key's position in changes, that of its last change
-	again    bool           // a key was created that had a position: the former one is not named by at any more
+	changes  []wire.Change // without a key: a free position. Created: the key is not on the disk
+	free     []int         // positions in changes
+	keys     keyIndex      // of changes
 	conf     *raftpb.ConfState
 	bytes    int // of changes
 	logBytes int
@@ -52,48 +51,38 @@ func (g *gathered) add(changes []wire.Change, entry *raftpb.Entry, tick uint64) 
 	}
 	g.entries++
 	g.logBytes += len(entry.GetData())
-	if g.at == nil {
-		g.at = make(map[string]int)
-	}
-	for _, c := range changes {
-		g.put(c)
+	for i := range changes {
+		g.put(&changes[i])
 	}
 }
 
-func (g *gathered) put(c wire.Change) {
-	key := unsafe.String(unsafe.SliceData(c.Key), len(c.Key)) // never changed
-	if c.Created && c.Value != nil {
-		g.insert(key, c) // most have no position, which insert notices without a look-up
-		return
-	}
-	i, ok := g.at[key]
+func (g *gathered) put(c *wire.Change) {
+	slot, i := g.keys.find(c.Key, g.changes)
 	switch {
-	case ok && c.Value == nil && g.changes[i].Created: // it is not on the disk
+	case i < 0 && c.Created && c.Value == nil: // it came and went
+	case i < 0:
+		g.bytes += len(c.Key) + len(c.Value)
+		g.keys.insert(slot, g.store(c))
+	case g.changes[i].Created && c.Value == nil:
 		g.bytes -= len(c.Key) + len(g.changes[i].Value)
 		g.changes[i] = wire.Change{}
 		g.free = append(g.free, i)
-		delete(g.at, key)
-	case ok:
+		g.keys.remove(slot)
+	default:
 		g.bytes += len(c.Value) - len(g.changes[i].Value)
 		g.changes[i].Value = c.Value
-	case !c.Created:
-		g.insert(key, c)
 	}
 }
 
-func (g *gathered) insert(key string, c wire.Change) {
-	g.bytes += len(c.Key) + len(c.Value)
-	i, keys := len(g.changes), len(g.at)
+// store stores the first change of a key, and returns its position.
+func (g *gathered) store(c *wire.Change) (position int) {
 	if n := len(g.free); n > 0 {
-		i, g.free = g.free[n-1], g.free[:n-1]
-	} else {
-		g.changes = append(g.changes, wire.Change{})
+		position, g.free = g.free[n-1], g.free[:n-1]
+		g.changes[position] = *c
+		return position
 	}
-	g.at[key] = i
-	if len(g.at) == keys { // it may be on the disk
-		c.Created, g.again = false, true
-	}
-	g.changes[i] = c
+	g.changes = append(g.changes, *c)
+	return len(g.changes) - 1
 }
 
 // write returns what a checkpoint writes, in this order: the deletions, then the puts.
@@ -104,8 +93,8 @@ func (g *gathered) write() []wire.Change {
 			changes = append(changes, c)
 		}
 	}
-	for i, c := range g.changes {
-		if c.Value != nil && (!g.again || g.at[string(c.Key)] == i) {
+	for _, c := range g.changes {
+		if c.Value != nil {
 			changes = append(changes, c)
 		}
 	}
