@@ -34,7 +34,8 @@ func (p *program) agentCommand() *cobra.Command {
 			"Without --join it forms a group of itself. To form one of three, start three with --join and the addresses of all and --expect 3. Later ones " +
 			"need --join only.\n\n" +
 			"The HTTP address serves /livez and /readyz for probes, /metrics for Prometheus and /console/ for people. The console is read-only and for " +
-			"browsers on the same machine, unless --console-password-file or CONCLAVE_CONSOLE_PASSWORD is set: then any browser with the password may use it and act.\n\n" +
+			"browsers on the same machine, unless --console-password-file or CONCLAVE_CONSOLE_PASSWORD is set: then any browser with the password may use it and act, " +
+			"and conclave leave with the password has the member leave.\n\n" +
 			"--consul-http serves part of Consul's HTTP API to clients on the same machine; with --consul-token-file or CONCLAVE_CONSUL_TOKEN to any client " +
 			"with the token, which may do everything.\n\n" +
 			"The exit code is 0 after a graceful end, 2 for invalid flags, 3 if the member was removed from its group, so that no restart helps, and 1 otherwise.",
@@ -58,7 +59,7 @@ func (p *program) agentCommand() *cobra.Command {
 	f.IntVar(&o.cfg.Voters, "voters", 3, "how many members of a new group vote: 1, 3, 5 or 7")
 	f.StringVar(&o.cfg.Name, "name", "", "`name` of this member for people (default: the host's name)")
 	f.BoolVar(&o.leave, "leave", false, "leave the group permanently at the end")
-	f.StringVar(&o.http, "http", "127.0.0.1:7101", "`address` for probes, metrics and the console; none: do not serve them")
+	f.StringVar(&o.http, "http", defaultHTTP, "`address` for probes, metrics, the console and conclave leave; none: do not serve them")
 	f.StringVar(&o.console, "console-password-file", "", "`file` with the password of the console")
 	o.consul.flags(f)
 	f.StringVar(&o.log, "log", "text", "`format` of the log on standard error: text or json")
@@ -71,7 +72,7 @@ func (o *agentOptions) complete(p *program) (err error) {
 	case o.cfg.Dir == "" && !o.memory:
 		return usagef("missing --dir, the data directory of this member, or --memory")
 	case o.cfg.Dir != "" && o.memory:
-		return usagef("--dir and --memory exclude each other")
+		return usagef("--dir and --memory exclude each other; the environment may set them too, as CONCLAVE_DIR and CONCLAVE_MEMORY")
 	case o.log != "text" && o.log != "json":
 		return usagef("--log %q: want text or json", o.log)
 	}
@@ -122,10 +123,12 @@ func (p *program) agent(ctx context.Context, o agentOptions) error {
 	select {
 	case <-ctx.Done():
 	case <-node.Done():
-		if errors.Is(node.Err(), conclave.ErrClosed) {
-			return nil
+		if !errors.Is(node.Err(), conclave.ErrClosed) {
+			return node.Err()
 		}
-		return node.Err()
+		s.close() // the answer to conclave leave, which has closed the node
+		log.Info("closed")
+		return nil
 	}
 	return shutDown(node, o.leave, log)
 }
@@ -145,6 +148,8 @@ func shutDown(node *conclave.Node, leave bool, log *slog.Logger) error {
 		defer cancel()
 		if left = node.Leave(ctx); left != nil {
 			left = fmt.Errorf("the member has not left the group: %w", left)
+		} else {
+			log.Info("left the group")
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)

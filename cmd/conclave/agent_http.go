@@ -22,23 +22,26 @@ import (
 	"github.com/conclave-go/conclave/conclaveprom"
 )
 
-// agentServer serves probes, metrics and the console, from before the member is open.
+// agentServer serves probes, metrics, the console and conclave leave, from before the member is open.
 type agentServer struct {
 	listener net.Listener // nil: nothing is served
 	server   *http.Server
 	options  *conclavehttp.ConsoleOptions
 	password []byte // nil: none
+	log      *slog.Logger
 	node     atomic.Pointer[conclave.Node]
 	console  atomic.Pointer[conclavehttp.ConsoleHandler]
 	metrics  *prometheus.Registry
+
+	crossSite http.CrossOriginProtection // of leave; the console has its own
 }
 
 func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
-	s := &agentServer{metrics: prometheus.NewRegistry()}
+	s := &agentServer{log: log, metrics: prometheus.NewRegistry()}
 	if o.http == "none" {
 		return s, nil
 	}
-	if err := s.protect(o.console, log); err != nil {
+	if err := s.protect(o.console); err != nil {
 		return nil, err
 	}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -52,6 +55,7 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
+	mux.HandleFunc("POST "+leavePath, s.leave)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
 	s.listener, s.server = l, newServer(mux, log)
 	s.server.IdleTimeout = time.Minute
@@ -73,23 +77,31 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 // all users of the machine.
 const passwordVariable = "CONCLAVE_CONSOLE_PASSWORD"
 
-// protect opens the console to browsers elsewhere, behind a password.
-func (s *agentServer) protect(file string, log *slog.Logger) error {
+// readPassword returns the password in a file, or else that in the environment; nil: there is none.
+func readPassword(file string) ([]byte, error) {
 	password, source := []byte(os.Getenv(passwordVariable)), passwordVariable
 	if file != "" {
 		var err error
 		if password, err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("--console-password-file: %w", err)
+			return nil, fmt.Errorf("--console-password-file: %w", err)
 		}
 		source = "--console-password-file " + file
 	}
 	if file == "" && len(password) == 0 {
-		return nil
+		return nil, nil
 	}
-	if s.password = bytes.TrimSpace(password); len(s.password) < 8 {
-		return usagef("%s: want a password of at least 8 bytes", source)
+	if password = bytes.TrimSpace(password); len(password) < 8 {
+		return nil, usagef("%s: want a password of at least 8 bytes", source)
 	}
-	s.options = &conclavehttp.ConsoleOptions{Audit: log, Authorize: func(r *http.Request, _ conclavehttp.Act) (string, error) {
+	return password, nil
+}
+
+// protect opens the console to browsers elsewhere, behind a password, and what changes the group to those that have it.
+func (s *agentServer) protect(file string) (err error) {
+	if s.password, err = readPassword(file); err != nil || s.password == nil {
+		return err
+	}
+	s.options = &conclavehttp.ConsoleOptions{Audit: s.log, Authorize: func(r *http.Request, _ conclavehttp.Act) (string, error) {
 		user, ok := s.login(r)
 		if !ok {
 			return user, errors.New("log in first")
@@ -99,7 +111,7 @@ func (s *agentServer) protect(file string, log *slog.Logger) error {
 	return nil
 }
 
-// login checks a browser's password. Any name is accepted: it is for the audit log.
+// login checks a request's password. Any name is accepted: it is for the audit log.
 func (s *agentServer) login(r *http.Request) (user string, ok bool) {
 	user, password, _ := r.BasicAuth()
 	return user, user != "" && subtle.ConstantTimeCompare([]byte(password), s.password) == 1

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const defaultHTTP = "127.0.0.1:7101"
+
 func (p *program) healthCommand() *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{
@@ -17,28 +19,22 @@ func (p *program) healthCommand() *cobra.Command {
 		Annotations: map[string]string{fromEnvironment: "yes"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return p.health(cmd.Context(), addr) },
 	}
-	cmd.Flags().StringVar(&addr, "http", "127.0.0.1:7101", "`address` of the agent's --http")
+	httpFlag(cmd, &addr)
 	return cmd
 }
 
+func httpFlag(cmd *cobra.Command, addr *string) {
+	cmd.Flags().StringVar(addr, "http", defaultHTTP, "`address` of the agent's --http")
+}
+
 func (p *program) health(ctx context.Context, addr string) error {
-	// An agent that listens on all addresses has this one as well.
-	for _, wildcard := range []string{"0.0.0.0:", "[::]:"} {
-		if port, ok := strings.CutPrefix(addr, wildcard); ok {
-			addr = "127.0.0.1:" + port
-		}
-	}
-	if strings.HasPrefix(addr, ":") {
-		addr = "127.0.0.1" + addr
-	}
 	limited, cancel := p.within(ctx)
 	defer cancel()
-	r, err := http.NewRequestWithContext(limited, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
+	r, err := http.NewRequestWithContext(limited, http.MethodGet, "http://"+reachable(addr)+"/readyz?verbose", nil)
 	if err != nil {
 		return usageError{err}
 	}
-	direct := &http.Client{Transport: &http.Transport{}} // HTTP_PROXY is for other hosts than the agent's
-	answer, err := direct.Do(r)
+	answer, err := direct().Do(r)
 	if err != nil {
 		return withCode(exitUnavailable, fmt.Errorf("%w: is an agent running with --http %s?", cause(ctx, err), addr))
 	}
@@ -53,3 +49,19 @@ func (p *program) health(ctx context.Context, addr string) error {
 	}
 	return err
 }
+
+// reachable returns the address for a client of an agent with that --http. One that listens on all addresses has loopback as well.
+func reachable(addr string) string {
+	for _, wildcard := range []string{"0.0.0.0:", "[::]:"} {
+		if port, ok := strings.CutPrefix(addr, wildcard); ok {
+			return "127.0.0.1:" + port
+		}
+	}
+	if strings.HasPrefix(addr, ":") {
+		return "127.0.0.1" + addr
+	}
+	return addr
+}
+
+// direct returns a client that uses no proxy: HTTP_PROXY is for other hosts than the agent's.
+func direct() *http.Client { return &http.Client{Transport: &http.Transport{}} }
