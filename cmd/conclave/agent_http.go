@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,9 +21,10 @@ import (
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavehttp"
 	"github.com/conclave-go/conclave/conclaveprom"
+	"github.com/conclave-go/conclave/internal/loopback"
 )
 
-// agentServer serves probes, metrics, the console and conclave leave, from before the member is open.
+// agentServer serves probes, metrics, the console and the commands that ask an agent, from before the member is open.
 type agentServer struct {
 	listener net.Listener // nil: nothing is served
 	server   *http.Server
@@ -55,6 +57,7 @@ func newAgentServer(o agentOptions, log *slog.Logger) (*agentServer, error) {
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	mux.Handle("/console/", http.StripPrefix("/console", http.HandlerFunc(s.view)))
+	mux.HandleFunc("GET "+statusPath, s.status)
 	mux.HandleFunc("POST "+leavePath, s.leave)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/console/", http.StatusFound) })
 	s.listener, s.server = l, newServer(mux, log)
@@ -117,15 +120,45 @@ func (s *agentServer) login(r *http.Request) (user string, ok bool) {
 	return user, user != "" && subtle.ConstantTimeCompare([]byte(password), s.password) == 1
 }
 
-func (s *agentServer) view(w http.ResponseWriter, r *http.Request) {
-	if s.password != nil {
-		if _, ok := s.login(r); !ok {
-			w.Header().Set("WWW-Authenticate", `Basic realm="conclave console: any name, and the password", charset="UTF-8"`)
-			http.Error(w, "log in with any name and the password of the console", http.StatusUnauthorized)
-			return
-		}
+// mayRead answers a request that lacks the password. Without one the console has a rule of its own, for loopback.
+func (s *agentServer) mayRead(w http.ResponseWriter, r *http.Request) bool {
+	if s.password == nil {
+		return true
 	}
-	s.console.Load().ServeHTTP(w, r)
+	_, ok := s.login(r)
+	if !ok {
+		w.Header().Set("WWW-Authenticate", `Basic realm="conclave console: any name, and the password", charset="UTF-8"`)
+		http.Error(w, "log in with any name and the password of the console", http.StatusUnauthorized)
+	}
+	return ok
+}
+
+func (s *agentServer) view(w http.ResponseWriter, r *http.Request) {
+	if s.mayRead(w, r) {
+		s.console.Load().ServeHTTP(w, r)
+	}
+}
+
+const statusPath = "/status"
+
+var errOpening = errors.New("the member waits for its group; its log has the reason")
+
+// status answers with what conclave status -o json prints. It is for the clients that the console serves.
+func (s *agentServer) status(w http.ResponseWriter, r *http.Request) {
+	if !s.mayRead(w, r) {
+		return
+	}
+	node := s.node.Load()
+	switch {
+	case s.password == nil && !loopback.IsFrom(r):
+		http.Error(w, "this is for clients on the same machine, unless the agent has --console-password-file", http.StatusForbidden)
+	case node == nil:
+		http.Error(w, errOpening.Error(), http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(statusOf(node.Status())) // fails only if the client has disconnected
+	}
 }
 
 func (s *agentServer) opened(node *conclave.Node) {

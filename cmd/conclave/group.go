@@ -57,20 +57,27 @@ func memberOf(s conclave.Status, m conclave.Member) memberView {
 	return v
 }
 
+// withoutQuorum is of status and members, which have --http for it.
+const withoutQuorum = "Without a quorum no client can connect: --http asks an agent for what it sees by itself."
+
 func (p *program) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	var a agentHTTP
+	cmd := &cobra.Command{
 		Use: "status", Args: exactly(), Short: "Show the group as one of its members sees it",
+		Long: "Show the group as one of its members sees it. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
-				s, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
-			})
+			s, err := p.status(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			return p.one(statusOf(s), func(w *tabwriter.Writer) { printStatus(w, s) })
 		},
 	}
+	a.flags(cmd, "", askUsage)
+	return cmd
 }
+
+const askUsage = "ask the agent with this `address` as its --http, in place of --addr; it needs no quorum"
 
 func printStatus(w *tabwriter.Writer, s conclave.Status) {
 	leader := "none is known"
@@ -120,30 +127,31 @@ func called(m conclave.Member) string {
 }
 
 func (p *program) membersCommand() *cobra.Command {
-	return &cobra.Command{
+	var a agentHTTP
+	cmd := &cobra.Command{
 		Use: "members", Args: exactly(), Short: "List the members with their roles",
 		Long: "List the members with their roles. LAG is how many committed entries a member has not acknowledged; only the leader knows: " +
-			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it.",
+			"give its address with --addr. CONTACT is how long ago the member that answers has heard from it. " + withoutQuorum,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.call(cmd.Context(), func(ctx context.Context, c *conclave.Client) error {
-				s, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				each := func(yield func(conclave.Member, error) bool) {
-					for _, m := range s.Members {
-						if !yield(m, nil) {
-							return
-						}
+			s, err := p.status(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			each := func(yield func(conclave.Member, error) bool) {
+				for _, m := range s.Members {
+					if !yield(m, nil) {
+						return
 					}
 				}
-				return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS", each, func(m conclave.Member) (any, []string) {
-					v := memberOf(s, m)
-					return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr)}
-				})
+			}
+			return many(p, 0, "ID NAME ROLE ALIVE LAG CONTACT ADDRESS", each, func(m conclave.Member) (any, []string) {
+				v := memberOf(s, m)
+				return v, []string{m.ID.String(), name(m.Name), roleText(v), aliveText(m.Alive), lagText(v), contactText(s, m), name(m.Addr)}
 			})
 		},
 	}
+	a.flags(cmd, "", askUsage)
+	return cmd
 }
 
 func roleText(v memberView) string {

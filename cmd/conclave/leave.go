@@ -1,15 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -33,7 +28,7 @@ func (s *agentServer) leave(w http.ResponseWriter, r *http.Request) {
 	case !isOperator:
 		status, err = http.StatusUnauthorized, errors.New("this needs the password of the agent's console")
 	case node == nil:
-		status, err = http.StatusServiceUnavailable, errors.New("the member waits for its group; its log has the reason")
+		status, err = http.StatusServiceUnavailable, errOpening
 	default:
 		s.log.Info("asked to leave the group", "actor", user, "remote", r.RemoteAddr)
 		// It goes on if the operator disconnects.
@@ -63,7 +58,7 @@ func statusOfLeave(err error) int {
 }
 
 func (p *program) leaveCommand() *cobra.Command {
-	var addr, password string
+	var a agentHTTP
 	cmd := &cobra.Command{
 		Use: "leave", Args: exactly(), Short: "Have the agent at an --http address leave its group permanently, and end",
 		Long: "Have the agent at an --http address leave its group permanently, and end. It has no effect while the other voters would have no " +
@@ -71,15 +66,14 @@ func (p *program) leaveCommand() *cobra.Command {
 			"It needs the password of the agent's console, and an agent that has none refuses every caller. For another member than an agent, " +
 			"and for one that is down, see remove.",
 		Annotations: map[string]string{fromEnvironment: "yes"},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return p.leave(cmd.Context(), addr, password) },
+		RunE:        func(cmd *cobra.Command, _ []string) error { return p.leave(cmd.Context(), a) },
 	}
-	httpFlag(cmd, &addr)
-	cmd.Flags().StringVar(&password, "console-password-file", "", "`file` with the password of the agent's console")
+	a.flags(cmd, defaultHTTP, "`address` of the agent's --http")
 	return cmd
 }
 
-func (p *program) leave(ctx context.Context, addr, file string) error {
-	password, err := readPassword(file)
+func (p *program) leave(ctx context.Context, a agentHTTP) error {
+	password, err := readPassword(a.password)
 	if err != nil {
 		return err
 	}
@@ -88,34 +82,12 @@ func (p *program) leave(ctx context.Context, addr, file string) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, leaveLimit+p.connection.timeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(limited, http.MethodPost, "http://"+reachable(addr)+leavePath, nil)
+	status, text, err := a.ask(limited, http.MethodPost, leavePath, password)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
-	r.SetBasicAuth(cmp.Or(os.Getenv("USER"), "conclave leave"), string(password)) // the name is for the agent's log
-	answer, err := direct().Do(r)
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
-		return withCode(exitUnavailable, fmt.Errorf("%w: is an agent running with --http %s?", cause(ctx, err), addr))
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", conclave.ErrUnknown, cause(ctx, err))
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	if answer.StatusCode != http.StatusOK {
-		return withCode(codeOfLeave(answer.StatusCode), errors.Join(errors.New(strings.TrimSpace(string(text))), err))
+	if status != http.StatusOK {
+		return refused(status, text)
 	}
 	return p.one(map[string]any{"left": true}, func(w *tabwriter.Writer) { fmt.Fprintln(w, "the member has left its group") })
-}
-
-func codeOfLeave(status int) int {
-	switch status {
-	case http.StatusConflict:
-		return exitRefused
-	case http.StatusServiceUnavailable:
-		return exitUnavailable
-	case http.StatusInternalServerError:
-		return exitUnknown
-	}
-	return exitFailed
 }

@@ -78,5 +78,7 @@ func TestLeave_WaitingForFounders(t *testing.T) {
 	t.Setenv(passwordVariable, testPassword)
 	p := start(t, "agent", "--memory", "--bind", "127.0.0.1:0", "--http", "127.0.0.1:0", "--join", "127.0.0.1:9", "--expect", "2")
 	_, web := agentAddrs(t, p.line("msg=listening"))
-	want(t, asOperator(t, testPassword, web, "leave"), exitUnavailable, "waits for its group")
+	for _, command := range []string{"leave", "status", "members"} {
+		want(t, asOperator(t, testPassword, web, command), exitUnavailable, "waits for its group")
+	}
 }

@@ -45,6 +45,16 @@ func TestUsage(t *testing.T) {
 		{"agent", 2, "missing --dir"},
 		{"agent --memory --dir x", 2, "exclude each other"},
 		{"agent --memory --log xml", 2, "want text or json"},
+		{"agent --memory now", 2, `unexpected argument "now"`},
+		{"agent --memory --http none --cert x", 2, "belong together"},
+		{"agent --memory --http none --bind 0.0.0.0:0", 2, "Advertise"},
+		{"agent --memory --http none --bind 127.0.0.1:0 --join here", 2, `"here"`},
+		{"agent --memory --leave=10", 2, "--leave"},
+		{"leave", 2, "missing the password"},
+		{"leave now", 2, `unexpected argument "now"`},
+		{"status --http 127.0.0.1:9 --timeout 1s", 5, "is an agent running"},
+		{"remove", 2, "missing MEMBER"},
+		{"backup", 2, "missing FILE"},
 		{"agent --memory --http none --bind 127.0.0.1:0 --voters 2", 2, "Voters"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 0.0.0.0:0", 2, "--consul-token-file"},
 		{"agent --memory --bind 127.0.0.1:0 --http none --consul-http 127.0.0.1:0 --consul-session-ttl-min 10ms", 2, "want 1s to 24h"},
@@ -69,6 +79,7 @@ func TestUnreachable(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run([]string{"status", "--addr", "127.0.0.1:9", "--timeout", "200ms"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 5, "check that the member runs")
+	want(t, result{out.String(), errs.String(), code}, 5, withoutQuorum)
 	code = run([]string{"lock", "x", "--addr", "127.0.0.1:9", "--timeout", "200ms", "--", "true"}, nil, &out, &errs)
 	want(t, result{out.String(), errs.String(), code}, 125, "check that the member runs")
 	code = run([]string{"status", "--addr", "192.0.2.1:7001"}, nil, &out, &errs)
