@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +33,10 @@ func TestMain(m *testing.M) {
 		if signal.Ignored(ignored) {
 			signal.Notify(make(chan os.Signal, 1), ignored)
 		}
+	}
+	// Parallel tests wait for timeouts rather than compute, so it exceeds the default, the number of processors. -parallel overrides it.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -102,6 +109,9 @@ type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	lines chan string // of standard output and standard error
+
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu; all lines so far
 }
 
 func start(t *testing.T, args ...string) *process {
@@ -123,6 +133,9 @@ func startBy(t *testing.T, other []string, args ...string) *process {
 	go func() {
 		defer close(p.lines)
 		for s := bufio.NewScanner(r); s.Scan(); {
+			p.mu.Lock()
+			fmt.Fprintln(&p.text, s.Text())
+			p.mu.Unlock()
 			p.lines <- s.Text()
 		}
 	}()
@@ -132,6 +145,20 @@ func startBy(t *testing.T, other []string, args ...string) *process {
 		_ = w.Close()
 	})
 	return p
+}
+
+// printed returns what the process has printed so far.
+func (p *process) printed() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// kill ends the process as kill -9 does, and waits for its end.
+func (p *process) kill() {
+	p.t.Helper()
+	must0(p.t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
 }
 
 // line blocks until the process prints a line that contains a text, and returns it.
