@@ -15,7 +15,6 @@ func TestFlags_Invalid(t *testing.T) {
 	temp := t.TempDir()
 	dir := filepath.Join(temp, "data")
 	here := []string{"-dir", dir}
-	locked := slices.Concat(here, []string{"-lock", "invoices"})
 	named := slices.Concat(here, []string{"-name", "anna"})
 	stored := slices.Concat(named, []string{"-store", filepath.Join(temp, "store")})
 	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
@@ -25,22 +24,12 @@ func TestFlags_Invalid(t *testing.T) {
 		want    string
 	}{
 		{"member", []string{"-lock", "invoices"}, "missing -dir"},
-		{"member", with(here, "-memory"), "exclude each other"},
-		{"member", with(here, "-admin", "0.0.0.0:0"), "not a loopback address"},
-		{"member", with(here, "-cert", "x"), "belong together"},
-		{"member", with(here, "-voters", "2"), "Voters"},
-		{"member", []string{"stop"}, `unknown command "stop"`},
-		{"member", []string{"status", "now"}, `unexpected argument "now"`},
-		{"member", []string{"status", "-dir", dir}, "-dir"},
-		{"member", []string{"remove"}, "missing -member"},
-		{"member", []string{"backup"}, "missing -file"},
-		{"member", []string{"restore", "-file", "x"}, "missing -dir"},
-		{"member", with(locked, "now"), `unexpected argument "now"`},
-		{"member", with(locked, "-wait"), "-wait"},
-		{"member", with(locked, "-ttl", "10"), `invalid value "10"`},
-		{"member", with(locked, "-ttl", "1ms"), "SessionTTL"},
-		{"member", with(locked, "-bind", "0.0.0.0:0"), "Advertise"},
-		{"member", with(locked, "-join", "here"), `"here"`},
+		{"member", with(here, "now"), `unexpected argument "now"`},
+		{"member", with(here, "-wait"), "-wait"},
+		{"member", with(here, "-ttl", "10"), `invalid value "10"`},
+		{"member", with(here, "-ttl", "1ms"), "SessionTTL"},
+		{"member", with(here, "-bind", "0.0.0.0:0"), "Advertise"},
+		{"member", with(here, "-join", "here"), `"here"`},
 		{"leaderelection", nil, "missing -dir"},
 		{"leaderelection", here, "missing -name"},
 		{"leaderelection", with(named, "-election", ""), "empty -election"},

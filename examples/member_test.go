@@ -49,7 +49,7 @@ func (g *lockGroup) start(i int, join string) {
 		args = append(args, "-join", join)
 	}
 	m := &lockMember{process: start(g.t, name, nil, "member", args...), name: name}
-	m.addr = m.expect(`listening on (\S+)$`)[0]
+	m.addr = m.expect(`listening on (\S+);`)[0]
 	g.members[i] = m
 }
 
