@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -168,7 +169,9 @@ kill() { command kill "$@"; if [ "$1" = -9 ]; then shift; wait "$@" || true; fi;
 	for i, port := range []string{"7001", "7002", "7003", "7004", "7005", "7101", "7102", "7103", "7104", "7105"} {
 		commands = strings.ReplaceAll(commands, "127.0.0.1:"+port, fmt.Sprint("127.0.0.1:", ports[i]))
 	}
-	bash := exec.CommandContext(within(t), "bash", "-c", commands)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	bash := exec.CommandContext(ctx, "bash", "-c", commands)
 	bash.Dir = dir
 	// Its agents are of its process group, and have its output.
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
