@@ -44,6 +44,19 @@ func TestLeave(t *testing.T) {
 	want(t, asOperator(t, "", web, "health"), 0, "")
 }
 
+// While the others have no quorum, leave has no effect.
+func TestLeave_OthersWithoutQuorum(t *testing.T) {
+	t.Setenv(passwordVariable, testPassword)
+	d := newDeployment(t)
+	all := d.found("--memory")
+	d.healthy(all[0], 3, 0)
+	all[1].kill()
+	all[2].kill()
+	want(t, asOperator(t, testPassword, all[0].web, "leave"), exitUnavailable, "quorum")
+	all[0].line(`msg="not left the group"`)
+	want(t, asOperator(t, testPassword, all[0].web, "status"), 0, "")
+}
+
 // An agent without a password refuses every caller, and a page of another site has the browser's password and no leave.
 func TestLeave_Refused(t *testing.T) {
 	for _, c := range []struct{ password, origin, contains string }{
