@@ -247,7 +247,7 @@ func (c *scriptCall) Deliver(wire.Ticket, *wire.Reply, bool) {
 
 func (c *scriptCall) Fail(err error) {
 	if c.text != "register" {
-		c.p.group.printf("%d: %s fails: %v", c.p.id, c.text, err)
+		c.p.group.printf("%d: %s fails: %s", c.p.id, c.text, errorText(err))
 	}
 }
 

@@ -31,6 +31,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts yield into tes
 //	isolate 3                    cut all its links
 //	heal                         no link is cut
 //	disconnect 1 2               1 notices that the connection from 2 has broken; "lost 2": all others
+//	reconnect 1 2                1 has a new connection to 2
 //	crash 3, start 3             without what its disk has not completed
 //	slow 1 [changes]             its disk completes no write, or none that applies a membership change
 //	disk 1                       completes the write under way; "fast 1": and all later ones at once
@@ -102,6 +103,7 @@ func (g *players) line(f []string) {
 		"crash": func(f []string) { g.member(f).stop(errUnanswered) }, "start": func(f []string) { g.member(f).start() },
 		"campaign":   func(f []string) { p := g.member(f); p.ignore(p.node.Campaign()) },
 		"disconnect": func(f []string) { g.member(f).PeerDisconnected(number(f[1])) },
+		"reconnect":  func(f []string) { g.member(f).Reconnected(number(f[1])) },
 		"lost":       g.lost,
 		"slow":       func(f []string) { g.member(f).slow = append(f, "all")[1] },
 		"disk":       func(f []string) { g.member(f).complete() }, "fast": g.fast,

@@ -49,9 +49,9 @@ type suspendable struct {
 // clock notices.
 func (s *suspendable) suspend(d time.Duration) { s.slept.Add(int64(d)) }
 
-func (s *suspendable) Suspended(known time.Duration) time.Duration {
+func (s *suspendable) Suspended(known, running time.Duration) time.Duration {
 	slept := time.Duration(s.slept.Load())
-	return slept + s.Source.Suspended(known-slept)
+	return slept + s.Source.Suspended(known-slept, running)
 }
 
 type queuedCommand struct {

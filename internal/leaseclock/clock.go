@@ -29,9 +29,9 @@ type Source interface {
 	Running() time.Duration
 
 	// Suspended returns for how long the machine has been suspended. known is an
-	// earlier result, or 0. If it is still right, the source may need fewer system
-	// calls.
-	Suspended(known time.Duration) time.Duration
+	// earlier result, or 0, and running is what Running has just returned: if known is
+	// still right, the source may need fewer system calls.
+	Suspended(known, running time.Duration) time.Duration
 }
 
 // lookInterval is how old, in running time, the last look at the suspended time may be
@@ -53,7 +53,8 @@ type Clock struct {
 
 // New returns a clock that begins now.
 func New(s Source) *Clock {
-	c := &Clock{source: s, running: s.Running(), suspended: s.Suspended(0)}
+	running := s.Running()
+	c := &Clock{source: s, running: running, suspended: s.Suspended(0, running)}
 	c.known.Store(int64(c.suspended))
 	c.looked.Store(int64(c.running))
 	return c
@@ -72,7 +73,7 @@ func (c *Clock) Now() Instant {
 // Look looks at the suspended time, and returns the time.
 func (c *Clock) Look() Instant {
 	before := c.source.Running()
-	raise(&c.known, c.source.Suspended(time.Duration(c.known.Load())))
+	raise(&c.known, c.source.Suspended(time.Duration(c.known.Load()), before))
 	raise(&c.looked, before)
 	return c.at(c.source.Running())
 }

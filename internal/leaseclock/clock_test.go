@@ -19,7 +19,7 @@ func (f *fakeSource) suspend(d time.Duration) { f.suspended.Add(int64(d)) }
 
 func (f *fakeSource) Running() time.Duration { return time.Duration(f.running.Load()) }
 
-func (f *fakeSource) Suspended(time.Duration) time.Duration {
+func (f *fakeSource) Suspended(_, _ time.Duration) time.Duration {
 	f.looks.Add(1)
 	d := time.Duration(f.suspended.Load())
 	if f.looking != nil {

@@ -23,8 +23,8 @@ func (s *system) Running() time.Duration { return time.Since(s.began) }
 
 // Suspended is the lead of the clock that counts suspended time over the one that does
 // not.
-func (s *system) Suspended(known time.Duration) time.Duration {
-	if isStillSuspendedFor(known, s.monotonic+s.Running()) {
+func (s *system) Suspended(known, running time.Duration) time.Duration {
+	if isStillSuspendedFor(known, s.monotonic+running) {
 		return known
 	}
 	return suspended()

@@ -30,7 +30,7 @@ func TestAhead_StoppedBetweenReadings(t *testing.T) {
 func TestSystem_Suspended(t *testing.T) {
 	s, want := System(), suspended()
 	for _, known := range []time.Duration{0, want - time.Hour, want, want + time.Hour} {
-		if got := s.Suspended(known); got < want-2*noise || got > want+2*noise {
+		if got := s.Suspended(known, s.Running()); got < want-2*noise || got > want+2*noise {
 			t.Errorf("suspended for %v after %v was known, want %v", got, known, want)
 		}
 	}

@@ -14,4 +14,4 @@ func (s system) Running() time.Duration { return time.Since(s.began) }
 
 // Suspended is unknown here: on some systems Go's monotonic clock counts suspended
 // time, and on others this is a gap.
-func (system) Suspended(time.Duration) time.Duration { return 0 }
+func (system) Suspended(_, _ time.Duration) time.Duration { return 0 }
