@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -204,9 +205,9 @@ func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Cont
 // ErrTooLarge: the name is invalid. ErrBusy: too many reads are under way. ErrClosed.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	err := e.lock.bad
-	var leader *wire.Leader
+	var leader *fact.Leader
 	if err == nil {
-		leader, err = ask[*wire.Leader](ctx, e.lock.group, machine.LeaderQuery{Election: e.lock.name})
+		leader, err = ask[*fact.Leader](ctx, e.lock.group, machine.LeaderQuery{Election: e.lock.name})
 	}
 	if err == nil && leader == nil {
 		err = ErrNoLeader
@@ -240,10 +241,10 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	if e.lock.bad != nil {
 		return e.lock.bad
 	}
-	return e.lock.group.client.Observe(ctx, e.lock.name, func(l *wire.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
+	return e.lock.group.client.Observe(ctx, e.lock.name, func(l *fact.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
 }
 
-func leaderOf(election string, l *wire.Leader) Leader {
+func leaderOf(election string, l *fact.Leader) Leader {
 	if l == nil {
 		return Leader{Name: election}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // HistoryEvent is something that has happened to the group or to this node.
@@ -147,13 +147,13 @@ func (h *history) roleChanged(r cluster.RoleEvent) {
 	h.note(&h.members, HistoryEvent{Kind: kinds[r.Kind], Member: MemberID(r.Member), By: MemberID(r.By)})
 }
 
-func (h *history) sessionEnded(e wire.Ended) {
-	if e.Unbound || e.Cause == wire.Closed {
+func (h *history) sessionEnded(e fact.Ended) {
+	if e.Unbound || e.Cause == fact.Closed {
 		return
 	}
 	kinds := [...]HistoryKind{
-		wire.Expired: HistorySessionExpired, wire.CheckFailed: HistorySessionCheck, wire.Forced: HistorySessionForced,
-		wire.Superseded: HistorySessionSuperseded, wire.MemberRemoved: HistorySessionRemoved,
+		fact.Expired: HistorySessionExpired, fact.CheckFailed: HistorySessionCheck, fact.Forced: HistorySessionForced,
+		fact.Superseded: HistorySessionSuperseded, fact.MemberRemoved: HistorySessionRemoved,
 	}
 	h.note(&h.sessions, HistoryEvent{
 		Kind: kinds[e.Cause], Member: MemberID(e.Member), Session: SessionID(e.Session), Name: e.Name, Held: e.Held,

@@ -6,27 +6,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // Each ring drops its oldest events, and merges none that are a second apart.
 func TestHistory_DropsOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h history
-		h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 7}) // before the history begins
+		h.sessionEnded(fact.Ended{Cause: fact.Forced, Member: 7}) // before the history begins
 		h.begin(1, 1)
 		for i := range 2*maxHistory + 10 {
 			for range 3 {
-				h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 7, Held: 2})
-				h.sessionEnded(wire.Ended{Cause: wire.Forced, Member: 8})
+				h.sessionEnded(fact.Ended{Cause: fact.Forced, Member: 7, Held: 2})
+				h.sessionEnded(fact.Ended{Cause: fact.Forced, Member: 8})
 			}
 			if i%50 == 0 {
 				h.redundancyChanged(1)
 			}
 			time.Sleep(merging + 1)
 		}
-		h.sessionEnded(wire.Ended{Cause: wire.Closed})
-		h.sessionEnded(wire.Ended{Cause: wire.Expired, Unbound: true})
+		h.sessionEnded(fact.Ended{Cause: fact.Closed})
+		h.sessionEnded(fact.Ended{Cause: fact.Expired, Unbound: true})
 		all := h.events()
 		if want := 1 + 11 + maxHistory; len(all) != want || all[0].Kind != HistoryLeader {
 			t.Fatalf("%d events, want %d; the first is %+v", len(all), want, all[0])

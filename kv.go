@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // KV is the group's key/value store, after Consul's. It is meant for what locks need
@@ -166,9 +166,9 @@ func Stale() ReadOption { return readOption(func(o *client.QueryOptions) { o.Sta
 // are under way. ErrClosed.
 func (k *KV) Get(ctx context.Context, key string, opts ...ReadOption) (Entry, error) {
 	err := validName(key)
-	var e *wire.Entry
+	var e *fact.Entry
 	if err == nil {
-		e, err = read[*wire.Entry](ctx, k, machine.KeyQuery{Key: key}, opts)
+		e, err = read[*fact.Entry](ctx, k, machine.KeyQuery{Key: key}, opts)
 	}
 	if err == nil && e == nil {
 		err = ErrKeyNotFound
@@ -185,9 +185,9 @@ func (k *KV) Get(ctx context.Context, key string, opts ...ReadOption) (Entry, er
 // Keys.
 func (k *KV) List(ctx context.Context, prefix string, opts ...ReadOption) ([]Entry, error) {
 	err := validPrefixes(prefix)
-	var entries []*wire.Entry
+	var entries []*fact.Entry
 	if err == nil {
-		entries, err = read[[]*wire.Entry](ctx, k, machine.KeysQuery{Prefix: prefix}, opts)
+		entries, err = read[[]*fact.Entry](ctx, k, machine.KeysQuery{Prefix: prefix}, opts)
 	}
 	if err != nil {
 		return nil, fault("list", prefix, err)
@@ -233,7 +233,7 @@ func read[A any](ctx context.Context, k *KV, q machine.Query, opts []ReadOption)
 	return answer, err
 }
 
-func entryOf(e *wire.Entry) Entry {
+func entryOf(e *fact.Entry) Entry {
 	return Entry{
 		Key: e.Key, Value: clone(e.Value), Flags: e.Flags,
 		CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, LockIndex: e.LockIndex,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -31,7 +32,7 @@ type GroupConfig struct {
 // GroupConfig returns the settings of the group. It is linearizable, and blocks until a
 // quorum has confirmed that or ctx is done: ErrUnavailable with ctx's error. ErrClosed.
 func (g *Group) GroupConfig(ctx context.Context) (GroupConfig, error) {
-	c, err := ask[wire.GroupConfig](ctx, g, machine.GroupConfigQuery{})
+	c, err := ask[fact.GroupConfig](ctx, g, machine.GroupConfigQuery{})
 	if err != nil {
 		return GroupConfig{}, fault("read the group's settings", "", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -46,7 +47,7 @@ func (n *Node) memberConfig(supported uint32) cluster.Config {
 		},
 		FirstState: machine.FirstState,
 		Callbacks: replica.Callbacks{
-			Ended: func(e wire.Ended) {
+			Ended: func(e fact.Ended) {
 				n.history.sessionEnded(e)
 				n.client.SessionEnded(e)
 			},
@@ -120,11 +121,11 @@ func (g group) Renew(size int, encode func() []byte, c client.Call) {
 	g.Submit(size, encode, c, true)
 }
 
-func (g group) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+func (g group) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
 	return g.client.FollowKeys(ctx, prefix, after, yield)
 }
 
-func (g group) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+func (g group) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	return g.client.FollowLeader(ctx, election, yield)
 }
 

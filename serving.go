@@ -10,6 +10,7 @@ import (
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/clients"
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/remote"
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -104,7 +105,7 @@ func (n *Node) serveWatch(ctx context.Context, r *wire.Request, answer io.Writer
 	}
 	changes := json.NewEncoder(answer)
 	var failed error
-	change := func(c wire.KeyChange) bool {
+	change := func(c fact.KeyChange) bool {
 		failed = changes.Encode(c)
 		return failed == nil
 	}
@@ -129,7 +130,7 @@ func (n *Node) serveObserve(ctx context.Context, r *wire.Request, answer io.Writ
 	}
 	leaders := json.NewEncoder(answer)
 	var failed error
-	err := n.client.Observe(ctx, string(r.GetBody()), func(l *wire.Leader) bool {
+	err := n.client.Observe(ctx, string(r.GetBody()), func(l *fact.Leader) bool {
 		failed = leaders.Encode(remote.Observed{Leader: l})
 		return failed == nil
 	})

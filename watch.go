@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // Event is one change of one key.
@@ -32,7 +32,7 @@ func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[E
 	return func(yield func(Event, error) bool) {
 		err := validPrefixes(prefix)
 		if err == nil {
-			err = k.group.client.Watch(ctx, prefix, after, func(c wire.KeyChange) bool {
+			err = k.group.client.Watch(ctx, prefix, after, func(c fact.KeyChange) bool {
 				return yield(Event{Entry: entryOf(c.Entry), Deleted: c.Deleted, Index: c.Index}, nil)
 			})
 		}

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -62,7 +63,7 @@ func TestEmptyMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := wire.ID{1}
-	apply := func(index uint64, commands ...[]byte) []wire.Outcome {
+	apply := func(index uint64, commands ...[]byte) []fact.Outcome {
 		s := &wire.Submission{Incarnation: id[:], Member: 7}
 		for i, c := range commands {
 			s.Calls = append(s.Calls, &wire.Call{Seq: index*10 + uint64(i), Command: c})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster"
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -53,8 +54,8 @@ func ceilingConfig(name string, l net.Listener, join []string) cluster.Config {
 		FirstState: func(uint32) []wire.Change { return nil }, // the machine is empty at each level
 		Callbacks: replica.Callbacks{
 			Restored:      func(cluster.Machine) {},
-			Changed:       func([]wire.KeyChange, []wire.LeaderChange) {},
-			Ended:         func(wire.Ended) {},
+			Changed:       func([]fact.KeyChange, []fact.LeaderChange) {},
+			Ended:         func(fact.Ended) {},
 			LeaderChanged: func(leader, term uint64) {},
 			Woke:          func() {},
 		},

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -35,21 +36,21 @@ var done = &wire.Reply{Code: wire.Code_OK}
 // commands: then group time advances as usual, and if nothing is left, the one change is the
 // machine's own record. Outcomes of marked commands are not kept: a member ignores the second
 // outcome of a ticket.
-func (m *emptyMachine) Apply(index, term uint64, data []byte) wire.Result {
+func (m *emptyMachine) Apply(index, term uint64, data []byte) fact.Result {
 	batch, err := m.decoder.Batch(data)
 	defer m.decoder.Release()
 	if err != nil || len(data) == 0 {
 		return m.Machine.Apply(index, term, data)
 	}
 	rest := &wire.Batch{Version: batch.Version, Time: batch.Time}
-	var outcomes []wire.Outcome
+	var outcomes []fact.Outcome
 	for _, s := range batch.Submissions {
 		id, ok := wire.IDFrom(s.Incarnation)
 		outcomes = slices.Grow(outcomes, len(s.Calls))
 		var others []*wire.Call
 		for _, c := range s.Calls {
 			if ok && isMarked(c.Command) {
-				outcomes = append(outcomes, wire.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.Seq}, Member: s.Member, Reply: done})
+				outcomes = append(outcomes, fact.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.Seq}, Member: s.Member, Reply: done})
 			} else {
 				others = append(others, c)
 			}
@@ -61,7 +62,7 @@ func (m *emptyMachine) Apply(index, term uint64, data []byte) wire.Result {
 	}
 	data, err = proto.Marshal(rest)
 	if err != nil {
-		return wire.Result{} // fails for strings only, and a batch has none
+		return fact.Result{} // fails for strings only, and a batch has none
 	}
 	r := m.Machine.Apply(index, term, data)
 	r.Outcomes = append(r.Outcomes, outcomes...)

@@ -12,6 +12,7 @@ package cluster
 import (
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -35,7 +36,7 @@ type Commands interface {
 	// that the submitter knows of.
 	RemoveMember(member uint64, voters []uint64) []byte
 	AdmitMember(*wire.AdmitMember) []byte
-	ReportLiveness(r wire.LivenessReport) []byte
+	ReportLiveness(r fact.LivenessReport) []byte
 	replica.Commands
 	// RenewClients renews clients that are connected to this member.
 	RenewClients([]wire.ID) []byte

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/replica"
 	"github.com/conclave-go/conclave/cluster/roster"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func (m *Member) detectOnce(d roster.Detector) (next roster.Detector, again time
 	if !m.mayReport(before) {
 		return d.Restart(), 0
 	}
-	var held []wire.MemberLiveness
+	var held []fact.MemberLiveness
 	asked := time.Now()
 	err := m.replica.Read(m.lifetime, func(machine Machine) { held = machine.Liveness() })
 	if status := m.replica.Status(); err != nil || !m.mayReport(status) || status.Term != before.Term {
@@ -81,8 +82,8 @@ const connectedRetry = time.Second
 
 // withoutConnected drops the deaths of members that have a live connection with this one,
 // which has proved their keys: they outweigh gossip.
-func withoutConnected(due []wire.LivenessReport, connected func(member uint64) bool) []wire.LivenessReport {
-	return slices.DeleteFunc(due, func(r wire.LivenessReport) bool { return !r.Alive && connected(r.Member) })
+func withoutConnected(due []fact.LivenessReport, connected func(member uint64) bool) []fact.LivenessReport {
+	return slices.DeleteFunc(due, func(r fact.LivenessReport) bool { return !r.Alive && connected(r.Member) })
 }
 
 func (m *Member) isConnected(member uint64) bool {
@@ -99,7 +100,7 @@ func (m *Member) mayReport(s *replica.Status) bool {
 // report submits a report and returns when to evaluate again because it had no effect;
 // 0: it had one. A report that comes soon after a process's last renewal has none, and
 // the group says for how long that remains so: the process may have failed since.
-func (m *Member) report(r wire.LivenessReport) (again time.Duration) {
+func (m *Member) report(r fact.LivenessReport) (again time.Duration) {
 	reply, err := m.replica.Execute(m.lifetime, m.cfg.Commands.ReportLiveness(r))
 	switch {
 	case err != nil || reply.GetCode() != wire.Code_OK:

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -83,7 +84,7 @@ func (m *Member) membersOf(conf *raftpb.ConfState) (members []*wire.Founder) {
 
 // noteMembers records the keys of members that joined, and the addresses of those of which
 // none is known.
-func (m *Member) noteMembers(records []wire.MemberRecord) {
+func (m *Member) noteMembers(records []fact.MemberRecord) {
 	known := m.roster.Snapshot().Peers
 	for _, r := range records {
 		i := slices.IndexFunc(known, func(p *wire.Peer) bool { return p.GetMember() == r.ID })

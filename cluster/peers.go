@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/forming"
 	"github.com/conclave-go/conclave/cluster/gossip"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -216,6 +217,6 @@ func (m *Member) setMembership(conf *raftpb.ConfState) {
 func (m *Member) forgetFormer() {
 	roster, admitted := m.roster.Snapshot(), m.core.Machine().Members()
 	m.roster.Retain(func(id uint64) bool {
-		return roster.Has(id) || slices.ContainsFunc(admitted, func(r wire.MemberRecord) bool { return r.ID == id })
+		return roster.Has(id) || slices.ContainsFunc(admitted, func(r fact.MemberRecord) bool { return r.ID == id })
 	})
 }

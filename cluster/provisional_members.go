@@ -11,6 +11,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/identity"
 	"github.com/conclave-go/conclave/cluster/provisional"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func (m *Member) endorsed(p transport.Peer, chain []*wire.Endorsement) {
 		return
 	}
 	var by []uint64
-	if !slices.ContainsFunc(s.Admitted, func(r wire.MemberRecord) bool { return r.ID == p.Member }) {
+	if !slices.ContainsFunc(s.Admitted, func(r fact.MemberRecord) bool { return r.ID == p.Member }) {
 		by = identity.VerifyEndorsements(m.identity.Get().GetCluster(), chain, p.Key, max(s.Applied, m.identity.Admission()), m.isKeyOfMember)
 		if len(by) == 0 {
 			return
@@ -112,7 +113,7 @@ func (m *Member) receiveEndorsed(p transport.Peer, by []uint64) {
 }
 
 func (m *Member) noteProvisional(v *wire.VouchedMember) {
-	m.noteMembers([]wire.MemberRecord{{ID: v.GetMember(), Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
+	m.noteMembers([]fact.MemberRecord{{ID: v.GetMember(), Name: v.GetName(), Advertise: v.GetAdvertise(), Key: v.GetKey()}})
 }
 
 // expireProvisional drops the members that are not accepted any more. It runs in each tick.

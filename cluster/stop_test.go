@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/replica"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -32,7 +33,7 @@ func alone(t *testing.T) Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		FirstState:  machine.FirstState,
 		Callbacks: replica.Callbacks{
-			Restored: func(Machine) {}, Changed: func([]wire.KeyChange, []wire.LeaderChange) {}, Ended: func(wire.Ended) {},
+			Restored: func(Machine) {}, Changed: func([]fact.KeyChange, []fact.LeaderChange) {}, Ended: func(fact.Ended) {},
 			LeaderChanged: func(uint64, uint64) {}, Woke: func() {},
 		},
 		Commands: machine.Commands{},

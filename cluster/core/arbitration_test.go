@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func TestArbitration_ClaimsAheadOfMember(t *testing.T) {
 	if r.stops() {
 		t.Fatal("stops before it gets there")
 	}
-	r.machine = scripted{r.machine, map[uint64]wire.Result{5: {Outcomes: []wire.Outcome{{
+	r.machine = scripted{r.machine, map[uint64]fact.Result{5: {Outcomes: []fact.Outcome{{
 		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: 1}, Member: r.id, Reply: &wire.Reply{},
 	}}}}}
 	r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -45,9 +46,9 @@ func deleted(key string) wire.Change { return wire.Change{Key: []byte(key)} }
 func TestCheckpoint_Coalesces(t *testing.T) {
 	r := newRig(t).follow()
 	r.Checkpoint()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1"), created("b", "1"), created("gone", "1")}})
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "2"), created("c", "1"), deleted("gone")}})
-	r.applyResult(wire.Result{Changes: []wire.Change{deleted("b"), created("gone", "2")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1"), created("b", "1"), created("gone", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "2"), created("c", "1"), deleted("gone")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{deleted("b"), created("gone", "2")}})
 	r.wantState()
 	r.Checkpoint()
 	out, err := r.Take(r.at)
@@ -66,8 +67,8 @@ func TestCheckpoint_Coalesces(t *testing.T) {
 	}
 	r.persist(out.Batch.writes)
 	r.wantState("a=2", "c=1", "gone=2")
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "3")}})
-	r.applyResult(wire.Result{Changes: []wire.Change{deleted("a"), deleted("gone"), deleted("c"), created("c", "2")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "3")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{deleted("a"), deleted("gone"), deleted("c"), created("c", "2")}})
 	r.Checkpoint()
 	r.settle()
 	r.wantState("c=2")
@@ -78,16 +79,16 @@ func TestCheckpoint_Coalesces(t *testing.T) {
 func TestCheckpoint_Bounds(t *testing.T) {
 	small := func(c *Config) { c.CheckpointEntries = 3 }
 	for name, test := range map[string]struct {
-		results []wire.Result
+		results []fact.Result
 		ticks   int
 	}{
-		"entries": {[]wire.Result{{Changes: []wire.Change{change("a", "1")}}, {}, {}}, 0},
-		"bytes":   {[]wire.Result{{Changes: []wire.Change{change("a", string(make([]byte, checkpointBytes)))}}}, 0},
-		"time":    {[]wire.Result{{Changes: []wire.Change{change("a", "1")}}}, checkpointTicks},
+		"entries": {[]fact.Result{{Changes: []wire.Change{change("a", "1")}}, {}, {}}, 0},
+		"bytes":   {[]fact.Result{{Changes: []wire.Change{change("a", string(make([]byte, checkpointBytes)))}}}, 0},
+		"time":    {[]fact.Result{{Changes: []wire.Change{change("a", "1")}}}, checkpointTicks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, small).follow()
-			r.applyResult(wire.Result{}) // and those before
+			r.applyResult(fact.Result{}) // and those before
 			r.Checkpoint()
 			r.settle()
 			for i, result := range test.results {
@@ -118,12 +119,12 @@ func TestCheckpoint_Bounds(t *testing.T) {
 // same state.
 func TestCheckpoint_RestartAppliesAgain(t *testing.T) {
 	r := newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1")}})
 	r.Checkpoint()
 	r.settle()
-	written, results := r.applied, make(map[uint64]wire.Result)
+	written, results := r.applied, make(map[uint64]fact.Result)
 	for _, c := range []wire.Change{change("a", "2"), change("b", "1")} {
-		result := wire.Result{Changes: []wire.Change{c}}
+		result := fact.Result{Changes: []wire.Change{c}}
 		r.applyResult(result)
 		results[r.applied] = result
 	}
@@ -146,7 +147,7 @@ func TestCheckpoint_RestartAppliesAgain(t *testing.T) {
 func TestCheckpoint_BeforeTruncation(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Keep = 4 }).follow()
 	for i := range 20 {
-		r.applyResult(wire.Result{Changes: []wire.Change{change("a", fmt.Sprint(i))}})
+		r.applyResult(fact.Result{Changes: []wire.Change{change("a", fmt.Sprint(i))}})
 		if first, _ := r.log.FirstIndex(); first > r.log.Applied().Index+1 {
 			t.Fatalf("truncated to %d, written is %d", first, r.log.Applied().Index)
 		}
@@ -160,7 +161,7 @@ func TestCheckpoint_BeforeTruncation(t *testing.T) {
 // written.
 func TestLastCheckpoint(t *testing.T) {
 	r := newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1")}})
 	op, ok := r.LastCheckpoint()
 	if !ok {
 		t.Fatal("nothing to write")
@@ -173,7 +174,7 @@ func TestLastCheckpoint(t *testing.T) {
 		t.Errorf("writes %+v twice", op)
 	}
 	r = newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1")}})
 	r.Checkpoint() // queued, and never written
 	r.gathered.add([]wire.Change{change("b", "1")}, empty(r.applied+1, r.term), r.ticks)
 	if op, ok := r.LastCheckpoint(); ok {
@@ -185,7 +186,7 @@ func TestLastCheckpoint(t *testing.T) {
 // over it.
 func TestCheckpoint_SnapshotReplaces(t *testing.T) {
 	r := newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("former", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("former", "1")}})
 	answer := errUnanswered
 	r.ReceiveSnapshot(2, snapshotMessage(50), r.stage(&answer))
 	out, err := r.Take(r.at)
@@ -199,7 +200,7 @@ func TestCheckpoint_SnapshotReplaces(t *testing.T) {
 	r.Stored(machine.New())
 	r.settle()
 	r.last = 50
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1")}})
 	r.Checkpoint()
 	r.settle()
 	r.wantState("a=1")
@@ -212,7 +213,7 @@ func TestCheckpoint_SnapshotReplaces(t *testing.T) {
 // counted already.
 func TestLastCheckpoint_EntryHalfApplied(t *testing.T) {
 	r := newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("a", "1")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("a", "1")}})
 	r.digests.add(r.applied+1, nil)
 	if op, ok := r.LastCheckpoint(); ok {
 		t.Errorf("writes %+v with the digest of another index", op)

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/inbox"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -45,7 +46,7 @@ func (c *Core) SubmitForClient(s *wire.Submission) {
 	}
 }
 
-func (c *Core) notifyOutcome(o wire.Outcome) {
+func (c *Core) notifyOutcome(o fact.Outcome) {
 	if client := c.clients[o.Ticket.Incarnation]; client != nil {
 		c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Outcome{Outcome: &wire.DeliveredOutcome{
 			Seq: o.Ticket.Seq, Reply: o.Reply, More: o.More,
@@ -53,7 +54,7 @@ func (c *Core) notifyOutcome(o wire.Outcome) {
 	}
 }
 
-func (c *Core) notifyEnded(e wire.Ended) {
+func (c *Core) notifyEnded(e fact.Ended) {
 	if client := c.clients[e.Incarnation]; client != nil {
 		c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Ended{Ended: &wire.EndedSession{
 			Session: e.Session[:], Unbound: e.Unbound,
@@ -61,7 +62,7 @@ func (c *Core) notifyEnded(e wire.Ended) {
 	}
 }
 
-func (c *Core) notifyRecalled(recalls []wire.Recall) {
+func (c *Core) notifyRecalled(recalls []fact.Recall) {
 	for _, r := range recalls {
 		if client := c.clients[r.Incarnation]; client != nil {
 			c.notifyClient(client, &wire.Notice{Body: &wire.Notice_Recall{Recall: &wire.DeliveredRecall{

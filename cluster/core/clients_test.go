@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -45,13 +46,13 @@ func TestClient_Notified(t *testing.T) {
 	mine, other := wire.ID{7}, wire.ID{8}
 	client := new(notedClient)
 	r.AttachClient(mine, client)
-	outcome := func(of wire.ID, seq uint64, more bool) wire.Outcome {
-		return wire.Outcome{Ticket: wire.Ticket{Incarnation: of, Seq: seq}, Member: 77, Reply: &wire.Reply{}, More: more}
+	outcome := func(of wire.ID, seq uint64, more bool) fact.Outcome {
+		return fact.Outcome{Ticket: wire.Ticket{Incarnation: of, Seq: seq}, Member: 77, Reply: &wire.Reply{}, More: more}
 	}
-	result := wire.Result{
-		Outcomes: []wire.Outcome{outcome(mine, 1, true), outcome(other, 1, false), outcome(mine, 2, false)},
-		Ended:    []wire.Ended{{Incarnation: other, Session: wire.ID{1}}, {Incarnation: mine, Session: wire.ID{2}, Outcomes: 2}},
-		Recalls:  []wire.Recall{{Incarnation: other, Lock: "x"}, {Incarnation: mine, Lock: "y"}},
+	result := fact.Result{
+		Outcomes: []fact.Outcome{outcome(mine, 1, true), outcome(other, 1, false), outcome(mine, 2, false)},
+		Ended:    []fact.Ended{{Incarnation: other, Session: wire.ID{1}}, {Incarnation: mine, Session: wire.ID{2}, Outcomes: 2}},
+		Recalls:  []fact.Recall{{Incarnation: other, Lock: "x"}, {Incarnation: mine, Lock: "y"}},
 	}
 	deliver := func() {
 		for _, n := range r.applyResult(result).Notifications {

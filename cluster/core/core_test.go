@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -41,17 +42,17 @@ func (r *rig) registered() *rig {
 // answer applies an entry with an outcome.
 func (r *rig) answer(seq uint64, more bool) Effects {
 	r.t.Helper()
-	return r.applyResult(wire.Result{Outcomes: []wire.Outcome{{
+	return r.applyResult(fact.Result{Outcomes: []fact.Outcome{{
 		Ticket: wire.Ticket{Incarnation: r.incarnation, Seq: seq}, Member: r.id, Reply: &wire.Reply{}, More: more,
 	}}})
 }
 
 // applyResult applies one more entry, for which the machine returns result.
-func (r *rig) applyResult(result wire.Result) Effects {
+func (r *rig) applyResult(result fact.Result) Effects {
 	r.t.Helper()
 	index := r.last + 1
 	whole := r.machine
-	r.machine = scripted{whole, map[uint64]wire.Result{index: result}}
+	r.machine = scripted{whole, map[uint64]fact.Result{index: result}}
 	r.mustReceive(message(raftpb.MsgApp, 2, r.term, following(r.last, r.term, empty(index, r.term)), commit(index)))
 	out := r.effects()
 	r.machine = whole
@@ -168,10 +169,10 @@ func TestReregister(t *testing.T) {
 		t.Errorf("sends %v, want %v", got, want)
 	}
 	r.persist(out.Batch.writes)
-	unknown := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Member: r.id, Reply: &wire.Reply{}}
-	former := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Member: r.id, Reply: &wire.Reply{}}
-	forged := wire.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id + 1, Reply: &wire.Reply{}}
-	if out := r.applyResult(wire.Result{Outcomes: []wire.Outcome{former, unknown, forged}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
+	unknown := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 99}, Member: r.id, Reply: &wire.Reply{}}
+	former := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{1}, Seq: 1}, Member: r.id, Reply: &wire.Reply{}}
+	forged := fact.Outcome{Ticket: wire.Ticket{Incarnation: wire.ID{7}, Seq: 1}, Member: r.id + 1, Reply: &wire.Reply{}}
+	if out := r.applyResult(fact.Result{Outcomes: []fact.Outcome{former, unknown, forged}}); len(out.Notifications) > 0 || len(out.Forwards) > 0 {
 		t.Errorf("an outcome of the former incarnation, one for no call, and one of another member's command: %+v", out)
 	}
 	if _, seqs := forwarded(r.answer(1, false)); !slices.Equal(seqs, []uint64{2}) {
@@ -185,8 +186,8 @@ func TestDigest_OfChanges(t *testing.T) {
 		r := newRig(t).follow()
 		r.mustReceive(message(raftpb.MsgApp, 2, 5, following(6, 5), commit(6)))
 		r.settle()
-		r.applyResult(wire.Result{Changes: []wire.Change{change("k", value)}})
-		r.applyResult(wire.Result{})
+		r.applyResult(fact.Result{Changes: []wire.Change{change("k", value)}})
+		r.applyResult(fact.Result{})
 		r.Checkpoint()
 		r.settle()
 		index, digest := r.Digest()
@@ -276,7 +277,7 @@ func TestStatus(t *testing.T) {
 // A restarted member continues from its disk.
 func TestNew_ContinuesFromDisk(t *testing.T) {
 	r := newRig(t).follow()
-	r.applyResult(wire.Result{Changes: []wire.Change{change("k", "v")}})
+	r.applyResult(fact.Result{Changes: []wire.Change{change("k", "v")}})
 	r.mustReceive(message(raftpb.MsgHeartbeat, 3, 6))
 	r.Checkpoint()
 	r.settle()

@@ -3,6 +3,7 @@ package core
 import (
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -47,15 +48,15 @@ type DigestMessage struct {
 // made by an entry and the recalls that it caused, the outcome of a call, or the end of a
 // session. With Client it is for that client.
 type Notification struct {
-	Keys    []wire.KeyChange
-	Leaders []wire.LeaderChange
-	Recalls []wire.Recall
-	Listed  bool // see wire.Result
+	Keys    []fact.KeyChange
+	Leaders []fact.LeaderChange
+	Recalls []fact.Recall
+	Listed  bool // see fact.Result
 	Call    Call // nil, and none of the above: Ended
 	Ticket  wire.Ticket
 	Reply   *wire.Reply
 	More    bool
-	Ended   wire.Ended
+	Ended   fact.Ended
 	Client  Client // nil: for this process
 	Notice  *wire.Notice
 }
@@ -99,14 +100,14 @@ type Driver interface {
 	// Restored reports the machine of an installed snapshot.
 	Restored(Machine)
 	// Changed reports the changes of one entry, before its outcomes.
-	Changed(keys []wire.KeyChange, leaders []wire.LeaderChange)
+	Changed(keys []fact.KeyChange, leaders []fact.LeaderChange)
 	// ListsChanged reports that one entry has changed what lists of members, sessions and
 	// checks show.
 	ListsChanged()
 	// Recalled reports the recalls that one entry caused.
-	Recalled([]wire.Recall)
+	Recalled([]fact.Recall)
 	// Ended reports the end of a session.
-	Ended(wire.Ended)
+	Ended(fact.Ended)
 	// MembershipChanged reports a membership change.
 	MembershipChanged(*raftpb.ConfState)
 	// LeaderChanged reports that the leader, the term or this member's role changed.

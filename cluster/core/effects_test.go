@@ -9,16 +9,17 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // scripted is a machine with a given result for each entry.
 type scripted struct {
 	Machine
-	results map[uint64]wire.Result
+	results map[uint64]fact.Result
 }
 
-func (s scripted) Apply(index, _ uint64, _ []byte) wire.Result { return s.results[index] }
+func (s scripted) Apply(index, _ uint64, _ []byte) fact.Result { return s.results[index] }
 
 // The changes of entries are reported in order, each before its outcomes; entries
 // without changes are not reported. The end of a session has its place among the outcomes:
@@ -26,19 +27,19 @@ func (s scripted) Apply(index, _ uint64, _ []byte) wire.Result { return s.result
 func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 	r := newRig(t).follow()
 	t1, t2 := wire.Ticket{Incarnation: r.incarnation, Seq: 1}, wire.Ticket{Incarnation: r.incarnation, Seq: 2}
-	key := func(index uint64) wire.KeyChange {
-		return wire.KeyChange{Index: index, Entry: &wire.Entry{Key: "k", ModifyIndex: index}}
+	key := func(index uint64) fact.KeyChange {
+		return fact.KeyChange{Index: index, Entry: &fact.Entry{Key: "k", ModifyIndex: index}}
 	}
-	outcome := func(t wire.Ticket, more bool) wire.Outcome {
-		return wire.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
+	outcome := func(t wire.Ticket, more bool) fact.Outcome {
+		return fact.Outcome{Ticket: t, Member: r.id, Reply: &wire.Reply{}, More: more}
 	}
-	leader := wire.LeaderChange{Election: "e", Leader: &wire.Leader{Fence: 1}}
-	recall := wire.Recall{Session: wire.ID{3}, Lock: "x", Handle: 1}
-	r.machine = scripted{r.machine, map[uint64]wire.Result{
-		5: {Keys: []wire.KeyChange{key(5), key(6)}, Outcomes: []wire.Outcome{outcome(t1, false)}},
-		6: {Recalls: []wire.Recall{recall}},
-		7: {Leaders: []wire.LeaderChange{leader}, Outcomes: []wire.Outcome{outcome(t2, true), outcome(t2, false)},
-			Ended: []wire.Ended{{Session: wire.ID{3}, Outcomes: 1}, {Session: wire.ID{3}, Outcomes: 2}}},
+	leader := fact.LeaderChange{Election: "e", Leader: &fact.Leader{Fence: 1}}
+	recall := fact.Recall{Session: wire.ID{3}, Lock: "x", Handle: 1}
+	r.machine = scripted{r.machine, map[uint64]fact.Result{
+		5: {Keys: []fact.KeyChange{key(5), key(6)}, Outcomes: []fact.Outcome{outcome(t1, false)}},
+		6: {Recalls: []fact.Recall{recall}},
+		7: {Leaders: []fact.LeaderChange{leader}, Outcomes: []fact.Outcome{outcome(t2, true), outcome(t2, false)},
+			Ended: []fact.Ended{{Session: wire.ID{3}, Outcomes: 1}, {Session: wire.ID{3}, Outcomes: 2}}},
 	}}
 	for range 2 {
 		r.Submit([]byte{1}, new(quietCall), false)
@@ -69,7 +70,7 @@ func TestEffects_ChangesBeforeOutcomes(t *testing.T) {
 func TestEffects_Callers(t *testing.T) {
 	call := Notification{Call: new(quietCall)}
 	e := Effects{
-		Notifications: []Notification{{Keys: []wire.KeyChange{{Index: 1}}}, call, {Ended: wire.Ended{Session: wire.ID{3}}}, call},
+		Notifications: []Notification{{Keys: []fact.KeyChange{{Index: 1}}}, call, {Ended: fact.Ended{Session: wire.ID{3}}}, call},
 		Reads:         []Read{numberedRead(1), numberedRead(2), numberedRead(3)},
 	}
 	if n := e.Callers(); n != 5 {
@@ -111,7 +112,7 @@ func TestAbandon_EachWaitingCallFailsOnce(t *testing.T) {
 	if len(undelivered) != 3 {
 		t.Fatalf("%d notifications", len(undelivered))
 	}
-	taken := Effects{Notifications: []Notification{undelivered[0], {Ended: wire.Ended{Session: wire.ID{3}}}}}
+	taken := Effects{Notifications: []Notification{undelivered[0], {Ended: fact.Ended{Session: wire.ID{3}}}}}
 	r.out.Notifications = undelivered[1:]
 	taken.Abandon(errUnanswered)
 	r.Abandon(errUnanswered)
@@ -151,12 +152,12 @@ func (d *recorder) SendSnapshot(m *raftpb.Message) { d.note("snapshot to %d", m.
 func (d *recorder) CancelSnapshot(uint64)          { d.note("cancel") }
 func (d *recorder) Progressed()                    { d.note("progressed") }
 func (d *recorder) Restored(m Machine)             { d.note("restored %t", m != nil) }
-func (d *recorder) Changed(k []wire.KeyChange, l []wire.LeaderChange) {
+func (d *recorder) Changed(k []fact.KeyChange, l []fact.LeaderChange) {
 	d.note("%d keys, %d leaders", len(k), len(l))
 }
 func (d *recorder) ListsChanged()                            { d.note("lists changed") }
-func (d *recorder) Recalled(c []wire.Recall)                 { d.note("recalled %d", len(c)) }
-func (d *recorder) Ended(e wire.Ended)                       { d.note("ended %d", e.Session[0]) }
+func (d *recorder) Recalled(c []fact.Recall)                 { d.note("recalled %d", len(c)) }
+func (d *recorder) Ended(e fact.Ended)                       { d.note("ended %d", e.Session[0]) }
 func (d *recorder) MembershipChanged(conf *raftpb.ConfState) { d.note("voters %d", conf.GetVoters()) }
 func (d *recorder) LeaderChanged()                           { d.note("leader changed") }
 func (d *recorder) Resend()                                  { d.note("resend") }
@@ -189,9 +190,9 @@ func TestEffects_DeliveredInOrder(t *testing.T) {
 		Digests:   []DigestMessage{{To: 2, Digest: &wire.Digest{Index: 7}}},
 		Notifications: []Notification{
 			{Call: call, Ticket: wire.Ticket{Seq: 1}, Reply: &wire.Reply{Fence: 8}, More: true},
-			{Keys: make([]wire.KeyChange, 2)},
-			{Leaders: make([]wire.LeaderChange, 1)},
-			{Ended: wire.Ended{Session: wire.ID{9}}},
+			{Keys: make([]fact.KeyChange, 2)},
+			{Leaders: make([]fact.LeaderChange, 1)},
+			{Ended: fact.Ended{Session: wire.ID{9}}},
 			{Call: call, Ticket: wire.Ticket{Seq: 2}, Reply: &wire.Reply{Fence: 7}},
 		},
 		Reads: []Read{recordedRead{d}}, LeaderChanged: true, Restored: true, Machine: r.Machine(),

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -30,12 +31,12 @@ func TestCheckpoint_KeyDeletedAndCreatedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t).follow()
-			r.applyResult(wire.Result{Changes: []wire.Change{created("k", "1")}})
+			r.applyResult(fact.Result{Changes: []wire.Change{created("k", "1")}})
 			r.Checkpoint()
 			r.settle()
 			r.wantState("k=1")
 			for _, c := range test.changes {
-				r.applyResult(wire.Result{Changes: []wire.Change{c}})
+				r.applyResult(fact.Result{Changes: []wire.Change{c}})
 			}
 			r.Checkpoint()
 			r.settle()

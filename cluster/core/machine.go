@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -14,7 +15,7 @@ type Machine interface {
 
 	// Apply applies the entry at index. Empty data is raft's own first entry
 	// of a term.
-	Apply(index, term uint64, data []byte) wire.Result
+	Apply(index, term uint64, data []byte) fact.Result
 	// Now is the largest group time applied.
 	Now() int64
 	// NextDeadline is the earliest group time at which an empty batch would
@@ -27,8 +28,8 @@ type Machine interface {
 	Removed() []uint64
 	// Members returns the members that were not removed, by ID, and GroupConfig the group's
 	// settings. The slice is never changed.
-	Members() []wire.MemberRecord
-	GroupConfig() wire.GroupConfig
+	Members() []fact.MemberRecord
+	GroupConfig() fact.GroupConfig
 	// Registered returns the incarnation of the last registered process of each member
 	// that was not removed. The map is never changed.
 	Registered() map[uint64]wire.ID
@@ -39,7 +40,7 @@ type Machine interface {
 	// none. members are those of Raft's configuration.
 	NextLevel(members []uint64) uint32
 	// Liveness returns the recorded liveness of each member's process.
-	Liveness() []wire.MemberLiveness
+	Liveness() []fact.MemberLiveness
 }
 
 // Call is a pending command.

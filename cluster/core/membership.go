@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/conclave-go/conclave/cluster/reconcile"
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // maxLag is how many entries a standby may lag behind what the leader has applied, and be
@@ -22,7 +22,7 @@ const maxLag = 1024
 type reconciled struct {
 	ticks      uint64
 	conf       *raftpb.ConfState
-	members    *wire.MemberRecord // the first of the machine's slice, which is never changed
+	members    *fact.MemberRecord // the first of the machine's slice, which is never changed
 	removed    *uint64
 	n          int // both slices' lengths
 	unsettled  bool

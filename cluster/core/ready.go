@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/reconcile"
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/raftlog"
 )
 
@@ -198,12 +198,12 @@ func (c *Core) apply(e *raftpb.Entry) error {
 // with an outcome finds the feeds at least as new. The end of a session comes before the
 // outcomes that follow from it: no caller is granted what another one of this process
 // believes to hold.
-func (c *Core) notify(result wire.Result) {
+func (c *Core) notify(result fact.Result) {
 	if n := (Notification{Keys: result.Keys, Leaders: result.Leaders, Recalls: result.Recalls, Listed: result.Listed}); n.isChange() {
 		c.out.Notifications = append(c.out.Notifications, n)
 	}
 	c.notifyRecalled(result.Recalls)
-	result.InOrder(func(o wire.Outcome) {
+	result.InOrder(func(o fact.Outcome) {
 		if o.Ticket.Incarnation != c.incarnation || o.Member != c.id {
 			c.notifyOutcome(o)
 			return
@@ -211,7 +211,7 @@ func (c *Core) notify(result wire.Result) {
 		if call, ok := c.tickets.Outcome(o.Ticket.Seq, o.More); ok {
 			c.out.Notifications = append(c.out.Notifications, Notification{Call: call, Ticket: o.Ticket, Reply: o.Reply, More: o.More})
 		}
-	}, func(ended wire.Ended) {
+	}, func(ended fact.Ended) {
 		c.notifyEnded(ended)
 		c.out.Notifications = append(c.out.Notifications, Notification{Ended: ended})
 	})

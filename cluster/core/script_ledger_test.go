@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -39,7 +40,7 @@ func loadLedger(state iter.Seq2[[]byte, []byte]) (*ledger, error) {
 	return l, nil
 }
 
-func (l *ledger) Apply(_, _ uint64, data []byte) (result wire.Result) {
+func (l *ledger) Apply(_, _ uint64, data []byte) (result fact.Result) {
 	batch := new(wire.Batch)
 	if err := proto.Unmarshal(data, batch); err != nil {
 		panic(err)
@@ -53,13 +54,13 @@ func (l *ledger) Apply(_, _ uint64, data []byte) (result wire.Result) {
 				l.execute(&result, strings.Fields(string(c.GetCommand())))
 				l.put(&result, ticket, "done")
 			}
-			result.Outcomes = append(result.Outcomes, wire.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.GetSeq()}, Member: s.GetMember(), Reply: &wire.Reply{}})
+			result.Outcomes = append(result.Outcomes, fact.Outcome{Ticket: wire.Ticket{Incarnation: id, Seq: c.GetSeq()}, Member: s.GetMember(), Reply: &wire.Reply{}})
 		}
 	}
 	return result
 }
 
-func (l *ledger) execute(result *wire.Result, words []string) {
+func (l *ledger) execute(result *fact.Result, words []string) {
 	switch verb := words[0]; verb {
 	case "register":
 	case "admit", "silent":
@@ -79,7 +80,7 @@ func (l *ledger) execute(result *wire.Result, words []string) {
 }
 
 // put changes a value; "" deletes it.
-func (l *ledger) put(result *wire.Result, key, value string) {
+func (l *ledger) put(result *fact.Result, key, value string) {
 	before, ok := l.state[key]
 	switch {
 	case value != "":
@@ -104,19 +105,19 @@ func (l *ledger) named(prefix string) (ids []uint64) {
 
 func (l *ledger) Removed() []uint64 { return l.named("removed/") }
 
-func (l *ledger) Members() (all []wire.MemberRecord) {
+func (l *ledger) Members() (all []fact.MemberRecord) {
 	for _, id := range l.named("member/") {
-		all = append(all, wire.MemberRecord{ID: id, Registered: true, Silent: l.state[fmt.Sprint("member/", id)] == "silent"})
+		all = append(all, fact.MemberRecord{ID: id, Registered: true, Silent: l.state[fmt.Sprint("member/", id)] == "silent"})
 	}
 	return all
 }
 
-func (l *ledger) GroupConfig() wire.GroupConfig {
+func (l *ledger) GroupConfig() fact.GroupConfig {
 	voters := l.state["voters"]
 	if voters == "" {
-		return wire.GroupConfig{}
+		return fact.GroupConfig{}
 	}
-	return wire.GroupConfig{Voters: uint32(number(voters)), ReplaceAfter: 1}
+	return fact.GroupConfig{Voters: uint32(number(voters)), ReplaceAfter: 1}
 }
 
 func (l *ledger) Now() int64                        { return l.time }

@@ -28,6 +28,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -36,8 +37,8 @@ type Facts struct {
 	Self         uint64
 	Conf         *raftpb.ConfState
 	Removed      []uint64            // ascending
-	Members      []wire.MemberRecord // not removed
-	Config       wire.GroupConfig
+	Members      []fact.MemberRecord // not removed
+	Config       fact.GroupConfig
 	Now          int64                // group time
 	Active       func(id uint64) bool // the leader has heard it lately
 	Current      func(id uint64) bool // its log is nearly the leader's
@@ -290,15 +291,15 @@ func (f *Facts) silent(id uint64) bool {
 }
 
 // record returns what the group has recorded of a member; zero: nothing.
-func (f *Facts) record(id uint64) wire.MemberRecord {
-	if i := slices.IndexFunc(f.Members, func(m wire.MemberRecord) bool { return m.ID == id }); i >= 0 {
+func (f *Facts) record(id uint64) fact.MemberRecord {
+	if i := slices.IndexFunc(f.Members, func(m fact.MemberRecord) bool { return m.ID == id }); i >= 0 {
 		return f.Members[i]
 	}
-	return wire.MemberRecord{}
+	return fact.MemberRecord{}
 }
 
 // mayBeReady reports whether a member is a standby that can be promoted if it answers.
-func (f *Facts) mayBeReady(m wire.MemberRecord) bool {
+func (f *Facts) mayBeReady(m fact.MemberRecord) bool {
 	return slices.Contains(f.Conf.GetLearners(), m.ID) && m.Registered && !m.Silent
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // situation describes Facts: each member by its role and state.
@@ -26,14 +26,14 @@ func (s situation) facts() *Facts {
 	f := &Facts{
 		Self: max(s.leader, 1), Removed: s.removed, Now: 2 * replaceAfter,
 		Conf:         &raftpb.ConfState{Voters: s.voters, Learners: s.standbys},
-		Config:       wire.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
+		Config:       fact.GroupConfig{Voters: s.want, ReplaceAfter: replaceAfter},
 		Active:       func(id uint64) bool { return !slices.Contains(s.silent, id) },
 		Current:      func(id uint64) bool { return !slices.Contains(s.lagging, id) },
 		KnowsRemoval: func(uint64) bool { return true },
 	}
 	for _, id := range slices.Sorted(slices.Values(slices.Concat(s.voters, s.standbys, s.admitted))) {
 		if !slices.Contains(s.removed, id) && !slices.Contains(s.unregistered, id) {
-			f.Members = append(f.Members, wire.MemberRecord{ID: id, Registered: true, Silent: slices.Contains(s.silent, id)})
+			f.Members = append(f.Members, fact.MemberRecord{ID: id, Registered: true, Silent: slices.Contains(s.silent, id)})
 		}
 	}
 	return f

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
 )
@@ -75,19 +76,19 @@ func (d driver) Restored(machine Machine) {
 
 func (d driver) Resend() { d.clients.Resend() }
 
-func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+func (d driver) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	d.cfg.Changed(keys, leaders)
 }
 
 func (d driver) ListsChanged() { d.cfg.Host.ListsChanged(d.applied()) }
 
-func (d driver) Recalled(recalls []wire.Recall) {
+func (d driver) Recalled(recalls []fact.Recall) {
 	if d.cfg.Recalled != nil {
 		d.cfg.Recalled(recalls)
 	}
 }
 
-func (d driver) Ended(e wire.Ended) { d.cfg.Ended(e) }
+func (d driver) Ended(e fact.Ended) { d.cfg.Ended(e) }
 
 func (d driver) MembershipChanged(conf *raftpb.ConfState) {
 	d.cfg.Host.MembershipChanged(conf)

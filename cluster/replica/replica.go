@@ -20,6 +20,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wait"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -88,9 +89,9 @@ type Callbacks struct {
 	// one that a snapshot has put in its place. That one may have applied further
 	// entries; their changes are reported next.
 	Restored      func(Machine)
-	Changed       func(keys []wire.KeyChange, leaders []wire.LeaderChange) // by one entry; before its outcomes
-	Recalled      func([]wire.Recall)                                      // by one entry; nil: ignored
-	Ended         func(wire.Ended)                                         // a session has ended
+	Changed       func(keys []fact.KeyChange, leaders []fact.LeaderChange) // by one entry; before its outcomes
+	Recalled      func([]fact.Recall)                                      // by one entry; nil: ignored
+	Ended         func(fact.Ended)                                         // a session has ended
 	LeaderChanged func(leader, term uint64)
 	Woke          func()        // at each wake-up of the loop, ticks included
 	Ticked        func(Machine) // at each heartbeat interval; nil: ignored

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conclave-go/conclave/cluster/core"
 	"github.com/conclave-go/conclave/cluster/transport"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 	"github.com/conclave-go/conclave/raftlog"
@@ -34,7 +35,7 @@ func alone() Config {
 		LoadMachine: func(state iter.Seq2[[]byte, []byte]) (Machine, error) { return machine.Load(state) },
 		Commands:    machine.Commands{},
 		Callbacks: Callbacks{
-			Restored: func(Machine) {}, Changed: func([]wire.KeyChange, []wire.LeaderChange) {}, Ended: func(wire.Ended) {},
+			Restored: func(Machine) {}, Changed: func([]fact.KeyChange, []fact.LeaderChange) {}, Ended: func(fact.Ended) {},
 			LeaderChanged: func(uint64, uint64) {}, Woke: func() {},
 		},
 		Host: idle{},

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -24,7 +25,7 @@ type Status struct {
 	LastLeader uint64 // the last one that was known
 	Conf       *raftpb.ConfState
 	Removed    []uint64
-	Admitted   []wire.MemberRecord // to the group, and not removed; not all are in Conf yet
+	Admitted   []fact.MemberRecord // to the group, and not removed; not all are in Conf yet
 	Ticks      uint64
 	Peers      map[uint64]core.PeerProgress
 	Registered bool               // this process

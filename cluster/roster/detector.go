@@ -3,7 +3,7 @@ package roster
 import (
 	"time"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // DetectionTimeout bounds how long gossip takes to show a registered process, which
@@ -51,7 +51,7 @@ func (d Detector) holdOff(now time.Time) time.Duration {
 // Evaluate returns the reports that are due, and when to evaluate again if nothing
 // changes; 0: never. While a member is not alive there is a next time: its process may
 // still be registered by a command in flight, after gossip's last event about it.
-func (d Detector) Evaluate(held []wire.MemberLiveness, s *Snapshot, now time.Time) (due []wire.LivenessReport, again time.Duration, next Detector) {
+func (d Detector) Evaluate(held []fact.MemberLiveness, s *Snapshot, now time.Time) (due []fact.LivenessReport, again time.Duration, next Detector) {
 	members := make(map[uint64]Member, len(s.Members))
 	for _, m := range s.Members {
 		members[m.ID] = m
@@ -88,7 +88,7 @@ func (d Detector) Evaluate(held []wire.MemberLiveness, s *Snapshot, now time.Tim
 			again = min(again, left)
 			continue
 		}
-		due = append(due, wire.LivenessReport{Member: h.Member, Boot: boot, Alive: m.Liveness == Alive})
+		due = append(due, fact.LivenessReport{Member: h.Member, Boot: boot, Alive: m.Liveness == Alive})
 	}
 	return due, again, next
 }

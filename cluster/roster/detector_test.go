@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 func inRoster(m Member) *Snapshot { return &Snapshot{Members: []Member{m}} }
@@ -15,15 +15,15 @@ func TestDetector_Reports(t *testing.T) {
 	up := func(boot uint64) Member { return Member{ID: 7, boot: boot, Liveness: Alive} }
 	down := func(boot uint64) Member { return Member{ID: 7, boot: boot, Liveness: dead} }
 	none := Member{ID: 7}
-	report := func(boot uint64, alive bool) *wire.LivenessReport {
-		return &wire.LivenessReport{Member: 7, Boot: boot, Alive: alive}
+	report := func(boot uint64, alive bool) *fact.LivenessReport {
+		return &fact.LivenessReport{Member: 7, Boot: boot, Alive: alive}
 	}
 	for _, test := range []struct {
 		name   string
 		member Member
 		silent bool          // as the group holds it
 		after  time.Duration // since the first judgment
-		want   *wire.LivenessReport
+		want   *fact.LivenessReport
 		again  time.Duration
 	}{
 		{"alive, as held", up(3), false, 0, nil, 0},
@@ -43,7 +43,7 @@ func TestDetector_Reports(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			began := time.Now()
-			held := []wire.MemberLiveness{{Member: 7, Boot: 3, Silent: test.silent}}
+			held := []fact.MemberLiveness{{Member: 7, Boot: 3, Silent: test.silent}}
 			_, _, d := Detector{}.Evaluate(held, inRoster(Member{ID: 7}), began)
 			due, again, _ := d.Evaluate(held, inRoster(test.member), began.Add(test.after))
 			if test.want == nil && len(due) > 0 || test.want != nil && (len(due) != 1 || due[0] != *test.want) {
@@ -60,7 +60,7 @@ func TestDetector_Reports(t *testing.T) {
 func TestDetector_PatiencePerProcess(t *testing.T) {
 	now := time.Now()
 	none := inRoster(Member{ID: 7})
-	third, fourth := []wire.MemberLiveness{{Member: 7, Boot: 3}}, []wire.MemberLiveness{{Member: 7, Boot: 4}}
+	third, fourth := []fact.MemberLiveness{{Member: 7, Boot: 3}}, []fact.MemberLiveness{{Member: 7, Boot: 4}}
 	_, _, d := Detector{}.Evaluate(third, none, now)
 	now = now.Add(DetectionTimeout - time.Second)
 	due, again, d := d.Evaluate(fourth, none, now)
@@ -99,11 +99,11 @@ func TestDetector_DistrustAfterIsolation(t *testing.T) {
 		if got := d.holdOff(now); got != step.want {
 			t.Errorf("%s: holds off for %v, want %v", step.name, got, step.want)
 		}
-		due, again, _ := d.Evaluate([]wire.MemberLiveness{{Member: 7, Boot: 3}}, inRoster(Member{ID: 7, boot: 3, Liveness: dead}), now)
+		due, again, _ := d.Evaluate([]fact.MemberLiveness{{Member: 7, Boot: 3}}, inRoster(Member{ID: 7, boot: 3, Liveness: dead}), now)
 		if believed := len(due) == 1; believed != (step.want == 0) || !believed && again != step.want {
 			t.Errorf("%s: reports %+v, judges again after %v", step.name, due, again)
 		}
-		due, _, _ = d.Evaluate([]wire.MemberLiveness{{Member: 7, Boot: 3, Silent: true}}, inRoster(Member{ID: 7, boot: 3, Liveness: Alive}), now)
+		due, _, _ = d.Evaluate([]fact.MemberLiveness{{Member: 7, Boot: 3, Silent: true}}, inRoster(Member{ID: 7, boot: 3, Liveness: Alive}), now)
 		if len(due) != 1 {
 			t.Errorf("%s: a member that is alive is not reported", step.name)
 		}
@@ -114,7 +114,7 @@ func TestDetector_DistrustAfterIsolation(t *testing.T) {
 // quorum on, and gives a process that gossip has not shown its time from then.
 func TestDetector_TrustFromFirstQuorum(t *testing.T) {
 	began := time.Now()
-	never := []wire.MemberLiveness{{Member: 7, Boot: 3}}
+	never := []fact.MemberLiveness{{Member: 7, Boot: 3}}
 	d := Detector{}.Observe(false, 0, time.Second, began)
 	due, _, d := d.Evaluate(never, inRoster(Member{ID: 7}), began)
 	if len(due) > 0 || d.holdOff(began) != DetectionTimeout {

@@ -24,7 +24,8 @@ var machines = []string{machine, machine + "/ordered"}
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
-	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/wire", module + "/internal/machine/ordered",
+	"github.com/google/btree", "google.golang.org/protobuf/proto", module + "/internal/fact", module + "/internal/wire",
+	module + "/internal/machine/ordered",
 }
 
 // The machine is a pure function of the log: two members that have applied the
@@ -97,7 +98,7 @@ func (s *source) impureImports() []string {
 	var faults []string
 	for path := range s.imports() {
 		if !slices.Contains(pure, path) {
-			faults = append(faults, s.fault(s.file.Package, "the machine may not import %s: take inputs from the command, and return effects in a wire.Result", path))
+			faults = append(faults, s.fault(s.file.Package, "the machine may not import %s: take inputs from the command, and return effects in a fact.Result", path))
 		}
 	}
 	return faults
@@ -119,7 +120,7 @@ func (p *purity) add(at token.Pos, format string, args ...any) {
 func (p *purity) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
-		p.add(n.Pos(), "the machine has no goroutines and no channels: return effects in a wire.Result")
+		p.add(n.Pos(), "the machine has no goroutines and no channels: return effects in a fact.Result")
 	case *ast.RangeStmt:
 		p.ranges(n)
 	case *ast.CallExpr:
@@ -144,7 +145,7 @@ func (p *purity) ranges(n *ast.RangeStmt) {
 	}
 	switch kind.Underlying().(type) {
 	case *types.Chan:
-		p.add(n.Pos(), "the machine has no channels: return effects in a wire.Result")
+		p.add(n.Pos(), "the machine has no channels: return effects in a fact.Result")
 	case *types.Map:
 		if !p.orders[p.fset.Position(n.Pos()).Line] {
 			p.add(n.Pos(), "the order of a map differs between members: range over slices.Sorted(maps.Keys(...)), or give the reason why the order has no effect in an \"// order: \" comment")

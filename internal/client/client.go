@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/metrics"
@@ -173,7 +174,7 @@ func (c *Client) Deregister(ctx context.Context) error {
 
 // SessionEnded is called when the log reports that a session has ended, or that it
 // is no longer bound to a process.
-func (c *Client) SessionEnded(e wire.Ended) {
+func (c *Client) SessionEnded(e fact.Ended) {
 	l := c.lease(e.Session)
 	switch {
 	case l == nil:
@@ -186,7 +187,7 @@ func (c *Client) SessionEnded(e wire.Ended) {
 
 // Changed is called with what one entry of the log has changed, before its
 // outcomes are delivered.
-func (c *Client) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+func (c *Client) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	c.feeds.changed(keys, leaders)
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // feed buffers the latest changes that the log reports, for watchers. One goroutine
@@ -167,8 +167,8 @@ func (f *feed[T]) each(ctx context.Context, c *Client, after uint64, yield func(
 // and fixes the answer of a query afterwards: the end of a feed and the state that a
 // query sees are always at the same position of the log.
 type feeds struct {
-	keys    feed[wire.KeyChange]    // by the index of the change
-	leaders feed[wire.LeaderChange] // by a number of our own
+	keys    feed[fact.KeyChange]    // by the index of the change
+	leaders feed[fact.LeaderChange] // by a number of our own
 }
 
 const (
@@ -179,9 +179,9 @@ const (
 func newFeeds() *feeds {
 	f := new(feeds)
 	f.keys.maxItems, f.keys.maxBytes = maxFeedItems, maxFeedBytes
-	f.keys.bytesOf = func(c wire.KeyChange) int { return len(c.Entry.Key) + len(c.Entry.Value) }
+	f.keys.bytesOf = func(c fact.KeyChange) int { return len(c.Entry.Key) + len(c.Entry.Value) }
 	f.leaders.maxItems, f.leaders.maxBytes = maxFeedItems, maxFeedBytes
-	f.leaders.bytesOf = func(c wire.LeaderChange) int { return len(c.Election) + c.Leader.Bytes() }
+	f.leaders.bytesOf = func(c fact.LeaderChange) int { return len(c.Election) + c.Leader.Bytes() }
 	return f
 }
 
@@ -190,7 +190,7 @@ func (f *feeds) restart(changes uint64) {
 	f.leaders.skip()
 }
 
-func (f *feeds) changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+func (f *feeds) changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	for _, c := range keys {
 		f.keys.add(c.Index, c)
 	}

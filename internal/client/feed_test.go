@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -163,7 +164,7 @@ func TestWatch_Compacted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := func(wire.KeyChange) bool { return true }
+	all := func(fact.KeyChange) bool { return true }
 	c.feeds.keys.maxItems = 10
 	for range 20 {
 		put()
@@ -207,7 +208,7 @@ func TestWatch_Passing(t *testing.T) {
 		positions, shown := make(chan uint64, 100), make(chan uint64, 100)
 		ended := make(chan error)
 		go func() {
-			ended <- c.FollowKeysPassing(ctx, "quiet/", 0, func(k wire.KeyChange) bool {
+			ended <- c.FollowKeysPassing(ctx, "quiet/", 0, func(k fact.KeyChange) bool {
 				shown <- k.Index
 				return true
 			}, func(at uint64) bool {
@@ -216,7 +217,7 @@ func TestWatch_Passing(t *testing.T) {
 			})
 		}()
 		add := func(at uint64, key string, size int) {
-			c.feeds.keys.add(at, wire.KeyChange{Index: at, Entry: &wire.Entry{Key: key, Value: make([]byte, size)}})
+			c.feeds.keys.add(at, fact.KeyChange{Index: at, Entry: &fact.Entry{Key: key, Value: make([]byte, size)}})
 		}
 		want := func(what string, ch chan uint64, at uint64) {
 			t.Helper()

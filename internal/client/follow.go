@@ -6,23 +6,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
-	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // Watch is [Group].Watch.
-func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+func (c *Client) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
 	return c.group.Watch(ctx, prefix, after, yield)
 }
 
 // Observe is [Group].Observe.
-func (c *Client) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+func (c *Client) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	return c.group.Observe(ctx, election, yield)
 }
 
 // FollowKeys implements [Group].Watch by the feed of this process, which applies the log.
-func (c *Client) FollowKeys(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
-	return c.feeds.keys.each(ctx, c, after, func(change wire.KeyChange) bool {
+func (c *Client) FollowKeys(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
+	return c.feeds.keys.each(ctx, c, after, func(change fact.KeyChange) bool {
 		return !strings.HasPrefix(change.Entry.Key, prefix) || yield(change)
 	})
 }
@@ -38,7 +38,7 @@ const (
 
 // FollowKeysPassing is FollowKeys, and calls passed with the index of the last change that has
 // passed without one that begins with the prefix, from time to time. False ends it, as of yield.
-func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool, passed func(uint64) bool) error {
+func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool, passed func(uint64) bool) error {
 	reported, at, items, bytes := after, time.Now(), 0, 0
 	timer := time.NewTimer(passingInterval)
 	defer timer.Stop()
@@ -77,8 +77,8 @@ func (c *Client) FollowKeysPassing(ctx context.Context, prefix string, after uin
 
 // FollowLeader implements [Group].Observe by the feed of this process. After a gap in the
 // feed it continues with the current leader.
-func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
-	var last *wire.Leader
+func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
+	var last *fact.Leader
 	for first := true; ; first = false {
 		now, position, err := c.leader(ctx, election)
 		if err != nil {
@@ -89,7 +89,7 @@ func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*
 				return nil
 			}
 		}
-		err = c.feeds.leaders.each(ctx, c, position, func(change wire.LeaderChange) bool {
+		err = c.feeds.leaders.each(ctx, c, position, func(change fact.LeaderChange) bool {
 			if change.Election != election {
 				return true
 			}
@@ -103,7 +103,7 @@ func (c *Client) FollowLeader(ctx context.Context, election string, yield func(*
 }
 
 // SameLeader reports whether two states of an election are the same; nil: there is no leader.
-func SameLeader(a, b *wire.Leader) bool {
+func SameLeader(a, b *fact.Leader) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -112,9 +112,9 @@ func SameLeader(a, b *wire.Leader) bool {
 
 // leader returns the leader of an election, nil if there is none, and the position of that
 // state in the feed of leader changes.
-func (c *Client) leader(ctx context.Context, election string) (leader *wire.Leader, position uint64, err error) {
+func (c *Client) leader(ctx context.Context, election string) (leader *fact.Leader, position uint64, err error) {
 	fixed := make(chan uint64, 1) // a query that was abandoned may still be evaluated
-	leader, err = Ask[*wire.Leader](ctx, c, machine.LeaderQuery{Election: election}, QueryOptions{
+	leader, err = Ask[*fact.Leader](ctx, c, machine.LeaderQuery{Election: election}, QueryOptions{
 		Fixed: func() { fixed <- c.feeds.leaders.end() },
 	})
 	if err != nil {

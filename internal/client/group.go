@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -36,10 +37,10 @@ type Group interface {
 	// Watch calls yield with each change after an index of the keys that begin with a
 	// prefix, in order. It blocks until yield returns false (no error), ctx is done, the
 	// group cannot be reached any more, or the changes have been compacted.
-	Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error
+	Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error
 	// Observe calls yield with the leader of an election, nil: none, and then with each
 	// other leader or value; it may leave some out, but not the latest. It blocks as Watch.
-	Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error
+	Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error
 	// Process is the ID of this process: of its member, or of a client that is none.
 	Process() uint64
 	// Level is the group's feature level, as far as this process has applied the log. It

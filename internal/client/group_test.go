@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/leaseclock"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
@@ -104,11 +105,11 @@ func (g *fakeGroup) Submit(_ int, encode func() []byte, c Call, _ bool) {
 
 func (g *fakeGroup) Renew(size int, encode func() []byte, c Call) { g.Submit(size, encode, c, true) }
 
-func (g *fakeGroup) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+func (g *fakeGroup) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
 	return g.client.FollowKeys(ctx, prefix, after, yield)
 }
 
-func (g *fakeGroup) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+func (g *fakeGroup) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	return g.client.FollowLeader(ctx, election, yield)
 }
 
@@ -155,7 +156,7 @@ func (g *fakeGroup) apply(q queuedCommand) {
 	}
 	if g.refuses != nil && g.refuses(command) {
 		t := wire.Ticket{Incarnation: g.incarnation, Seq: g.seq}
-		g.deliver(wire.Result{Outcomes: []wire.Outcome{{Ticket: t, Reply: &wire.Reply{Code: wire.Code_BUSY}}}})
+		g.deliver(fact.Result{Outcomes: []fact.Outcome{{Ticket: t, Reply: &wire.Reply{Code: wire.Code_BUSY}}}})
 		return
 	}
 	g.applied = append(g.applied, command)
@@ -165,7 +166,7 @@ func (g *fakeGroup) apply(q queuedCommand) {
 }
 
 // entry applies one entry with group time.
-func (g *fakeGroup) entry(s ...*wire.Submission) wire.Result {
+func (g *fakeGroup) entry(s ...*wire.Submission) fact.Result {
 	batch, err := proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Time: int64(time.Since(g.began)), Submissions: s})
 	if err != nil {
 		panic(err)
@@ -174,17 +175,17 @@ func (g *fakeGroup) entry(s ...*wire.Submission) wire.Result {
 	return g.machine.Apply(g.index, 1, batch)
 }
 
-func (g *fakeGroup) deliver(r wire.Result) {
+func (g *fakeGroup) deliver(r fact.Result) {
 	g.busy = true
 	var deliveries []func()
-	r.InOrder(func(o wire.Outcome) {
+	r.InOrder(func(o fact.Outcome) {
 		if call := g.calls[o.Ticket.Seq]; call != nil && o.Ticket.Incarnation == g.incarnation {
 			deliveries = append(deliveries, func() { call.Deliver(o.Ticket, o.Reply, o.More) })
 			if !o.More {
 				delete(g.calls, o.Ticket.Seq)
 			}
 		}
-	}, func(e wire.Ended) {
+	}, func(e fact.Ended) {
 		deliveries = append(deliveries, func() { g.client.SessionEnded(e) })
 	})
 	g.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -212,7 +213,7 @@ func (k *keeper) recallAll() {
 }
 
 // Recalled is called when the log reports that other owners wait behind tenures.
-func (c *Client) Recalled(recalls []wire.Recall) {
+func (c *Client) Recalled(recalls []fact.Recall) {
 	for _, r := range recalls {
 		if l := c.lease(r.Session); l != nil {
 			l.keeper.recall(r.Lock, r.Handle)

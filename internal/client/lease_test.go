@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -241,7 +242,7 @@ func TestLeader_PositionOfFeed(t *testing.T) {
 	if _, err := e.Acquire(t.Context(), true, []byte("value"), nil); err != nil {
 		t.Fatal(err)
 	}
-	err = c.feeds.leaders.each(t.Context(), c, position, func(change wire.LeaderChange) bool {
+	err = c.feeds.leaders.each(t.Context(), c, position, func(change fact.LeaderChange) bool {
 		if string(change.Leader.Value) != "value" {
 			t.Errorf("got %+v", change.Leader)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -83,7 +84,7 @@ func (m *Machine) setCheck(inc *incarnation, c *wire.SetCheck) *wire.Reply {
 	m.schedule(known)
 	m.dirty.put(known.key(), known)
 	if failed {
-		m.endSessions(m.dependents(known), wire.CheckFailed, nil)
+		m.endSessions(m.dependents(known), fact.CheckFailed, nil)
 	}
 	r := m.reply(wire.Code_OK)
 	r.Checks = []*wire.CheckTerms{m.terms(known)}
@@ -124,7 +125,7 @@ func (m *Machine) dropCheck(inc *incarnation, c *wire.DropCheck) *wire.Reply {
 		return m.refuse(wire.Code_CHECK_UNKNOWN, c.Name)
 	}
 	m.removeCheck(known)
-	m.endSessions(m.dependents(known), wire.CheckFailed, nil)
+	m.endSessions(m.dependents(known), fact.CheckFailed, nil)
 	return m.reply(wire.Code_OK)
 }
 
@@ -170,7 +171,7 @@ func (m *Machine) reportGossip(c *wire.ReportGossip) *wire.Reply {
 	}
 	m.silence(k, !c.Alive)
 	if k.silent {
-		m.endSessions(m.dependents(k.builtIn()), wire.CheckFailed, nil)
+		m.endSessions(m.dependents(k.builtIn()), fact.CheckFailed, nil)
 	}
 	return m.reply(wire.Code_OK)
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func (Commands) AdmitMember(c *wire.AdmitMember) []byte {
 }
 
 // ReportLiveness reports a judgment of the leader's failure detector.
-func (Commands) ReportLiveness(r wire.LivenessReport) []byte {
+func (Commands) ReportLiveness(r fact.LivenessReport) []byte {
 	return encodeCommand(&wire.Command{Op: &wire.Command_ReportGossip{ReportGossip: &wire.ReportGossip{
 		Member: r.Member, Boot: r.Boot, Alive: r.Alive, Term: r.Term,
 	}}})

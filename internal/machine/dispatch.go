@@ -1,6 +1,9 @@
 package machine
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // execute executes a command and returns its outcome; malformed is the decoder's error.
 func (m *Machine) execute(t wire.Ticket, from submitter, floor uint64, c *wire.Command, malformed error) *wire.Reply {
@@ -38,7 +41,7 @@ func (m *Machine) dispatch(inc *incarnation, seq uint64, c *wire.Command) *wire.
 		m.renewed(inc)
 		return m.reply(wire.Code_OK)
 	case *wire.Command_Deregister:
-		m.drop(inc, wire.Closed)
+		m.drop(inc, fact.Closed)
 		return m.reply(wire.Code_OK)
 	case *wire.Command_OpenSession:
 		return m.openSession(inc, op.OpenSession)

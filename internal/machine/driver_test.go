@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -41,13 +42,13 @@ func newDriverAt(tb testing.TB, level uint32) *driver {
 }
 
 // do applies the commands as one entry and returns the outcomes.
-func (d *driver) do(commands ...*wire.Command) []wire.Outcome {
+func (d *driver) do(commands ...*wire.Command) []fact.Outcome {
 	d.tb.Helper()
 	return d.execute(commands...).Outcomes
 }
 
 // execute applies the commands as one entry.
-func (d *driver) execute(commands ...*wire.Command) wire.Result {
+func (d *driver) execute(commands ...*wire.Command) fact.Result {
 	d.tb.Helper()
 	s := &wire.Submission{Incarnation: d.inc[:], Floor: d.seq, Member: d.member(commands)}
 	for _, c := range commands {
@@ -71,7 +72,7 @@ func (d *driver) member(commands []*wire.Command) uint64 {
 	return 0
 }
 
-func (d *driver) submit(s ...*wire.Submission) wire.Result {
+func (d *driver) submit(s ...*wire.Submission) fact.Result {
 	d.tb.Helper()
 	d.index++
 	r := d.m.Apply(d.index, 1, must(proto.Marshal(&wire.Batch{Version: wire.BatchVersion, Time: d.time, Submissions: s})))
@@ -82,7 +83,7 @@ func (d *driver) submit(s ...*wire.Submission) wire.Result {
 }
 
 // want fails the test unless the last of the outcomes has the code.
-func (d *driver) want(code wire.Code, outcomes []wire.Outcome) *wire.Reply {
+func (d *driver) want(code wire.Code, outcomes []fact.Outcome) *wire.Reply {
 	d.tb.Helper()
 	r := outcomes[len(outcomes)-1].Reply
 	if r.Code != code {

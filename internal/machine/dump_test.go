@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -107,8 +108,8 @@ func eachRecord(m *Machine, put func(key string, r record)) {
 }
 
 // allKeys returns the keys as they are stored.
-func (m *Machine) allKeys() (all []*wire.Entry) {
-	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+func (m *Machine) allKeys() (all []*fact.Entry) {
+	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		all = append(all, e)
 		return true
 	})

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -159,7 +160,7 @@ func (w *waiter) state() proto.Message {
 }
 
 // entry is a key's entry as a record.
-type entry struct{ *wire.Entry }
+type entry struct{ *fact.Entry }
 
 func (e entry) state() proto.Message {
 	st := &wire.KeyState{

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -42,7 +43,7 @@ func TestFence_LastOfEpoch(t *testing.T) {
 			d.m.fences = maxFences - 1
 			outcomes := d.do(read(t, "%s", way.grant))
 			for _, o := range outcomes {
-				d.want(wire.Code_OK, []wire.Outcome{o})
+				d.want(wire.Code_OK, []fact.Outcome{o})
 			}
 			// A release is answered with the releaser's fence, after the others.
 			if last := outcomes[0].Reply.Fence; last != maxFences || d.m.fences != maxFences {
@@ -147,7 +148,7 @@ func TestViews_Immutable(t *testing.T) {
 	finish := KeysQuery{}.Begin(d.m)
 	d.line(wire.Code_OK, "write put a 2 ; delete b ; put c 2")
 	var read string
-	for _, e := range finish().([]*wire.Entry) {
+	for _, e := range finish().([]*fact.Entry) {
 		read += e.Key + string(e.Value)
 	}
 	if read != "a1b1" {

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -12,11 +13,11 @@ import (
 // elect makes the owner of an election its leader with the value.
 func (m *Machine) elect(l *lock, value []byte) {
 	m.candidates += len(value) - l.leader().Bytes()
-	l.more().leader = &wire.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
+	l.more().leader = &fact.Leader{Value: value, Fence: l.fence, Session: l.owner.id, Member: l.owner.member}
 }
 
 // leaderNow returns the leader, or nil if its session has ended.
-func (l *lock) leaderNow() *wire.Leader {
+func (l *lock) leaderNow() *fact.Leader {
 	if l.owner != nil && l.owner.dead() {
 		return nil
 	}
@@ -25,7 +26,7 @@ func (l *lock) leaderNow() *wire.Leader {
 
 // leads emits the present leader, or that there is none.
 func (m *Machine) leads(l *lock) {
-	m.leaders = append(m.leaders, wire.LeaderChange{Election: l.name(), Leader: l.leader()})
+	m.leaders = append(m.leaders, fact.LeaderChange{Election: l.name(), Leader: l.leader()})
 }
 
 // checkCandidate returns nil or the refusal of a candidate's value.

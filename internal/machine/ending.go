@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -8,7 +9,7 @@ import (
 // anything or is granted anything from here on. What they had is released as far as
 // the entry may, and by the entries that follow. shortened are queues that have lost
 // other waiters in the same entry.
-func (m *Machine) endSessions(ending []*session, why wire.Cause, shortened shortened) {
+func (m *Machine) endSessions(ending []*session, why fact.Cause, shortened shortened) {
 	for _, s := range ending {
 		m.endSession(s, why)
 	}
@@ -17,8 +18,8 @@ func (m *Machine) endSessions(ending []*session, why wire.Cause, shortened short
 }
 
 // endSession ends a session and emits that it has ended.
-func (m *Machine) endSession(s *session, why wire.Cause) {
-	ended := wire.Ended{
+func (m *Machine) endSession(s *session, why fact.Cause) {
+	ended := fact.Ended{
 		Session: s.id, Outcomes: len(m.outcomes), Member: s.member, Name: s.name, Cause: why,
 		Held: s.holds.Len + s.leads.Len + s.permits.Len + s.locked(),
 	}
@@ -30,7 +31,7 @@ func (m *Machine) endSession(s *session, why wire.Cause) {
 	m.endStandalone(s)
 	m.leave(s)
 	m.endings++
-	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == wire.Closed
+	s.ended, s.endedAt, s.graceful = m.endings, m.now, why == fact.Closed
 	m.ending.Push(s)
 	m.unlist(s)
 	m.ended, m.listed = append(m.ended, ended), true

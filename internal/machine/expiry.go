@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -18,20 +19,20 @@ func (m *Machine) advance(time int64) {
 	m.now = max(m.now, time)
 	overdue := m.overdueChecks()
 	for _, s := range m.dueSessions() {
-		m.endSession(s, wire.Expired)
+		m.endSession(s, fact.Expired)
 	}
 	for _, s := range m.dependents(overdue...) {
-		m.endSession(s, wire.CheckFailed)
+		m.endSession(s, fact.CheckFailed)
 	}
 	silent := m.silent()
 	var shortened shortened
 	for _, inc := range silent {
 		shortened = append(shortened, m.dropPlaces(inc)...)
 	}
-	m.endSessions(nil, wire.Expired, shortened)
+	m.endSessions(nil, fact.Expired, shortened)
 	m.endDelays()
 	for _, inc := range silent {
-		m.drop(inc, wire.Expired)
+		m.drop(inc, fact.Expired)
 	}
 	m.removeOverdue()
 	m.dropTombstones()

@@ -295,3 +295,6 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// newRand makes a seed's source of randomness.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -113,7 +114,7 @@ func (m *Machine) renewed(inc *incarnation) {
 // become unbound; its queue places and stored outcomes. Queue places that
 // would outlive it go first: nothing may be granted to a process that ends in the
 // same entry.
-func (m *Machine) drop(inc *incarnation, why wire.Cause) {
+func (m *Machine) drop(inc *incarnation, why fact.Cause) {
 	m.dirty.expect(inc.count + inc.waiters.Len())
 	m.ended = slices.Grow(m.ended, inc.count)
 	shortened := m.dropPlaces(inc)
@@ -135,7 +136,7 @@ func (m *Machine) drop(inc *incarnation, why wire.Cause) {
 	m.endSessions(ending, why, shortened)
 	for _, s := range unbound {
 		s.incarnation = nil
-		m.ended = append(m.ended, wire.Ended{Incarnation: inc.id, Session: s.id, Unbound: true, Outcomes: len(m.outcomes)})
+		m.ended = append(m.ended, fact.Ended{Incarnation: inc.id, Session: s.id, Unbound: true, Outcomes: len(m.outcomes)})
 		m.dirty.put(s.key(), s)
 	}
 	m.raiseFloor(inc, math.MaxUint64)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -15,7 +16,7 @@ import (
 // keys holds the entries by key. Entries are immutable and the tree is copied on
 // write, so a reader works on a clone while the machine goes on.
 type keys struct {
-	tree  *btree.BTreeG[*wire.Entry]
+	tree  *btree.BTreeG[*fact.Entry]
 	bytes int // of all keys and values
 
 	changes uint64 // index of the last change
@@ -45,7 +46,7 @@ type keyDelay struct {
 
 func newKeys() keys {
 	return keys{
-		tree: btree.NewG(ordered.Degree, func(a, b *wire.Entry) bool { return a.Key < b.Key }),
+		tree: btree.NewG(ordered.Degree, func(a, b *fact.Entry) bool { return a.Key < b.Key }),
 
 		delays: make(map[string]*keyDelay),
 		enders: btree.NewG(ordered.Degree, func(a, b ender) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }),
@@ -53,15 +54,15 @@ func newKeys() keys {
 }
 
 // get returns the entry, or nil.
-func (k *keys) get(key string) *wire.Entry {
-	e, _ := k.tree.Get(&wire.Entry{Key: key})
+func (k *keys) get(key string) *fact.Entry {
+	e, _ := k.tree.Get(&fact.Entry{Key: key})
 	return e
 }
 
 // snapshot is all keys at one index. Any goroutine may read it while the machine
 // goes on.
 type snapshot struct {
-	tree *btree.BTreeG[*wire.Entry]
+	tree *btree.BTreeG[*fact.Entry]
 	dead *btree.BTreeG[ender]
 }
 
@@ -72,7 +73,7 @@ func (m *Machine) snapshot() snapshot {
 
 // released returns a key locked by an ended session as it will be when it is
 // released; nil: deleted.
-func released(e *wire.Entry, behavior wire.Behavior) *wire.Entry {
+func released(e *fact.Entry, behavior wire.Behavior) *fact.Entry {
 	if behavior == wire.Behavior_DELETE {
 		return nil
 	}
@@ -82,9 +83,9 @@ func released(e *wire.Entry, behavior wire.Behavior) *wire.Entry {
 }
 
 // prefix iterates over the entries whose keys begin with prefix, by bytes.
-func (s snapshot) prefix(prefix string) iter.Seq[*wire.Entry] {
-	return func(yield func(*wire.Entry) bool) {
-		s.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+func (s snapshot) prefix(prefix string) iter.Seq[*fact.Entry] {
+	return func(yield func(*fact.Entry) bool) {
+		s.tree.AscendGreaterOrEqual(&fact.Entry{Key: prefix}, func(e *fact.Entry) bool {
 			if !strings.HasPrefix(e.Key, prefix) {
 				return false
 			}
@@ -96,7 +97,7 @@ func (s snapshot) prefix(prefix string) iter.Seq[*wire.Entry] {
 	}
 }
 
-func size(e *wire.Entry) int {
+func size(e *fact.Entry) int {
 	if e == nil {
 		return 0
 	}
@@ -105,7 +106,7 @@ func size(e *wire.Entry) int {
 
 // lockIndex returns the lower bound, exclusive, of the next lock index: the key's
 // own, and that of deleted keys if the session may have locked this one before.
-func (k *keys) lockIndex(e *wire.Entry, s *session) uint64 {
+func (k *keys) lockIndex(e *fact.Entry, s *session) uint64 {
 	older := s.createIndex <= k.lockFloorAt && (e.CreateIndex == 0 || s.createIndex <= e.CreateIndex)
 	if older {
 		return max(e.LockIndex, k.lockFloor)
@@ -114,7 +115,7 @@ func (k *keys) lockIndex(e *wire.Entry, s *session) uint64 {
 }
 
 // replace replaces from by to; nil is no entry.
-func (k *keys) replace(from, to *wire.Entry) {
+func (k *keys) replace(from, to *fact.Entry) {
 	if to != nil {
 		k.tree.ReplaceOrInsert(to)
 	} else {
@@ -124,7 +125,7 @@ func (k *keys) replace(from, to *wire.Entry) {
 }
 
 // bindKey updates the sets of keys that sessions have locked.
-func (m *Machine) bindKey(from, to *wire.Entry) {
+func (m *Machine) bindKey(from, to *fact.Entry) {
 	if from != nil && !from.Session.IsZero() {
 		if s := m.sessions[from.Session]; s != nil {
 			s.keys.Delete(from.Key)
@@ -153,12 +154,12 @@ func (s *session) locked() int {
 // keyStep is one change of one key.
 type keyStep struct {
 	index    uint64
-	from, to *wire.Entry // nil: there was, or is, none
+	from, to *fact.Entry // nil: there was, or is, none
 }
 
 // step makes one change under an index of its own: many commands share a raft index,
 // and with duplicate modify indexes a compare-and-swap could succeed wrongly.
-func (m *Machine) step(from, to *wire.Entry) keyStep {
+func (m *Machine) step(from, to *fact.Entry) keyStep {
 	m.keys.changes = max(m.keys.changes+1, m.index)
 	if to != nil {
 		to.ModifyIndex = m.keys.changes
@@ -181,7 +182,7 @@ func (m *Machine) record(s keyStep) {
 	} else {
 		m.dirty.put(entryKey(s.to.Key), entry{s.to})
 	}
-	m.changed = append(m.changed, wire.KeyChange{Index: s.index, Entry: cmp.Or(s.to, s.from), Deleted: s.to == nil})
+	m.changed = append(m.changed, fact.KeyChange{Index: s.index, Entry: cmp.Or(s.to, s.from), Deleted: s.to == nil})
 }
 
 // endKey releases or deletes a key of a session that has ended. The lock-delay
@@ -208,7 +209,7 @@ func (d *keyDelay) over(m *Machine) {
 }
 
 // same reports whether a write changes nothing, in which case no index moves.
-func same(a, b *wire.Entry) bool {
+func same(a, b *fact.Entry) bool {
 	return bytes.Equal(a.Value, b.Value) && a.Flags == b.Flags &&
 		a.Session == b.Session && a.LockIndex == b.LockIndex && a.Fence == b.Fence
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -155,7 +156,7 @@ func TestLimit_DeletePrefix(t *testing.T) {
 func TestLimit_Keys(t *testing.T) {
 	d := newDriver(t)
 	for i := range MaxKeys {
-		d.m.keys.replace(nil, &wire.Entry{Key: fmt.Sprint(i), CreateIndex: 1, ModifyIndex: 1})
+		d.m.keys.replace(nil, &fact.Entry{Key: fmt.Sprint(i), CreateIndex: 1, ModifyIndex: 1})
 	}
 	d.line(wire.Code_BUSY, "write put new v")
 	d.line(wire.Code_OK, "write put 0 v")
@@ -166,7 +167,7 @@ func TestLimit_Keys(t *testing.T) {
 	value := make([]byte, MaxValue)
 	for i := range MaxKeyBytes / MaxValue {
 		key := fmt.Sprint("key/", 100_000+i)
-		d.m.keys.replace(nil, &wire.Entry{Key: key, Value: value[len(key):], CreateIndex: 1, ModifyIndex: 1})
+		d.m.keys.replace(nil, &fact.Entry{Key: key, Value: value[len(key):], CreateIndex: 1, ModifyIndex: 1})
 	}
 	d.line(wire.Code_BUSY, "write put n")
 	d.line(wire.Code_OK, "write delete key/100000 ; put new/100000 long:%d", MaxValue-len("new/100000"))
@@ -196,10 +197,10 @@ func TestFence_ExhaustedEverywhere(t *testing.T) {
 	d.line(wire.Code_TOO_LARGE, "acquire q s limit=1 permits=1")
 	d.line(wire.Code_TOO_LARGE, "lock q s/1 election")
 	for _, o := range d.do(read(t, "release p s fence=5"))[:2] {
-		d.want(wire.Code_TOO_LARGE, []wire.Outcome{o})
+		d.want(wire.Code_TOO_LARGE, []fact.Outcome{o})
 	}
 	for _, o := range d.do(read(t, "unlock e s/1 fence=1 election"))[:1] {
-		d.want(wire.Code_TOO_LARGE, []wire.Outcome{o})
+		d.want(wire.Code_TOO_LARGE, []fact.Outcome{o})
 	}
 	for _, name := range []string{"p", "q"} {
 		if semaphoreOf(d.m, name) != nil {

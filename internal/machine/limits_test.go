@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -105,7 +106,7 @@ func TestLimit_MemberSessions(t *testing.T) {
 
 func TestLimit_Incarnations(t *testing.T) {
 	d := newDriver(t)
-	register := func(i int) wire.Outcome {
+	register := func(i int) fact.Outcome {
 		id := wire.ID{0xff, byte(i >> 8), byte(i)}
 		c := registerCommand(uint64(i), MinTTL)
 		return d.submit(&wire.Submission{Member: uint64(i), Incarnation: id[:], Calls: []*wire.Call{{Seq: 1, Command: must(proto.Marshal(c))}}}).Outcomes[0]
@@ -143,7 +144,7 @@ func TestFence_Exhausted(t *testing.T) {
 	d.want(wire.Code_QUEUED, d.do(lockCommand("x", s, 3)))
 	d.want(wire.Code_TOO_LARGE, d.do(lockCommand("y", s, 1)))
 	for _, o := range d.do(unlockCommand("x", s, 1, last))[:2] {
-		d.want(wire.Code_TOO_LARGE, []wire.Outcome{o})
+		d.want(wire.Code_TOO_LARGE, []fact.Outcome{o})
 	}
 	if lockOf(d.m, "x") != nil {
 		t.Error("the lock is still there")

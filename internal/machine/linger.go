@@ -1,6 +1,9 @@
 package machine
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // A lingering lock is kept by its owner, a process, for a tenure. In it the process grants
 // the lock to its own callers, each time with the next fence of a block that was reserved for
@@ -32,13 +35,13 @@ func (m *Machine) recall(l *lock) {
 	if l.extra == nil || l.extra.queue.Last() == nil {
 		m.recallOwner(l)
 	} else if w := l.extra.queue.Last(); w.lingering && !w.session.dead() {
-		m.recalls = append(m.recalls, wire.Recall{Session: w.session.id, Incarnation: w.session.process(), Lock: l.name(), Handle: w.handle})
+		m.recalls = append(m.recalls, fact.Recall{Session: w.session.id, Incarnation: w.session.process(), Lock: l.name(), Handle: w.handle})
 	}
 }
 
 func (m *Machine) recallOwner(l *lock) {
 	if l.lingering && !l.owner.dead() {
-		m.recalls = append(m.recalls, wire.Recall{Session: l.owner.id, Incarnation: l.owner.process(), Lock: l.name(), Handle: l.handle})
+		m.recalls = append(m.recalls, fact.Recall{Session: l.owner.id, Incarnation: l.owner.process(), Lock: l.name(), Handle: l.handle})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -117,7 +118,7 @@ func (ld *loader) linkEnded() error {
 func (ld *loader) linkKeys() (err error) {
 	m := ld.m
 	indexes := make([]uint64, 0, m.keys.tree.Len())
-	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		indexes = append(indexes, e.ModifyIndex)
 		locked := !e.Session.IsZero()
 		switch {

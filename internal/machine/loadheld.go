@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -111,7 +112,7 @@ func (ld *loader) entry(key string, value []byte) error {
 	if err := proto.Unmarshal(value, &st); err != nil {
 		return err
 	}
-	e := &wire.Entry{
+	e := &fact.Entry{
 		Key: key, Value: st.Value, Flags: st.Flags, CreateIndex: st.CreateIndex, ModifyIndex: st.ModifyIndex,
 		LockIndex: st.LockIndex, Fence: st.Fence,
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -29,7 +30,7 @@ type lock struct {
 // held at once.
 type extra struct {
 	queue  ordered.List[waiter, waitersInQueue]
-	leader *wire.Leader // of an election that is held
+	leader *fact.Leader // of an election that is held
 	label  string       // of the owner
 }
 
@@ -67,7 +68,7 @@ func (l *lock) waiters() int {
 	return l.extra.queue.Len
 }
 
-func (l *lock) leader() *wire.Leader {
+func (l *lock) leader() *fact.Leader {
 	if l.extra == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ package machine
 import (
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -27,7 +28,7 @@ type Machine struct {
 
 	members      map[uint64]*member  // not removed
 	former       former              // removed
-	roster       []wire.MemberRecord // of the members; never changed in place. nil: see Members
+	roster       []fact.MemberRecord // of the members; never changed in place. nil: see Members
 	settings     settings
 	registered   map[uint64]wire.ID // by member; never changed in place. nil: see Registered
 	registry     registry           // at most one incarnation for each member and each client
@@ -68,11 +69,11 @@ type Machine struct {
 	index    uint64
 	term     uint64
 	dirty    dirty
-	outcomes []wire.Outcome
-	ended    []wire.Ended
-	recalls  []wire.Recall
-	changed  []wire.KeyChange
-	leaders  []wire.LeaderChange
+	outcomes []fact.Outcome
+	ended    []fact.Ended
+	recalls  []fact.Recall
+	changed  []fact.KeyChange
+	leaders  []fact.LeaderChange
 	listed   bool
 }
 
@@ -103,7 +104,7 @@ func New() *Machine {
 // Apply applies the entry at index. Empty data is the first entry of a term. A
 // malformed Batch, or one of a higher level than the group's, has no effect; the cluster
 // must not propose one.
-func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
+func (m *Machine) Apply(index, term uint64, data []byte) fact.Result {
 	m.index, m.term, m.left = index, term, m.split
 	if len(data) == 0 {
 		m.startTerm()
@@ -112,7 +113,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) wire.Result {
 	batch, err := m.decoder.Batch(data)
 	defer m.decoder.Release()
 	if err != nil || batch.Version == 0 || batch.Version > m.levels.agreed {
-		return wire.Result{}
+		return fact.Result{}
 	}
 	m.advance(batch.Time)
 	for _, s := range batch.Submissions {
@@ -127,10 +128,10 @@ func (m *Machine) Now() int64 { return m.now }
 // result returns the effects of the entry and resets them. The machine's own record
 // is always written: its clock and counters change with nearly every entry, and Load
 // needs the version that it carries.
-func (m *Machine) result() wire.Result {
+func (m *Machine) result() fact.Result {
 	m.recordEndings()
 	m.dirty.put(machineKey, m)
-	r := wire.Result{
+	r := fact.Result{
 		Changes: m.dirty.flush(), Outcomes: m.outcomes, Ended: m.ended,
 		Keys: m.changed, Leaders: m.leaders, Recalls: m.recalls, Listed: m.listed,
 	}
@@ -140,7 +141,7 @@ func (m *Machine) result() wire.Result {
 }
 
 func (m *Machine) emit(t wire.Ticket, member uint64, r *wire.Reply, more bool) {
-	m.outcomes = append(m.outcomes, wire.Outcome{Ticket: t, Member: member, Reply: r, More: more})
+	m.outcomes = append(m.outcomes, fact.Outcome{Ticket: t, Member: member, Reply: r, More: more})
 }
 
 // reply returns a reply decided by the present entry.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -42,9 +43,9 @@ type settings struct {
 }
 
 // GroupConfig returns the settings of the group; zero until its first process has registered.
-func (m *Machine) GroupConfig() wire.GroupConfig {
+func (m *Machine) GroupConfig() fact.GroupConfig {
 	s := m.settings
-	return wire.GroupConfig{Voters: s.voters, ReplaceAfter: s.replaceAfter, RemoveAfter: s.removeAfter}
+	return fact.GroupConfig{Voters: s.voters, ReplaceAfter: s.replaceAfter, RemoveAfter: s.removeAfter}
 }
 
 func validVoters(n uint32) bool { return n%2 == 1 && n <= maxVoters }
@@ -143,13 +144,13 @@ func (m *Machine) silence(k *member, silent bool) {
 }
 
 // Members returns the members that were not removed, by ID. The slice is never changed.
-func (m *Machine) Members() []wire.MemberRecord {
+func (m *Machine) Members() []fact.MemberRecord {
 	if m.roster == nil {
-		m.roster = make([]wire.MemberRecord, 0, len(m.members))
+		m.roster = make([]fact.MemberRecord, 0, len(m.members))
 		for _, id := range slices.Sorted(maps.Keys(m.members)) {
 			m.visits.Count()
 			k := m.members[id]
-			m.roster = append(m.roster, wire.MemberRecord{
+			m.roster = append(m.roster, fact.MemberRecord{
 				ID: id, Name: k.name, Advertise: k.advertise, Key: []byte(k.public),
 				Ephemeral: k.ephemeral, Registered: k.isRegistered(), Silent: k.silent, Since: k.since,
 			})
@@ -159,7 +160,7 @@ func (m *Machine) Members() []wire.MemberRecord {
 }
 
 // removalDue returns when the member is removed by time; never: not as things stand.
-func (m *Machine) removalDue(k *wire.MemberRecord) int64 {
+func (m *Machine) removalDue(k *fact.MemberRecord) int64 {
 	config, due := m.GroupConfig(), int64(math.MaxInt64)
 	if !k.Registered && len(k.Key) > 0 {
 		return after(k.Since, AdmissionTTL)
@@ -221,7 +222,7 @@ func (m *Machine) removeMember(inc *incarnation, c *wire.RemoveMember) *wire.Rep
 		other := m.known(voter)
 		return voter != id && (other == nil || !other.removed)
 	}
-	runs := func(r wire.MemberRecord) bool { return r.ID != id && r.Registered && !r.Silent }
+	runs := func(r fact.MemberRecord) bool { return r.ID != id && r.Registered && !r.Silent }
 	if !slices.ContainsFunc(c.Voters, votes) && !slices.ContainsFunc(m.Members(), runs) {
 		return m.refuse(wire.Code_INVALID, "every other voter has been removed; the last voter cannot be")
 	}
@@ -245,13 +246,13 @@ func (m *Machine) remove(k *member) {
 	if inc != nil {
 		shortened = m.dropPlaces(inc)
 	}
-	m.endSessions(m.sessionsOf(k), wire.MemberRemoved, shortened)
+	m.endSessions(m.sessionsOf(k), fact.MemberRemoved, shortened)
 	for _, name := range slices.Sorted(maps.Keys(k.checks)) {
 		m.removeCheck(k.checks[name])
 	}
 	m.checks.Delete(k.builtIn())
 	if inc != nil {
-		m.drop(inc, wire.MemberRemoved)
+		m.drop(inc, fact.MemberRemoved)
 	}
 	delete(m.members, k.id)
 	k.checks, k.dependents = nil, nil

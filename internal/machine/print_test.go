@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -39,14 +40,14 @@ func printMember(member uint64, client bool) string {
 
 // printResult prints what came of an entry: the outcomes and the sessions that ended in
 // their order, then the changes of keys and of leaders in theirs.
-func printResult(w io.Writer, r wire.Result) {
-	r.InOrder(func(o wire.Outcome) {
+func printResult(w io.Writer, r fact.Result) {
+	r.InOrder(func(o fact.Outcome) {
 		fmt.Fprintf(w, "%s.%d: %s", printID(o.Ticket.Incarnation), o.Ticket.Seq, printReply(o.Reply))
 		if o.More {
 			fmt.Fprint(w, ", more to come")
 		}
 		fmt.Fprintln(w)
-	}, func(e wire.Ended) {
+	}, func(e fact.Ended) {
 		what := "ended"
 		if e.Unbound {
 			what = "unbound"
@@ -117,7 +118,7 @@ func printMeta(k *wire.KeyMeta) string {
 	if k.ModifyIndex == 0 {
 		return "-"
 	}
-	e := wire.Entry{
+	e := fact.Entry{
 		Flags: k.Flags, CreateIndex: k.CreateIndex, ModifyIndex: k.ModifyIndex,
 		LockIndex: k.LockIndex, Session: makeID(string(k.Session)), Fence: k.Fence,
 	}
@@ -125,7 +126,7 @@ func printMeta(k *wire.KeyMeta) string {
 }
 
 // printFields prints an entry's numbers, but for those that are zero.
-func printFields(e *wire.Entry) string {
+func printFields(e *fact.Entry) string {
 	s := fmt.Sprintf("create=%d modify=%d", e.CreateIndex, e.ModifyIndex)
 	if e.Flags != 0 {
 		s += fmt.Sprintf(" flags=%d", e.Flags)
@@ -142,7 +143,7 @@ func printFields(e *wire.Entry) string {
 	return s
 }
 
-func printEntry(e *wire.Entry) string {
+func printEntry(e *fact.Entry) string {
 	key, value := e.Key, fmt.Sprintf("%q", e.Value)
 	if len(key) > 99 {
 		key = fmt.Sprintf("of %d bytes", len(key))
@@ -153,7 +154,7 @@ func printEntry(e *wire.Entry) string {
 	return fmt.Sprintf("key %s: %s %s", key, value, printFields(e))
 }
 
-func printKeyChanges(changes []wire.KeyChange) string {
+func printKeyChanges(changes []fact.KeyChange) string {
 	var s strings.Builder
 	for _, c := range changes {
 		if c.Deleted {
@@ -166,7 +167,7 @@ func printKeyChanges(changes []wire.KeyChange) string {
 	return s.String()
 }
 
-func printLeaders(changes []wire.LeaderChange) string {
+func printLeaders(changes []fact.LeaderChange) string {
 	var s strings.Builder
 	for _, c := range changes {
 		fmt.Fprintf(&s, "leader of %s: %s\n", c.Election, printLeader(c.Leader))
@@ -174,7 +175,7 @@ func printLeaders(changes []wire.LeaderChange) string {
 	return s.String()
 }
 
-func printLeader(l *wire.Leader) string {
+func printLeader(l *fact.Leader) string {
 	if l == nil {
 		return "none"
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"math"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -125,14 +126,14 @@ func (q LocksQuery) Begin(m *Machine) func() any {
 }
 
 // LeaderQuery asks for the leader of an election.
-// The answer is a *wire.Leader: nil if there is none.
+// The answer is a *fact.Leader: nil if there is none.
 type LeaderQuery struct{ Election string }
 
 // Begin implements [Query].
 func (q LeaderQuery) Begin(m *Machine) func() any {
 	l := m.elections.byName[q.Election]
 	if l == nil {
-		return answered((*wire.Leader)(nil))
+		return answered((*fact.Leader)(nil))
 	}
 	return answered(l.leaderNow())
 }
@@ -147,7 +148,7 @@ type LeadersQuery struct {
 // LeaderView is an election at the applied index.
 type LeaderView struct {
 	Name   string
-	Leader *wire.Leader // nil: none
+	Leader *fact.Leader // nil: none
 }
 
 // Begin implements [Query].

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -219,11 +220,11 @@ func TestLeadersQuery(t *testing.T) {
 	if views := Ask[[]LeaderView](d.m, LeadersQuery{After: "e/1", Limit: 1}); len(views) != 1 || views[0].Name != "e/2" {
 		t.Errorf("%+v", views)
 	}
-	if l := Ask[*wire.Leader](d.m, LeaderQuery{"e/2"}); l == nil || l.Session != makeID("t") {
+	if l := Ask[*fact.Leader](d.m, LeaderQuery{"e/2"}); l == nil || l.Session != makeID("t") {
 		t.Errorf("%+v", l)
 	}
 	for _, name := range []string{"e/1", "e/3"} {
-		if l := Ask[*wire.Leader](d.m, LeaderQuery{name}); l != nil {
+		if l := Ask[*fact.Leader](d.m, LeaderQuery{name}); l != nil {
 			t.Errorf("%s: %+v, want none", name, l)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // Queries and answers as bytes, for a connection: JSON, which needs no second set of types and
@@ -57,7 +57,7 @@ func codecs() []codec {
 	return []codec{
 		codecOf[LockQuery, *LockView]("lock"),
 		codecOf[LocksQuery, []LockView]("locks"),
-		codecOf[LeaderQuery, *wire.Leader]("leader"),
+		codecOf[LeaderQuery, *fact.Leader]("leader"),
 		codecOf[LeadersQuery, []LeaderView]("leaders"),
 		codecOf[SemaphoreQuery, *SemaphoreView]("semaphore"),
 		codecOf[SemaphoresQuery, []SemaphoreView]("semaphores"),
@@ -65,12 +65,12 @@ func codecs() []codec {
 		codecOf[SessionQuery, *SessionView]("session"),
 		codecOf[SessionsQuery, []SessionView]("sessions"),
 		codecOf[ChecksQuery, []CheckView]("checks"),
-		codecOf[KeyQuery, *wire.Entry]("key"),
-		codecOf[KeysQuery, []*wire.Entry]("keys"),
+		codecOf[KeyQuery, *fact.Entry]("key"),
+		codecOf[KeysQuery, []*fact.Entry]("keys"),
 		codecOf[KeyNamesQuery, []string]("key-names"),
 		codecOf[SequencerQuery, bool]("sequencer"),
 		codecOf[IndexQuery, uint64]("index"),
-		codecOf[GroupConfigQuery, wire.GroupConfig]("group-config"),
+		codecOf[GroupConfigQuery, fact.GroupConfig]("group-config"),
 		codecOf[RemovedQuery, bool]("removed-member"),
 		codecOf[WaitCyclesQuery, WaitCyclesView]("wait-cycles"),
 		codecOf[ExplainQuery, *ExplainView]("explain"),
@@ -144,7 +144,7 @@ func EncodeAnswer(answer any) iter.Seq2[[]byte, error] {
 			return
 		}
 		switch a := answer.(type) {
-		case []*wire.Entry:
+		case []*fact.Entry:
 			encodeEach(slices.Values(a), yield)
 		case []string:
 			encodeEach(slices.Values(a), yield)
@@ -196,7 +196,7 @@ func encodePart(v any) ([]byte, error) {
 // 0 of the others.
 func AnswerSize(answer any) (n int) {
 	switch a := answer.(type) {
-	case []*wire.Entry:
+	case []*fact.Entry:
 		for _, e := range a {
 			n += itemSize(e)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -194,13 +195,13 @@ func encodedAnswer(answer any) (body []byte, err error) {
 
 func TestEncodeAnswer_TooLarge(t *testing.T) {
 	big := strings.Repeat("x", MaxAnswer)
-	e := &wire.Entry{Key: "k", Value: []byte(big)}
-	for _, answer := range []any{[]*wire.Entry{e}, []string{big, "x"}} {
+	e := &fact.Entry{Key: "k", Value: []byte(big)}
+	for _, answer := range []any{[]*fact.Entry{e}, []string{big, "x"}} {
 		if _, err := encodedAnswer(answer); !errors.Is(err, ErrAnswerTooLarge) {
 			t.Errorf("%T: %v", answer, err)
 		}
 	}
-	for _, answer := range []any{(*SemaphoreView)(nil), []*wire.Entry(nil), []string{}} {
+	for _, answer := range []any{(*SemaphoreView)(nil), []*fact.Entry(nil), []string{}} {
 		if body, err := encodedAnswer(answer); err != nil || string(body) != "null" {
 			t.Errorf("%T: %s, %v", answer, body, err)
 		}

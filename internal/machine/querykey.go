@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
-// KeyQuery asks for a key. The answer is a *wire.Entry: nil if the key does not
+// KeyQuery asks for a key. The answer is a *fact.Entry: nil if the key does not
 // exist.
 type KeyQuery struct{ Key string }
 
@@ -22,7 +23,7 @@ func (q KeyQuery) Begin(m *Machine) func() any {
 }
 
 // KeysQuery asks for all keys with a prefix, at one index. The answer is a
-// []*wire.Entry by key; it does not come in pages.
+// []*fact.Entry by key; it does not come in pages.
 type KeysQuery struct{ Prefix string }
 
 // Begin implements [Query].
@@ -31,7 +32,7 @@ func (q KeysQuery) Begin(m *Machine) func() any {
 	return func() any { return slices.Collect(q.each(keys)) }
 }
 
-func (q KeysQuery) each(keys snapshot) iter.Seq[*wire.Entry] { return keys.prefix(q.Prefix) }
+func (q KeysQuery) each(keys snapshot) iter.Seq[*fact.Entry] { return keys.prefix(q.Prefix) }
 
 // KeyNamesQuery asks for the keys with a prefix, each cut behind the first
 // separator after the prefix. The answer is a []string in order, without

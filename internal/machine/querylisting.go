@@ -3,7 +3,7 @@ package machine
 import (
 	"iter"
 
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // listing is an answer without pages that is not gathered: it is encoded from the state of the
@@ -57,7 +57,7 @@ func anyOf[V any](values iter.Seq[V]) iter.Seq[any] {
 func itemSize(item any) int {
 	const entry = 100 // bytes, of its numbers
 	switch item := item.(type) {
-	case *wire.Entry:
+	case *fact.Entry:
 		return entry + size(item)
 	case string:
 		return len(item)

@@ -106,7 +106,7 @@ func (m *Machine) viewCheck(c *check) CheckView {
 	return v
 }
 
-// GroupConfigQuery asks for the settings of the group. The answer is a wire.GroupConfig.
+// GroupConfigQuery asks for the settings of the group. The answer is a fact.GroupConfig.
 type GroupConfigQuery struct{}
 
 // Begin implements Query.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -91,7 +92,7 @@ func TestKeyQueries(t *testing.T) {
 	d.line(wire.Code_OK, "write put a/1 v ; put a/b/2 v ; put a/b/3 v ; put a/b v ; put c v")
 	d.line(wire.Code_OK, "write acquire c v session=s")
 	keys, names := KeysQuery{"a/"}.Begin(d.m), KeyNamesQuery{"a/", "/"}.Begin(d.m)
-	if e := Ask[*wire.Entry](d.m, KeyQuery{"c"}); e == nil || e.Session != makeID("s") {
+	if e := Ask[*fact.Entry](d.m, KeyQuery{"c"}); e == nil || e.Session != makeID("s") {
 		t.Errorf("%v", e)
 	}
 	for q, want := range map[SequencerQuery]bool{
@@ -108,7 +109,7 @@ func TestKeyQueries(t *testing.T) {
 		}
 	}
 	d.line(wire.Code_OK, "write delete-prefix ''")
-	if got := keys().([]*wire.Entry); len(got) != 4 || got[0].Key != "a/1" || got[3].Key != "a/b/3" {
+	if got := keys().([]*fact.Entry); len(got) != 4 || got[0].Key != "a/1" || got[3].Key != "a/b/3" {
 		t.Errorf("keys at the index of Begin: %v", got)
 	}
 	if got, want := names().([]string), []string{"a/1", "a/b", "a/b/"}; !slices.Equal(got, want) {
@@ -117,7 +118,7 @@ func TestKeyQueries(t *testing.T) {
 	if got := Ask[[]string](d.m, KeyNamesQuery{}); len(got) != 0 {
 		t.Errorf("names after the deletion: %q", got)
 	}
-	if e := Ask[*wire.Entry](d.m, KeyQuery{"c"}); e != nil {
+	if e := Ask[*fact.Entry](d.m, KeyQuery{"c"}); e != nil {
 		t.Errorf("%v, want none", e)
 	}
 	if got := Ask[uint64](d.m, IndexQuery{}); got != d.m.keys.changes || got == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -86,10 +86,10 @@ type rig struct {
 	model    reference.Model
 	fence    uint64          // the largest seen
 	held     map[uint64]bool // fences
-	last     wire.Result
+	last     fact.Result
 
-	leaders map[string]*wire.Leader // as told
-	entries map[string]*wire.Entry  // as told
+	leaders map[string]*fact.Leader // as told
+	entries map[string]*fact.Entry  // as told
 	changes uint64
 	stale   map[sequencer]uint64 // those that were true once
 }
@@ -97,7 +97,7 @@ type rig struct {
 func newRig() *rig {
 	return &rig{
 		straight: New(), loaded: New(), disk: disk{},
-		leaders: map[string]*wire.Leader{}, entries: map[string]*wire.Entry{},
+		leaders: map[string]*fact.Leader{}, entries: map[string]*fact.Entry{},
 		stale: map[sequencer]uint64{},
 	}
 }
@@ -168,7 +168,7 @@ func (r *rig) apply(data []byte) error {
 	case len(data) == 0:
 		batch = nil
 	case proto.Unmarshal(data, batch) != nil || batch.Version == 0 || batch.Version > max(r.model.Level, 1):
-		if !reflect.DeepEqual(r.last, wire.Result{}) {
+		if !reflect.DeepEqual(r.last, fact.Result{}) {
 			return fmt.Errorf("what is no batch had an effect")
 		}
 		return nil
@@ -182,7 +182,7 @@ func (r *rig) apply(data []byte) error {
 }
 
 // fired says whether an empty batch did more than move the clock.
-func fired(r wire.Result) bool {
+func fired(r fact.Result) bool {
 	return slices.ContainsFunc(r.Changes, func(c wire.Change) bool { return string(c.Key) != machineKey })
 }
 
@@ -250,7 +250,7 @@ func printBatch(b *wire.Batch) string {
 
 // differ compares what two machines made of one entry, but for the changes on
 // disk and the words for people.
-func differ(got, want wire.Result) error {
+func differ(got, want fact.Result) error {
 	for i := range max(len(got.Outcomes), len(want.Outcomes)) {
 		if i >= min(len(got.Outcomes), len(want.Outcomes)) {
 			return fmt.Errorf("outcomes %v\nwant     %v", got.Outcomes, want.Outcomes)
@@ -277,14 +277,14 @@ func differ(got, want wire.Result) error {
 	return nil
 }
 
-func sameKeyChange(a, b wire.KeyChange) bool {
+func sameKeyChange(a, b fact.KeyChange) bool {
 	x, y := *a.Entry, *b.Entry
 	sameValue := bytes.Equal(x.Value, y.Value)
 	x.Value, y.Value = nil, nil
 	return a.Index == b.Index && a.Deleted == b.Deleted && sameValue && reflect.DeepEqual(x, y)
 }
 
-func sameLeader(a, b wire.LeaderChange) bool {
+func sameLeader(a, b fact.LeaderChange) bool {
 	if a.Election != b.Election || a.Leader == nil || b.Leader == nil {
 		return a.Election == b.Election && a.Leader == b.Leader
 	}
@@ -337,7 +337,7 @@ func (r *rig) follow() error {
 		r.leaders[c.Election] = c.Leader
 	}
 	for name, told := range r.leaders {
-		var is *wire.Leader
+		var is *fact.Leader
 		if l := r.straight.elections.byName[name]; l != nil {
 			is = l.leader()
 		}
@@ -366,7 +366,7 @@ func (r *rig) follow() error {
 // followKey also wants of a sequencer that was true once, and is not any more,
 // that it never is again. A session with the ID of one that has ended is another one: only the generator
 // opens such a session, since processes draw 128 random bits.
-func (r *rig) followKey(c wire.KeyChange) error {
+func (r *rig) followKey(c fact.KeyChange) error {
 	key := c.Entry.Key
 	if c.Index <= r.changes {
 		return fmt.Errorf("change %d of %q came after %d", c.Index, key, r.changes)
@@ -395,6 +395,3 @@ type sequencer struct {
 	lockIndex uint64
 	session   wire.ID
 }
-
-// newRand makes a seed's source of randomness.
-func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (m *Machine) register(id wire.ID, member, floor uint64, c *wire.Register) *
 		return m.refuse(wire.Code_BUSY, "too many incarnations are registered; wait until some expire")
 	}
 	if old != nil {
-		m.drop(old, wire.Superseded)
+		m.drop(old, fact.Superseded)
 	}
 	inc := &incarnation{id: id, member: c.Member, ttl: c.Ttl, window: window{floor: floor}}
 	m.insert(inc)

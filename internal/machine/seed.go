@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -59,7 +60,7 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 	s.keys.changes = max(m.keys.changes, s.fence())
 	s.keys.lockFloor = max(m.keys.lockFloor, s.fence())
 	s.keys.lockFloorAt = m.keys.lockFloorAt
-	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		s.plant(e, m.sessions[e.Session])
 		return true
 	})
@@ -67,7 +68,7 @@ func (m *Machine) Seed(count uint64) (iter.Seq2[[]byte, []byte], error) {
 }
 
 // plant adds a key of the old group; by is the session that has locked it, or nil.
-func (m *Machine) plant(e *wire.Entry, by *session) {
+func (m *Machine) plant(e *fact.Entry, by *session) {
 	m.keys.lockFloor = max(m.keys.lockFloor, e.LockIndex)
 	if by != nil {
 		if e = released(e, by.behavior); e == nil {
@@ -93,7 +94,7 @@ func (m *Machine) yield(old *Machine, yield func(key, value []byte) bool) {
 		}
 	}
 	more := true
-	m.keys.tree.Ascend(func(e *wire.Entry) bool {
+	m.keys.tree.Ascend(func(e *fact.Entry) bool {
 		more = yield([]byte(entryKey(e.Key)), encode(entry{e}))
 		return more
 	})

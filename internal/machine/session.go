@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/ordered"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -296,9 +297,9 @@ func (m *Machine) closeSession(inc *incarnation, c *wire.CloseSession) *wire.Rep
 	case c.Graceful && s.incarnation != nil && s.incarnation != inc:
 		return m.reply(wire.Code_SESSION_BOUND)
 	}
-	why := wire.Forced
+	why := fact.Forced
 	if c.Graceful {
-		why = wire.Closed
+		why = fact.Closed
 	}
 	m.endSessions([]*session{s}, why, nil)
 	return m.reply(wire.Code_OK)

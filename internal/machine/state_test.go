@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -14,14 +15,14 @@ func semaphoreOf(m *Machine, name string) *SemaphoreView {
 	return Ask[*SemaphoreView](m, SemaphoreQuery{name})
 }
 
-func leaderOf(m *Machine, election string) *wire.Leader {
-	return Ask[*wire.Leader](m, LeaderQuery{election})
+func leaderOf(m *Machine, election string) *fact.Leader {
+	return Ask[*fact.Leader](m, LeaderQuery{election})
 }
 
-func keyOf(m *Machine, key string) *wire.Entry { return Ask[*wire.Entry](m, KeyQuery{key}) }
+func keyOf(m *Machine, key string) *fact.Entry { return Ask[*fact.Entry](m, KeyQuery{key}) }
 
-func keysOf(m *Machine, prefix string) []*wire.Entry {
-	return Ask[[]*wire.Entry](m, KeysQuery{prefix})
+func keysOf(m *Machine, prefix string) []*fact.Entry {
+	return Ask[[]*fact.Entry](m, KeysQuery{prefix})
 }
 
 func changesOf(m *Machine) uint64 { return Ask[uint64](m, IndexQuery{}) }

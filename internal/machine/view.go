@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -120,12 +121,12 @@ func (s *session) listedBytes() int {
 
 // Liveness returns what the failure detector last reported of each registered member that was
 // not removed, by ID.
-func (m *Machine) Liveness() []wire.MemberLiveness {
-	var views []wire.MemberLiveness
+func (m *Machine) Liveness() []fact.MemberLiveness {
+	var views []fact.MemberLiveness
 	for _, r := range m.Members() {
 		if k := m.members[r.ID]; r.Registered {
 			m.visits.Count()
-			views = append(views, wire.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
+			views = append(views, fact.MemberLiveness{Member: k.id, Boot: k.boot, Silent: k.silent})
 		}
 	}
 	return views

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (m *Machine) endKeys(op *wire.KeyOp) {
 }
 
 // ender returns the ended session that has locked the key, or nil.
-func (m *Machine) ender(e *wire.Entry) *session {
+func (m *Machine) ender(e *fact.Entry) *session {
 	if e == nil || e.Session.IsZero() {
 		return nil
 	}
@@ -98,9 +99,9 @@ func (m *Machine) ender(e *wire.Entry) *session {
 }
 
 // withPrefix iterates over the keys with the prefix.
-func (m *Machine) withPrefix(prefix string) iter.Seq[*wire.Entry] {
-	return func(yield func(*wire.Entry) bool) {
-		m.keys.tree.AscendGreaterOrEqual(&wire.Entry{Key: prefix}, func(e *wire.Entry) bool {
+func (m *Machine) withPrefix(prefix string) iter.Seq[*fact.Entry] {
+	return func(yield func(*fact.Entry) bool) {
+		m.keys.tree.AscendGreaterOrEqual(&fact.Entry{Key: prefix}, func(e *fact.Entry) bool {
 			m.visits.Count()
 			return strings.HasPrefix(e.Key, prefix) && yield(e)
 		})
@@ -116,7 +117,7 @@ func (w *writing) undo() {
 	k.changes, k.lockFloor, k.lockFloorAt = w.before.changes, w.before.lockFloor, w.before.lockFloorAt
 }
 
-func meta(e *wire.Entry) *wire.KeyMeta {
+func meta(e *fact.Entry) *wire.KeyMeta {
 	if e == nil {
 		return new(wire.KeyMeta)
 	}
@@ -130,7 +131,7 @@ func meta(e *wire.Entry) *wire.KeyMeta {
 }
 
 // apply applies one operation and returns the resulting entry.
-func (w *writing) apply(op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+func (w *writing) apply(op *wire.KeyOp) (*fact.Entry, *wire.Reply) {
 	if r := w.m.checkKeyOp(op); r != nil {
 		return nil, r
 	}
@@ -182,14 +183,14 @@ func (m *Machine) checkKeyOp(op *wire.KeyOp) *wire.Reply {
 }
 
 // expect refuses unless the key has the modify index; 0: unless there is no key.
-func (m *Machine) expect(e *wire.Entry, index uint64) *wire.Reply {
+func (m *Machine) expect(e *fact.Entry, index uint64) *wire.Reply {
 	if e == nil && index == 0 || e != nil && index != 0 && e.ModifyIndex == index {
 		return nil
 	}
 	return m.reply(wire.Code_COMPARE_FAILED)
 }
 
-func (m *Machine) expectHolder(e *wire.Entry, op *wire.KeyOp) *wire.Reply {
+func (m *Machine) expectHolder(e *fact.Entry, op *wire.KeyOp) *wire.Reply {
 	id, ok := wire.IDFrom(op.Session)
 	if ok && !id.IsZero() && e != nil && e.Session == id && e.LockIndex == op.Index {
 		return nil
@@ -198,22 +199,22 @@ func (m *Machine) expectHolder(e *wire.Entry, op *wire.KeyOp) *wire.Reply {
 }
 
 // draft returns a copy of the entry, or a new one, to be changed and set.
-func draft(e *wire.Entry, key string) *wire.Entry {
+func draft(e *fact.Entry, key string) *fact.Entry {
 	if e == nil {
-		return &wire.Entry{Key: key}
+		return &fact.Entry{Key: key}
 	}
 	d := *e
 	return &d
 }
 
-func (w *writing) put(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+func (w *writing) put(e *fact.Entry, op *wire.KeyOp) (*fact.Entry, *wire.Reply) {
 	to := draft(e, op.Key)
 	to.Value, to.Flags = op.Value, op.Flags
 	return w.set(e, to)
 }
 
 // putFenced refuses a fence that is smaller than that of an earlier write.
-func (w *writing) putFenced(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+func (w *writing) putFenced(e *fact.Entry, op *wire.KeyOp) (*fact.Entry, *wire.Reply) {
 	if op.Fence == 0 {
 		return nil, w.m.refuse(wire.Code_INVALID, "invalid fence: 0")
 	}
@@ -228,7 +229,7 @@ func (w *writing) putFenced(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.R
 }
 
 // set replaces e by to, if that changes anything.
-func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
+func (w *writing) set(e, to *fact.Entry) (*fact.Entry, *wire.Reply) {
 	if e != nil && same(e, to) {
 		return e, nil
 	}
@@ -242,7 +243,7 @@ func (w *writing) set(e, to *wire.Entry) (*wire.Entry, *wire.Reply) {
 	return to, nil
 }
 
-func (w *writing) delete(e *wire.Entry) (*wire.Entry, *wire.Reply) {
+func (w *writing) delete(e *fact.Entry) (*fact.Entry, *wire.Reply) {
 	if e != nil {
 		w.steps = append(w.steps, w.m.step(e, nil))
 	}
@@ -257,7 +258,7 @@ func (w *writing) deletePrefix(prefix string) {
 
 // acquire locks a key for a session. Keys have no waiters: others are refused while
 // the key is locked or under a lock-delay.
-func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+func (w *writing) acquire(e *fact.Entry, op *wire.KeyOp) (*fact.Entry, *wire.Reply) {
 	s, refusal := w.m.live(op.Session)
 	if s == nil {
 		return nil, refusal
@@ -275,7 +276,7 @@ func (w *writing) acquire(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Rep
 	return w.set(e, to)
 }
 
-func (m *Machine) mayLockKey(e *wire.Entry, s *session) *wire.Reply {
+func (m *Machine) mayLockKey(e *fact.Entry, s *session) *wire.Reply {
 	if !e.Session.IsZero() {
 		return m.locked(&wire.Holder{Session: e.Session[:], Member: m.sessions[e.Session].member})
 	}
@@ -287,7 +288,7 @@ func (m *Machine) mayLockKey(e *wire.Entry, s *session) *wire.Reply {
 	return m.mayHaveMore(s)
 }
 
-func (w *writing) release(e *wire.Entry, op *wire.KeyOp) (*wire.Entry, *wire.Reply) {
+func (w *writing) release(e *fact.Entry, op *wire.KeyOp) (*fact.Entry, *wire.Reply) {
 	id, ok := wire.IDFrom(op.Session)
 	if !ok {
 		return nil, w.m.refuse(wire.Code_INVALID, "the session's ID is not 16 bytes")

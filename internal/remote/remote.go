@@ -14,6 +14,7 @@ import (
 	"github.com/conclave-go/conclave/cluster/transport"
 	"github.com/conclave-go/conclave/internal/appcall"
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wait"
@@ -37,8 +38,8 @@ type Config struct {
 
 	// These run on the goroutine that delivers outcomes, in log order, and must not block.
 
-	Ended    func(wire.Ended)
-	Recalled func([]wire.Recall)
+	Ended    func(fact.Ended)
+	Recalled func([]fact.Recall)
 	// Replaced reports that outcomes may have been skipped: what ask returns is of the state
 	// from which on they are delivered again. It answers a machine.IndexQuery by 0, and a
 	// machine.SessionQuery for those of Sessions.
@@ -340,10 +341,10 @@ func (g *Group) deliver(d *wire.Delivery) {
 			g.outcome(body.Outcome)
 		case *wire.Notice_Ended:
 			session, _ := wire.IDFrom(body.Ended.GetSession())
-			g.cfg.Ended(wire.Ended{Incarnation: g.identity.incarnation, Session: session, Unbound: body.Ended.GetUnbound()})
+			g.cfg.Ended(fact.Ended{Incarnation: g.identity.incarnation, Session: session, Unbound: body.Ended.GetUnbound()})
 		case *wire.Notice_Recall:
 			session, _ := wire.IDFrom(body.Recall.GetSession())
-			g.cfg.Recalled([]wire.Recall{{
+			g.cfg.Recalled([]fact.Recall{{
 				Session: session, Incarnation: g.identity.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
 			}})
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/conclave-go/conclave/internal/client"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -28,12 +29,12 @@ type WatchBody struct {
 // what changes rarely could not be continued otherwise, since members remember the latest
 // changes of all keys only.
 type Watched struct {
-	wire.KeyChange
+	fact.KeyChange
 	Progress uint64 `json:",omitempty"` // 0: a change
 }
 
 // Observed is a leader; nil: there is none.
-type Observed struct{ Leader *wire.Leader }
+type Observed struct{ Leader *fact.Leader }
 
 // stream asks a member for a stream of values, again and again until ctx is done or the
 // answer ends otherwise; or returns ErrTooManyStreams. next makes the request, and receive gets each value; false ends the
@@ -80,7 +81,7 @@ func (g *Group) streamFault(ctx context.Context, err error) error {
 }
 
 // Watch implements client.Group. After a change of members it continues where it was.
-func (g *Group) Watch(ctx context.Context, prefix string, after uint64, yield func(wire.KeyChange) bool) error {
+func (g *Group) Watch(ctx context.Context, prefix string, after uint64, yield func(fact.KeyChange) bool) error {
 	return stream(ctx, g, func() *wire.Request {
 		body, _ := json.Marshal(WatchBody{prefix, after, true}) // a string, a number and a flag: never fails
 		return &wire.Request{Kind: KindWatch, Body: body}
@@ -96,7 +97,7 @@ func (g *Group) Watch(ctx context.Context, prefix string, after uint64, yield fu
 
 // Observe implements client.Group. After a change of members it continues with the leader
 // of that moment, if that is another one.
-func (g *Group) Observe(ctx context.Context, election string, yield func(*wire.Leader) bool) error {
+func (g *Group) Observe(ctx context.Context, election string, yield func(*fact.Leader) bool) error {
 	var last *Observed
 	return stream(ctx, g, func() *wire.Request {
 		return &wire.Request{Kind: KindObserve, Body: []byte(election)}

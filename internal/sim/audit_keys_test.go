@@ -7,12 +7,12 @@ import (
 	"sort"
 
 	"github.com/conclave-go/conclave/cluster/core"
-	"github.com/conclave-go/conclave/internal/wire"
+	"github.com/conclave-go/conclave/internal/fact"
 )
 
 // checkKeys: indexes increase, no entry goes back to an earlier lock index or
 // fence, and no sequencer becomes valid twice.
-func (a *audit) checkKeys(changes []wire.KeyChange) {
+func (a *audit) checkKeys(changes []fact.KeyChange) {
 	for _, c := range changes {
 		e, old := c.Entry, a.entries[c.Entry.Key]
 		if c.Index <= a.lastChange {
@@ -40,7 +40,7 @@ func (a *audit) checkKeys(changes []wire.KeyChange) {
 	}
 }
 
-func (a *audit) keyLocked(e, old *wire.Entry) {
+func (a *audit) keyLocked(e, old *fact.Entry) {
 	a.checkDelay(resource{"key", e.Key})
 	t := sequencer{e.Key, e.LockIndex, e.Session}
 	if a.sequencers[t] || old != nil && e.LockIndex <= old.LockIndex {
@@ -75,7 +75,7 @@ func (a *audit) compareKeys() {
 }
 
 // checkLeaders: a fence has one leader.
-func (a *audit) checkLeaders(changes []wire.LeaderChange) {
+func (a *audit) checkLeaders(changes []fact.LeaderChange) {
 	for _, c := range changes {
 		if c.Leader == nil && a.leaders[c.Election] == nil {
 			a.sim.fail("%s loses its leader twice", c.Election)
@@ -91,16 +91,16 @@ func (a *audit) checkLeaders(changes []wire.LeaderChange) {
 	}
 }
 
-func equalEntries(a, b *wire.Entry) bool {
+func equalEntries(a, b *fact.Entry) bool {
 	return a == b || a != nil && b != nil && fmt.Sprintf("%+v", *a) == fmt.Sprintf("%+v", *b)
 }
 
-func equalLeaders(a, b *wire.Leader) bool {
+func equalLeaders(a, b *fact.Leader) bool {
 	return a == b || a != nil && b != nil && bytes.Equal(a.Value, b.Value) && a.Fence == b.Fence && a.Session == b.Session && a.Member == b.Member
 }
 
 // notificationSum is a checksum of what an entry yields besides outcomes.
-func notificationSum(r wire.Result) uint64 {
+func notificationSum(r fact.Result) uint64 {
 	if len(r.Ended)+len(r.Keys)+len(r.Leaders) == 0 {
 		return 0
 	}
@@ -127,13 +127,13 @@ func (f *feed) reset(m core.Machine) {
 	f.at = f.base
 }
 
-func (a *audit) checkFeed(proc *process, changes []wire.KeyChange) {
+func (a *audit) checkFeed(proc *process, changes []fact.KeyChange) {
 	for _, c := range changes {
 		if c.Index <= proc.feed.base {
 			continue
 		}
 		next := sort.Search(len(a.changes), func(i int) bool { return a.changes[i].Index > proc.feed.at })
-		if next == len(a.changes) || notificationSum(wire.Result{Keys: []wire.KeyChange{c}}) != notificationSum(wire.Result{Keys: a.changes[next:][:1]}) {
+		if next == len(a.changes) || notificationSum(fact.Result{Keys: []fact.KeyChange{c}}) != notificationSum(fact.Result{Keys: a.changes[next:][:1]}) {
 			a.sim.fail("member %d receives change %+v after the change at %d", proc.n, c, proc.feed.at)
 		}
 		proc.feed.at = c.Index

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -14,7 +15,7 @@ type waiter struct {
 
 // checkQueues: waiters are granted in log order, as soon as the resource is free,
 // and no caller overtakes a waiter.
-func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []wire.Outcome) {
+func (a *audit) checkQueues(own wire.Ticket, c *wire.Command, outcomes []fact.Outcome) {
 	for _, o := range outcomes {
 		switch r, waits := a.waiting[o.Ticket]; {
 		case o.More && !waits:
@@ -47,7 +48,7 @@ func (a *audit) enqueue(ticket wire.Ticket, c *wire.Command) {
 }
 
 // dequeue handles a waiter's last outcome.
-func (a *audit) dequeue(r resource, o wire.Outcome) {
+func (a *audit) dequeue(r resource, o fact.Outcome) {
 	i := slices.IndexFunc(a.queues[r], func(w waiter) bool { return w.ticket == o.Ticket })
 	if o.Reply.GetCode() == wire.Code_OK && i != 0 {
 		a.sim.fail("%v is granted to the waiter at position %d of the queue", r, i+1)

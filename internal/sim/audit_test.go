@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -30,10 +31,10 @@ type audit struct {
 	memberOf     map[wire.ID]uint64 // by incarnation
 	silent       map[uint64]bool    // members recorded as dead
 	lastChange   uint64             // index of the last change of a key
-	changes      []wire.KeyChange
-	entries      map[string]*wire.Entry
+	changes      []fact.KeyChange
+	entries      map[string]*fact.Entry
 	sequencers   map[sequencer]bool // all there have ever been
-	leaders      map[string]*wire.Leader
+	leaders      map[string]*fact.Leader
 	leaderOf     map[uint64]wire.ID // session, by fence
 }
 
@@ -75,16 +76,16 @@ func newAudit(sim *simulation) *audit {
 		waiting:      make(map[wire.Ticket]resource),
 		answered:     make(map[wire.Ticket]bool),
 		memberOf:     make(map[wire.ID]uint64),
-		entries:      make(map[string]*wire.Entry),
+		entries:      make(map[string]*fact.Entry),
 		sequencers:   make(map[sequencer]bool),
-		leaders:      make(map[string]*wire.Leader),
+		leaders:      make(map[string]*fact.Leader),
 		leaderOf:     make(map[uint64]wire.ID),
 	}
 }
 
 // entry audits one entry; whole is its result when it is applied in one piece.
-func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
-	var sum wire.Result
+func (a *audit) entry(index, term uint64, data []byte, whole fact.Result) {
+	var sum fact.Result
 	for _, part := range a.split(data) {
 		r := a.m.Apply(index, term, part.data)
 		for _, e := range r.Ended {
@@ -96,7 +97,7 @@ func (a *audit) entry(index, term uint64, data []byte, whole wire.Result) {
 		sum.Leaders = append(sum.Leaders, r.Leaders...)
 		a.command(part, r)
 	}
-	same := slices.EqualFunc(sum.Outcomes, whole.Outcomes, func(a, b wire.Outcome) bool {
+	same := slices.EqualFunc(sum.Outcomes, whole.Outcomes, func(a, b fact.Outcome) bool {
 		return a.Ticket == b.Ticket && a.More == b.More && proto.Equal(a.Reply, b.Reply)
 	})
 	if !same || notificationSum(sum) != notificationSum(whole) {
@@ -144,7 +145,7 @@ func (a *audit) split(data []byte) []part {
 }
 
 // command audits the state after a command, or after group time alone has advanced.
-func (a *audit) command(p part, r wire.Result) {
+func (a *audit) command(p part, r fact.Result) {
 	for _, e := range r.Ended {
 		if e.Unbound {
 			a.sessionUnbound(e.Session)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -38,7 +39,7 @@ type operation struct {
 	incarnation  wire.ID
 	session      *sessionSpan
 	readKey      string // the key that is read
-	entry        *wire.Entry
+	entry        *fact.Entry
 	invokedAt    int64 // moments, which also order what happens at one time
 	returnedAt   int64
 	invokedTime  time.Duration

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/conclave-go/conclave/internal/wire"
+import (
+	"github.com/conclave-go/conclave/internal/fact"
+	"github.com/conclave-go/conclave/internal/wire"
+)
 
 // delivered is an outcome, or the end of a session, that a client must be delivered if it is
 // attached in an earlier state.
@@ -12,7 +15,7 @@ type delivered struct {
 }
 
 // noteDelivered notes what an entry means for clients, in order.
-func (h *history) noteDelivered(index uint64, r wire.Result) {
+func (h *history) noteDelivered(index uint64, r fact.Result) {
 	if len(h.sim.remotes) == 0 {
 		return
 	}
@@ -21,9 +24,9 @@ func (h *history) noteDelivered(index uint64, r wire.Result) {
 			h.delivered[of] = append(h.delivered[of], d)
 		}
 	}
-	r.InOrder(func(o wire.Outcome) {
+	r.InOrder(func(o fact.Outcome) {
 		note(o.Ticket.Incarnation, delivered{index: index, seq: o.Ticket.Seq, more: o.More})
-	}, func(e wire.Ended) { note(e.Incarnation, delivered{index: index, session: e.Session}) })
+	}, func(e fact.Ended) { note(e.Incarnation, delivered{index: index, session: e.Session}) })
 }
 
 // skipDelivered skips what the state includes to which a client is attached.

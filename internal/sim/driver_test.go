@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -131,7 +132,7 @@ func (d driver) Restored(m core.Machine) {
 	d.serving.restored()
 }
 
-func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
+func (d driver) Changed(keys []fact.KeyChange, leaders []fact.LeaderChange) {
 	if d.tainted {
 		return
 	}
@@ -140,13 +141,13 @@ func (d driver) Changed(keys []wire.KeyChange, leaders []wire.LeaderChange) {
 
 func (d driver) ListsChanged() {}
 
-func (d driver) Recalled(recalls []wire.Recall) {
+func (d driver) Recalled(recalls []fact.Recall) {
 	if !d.tainted {
 		d.program.recalled(recalls)
 	}
 }
 
-func (d driver) Ended(e wire.Ended) {
+func (d driver) Ended(e fact.Ended) {
 	if !d.tainted {
 		d.program.sessionEnded(e)
 	}

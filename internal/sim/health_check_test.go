@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -95,7 +96,7 @@ func (p *program) openRefused(s *simSession, r *wire.Reply) {
 }
 
 // checkHealth: no session outlives a critical check that it depends on.
-func (a *audit) checkHealth(p part, r wire.Result) {
+func (a *audit) checkHealth(p part, r fact.Result) {
 	if c := p.command.GetRegister(); c != nil {
 		a.memberOf[p.ticket.Incarnation] = c.GetMember()
 	}
@@ -137,7 +138,7 @@ func (a *audit) registered(member uint64) bool {
 
 // carriedOutBy returns the member whose command was just carried out, or 0 if it
 // was refused or is a retry.
-func (a *audit) carriedOutBy(t wire.Ticket, r wire.Result) uint64 {
+func (a *audit) carriedOutBy(t wire.Ticket, r fact.Result) uint64 {
 	for _, o := range r.Outcomes {
 		if o.Ticket == t && o.Reply.GetCode() == wire.Code_OK && !a.answered[t] {
 			return a.memberOf[t.Incarnation]

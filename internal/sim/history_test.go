@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -68,7 +69,7 @@ type observed struct {
 	process *process
 }
 
-func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
+func (o *observed) Apply(index, term uint64, data []byte) fact.Result {
 	r := o.Machine.Apply(index, term, data)
 	if o.process.tainted {
 		return r
@@ -81,7 +82,7 @@ func (o *observed) Apply(index, term uint64, data []byte) wire.Result {
 // dropOutcomes drops first outcomes of this process at random, as if they had been
 // lost: the process retries the command and receives the same outcome. A dropped one keeps
 // its place, without a ticket, as the ends of sessions have theirs among the outcomes.
-func (proc *process) dropOutcomes(outcomes []wire.Outcome) (seen []wire.Outcome) {
+func (proc *process) dropOutcomes(outcomes []fact.Outcome) (seen []fact.Outcome) {
 	for _, o := range outcomes {
 		switch {
 		case o.Ticket.Incarnation != proc.core.Incarnation():
@@ -96,7 +97,7 @@ func (proc *process) dropOutcomes(outcomes []wire.Outcome) (seen []wire.Outcome)
 }
 
 // applied records a new entry, or compares the member's result with the first one.
-func (h *history) applied(proc *process, index, term uint64, data []byte, r wire.Result) {
+func (h *history) applied(proc *process, index, term uint64, data []byte, r fact.Result) {
 	got := entryRecord{term: term, data: checksum(data), changes: changesSum(r.Changes), notifications: notificationSum(r)}
 	if index <= h.last() {
 		want := h.entries[index-2]
@@ -160,7 +161,7 @@ func (h *history) replay(proc *process, index, term uint64, data []byte, changes
 }
 
 // sessionEnded checks that group time has not run ahead of the holder's deadline.
-func (h *history) sessionEnded(e wire.Ended, index uint64) {
+func (h *history) sessionEnded(e fact.Ended, index uint64) {
 	s := h.sessions[e.Session]
 	if s == nil || s.program.terminated || s.closing || len(s.checks) > 0 || s.program.leaving || s.incarnation != s.program.incarnation {
 		return // ended by intent: a close, a check, or a replaced process

@@ -7,6 +7,7 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -125,12 +126,12 @@ func (sim *simulation) removeLost() {
 	sim.schedule(time.Second, func() {
 		p := sim.registeredProgram()
 		for _, m := range sim.members {
-			if p != nil && m.absent && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() }) {
+			if p != nil && m.absent && slices.ContainsFunc(p.core.Machine().Members(), func(r fact.MemberRecord) bool { return r.ID == m.id() }) {
 				m.absent = false
 				m.endorsers = append(slices.Clone(p.endorsers), endorser{p.n, p.core.Status().Applied})
 				m.start()
 			}
-			if p != nil && m.process != nil && !m.removed && slices.ContainsFunc(p.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == m.id() && r.Silent }) {
+			if p != nil && m.process != nil && !m.removed && slices.ContainsFunc(p.core.Machine().Members(), func(r fact.MemberRecord) bool { return r.ID == m.id() && r.Silent }) {
 				p.reportLiveness(m, true) // as the failure detector does
 			}
 			if p != nil && m.destroyed && !slices.Contains(p.core.Machine().Removed(), m.id()) {
@@ -199,7 +200,7 @@ func (s *membershipScript) run() {
 	sim := s.sim
 	isMember := func(id uint64) func(*machine.Machine) bool {
 		return func(m *machine.Machine) bool {
-			return slices.ContainsFunc(m.Members(), func(r wire.MemberRecord) bool { return r.ID == id })
+			return slices.ContainsFunc(m.Members(), func(r fact.MemberRecord) bool { return r.ID == id })
 		}
 	}
 	isRemoved := func(id uint64) func(*machine.Machine) bool {

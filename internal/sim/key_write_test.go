@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -93,7 +94,7 @@ func (p *program) wroteKey(op *wire.KeyOp, now *wire.KeyMeta) {
 func (p *program) readKey(key string) {
 	read := p.sim.clients.readInvoked(key)
 	p.query(machine.KeyQuery{Key: key}, func(answer any) {
-		read.entry, _ = answer.(*wire.Entry)
+		read.entry, _ = answer.(*fact.Entry)
 		p.sim.clients.returned(read)
 		p.knownKeys[key] = new(wire.KeyMeta)
 		if e := read.entry; e != nil {

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine/reference"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -45,7 +46,7 @@ func (c *referenceChecker) entry(index, term uint64, data []byte) {
 }
 
 // checkResult compares a member's result of an entry.
-func (c *referenceChecker) checkResult(proc *process, index uint64, r wire.Result) {
+func (c *referenceChecker) checkResult(proc *process, index uint64, r fact.Result) {
 	if resultSum(r) != c.results[index-2] {
 		c.sim.fail("member %d: entry %d yields %v, ended %v, keys %v, leaders %v; the reference model differs", proc.n, index, r.Outcomes, r.Ended, r.Keys, r.Leaders)
 	}
@@ -77,7 +78,7 @@ func withoutDetail(r *wire.Reply) *wire.Reply {
 }
 
 // resultSum is a checksum of a result, without the changes of the durable state.
-func resultSum(r wire.Result) uint64 {
+func resultSum(r fact.Result) uint64 {
 	h := fnv.New64a()
 	for _, o := range r.Outcomes {
 		reply, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutDetail(o.Reply))

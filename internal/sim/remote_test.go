@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/tickets"
 	"github.com/conclave-go/conclave/internal/wire"
@@ -271,7 +272,7 @@ func (r *remote) attached(l *link, a *wire.Attached) {
 	r.skipDelivered(a.GetApplied())
 	p, ticket := r.program, wire.Ticket{Incarnation: l.incarnation}
 	for _, id := range a.GetElsewhere() {
-		p.sessionEnded(wire.Ended{Incarnation: l.incarnation, Session: wire.ID(id), Unbound: true})
+		p.sessionEnded(fact.Ended{Incarnation: l.incarnation, Session: wire.ID(id), Unbound: true})
 	}
 	p.replaced(func(id wire.ID) bool {
 		return slices.ContainsFunc(a.GetSessions(), func(bound []byte) bool { return wire.ID(bound) == id })
@@ -315,9 +316,9 @@ func (r *remote) deliver(d *wire.Delivery) {
 				r.sendRenewal()
 			}
 		case *wire.Notice_Ended:
-			p.sessionEnded(wire.Ended{Incarnation: p.incarnation, Session: wire.ID(body.Ended.GetSession()), Unbound: body.Ended.GetUnbound()})
+			p.sessionEnded(fact.Ended{Incarnation: p.incarnation, Session: wire.ID(body.Ended.GetSession()), Unbound: body.Ended.GetUnbound()})
 		case *wire.Notice_Recall:
-			p.recalled([]wire.Recall{{
+			p.recalled([]fact.Recall{{
 				Session: wire.ID(body.Recall.GetSession()), Incarnation: p.incarnation, Lock: body.Recall.GetLock(), Handle: body.Recall.GetHandle(),
 			}})
 		}

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -104,7 +105,7 @@ func (proc *process) isEndorsed(other *simMember) bool {
 	if proc.knowsRemoved(other.n) {
 		return false
 	}
-	if slices.ContainsFunc(proc.core.Machine().Members(), func(r wire.MemberRecord) bool { return r.ID == other.id() }) {
+	if slices.ContainsFunc(proc.core.Machine().Members(), func(r fact.MemberRecord) bool { return r.ID == other.id() }) {
 		return true
 	}
 	applied := proc.core.Status().Applied

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -134,7 +135,7 @@ func (p *program) renew() {
 }
 
 // sessionEnded handles the end of a session in the log.
-func (p *program) sessionEnded(e wire.Ended) {
+func (p *program) sessionEnded(e fact.Ended) {
 	if e.Unbound {
 		if e.Incarnation == p.incarnation {
 			p.noTTL.markLost()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/machine"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -26,8 +27,8 @@ func semaphoreOf(m *machine.Machine, name string) (v machine.SemaphoreView, exis
 	return *found, true
 }
 
-func leaderOf(m *machine.Machine, election string) *wire.Leader {
-	return machine.Ask[*wire.Leader](m, machine.LeaderQuery{Election: election})
+func leaderOf(m *machine.Machine, election string) *fact.Leader {
+	return machine.Ask[*fact.Leader](m, machine.LeaderQuery{Election: election})
 }
 
 func liveSession(m *machine.Machine, id wire.ID) (v machine.SessionView, alive bool) {
@@ -52,12 +53,12 @@ func sessionsOf(m *machine.Machine) (all []machine.SessionView) {
 	}
 }
 
-func keyOf(m *machine.Machine, key string) *wire.Entry {
-	return machine.Ask[*wire.Entry](m, machine.KeyQuery{Key: key})
+func keyOf(m *machine.Machine, key string) *fact.Entry {
+	return machine.Ask[*fact.Entry](m, machine.KeyQuery{Key: key})
 }
 
-func keysOf(m *machine.Machine) []*wire.Entry {
-	return machine.Ask[[]*wire.Entry](m, machine.KeysQuery{})
+func keysOf(m *machine.Machine) []*fact.Entry {
+	return machine.Ask[[]*fact.Entry](m, machine.KeysQuery{})
 }
 
 // changesOf is the index of the last change of a key.

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/linger"
 	"github.com/conclave-go/conclave/internal/wire"
 )
@@ -290,7 +291,7 @@ func (h *handle) freeInTenure() {
 }
 
 // recalled closes the tenures that others wait for.
-func (p *program) recalled(recalls []wire.Recall) {
+func (p *program) recalled(recalls []fact.Recall) {
 	for _, r := range recalls {
 		if s := p.session; s != nil && s.keeper != nil && s.id == r.Session {
 			s.keeper.recall(func(t *tenure) bool { return t.name == r.Lock && t.number == r.Handle })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -64,7 +65,7 @@ func (r *Model) setCheck(member uint64, c *wire.SetCheck) *wire.Reply {
 		old.ttl = c.Ttl
 	}
 	if fell {
-		r.end(r.depending(nil, []Check{*old}), wire.CheckFailed, nil)
+		r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, nil)
 	}
 	return &wire.Reply{Code: wire.Code_OK, Checks: []*wire.CheckTerms{r.left(member, c.Name)}}
 }
@@ -110,7 +111,7 @@ func (r *Model) dropCheck(member uint64, c *wire.DropCheck) *wire.Reply {
 		return &wire.Reply{Code: wire.Code_CHECK_UNKNOWN, Detail: c.Name}
 	}
 	r.Checks = slices.DeleteFunc(r.Checks, func(o *Check) bool { return o == old })
-	r.end(r.depending(nil, []Check{*old}), wire.CheckFailed, nil)
+	r.end(r.depending(nil, []Check{*old}), fact.CheckFailed, nil)
 	return answer(wire.Code_OK)
 }
 
@@ -131,7 +132,7 @@ func (r *Model) gossip(c *wire.ReportGossip) *wire.Reply {
 		}
 	}
 	if m.silent = !c.Alive; m.silent && !was {
-		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), wire.CheckFailed, nil)
+		r.end(r.depending(nil, []Check{{Member: c.Member, Name: "gossip"}}), fact.CheckFailed, nil)
 	}
 	return answer(wire.Code_OK)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (r *Model) releaseKeyOf(d *dead) bool {
 }
 
 // freeKey releases or deletes a key of an ended session.
-func (r *Model) freeKey(e wire.Entry, d *dead) {
+func (r *Model) freeKey(e fact.Entry, d *dead) {
 	if d.s.behavior == wire.Behavior_DELETE {
 		r.keys.remove(r.index, e.Key)
 	} else {

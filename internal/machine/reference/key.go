@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -13,11 +14,11 @@ import (
 
 // keys is everything that a Write can change: restoring a copy undoes it.
 type keys struct {
-	entries []wire.Entry // by key
+	entries []fact.Entry // by key
 	changes uint64
 	floor   uint64 // the largest lock index that was deleted
 	floorAt uint64
-	changed []wire.KeyChange // by the present entry of the log
+	changed []fact.KeyChange // by the present entry of the log
 }
 
 type keyDelay struct {
@@ -31,17 +32,17 @@ func (k *keys) clone() keys {
 	return c
 }
 
-func (k *keys) get(key string) (wire.Entry, bool) {
+func (k *keys) get(key string) (fact.Entry, bool) {
 	for _, e := range k.entries {
 		if e.Key == key {
 			return e, true
 		}
 	}
-	return wire.Entry{Key: key}, false
+	return fact.Entry{Key: key}, false
 }
 
 // Key returns a key's entry.
-func (r *Model) Key(key string) (wire.Entry, bool) { return r.keys.get(key) }
+func (r *Model) Key(key string) (fact.Entry, bool) { return r.keys.get(key) }
 
 func (k *keys) next(index uint64) uint64 {
 	k.changes = max(k.changes+1, index)
@@ -49,7 +50,7 @@ func (k *keys) next(index uint64) uint64 {
 }
 
 // putKey makes e the key's entry, unless it is already.
-func (r *Model) putKey(e wire.Entry) *wire.Reply {
+func (r *Model) putKey(e fact.Entry) *wire.Reply {
 	k, index := &r.keys, r.index
 	old, there := k.get(e.Key)
 	if there && bytes.Equal(old.Value, e.Value) && old.Flags == e.Flags && old.Session == e.Session &&
@@ -69,10 +70,10 @@ func (r *Model) putKey(e wire.Entry) *wire.Reply {
 	if !there {
 		e.CreateIndex = e.ModifyIndex
 	}
-	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o wire.Entry) bool { return o.Key == e.Key })
+	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o fact.Entry) bool { return o.Key == e.Key })
 	k.entries = append(k.entries, e)
-	slices.SortFunc(k.entries, func(a, b wire.Entry) int { return cmp.Compare(a.Key, b.Key) })
-	k.changed = append(k.changed, wire.KeyChange{Index: e.ModifyIndex, Entry: &e})
+	slices.SortFunc(k.entries, func(a, b fact.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	k.changed = append(k.changed, fact.KeyChange{Index: e.ModifyIndex, Entry: &e})
 	return nil
 }
 
@@ -81,8 +82,8 @@ func (k *keys) remove(index uint64, key string) {
 	if !there {
 		return
 	}
-	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o wire.Entry) bool { return o.Key == key })
-	k.changed = append(k.changed, wire.KeyChange{Index: k.next(index), Entry: &e, Deleted: true})
+	k.entries = slices.DeleteFunc(slices.Clone(k.entries), func(o fact.Entry) bool { return o.Key == key })
+	k.changed = append(k.changed, fact.KeyChange{Index: k.next(index), Entry: &e, Deleted: true})
 	if e.LockIndex > 0 {
 		k.floor, k.floorAt = max(k.floor, e.LockIndex), index
 	}
@@ -211,7 +212,7 @@ func (r *Model) withPrefix(prefix string) (keys []string) {
 	return keys
 }
 
-func (r *Model) acquireKey(op *wire.KeyOp, e wire.Entry) *wire.Reply {
+func (r *Model) acquireKey(op *wire.KeyOp, e fact.Entry) *wire.Reply {
 	s, bad := r.live(op.Session)
 	switch {
 	case bad != nil:

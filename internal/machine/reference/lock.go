@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -44,13 +45,13 @@ func (r *Model) recall(l *Lock) {
 	if len(l.Queue) == 0 {
 		r.recallOwner(l)
 	} else if last := l.Queue[len(l.Queue)-1]; last.linger && r.lateSession(last.Session) == nil {
-		r.recalls = append(r.recalls, wire.Recall{Session: last.Session, Incarnation: r.boundTo(last.Session), Lock: l.Name, Handle: last.Handle})
+		r.recalls = append(r.recalls, fact.Recall{Session: last.Session, Incarnation: r.boundTo(last.Session), Lock: l.Name, Handle: last.Handle})
 	}
 }
 
 func (r *Model) recallOwner(l *Lock) {
 	if l.Owner != nil && l.Lingering && r.lateSession(l.Owner.Session) == nil {
-		r.recalls = append(r.recalls, wire.Recall{Session: l.Owner.Session, Incarnation: r.boundTo(l.Owner.Session), Lock: l.Name, Handle: l.Owner.Handle})
+		r.recalls = append(r.recalls, fact.Recall{Session: l.Owner.Session, Incarnation: r.boundTo(l.Owner.Session), Lock: l.Name, Handle: l.Owner.Handle})
 	}
 }
 
@@ -92,9 +93,9 @@ func (r *Model) lead(l *Lock) {
 	if !l.Election {
 		return
 	}
-	change := wire.LeaderChange{Election: l.Name}
+	change := fact.LeaderChange{Election: l.Name}
 	if o := l.Owner; o != nil {
-		change.Leader = &wire.Leader{Value: o.value, Fence: l.Fence, Session: o.Session, Member: r.session(o.Session[:]).Member}
+		change.Leader = &fact.Leader{Value: o.value, Fence: l.Fence, Session: o.Session, Member: r.session(o.Session[:]).Member}
 	}
 	r.leaders = append(r.leaders, change)
 }

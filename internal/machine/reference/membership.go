@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func (r *Model) setConfig(c *wire.SetGroupConfig) *wire.Reply {
 	if !slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
 		return answer(wire.Code_INVALID)
 	}
-	r.Config = wire.GroupConfig{Voters: c.Voters, ReplaceAfter: c.ReplaceAfter, RemoveAfter: c.RemoveAfter}
+	r.Config = fact.GroupConfig{Voters: c.Voters, ReplaceAfter: c.ReplaceAfter, RemoveAfter: c.RemoveAfter}
 	return answer(wire.Code_OK)
 }
 
@@ -146,17 +147,17 @@ func (r *Model) expel(id uint64) {
 	if inc != nil {
 		shortened = r.dropPlaces(inc.ID)
 	}
-	r.end(r.ofMember(id), wire.MemberRemoved, shortened)
+	r.end(r.ofMember(id), fact.MemberRemoved, shortened)
 	r.Checks = slices.DeleteFunc(r.Checks, func(c *Check) bool { return c.Member == id })
 	if inc != nil {
-		r.drop(inc.ID, wire.MemberRemoved)
+		r.drop(inc.ID, fact.MemberRemoved)
 	}
 }
 
 // removeLate removes the member that has been silent for too long, or admitted for too long
 // without a registration.
 func (r *Model) removeLate() {
-	var due []wire.MemberRecord
+	var due []fact.MemberRecord
 	running, when := false, make(map[uint64]int64)
 	for _, m := range r.Members() {
 		running = running || m.Registered && !m.Silent
@@ -177,23 +178,23 @@ func (r *Model) removeLate() {
 		}
 	}
 	if running && len(due) > 0 {
-		r.expel(slices.MinFunc(due, func(a, b wire.MemberRecord) int {
+		r.expel(slices.MinFunc(due, func(a, b fact.MemberRecord) int {
 			return cmp.Or(cmp.Compare(when[a.ID], when[b.ID]), cmp.Compare(a.ID, b.ID))
 		}).ID)
 	}
 }
 
 // Members returns those that were not removed, by ID.
-func (r *Model) Members() (list []wire.MemberRecord) {
+func (r *Model) Members() (list []fact.MemberRecord) {
 	for _, m := range r.members {
 		if !m.Removed {
-			list = append(list, wire.MemberRecord{
+			list = append(list, fact.MemberRecord{
 				ID: m.ID, Name: m.name, Advertise: m.advertise, Key: []byte(m.key),
 				Ephemeral: m.ephemeral, Registered: m.last != wire.ID{}, Silent: m.silent, Since: m.since,
 			})
 		}
 	}
-	slices.SortFunc(list, func(a, b wire.MemberRecord) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b fact.MemberRecord) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -40,14 +41,14 @@ type Model struct {
 	index, term uint64
 	arrivals    int
 	members     []Member
-	Config      wire.GroupConfig // zero: none was set
+	Config      fact.GroupConfig // zero: none was set
 	keys        keys
 	delays      []keyDelay
 
-	outcomes []wire.Outcome
-	ended    []wire.Ended
-	recalls  []wire.Recall
-	leaders  []wire.LeaderChange
+	outcomes []fact.Outcome
+	ended    []fact.Ended
+	recalls  []fact.Recall
+	leaders  []fact.LeaderChange
 }
 
 // Incarnation is one process of a member, or a client.
@@ -58,7 +59,7 @@ type Incarnation struct {
 	until        int64
 	Floor        uint64
 	ttl, renewed int64
-	answered     []wire.Outcome
+	answered     []fact.Outcome
 	barred       uint64 // tickets up to here are refused unless they are answered
 }
 
@@ -105,12 +106,12 @@ type Lock struct {
 
 // Apply applies a decoded batch; nil is the first entry of a term. The result has no
 // Changes, and its replies have no details for people.
-func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
+func (r *Model) Apply(index, term uint64, b *wire.Batch) fact.Result {
 	r.index, r.term = index, term
 	r.outcomes, r.ended, r.leaders, r.keys.changed, r.recalls = nil, nil, nil, nil, nil
 	if b == nil {
 		r.startTerm()
-		return wire.Result{}
+		return fact.Result{}
 	}
 	if r.quota = r.Split; r.quota == 0 {
 		r.quota = MaxReleased
@@ -125,7 +126,7 @@ func (r *Model) Apply(index, term uint64, b *wire.Batch) wire.Result {
 			}
 		}
 	}
-	return wire.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls}
+	return fact.Result{Outcomes: r.outcomes, Ended: r.ended, Keys: r.keys.changed, Leaders: r.leaders, Recalls: r.recalls}
 }
 
 func (r *Model) startTerm() {
@@ -162,18 +163,18 @@ func (r *Model) fire() {
 		alive := slices.DeleteFunc(r.bound(id), func(s *Session) bool { return slices.Contains(due, s) })
 		return 1 + len(alive) + r.queued(id) + len(r.Incarnation(id).answered)
 	})
-	r.kill(late, wire.Expired)
-	r.kill(depending, wire.CheckFailed)
+	r.kill(late, fact.Expired)
+	r.kill(depending, fact.CheckFailed)
 	var shortened []*Semaphore
 	for _, id := range silent {
 		shortened = append(shortened, r.dropPlaces(id)...)
 	}
-	r.end(nil, wire.Expired, shortened)
+	r.end(nil, fact.Expired, shortened)
 	for r.quota > 0 && r.endDelay() {
 		r.quota--
 	}
 	for _, id := range silent {
-		r.drop(id, wire.Expired)
+		r.drop(id, fact.Expired)
 	}
 	r.removeLate()
 	r.forgetPast()
@@ -247,7 +248,7 @@ func (r *Model) endDelay() bool {
 func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
 	if inc := r.Incarnation(id); inc != nil && s.Floor > inc.Floor {
 		inc.Floor = s.Floor
-		inc.answered = slices.DeleteFunc(inc.answered, func(o wire.Outcome) bool { return o.Ticket.Seq <= s.Floor })
+		inc.answered = slices.DeleteFunc(inc.answered, func(o fact.Outcome) bool { return o.Ticket.Seq <= s.Floor })
 	}
 	for _, c := range s.Calls {
 		t := wire.Ticket{Incarnation: id, Seq: c.Seq}
@@ -264,14 +265,14 @@ func (r *Model) submission(id wire.ID, as as, s *wire.Submission) {
 		}
 		if c.Seq-floor > MaxInFlight || r.barred(t, c.Command) {
 			r.bar(t)
-			r.outcomes = append(r.outcomes, wire.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
+			r.outcomes = append(r.outcomes, fact.Outcome{Ticket: t, Member: s.Member, Reply: &wire.Reply{Code: wire.Code_BUSY, Index: r.index}})
 			continue
 		}
 		reply := r.command(t, as, floor, c.Command)
 		if reply.Index == 0 {
 			reply.Index = r.index
 		}
-		o := wire.Outcome{Ticket: t, Member: s.Member, Reply: reply, More: reply.Code == wire.Code_QUEUED}
+		o := fact.Outcome{Ticket: t, Member: s.Member, Reply: reply, More: reply.Code == wire.Code_QUEUED}
 		r.outcomes = append(r.outcomes, o)
 		if inc := r.Incarnation(id); inc != nil {
 			inc.answered = append(inc.answered, o)
@@ -308,7 +309,7 @@ func (r *Model) known(t wire.Ticket, inc *Incarnation, c *wire.Command) *wire.Re
 		inc.renewed = r.Now
 		return answer(wire.Code_OK)
 	case *wire.Command_Deregister:
-		r.drop(t.Incarnation, wire.Closed)
+		r.drop(t.Incarnation, fact.Closed)
 		return answer(wire.Code_OK)
 	case *wire.Command_RemoveMember:
 		return r.removeMember(inc, op.RemoveMember)
@@ -366,7 +367,7 @@ func (r *Model) final(t wire.Ticket, reply *wire.Reply) {
 	if r.Incarnation(t.Incarnation) == nil {
 		return // its process has ended
 	}
-	o := wire.Outcome{Ticket: t, Member: r.Incarnation(t.Incarnation).Member, Reply: reply}
+	o := fact.Outcome{Ticket: t, Member: r.Incarnation(t.Incarnation).Member, Reply: reply}
 	r.outcomes = append(r.outcomes, o)
 	if old := r.answered(t); old != nil {
 		*old = o

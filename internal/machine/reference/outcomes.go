@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -74,7 +75,7 @@ func (r *Model) bar(t wire.Ticket) {
 	}
 }
 
-func (r *Model) answered(t wire.Ticket) *wire.Outcome {
+func (r *Model) answered(t wire.Ticket) *fact.Outcome {
 	if inc := r.Incarnation(t.Incarnation); inc != nil {
 		for i := range inc.answered {
 			if inc.answered[i].Ticket == t {

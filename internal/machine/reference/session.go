@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/conclave-go/conclave/internal/fact"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
@@ -57,15 +58,15 @@ func (r *Model) register(id wire.ID, submitter, floor uint64, c *wire.Register) 
 	}
 	switch {
 	case m != nil && r.running(m) != nil:
-		r.drop(m.last, wire.Superseded)
+		r.drop(m.last, fact.Superseded)
 	case r.count(false) >= MaxIncarnations:
 		return answer(wire.Code_BUSY)
 	}
 	r.members = slices.DeleteFunc(r.members, func(m Member) bool { return m.ID == c.Member })
 	r.members = append(r.members, Member{ID: c.Member, boot: c.Boot, attempt: c.Attempt, last: id, token: string(c.NextToken), key: string(c.Key), level: c.FeatureLevel,
 		name: c.Name, advertise: c.Advertise, ephemeral: c.Ephemeral})
-	if r.Config == (wire.GroupConfig{}) && slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
-		r.Config = wire.GroupConfig{Voters: c.Voters, ReplaceAfter: 60 * second}
+	if r.Config == (fact.GroupConfig{}) && slices.Contains([]uint32{1, 3, 5, 7}, c.Voters) {
+		r.Config = fact.GroupConfig{Voters: c.Voters, ReplaceAfter: 60 * second}
 	}
 	r.Incarnations = append(r.Incarnations, Incarnation{ID: id, Member: c.Member, ttl: c.Ttl, renewed: r.Now, Floor: floor})
 	return answer(wire.Code_OK)
@@ -103,7 +104,7 @@ func atLeast(level uint32) uint32 { return max(level, 1) }
 
 // drop ends an incarnation, its sessions except those without a TTL, and its places
 // under other sessions.
-func (r *Model) drop(id wire.ID, why wire.Cause) {
+func (r *Model) drop(id wire.ID, why fact.Cause) {
 	var ending []*Session
 	for _, s := range r.bound(id) {
 		if s.ttl > 0 {
@@ -113,7 +114,7 @@ func (r *Model) drop(id wire.ID, why wire.Cause) {
 	r.end(ending, why, r.dropPlaces(id))
 	for _, s := range r.bound(id) {
 		s.Incarnation = wire.ID{}
-		r.ended = append(r.ended, wire.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
+		r.ended = append(r.ended, fact.Ended{Incarnation: id, Session: s.ID, Unbound: true, Outcomes: len(r.outcomes)})
 	}
 	if inc := r.Incarnation(id); inc.Client {
 		r.retire(id, inc.until)
@@ -181,9 +182,9 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 	if c.Graceful && s.Incarnation != inc && s.Incarnation != (wire.ID{}) {
 		return answer(wire.Code_SESSION_BOUND)
 	}
-	why := wire.Forced
+	why := fact.Forced
 	if c.Graceful {
-		why = wire.Closed
+		why = fact.Closed
 	}
 	r.end([]*Session{s}, why, nil)
 	return answer(wire.Code_OK)
@@ -192,7 +193,7 @@ func (r *Model) close(inc wire.ID, c *wire.CloseSession) *wire.Reply {
 // end ends sessions in one entry, and releases what they had as far as the entry may.
 // shortened are semaphores whose queues
 // have lost other waiters in the same entry.
-func (r *Model) end(ending []*Session, why wire.Cause, shortened []*Semaphore) {
+func (r *Model) end(ending []*Session, why fact.Cause, shortened []*Semaphore) {
 	r.kill(ending, why)
 	r.releaseDead()
 	for _, s := range shortened {
@@ -201,15 +202,15 @@ func (r *Model) end(ending []*Session, why wire.Cause, shortened []*Semaphore) {
 }
 
 // kill ends sessions without releasing anything yet.
-func (r *Model) kill(ending []*Session, why wire.Cause) {
+func (r *Model) kill(ending []*Session, why fact.Cause) {
 	for _, s := range ending {
 		r.Sessions = slices.DeleteFunc(r.Sessions, func(o *Session) bool { return o == s })
-		r.ended = append(r.ended, wire.Ended{
+		r.ended = append(r.ended, fact.Ended{
 			Incarnation: s.Incarnation, Session: s.ID, Outcomes: len(r.outcomes),
 			Member: s.Member, Name: s.name, Cause: why, Held: r.heldBy(s.ID),
 		})
 		d := &dead{s: s}
-		if why != wire.Closed {
+		if why != fact.Closed {
 			d.until = later(r.Now, s.delay)
 		}
 		r.dead = append(r.dead, d)
