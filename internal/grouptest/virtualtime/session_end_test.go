@@ -226,12 +226,15 @@ func (c *contention) leaderKilled() {
 	c.Leader()
 }
 
+// The wait of one that polls ends between two polls: a write that is under way then may take effect later.
+const betweenPolls = 3*time.Second + pollInterval/2
+
 func (c *contention) timeoutQueued() {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(c.T.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(c.T.Context(), betweenPolls)
 	defer cancel()
 	got := <-c.contend(ctx)
-	c.wantEnded(got, context.DeadlineExceeded, began.Add(3*time.Second))
+	c.wantEnded(got, context.DeadlineExceeded, began.Add(betweenPolls))
 	c.wantReleasable()
 	c.wantFree(c.holder)
 }
@@ -239,7 +242,7 @@ func (c *contention) timeoutQueued() {
 func (c *contention) cancelledQueued() {
 	ctx, cancel := context.WithCancel(c.T.Context())
 	waiter := c.contend(ctx)
-	pass(time.Second)
+	pass(betweenPolls)
 	began := time.Now()
 	cancel()
 	c.wantEnded(<-waiter, context.Canceled, began)
