@@ -39,7 +39,8 @@ type Handler interface {
 	// name that it advertises. It is repeated when the member reconnects.
 	PeerConnected(member uint64, advertise, name string)
 	// PeerLost reports that the member's connection broke and the same process
-	// has not replaced it. It is not called for connections that Close closes.
+	// has not replaced it. While it blocks, a newer connection of the member is not
+	// read. It is not called for connections that Close closes.
 	PeerLost(member uint64)
 	// Form answers a proposal to form a group. It must not return nil.
 	Form(*wire.FormRequest) *wire.FormReply

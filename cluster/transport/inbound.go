@@ -41,10 +41,12 @@ func (t *Transport) servePeer(c *conn, h *hello) {
 		err = t.readFrames(c, h.Member)
 	}
 	_ = c.Close()
-	if t.dropInbound(h.Member, in) && in.reported {
+	if t.isLost(h.Member, in) && in.reported {
+		in.reported = false // to a newer connection, which waits until the loss is handled
 		t.log().Info("inbound connection lost", "member", wire.MemberID(h.Member), "error", closedByPeer(err))
 		t.cfg.Handler.PeerLost(h.Member)
 	}
+	t.dropInbound(h.Member, in)
 }
 
 // readFrames passes frames to the Handler until the connection fails.
@@ -67,15 +69,20 @@ func (t *Transport) readFrames(c *conn, from uint64) error {
 	}
 }
 
-// dropInbound unregisters a connection that ended, and reports whether the
-// member is lost with it: not if the same process has reconnected, nor if this
-// side is closing.
-func (t *Transport) dropInbound(member uint64, in *inbound) bool {
+// isLost reports whether a member is lost with a connection that has ended: not if the same process has
+// reconnected, nor if this side is closing.
+func (t *Transport) isLost(member uint64, in *inbound) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	current := t.inbound[member]
-	if current == in {
+	return !t.closed && (current == in || current.incarnation != in.incarnation)
+}
+
+// dropInbound unregisters a connection that has ended. Until then a newer one waits for it.
+func (t *Transport) dropInbound(member uint64, in *inbound) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inbound[member] == in {
 		delete(t.inbound, member)
 	}
-	return !t.closed && (current == in || current.incarnation != in.incarnation)
 }
