@@ -73,7 +73,7 @@ func (m *Member) refusedBy(member uint64, refused *transport.RefusedError) {
 		m.fail(err)
 	}
 	if refused.Reason == transport.ReasonRemoved {
-		m.considerRemoval(s)
+		m.considerRemoval(m.replica.Status())
 	}
 }
 

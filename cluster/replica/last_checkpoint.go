@@ -10,7 +10,7 @@ func (r *Replica) writeLastCheckpoint() {
 		return
 	}
 	if err := r.cfg.Log.Execute(op); err != nil {
-		r.log.Warn("last checkpoint not written", "error", err)
+		r.log.Warn("last checkpoint not written", "dir", r.cfg.Dir, "error", err)
 	}
 }
 

@@ -186,7 +186,8 @@ func (r *Replica) Enqueue(event func(*core.Core), large bool) {
 }
 
 // PeerLost reports that the connection from a member was lost, on the goroutine that has read from it. The loop handles it
-// behind the frames that came over the connection: a heartbeat of a leader that has crashed must not restore it.
+// behind the frames that came over the connection, within the time that those take: a heartbeat of a leader that has
+// crashed must not restore it. It blocks while the queue of the loop is full.
 func (r *Replica) PeerLost(member uint64) {
 	r.Enqueue(func(c *core.Core) { c.PeerDisconnected(member) }, false)
 }

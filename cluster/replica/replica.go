@@ -49,6 +49,7 @@ type Config struct {
 	Member       uint64
 	Incarnation  wire.ID
 	Group        string
+	Dir          string         // of the log, for log lines
 	Cluster      func() wire.ID // of the group, once Start is called
 	Heartbeat    time.Duration
 	Election     time.Duration

@@ -4,7 +4,7 @@
 // clock stops.
 //
 // The monotonic clock needs no system call. The suspended time does, so it is looked up
-// at each wake-up of the member's loop, and by a caller if the last look is more than a
+// at each wake-up of the loop of a member or client, and by a caller if the last look is more than a
 // millisecond of running time ago. So for a millisecond of running time after the machine
 // resumes, the clock may lack the time of that suspension. A holder that pauses between
 // its look at the lease and the use of what the lease holds is late in the same way:

@@ -194,20 +194,31 @@ func (g *Group) loop() {
 	defer ticker.Stop()
 	defer g.failAll()
 	for {
+		due := g.tick
 		select {
 		case <-ticker.C:
-			g.ticks++
-			g.send(g.tickets.Overdue)
-			g.checkLink()
 		case <-g.mailbox.Ready():
-			for _, run := range g.mailbox.Fetch() {
-				run()
-			}
+			due = g.run
 		case <-g.lifetime.Done():
 			return
 		}
-		g.cfg.Woke()
+		g.cfg.Woke() // before an outcome is delivered: the machine may have been suspended
+		due()
 		g.send(g.tickets.Issue)
+	}
+}
+
+// tick does what is due at each tick.
+func (g *Group) tick() {
+	g.ticks++
+	g.send(g.tickets.Overdue)
+	g.checkLink()
+}
+
+// run runs the events of the mailbox.
+func (g *Group) run() {
+	for _, event := range g.mailbox.Fetch() {
+		event()
 	}
 }
 
