@@ -27,7 +27,7 @@ import (
 //	   the member as removed, unless no other member would remain that can vote. A member
 //	   that has been silent for too long the machine records so by itself.
 //	3. The leader makes Raft's configuration agree with the machine's record
-//	   (core/reconciler.go): it demotes the member to a standby, in one joint change with
+//	   (cluster/reconcile/removal.go): it demotes the member to a standby, in one joint change with
 //	   the promotion of a standby if there is one, then removes it.
 //	4. A remaining member that has applied the second change closes its connections to
 //	   the removed member, after a grace period in which the change itself is sent, and

@@ -113,61 +113,6 @@ func Decide(f *Facts) Plan {
 	return Plan{Reason: waits}
 }
 
-// removeVoter replaces or demotes a voter that was removed from the group.
-func (f *Facts) removeVoter() Plan {
-	var others []uint64
-	leads := false
-	for _, id := range f.Conf.GetVoters() {
-		switch {
-		case !f.isRemoved(id):
-		case id == f.Self:
-			leads = true
-		default:
-			others = append(others, id)
-		}
-	}
-	standbys := f.standbys()
-	if leads {
-		// Its successor removes it, and must be a voter before. Without one the steps below
-		// go on: they may bring one.
-		switch {
-		case slices.ContainsFunc(f.staying(), func(id uint64) bool { return f.Active(id) || !f.silent(id) }):
-			return Plan{Transfer: true, Reason: "transferring leadership, as the leader leaves"}
-		case len(standbys) > 0 && len(others) > 0:
-			return f.swap(others[0], standbys[0], "which leaves")
-		case len(standbys) > 0:
-			return f.propose(fmt.Sprintf("promoting %v to succeed the leader, which leaves", wire.MemberID(standbys[0])), Change{standbys[0], Promote})
-		}
-		return Plan{Reason: "the leader leaves: waiting for a member that can succeed it"}
-	}
-	for _, id := range others {
-		if len(f.staying()) < int(f.Config.Voters) {
-			switch {
-			case len(standbys) > 0:
-				return f.swap(id, standbys[0], "which leaves")
-			case f.Early && slices.ContainsFunc(f.Members, f.mayBeReady):
-				return Plan{Reason: fmt.Sprintf("replacing %v, which leaves: waiting for the answer of a standby", wire.MemberID(id))}
-			}
-		}
-		if p := f.propose(fmt.Sprintf("demoting %v, which leaves", wire.MemberID(id)), Change{id, Demote}); len(p.Changes) > 0 || len(others) == 1 {
-			return p
-		}
-	}
-	return Plan{}
-}
-
-func (f *Facts) removeStandby() Plan {
-	for _, id := range f.Conf.GetLearners() {
-		if f.isRemoved(id) {
-			if !f.KnowsRemoval(id) {
-				return Plan{Reason: fmt.Sprintf("waiting until %v knows that it is removed", wire.MemberID(id))}
-			}
-			return Plan{Changes: []Change{{id, Remove}}, Reason: fmt.Sprintf("removing %v", wire.MemberID(id))}
-		}
-	}
-	return Plan{}
-}
-
 // addStandby adds a member that was admitted.
 func (f *Facts) addStandby() Plan {
 	for _, m := range f.Members {
@@ -176,77 +121,6 @@ func (f *Facts) addStandby() Plan {
 		}
 	}
 	return Plan{}
-}
-
-// replaceSilent replaces a voter that has been silent for ReplaceAfter.
-func (f *Facts) replaceSilent() Plan {
-	reason := ""
-	for _, id := range f.staying() {
-		if !f.silent(id) || id == f.Self || f.Config.ReplaceAfter == 0 {
-			continue
-		}
-		left := f.record(id).Since + f.Config.ReplaceAfter - f.Now
-		standbys := f.standbys()
-		switch {
-		case left > 0:
-			reason = cmp.Or(reason, fmt.Sprintf("replacing %v, which is silent, when ReplaceAfter has passed", wire.MemberID(id)))
-		case len(standbys) == 0:
-			reason = cmp.Or(reason, fmt.Sprintf("%v is silent, and no standby is up to date to replace it: start another member", wire.MemberID(id)))
-		default:
-			return f.swap(id, standbys[0], "which is silent")
-		}
-	}
-	return Plan{Reason: reason}
-}
-
-// promote promotes one standby if the number of voters is even, and two if it is odd.
-func (f *Facts) promote() Plan {
-	voters, standbys := len(f.staying()), f.standbys()
-	need := 1 + voters%2
-	if voters+1 > int(f.Config.Voters) {
-		return Plan{}
-	}
-	need = min(need, int(f.Config.Voters)-voters)
-	if voters%2 == 1 && voters+2 > int(f.Config.Voters) {
-		return Plan{}
-	}
-	if len(standbys) < need {
-		return Plan{Reason: fmt.Sprintf("%d of %d voters, waiting for %d more standbys that are up to date", voters, f.Config.Voters, need-len(standbys))}
-	}
-	var changes []Change
-	for _, id := range standbys[:need] {
-		changes = append(changes, Change{id, Promote})
-	}
-	return f.propose(fmt.Sprintf("promoting %v", wire.MemberIDs(standbys[:need])), changes...)
-}
-
-// demote demotes the voters that are too many: silent ones first, then those with the
-// highest IDs, never the leader.
-func (f *Facts) demote() Plan {
-	staying := f.staying()
-	extra := len(staying) - int(f.Config.Voters)
-	if extra <= 0 || f.Config.Voters == 0 { // 0: not set yet
-		return Plan{}
-	}
-	silent := func(id uint64) int {
-		if f.silent(id) {
-			return 1
-		}
-		return 0
-	}
-	slices.SortFunc(staying, func(a, b uint64) int { return cmp.Or(silent(b)-silent(a), cmp.Compare(b, a)) })
-	staying = slices.DeleteFunc(staying, func(id uint64) bool { return id == f.Self })
-	n := min(extra, 1+len(f.Conf.GetVoters())%2) // an odd number remains
-	var changes []Change
-	for _, id := range staying[:min(n, len(staying))] {
-		changes = append(changes, Change{id, Demote})
-	}
-	return f.propose(fmt.Sprintf("demoting %v, %d voters are too many", wire.MemberIDs(staying[:len(changes)]), len(f.Conf.GetVoters())), changes...)
-}
-
-// swap replaces a voter by a standby in one joint change.
-func (f *Facts) swap(out, in uint64, why string) Plan {
-	return f.propose(fmt.Sprintf("replacing %v, %s, by %v", wire.MemberID(out), why, wire.MemberID(in)), Change{in, Promote}, Change{out, Demote})
 }
 
 // propose returns the change, or what it waits for: of the voters after it, a majority must
@@ -276,13 +150,6 @@ func (f *Facts) staying() []uint64 {
 	return slices.DeleteFunc(slices.Clone(f.Conf.GetVoters()), func(id uint64) bool { return f.isRemoved(id) })
 }
 
-// isRemoved reports whether the group has removed a member. Removed members become many in time, so their list is not
-// searched one by one.
-func (f *Facts) isRemoved(id uint64) bool {
-	_, found := slices.BinarySearch(f.Removed, id)
-	return found
-}
-
 // silent reports whether the group has recorded that a member is silent. Of a founder that has
 // never registered there is no record: it is silent while it is not active.
 func (f *Facts) silent(id uint64) bool {
@@ -296,19 +163,4 @@ func (f *Facts) record(id uint64) fact.MemberRecord {
 		return f.Members[i]
 	}
 	return fact.MemberRecord{}
-}
-
-// mayBeReady reports whether a member is a standby that can be promoted if it answers.
-func (f *Facts) mayBeReady(m fact.MemberRecord) bool {
-	return slices.Contains(f.Conf.GetLearners(), m.ID) && m.Registered && !m.Silent
-}
-
-// standbys returns the standbys that can be promoted, by ID.
-func (f *Facts) standbys() (ready []uint64) {
-	for _, m := range f.Members {
-		if f.mayBeReady(m) && f.Active(m.ID) && f.Current(m.ID) {
-			ready = append(ready, m.ID)
-		}
-	}
-	return ready
 }

@@ -34,3 +34,14 @@ func (m *Machine) endDelays() {
 		m.delays.Pop().over(m)
 	}
 }
+
+// delayUntil is when the lock-delay of an ended session's holds ends.
+func (s *session) delayUntil() int64 {
+	if s.graceful {
+		return 0
+	}
+	return after(s.endedAt, s.lockDelay)
+}
+
+// beginDelay begins the lock-delay of what has its end set.
+func (m *Machine) beginDelay(x delayed) { m.delays.Push(x) }

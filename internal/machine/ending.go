@@ -49,14 +49,6 @@ func (m *Machine) unlist(s *session) {
 // dead reports whether the session has ended, and what it had is being released.
 func (s *session) dead() bool { return s.ended != 0 }
 
-// delayUntil is when the lock-delay of an ended session's holds ends.
-func (s *session) delayUntil() int64 {
-	if s.graceful {
-		return 0
-	}
-	return after(s.endedAt, s.lockDelay)
-}
-
 // release releases what ended sessions had, in the order in which they ended, as far
 // as the entry may. The deadline of the rest is now.
 func (m *Machine) release() {

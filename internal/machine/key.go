@@ -193,7 +193,7 @@ func (m *Machine) endKey(key string, s *session) {
 	if until := s.delayUntil(); until > m.now {
 		d := &keyDelay{key: key, until: until}
 		m.keys.delays[key] = d
-		m.delays.Push(d)
+		m.beginDelay(d)
 		m.dirty.put(d.durable(), d)
 	}
 }

@@ -178,32 +178,6 @@ func (m *Machine) newPlace(w *waiter, c *wire.Lock) *wire.Reply {
 	return m.grant(l, w)
 }
 
-// claim transfers an unclaimed hold to the first handle of the attached session
-// that asks for the lock. The lock is not free in between, so no waiter is passed
-// over; the fence is new, in case that the earlier process still acts.
-func (m *Machine) claim(l *lock, w *waiter) *wire.Reply {
-	if m.fences+w.block() > maxFences {
-		return m.exhausted()
-	}
-	l.owner.held(l).Remove(l)
-	m.voidTicket(l)
-	r := m.grant(l, w)
-	if l.waiters() > 0 { // they have recalled the former hold
-		m.recallOwner(l)
-	}
-	return r
-}
-
-// reenter adds a hold. It has no ticket of its own: it was never queued.
-func (m *Machine) reenter(l *lock, limit uint32) *wire.Reply {
-	if l.holds >= MaxHolds || limit != 0 && l.holds >= limit {
-		return m.reply(wire.Code_LIMIT_REACHED)
-	}
-	l.holds++
-	m.dirty.put(l.key, l)
-	return m.holding(l)
-}
-
 func (m *Machine) unlock(c *wire.Unlock) *wire.Reply {
 	if r := m.checkName(c.Name); r != nil {
 		return r
@@ -261,7 +235,7 @@ func (m *Machine) releaseLock(l *lock, until int64) {
 	}
 	if until > m.now {
 		l.delayUntil = until
-		m.delays.Push(l)
+		m.beginDelay(l)
 		m.dirty.put(l.key, l)
 	} else {
 		m.grantHead(l)
@@ -280,44 +254,6 @@ func (l *lock) over(m *Machine) {
 	m.grantHead(l)
 }
 
-// grantHead grants a free lock to the first in its queue, or drops it.
-func (m *Machine) grantHead(l *lock) {
-	for w := l.head(); w != nil; w = l.head() {
-		if m.dismissDead(w) {
-			continue
-		}
-		m.dequeue(w)
-		if m.fences+w.block() <= maxFences {
-			m.settle(w, m.caused(m.grant(l, w)))
-			return
-		}
-		m.settle(w, m.exhausted())
-	}
-	m.space(l.isElection()).remove(l)
-	m.dirty.drop(l.key)
-}
-
-// grant makes w the owner of a lock that has no other owner, under a new fence.
-func (m *Machine) grant(l *lock, w *waiter) *wire.Reply {
-	l.owner, l.handle, l.holds, l.lingering, l.since = w.session, w.handle, 1, w.lingering, m.stamp()
-	m.setLabel(l, w.label)
-	l.fence = m.nextFences(w.block())
-	if l.ticket = w.granted(); l.ticket != (ticket{}) {
-		l.ticket.by.holds.ReplaceOrInsert(l)
-	}
-	w.session.held(l).Push(l)
-	m.dirty.put(l.key, l)
-	if l.isElection() {
-		m.elect(l, w.value)
-		m.leads(l)
-	}
-	r := m.holding(l)
-	if l.lingering {
-		r.Block = firstBlock
-	}
-	return r
-}
-
 // voidTicket makes the hold independent of its ticket.
 func (m *Machine) voidTicket(l *lock) {
 	if by := l.ticket.by; by != nil {
@@ -325,26 +261,4 @@ func (m *Machine) voidTicket(l *lock) {
 		l.ticket = ticket{}
 		m.forget(by)
 	}
-}
-
-// nextFences reserves n fences and returns the first. There must be as many.
-func (m *Machine) nextFences(n uint64) (first uint64) {
-	first = m.fence() + 1
-	m.fences += n
-	return first
-}
-
-// fence is the largest fence granted so far.
-func (m *Machine) fence() uint64 { return uint64(m.epoch)<<48 | m.fences }
-
-// holding is the reply that states the hold as it is.
-func (m *Machine) holding(l *lock) *wire.Reply {
-	r := m.reply(wire.Code_OK)
-	r.Fence, r.Holds = l.fence, l.holds
-	return r
-}
-
-// exhausted refuses rather than granting a fence twice.
-func (m *Machine) exhausted() *wire.Reply {
-	return m.refuse(wire.Code_TOO_LARGE, "all fences of this epoch are used; raise the epoch by recovery")
 }

@@ -45,24 +45,6 @@ func (s *semaphore) unclaimed(owner *session, n uint32) (oldest *permit) {
 	return oldest
 }
 
-// claimPermits transfers an unclaimed acquisition to w, under a new fence.
-func (m *Machine) claimPermits(p *permit, w *waiter) *wire.Reply {
-	if m.fences >= maxFences {
-		return m.exhausted()
-	}
-	m.removePermit(p)
-	return m.grantPermits(w)
-}
-
-func (m *Machine) grantPermits(w *waiter) *wire.Reply {
-	p := &permit{semaphore: w.semaphore, owner: w.session, n: w.permits, fence: m.nextFences(1), ticket: w.granted()}
-	m.addPermit(p)
-	m.dirty.create(p.key(), p)
-	r := m.reply(wire.Code_OK)
-	r.Fence, r.Holds = p.fence, p.n
-	return r
-}
-
 // addPermit links the permit into its semaphore, its owner and its incarnation.
 func (m *Machine) addPermit(p *permit) {
 	p.semaphore.taken += int64(p.n)
@@ -127,7 +109,7 @@ func (m *Machine) endPermit(p *permit, until int64) {
 		p.owner = nil
 		p.delayUntil = until
 		p.semaphore.delay(p)
-		m.delays.Push(p)
+		m.beginDelay(p)
 		m.dirty.put(p.key(), p)
 	}
 	m.serve(p.semaphore)
