@@ -346,14 +346,14 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 		}
 	}
 	// Before the roster changes: AwaitRemovals reads both.
-	gone := m.core.Machine().Removed() // the others were provisional
+	recorded := m.core.Machine().Removed() // the others were provisional
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
-		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(gone, id) })
+		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(recorded, id) })
 	})
 	m.setMembership(conf)
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
-		if core.Includes(gone, id) {
+		if core.Includes(recorded, id) {
 			m.replica.Forget(id)
 		}
 	}

@@ -49,7 +49,7 @@ func start(t *testing.T, cfg Config) *Member {
 	return m
 }
 
-// ending is a call that counts how it ends.
+// trackedCall is a call that counts how it ends.
 type trackedCall struct {
 	mu       sync.Mutex
 	answered int

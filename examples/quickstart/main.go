@@ -1,4 +1,4 @@
-// Quickstart tells the story of a lock that is shared by three members, in
+// Quickstart shows the story of a lock that is shared by three members, in
 // seven chapters, as a timeline. It takes about five seconds:
 //
 //	go run ./examples/quickstart
@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	oneprocess.Main("quickstart", `Quickstart tells the story of a lock that is shared by three members. It takes
+	oneprocess.Main("quickstart", `Quickstart shows the story of a lock that is shared by three members. It takes
 about five seconds.`, func(ctx context.Context) error { return run(ctx, os.Stdout) })
 }
 

@@ -88,8 +88,8 @@ type rig struct {
 	held     map[uint64]bool // fences
 	last     fact.Result
 
-	leaders map[string]*fact.Leader // as told
-	entries map[string]*fact.Entry  // as told
+	leaders map[string]*fact.Leader // as reported
+	entries map[string]*fact.Entry  // as reported
 	changes uint64
 	stale   map[sequencer]uint64 // those that were true once
 }
