@@ -179,7 +179,7 @@ func TestDurations_TooShortRefused(t *testing.T) {
 			return n.SetGroupConfig(ctx, conclave.GroupConfig{Voters: 1, RemoveAfter: d})
 		},
 		"conclave.Linger.d": func(d time.Duration) error {
-			return n.FencedLock("x", conclave.Linger(d)).Do(ctx, func(context.Context) error { return nil })
+			return n.FencedLock("x", conclave.Linger(d)).Do(ctx, func(context.Context, conclave.Fence) error { return nil })
 		},
 		"conclave.RegisterCheck.ttl":       func(d time.Duration) error { _, err := n.RegisterCheck(ctx, "x", d); return err },
 		"conclave.RegisterClientCheck.ttl": func(d time.Duration) error { _, err := n.RegisterClientCheck(ctx, "y", d); return err },

@@ -148,33 +148,43 @@ func (e *Election) resign(ctx context.Context) error {
 func (e *Election) Lost() <-chan struct{} { return e.lock.Lost() }
 
 // Run campaigns with the value, calls lead once it leads, and resigns when lead has
-// returned. The context passed to lead carries the fence ([FenceFromContext]). It is
+// returned. The context passed to lead carries the fence as well ([FenceFromContext]). It is
 // done when ctx is, and, with the cause ErrLockOwnershipLost, when leadership is lost;
 // lead should then return. After a loss Run campaigns again. It blocks until
 //
-//   - lead returned nil without a loss: Run returns nil;
 //   - lead returned an error other than the loss, or than the end of its context
-//     after a loss: Run returns that error;
-//   - ctx is done: Run resigns if it leads, and returns ctx's error;
+//     after a loss: Run returns that error as it is;
+//   - lead returned nil without a loss: Run returns nil, or ctx's error if ctx is done;
+//   - ctx is done otherwise: Run returns ctx's error;
 //   - the session has ended, for a handle of a session: ErrSessionExpired;
 //   - Campaign failed otherwise: Run returns its error.
 //
 // Run waits for lead to return, however long that takes, and then for the resignation,
-// at most until the session's deadline if it has one.
+// at most until the session's deadline if it has one. The error of a resignation that failed
+// is joined with that of lead.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, f Fence) error) error {
 	for {
 		f, err := e.campaign(ctx, value)
-		lost := false
-		if err == nil {
-			lost, err = e.term(ctx, f, lead)
+		if err != nil {
+			return fault("run", e.lock.name, withContextError(ctx, err))
 		}
-		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-			err = errors.Join(contextError(ctx), convert(err)) // fault converts one cause only
+		lost, err := e.term(ctx, f, lead)
+		switch {
+		case lost && ctx.Err() == nil:
+			continue
+		case lost, err == nil && ctx.Err() != nil:
+			return fault("run", e.lock.name, withContextError(ctx, err))
 		}
-		if !lost || ctx.Err() != nil {
-			return fault("run", e.lock.name, err)
-		}
+		return err
 	}
+}
+
+// withContextError adds the error of a context that is done, unless err has it.
+func withContextError(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return joined(contextError(ctx), convert(err)) // fault converts one cause only
 }
 
 // term is the time from a grant to the resignation. lost means that nothing but the
@@ -190,7 +200,7 @@ func (e *Election) term(ctx context.Context, f Fence, lead func(ctx context.Cont
 			return
 		}
 		if !errors.Is(resigned, ErrNotHeld) { // or lead has resigned itself
-			err = errors.Join(err, resigned)
+			err = joined(err, fault("run", e.lock.name, resigned))
 		}
 	}()
 	return false, lead(ContextWithFence(leading, f), f)

@@ -139,6 +139,17 @@ func fault(op, name string, err error) error {
 	return &Error{Op: op, Name: name, Err: convert(err)}
 }
 
+// joined is errors.Join, except that a single error stays as it is.
+func joined(err, other error) error {
+	switch {
+	case err == nil:
+		return other
+	case other == nil:
+		return err
+	}
+	return errors.Join(err, other)
+}
+
 // convert turns the facts of the lower floors into the errors that are documented
 // here.
 func convert(err error) error {

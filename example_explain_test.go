@@ -51,7 +51,7 @@ func ExampleNode_Explain() {
 // recordLabels waits until the new group has agreed to record labels, about a second.
 func recordLabels(ctx context.Context, node *conclave.Node) {
 	for recorded := false; !recorded; {
-		err := node.FencedLock("probe", conclave.WithLabel("probe")).Do(ctx, func(context.Context) error {
+		err := node.FencedLock("probe", conclave.WithLabel("probe")).Do(ctx, func(context.Context, conclave.Fence) error {
 			e, err := node.Explain(ctx, "probe")
 			recorded = e.Holder.Label == "probe"
 			return err

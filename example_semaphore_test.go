@@ -39,8 +39,7 @@ func ExampleSemaphore_Do() {
 	node := openOne(ctx)
 	defer node.Close(context.Background())
 
-	err := node.Semaphore("backend", 3).Do(ctx, 2, func(ctx context.Context) error {
-		fence, _ := conclave.FenceFromContext(ctx)
+	err := node.Semaphore("backend", 3).Do(ctx, 2, func(ctx context.Context, fence conclave.Fence) error {
 		return send(ctx, fence) // ctx is cancelled when the permits are lost
 	})
 	fmt.Println(err)

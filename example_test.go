@@ -101,8 +101,7 @@ func ExampleFencedLock_Do() {
 	defer node.Close(context.Background())
 
 	lock := node.FencedLock("invoices")
-	err := lock.Do(ctx, func(ctx context.Context) error {
-		fence, _ := conclave.FenceFromContext(ctx)
+	err := lock.Do(ctx, func(ctx context.Context, fence conclave.Fence) error {
 		return send(ctx, fence) // ctx is cancelled when the lock is lost
 	})
 	fmt.Println(err)

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -290,48 +289,25 @@ func (l *FencedLock) Holds() int { return l.handle.Holds() }
 // may still return the fence of a lost hold, like a holder that paused after it.
 func (l *FencedLock) Lost() <-chan struct{} { return l.handle.Lost() }
 
-// Do runs f while it holds the lock. The context passed to f carries the fence
-// ([FenceFromContext]). It is done when ctx is, and, with the cause
-// ErrLockOwnershipLost, when the lock is lost; f should then stop and must not touch
+// Do runs f while it holds the lock, with the fence of the hold. The context passed to f
+// carries the fence as well ([FenceFromContext]). It is done when ctx is, and, with the
+// cause ErrLockOwnershipLost, when the lock is lost; f should then stop and must not touch
 // what the lock protects.
 //
-// If the lock was not acquired, Do returns the error of Lock. Otherwise it returns
-// f's error, joined with ErrLockOwnershipLost if the lock was lost meanwhile. Do
-// waits for the release even if ctx is done, at most until the session's deadline if
-// it has one. With [Linger] there is no release to wait for.
-func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+// If the lock was not acquired, Do returns the error of Lock. Otherwise it returns f's error
+// as it is. If the lock was lost meanwhile, that is joined with ErrLockOwnershipLost, and if
+// the release failed otherwise, with the error of Unlock. Do waits for the release even if ctx
+// is done, at most until the session's deadline if it has one. With [Linger] there is no
+// release to wait for.
+func (l *FencedLock) Do(ctx context.Context, f func(ctx context.Context, fence Fence) error) (err error) {
 	fence, err := l.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Unlock(context.WithoutCancel(ctx))) }()
+	defer func() { err = joined(err, l.Unlock(context.WithoutCancel(ctx))) }()
 	held, stop := client.WithLoss(ctx, l.Lost(), ErrLockOwnershipLost)
 	defer stop()
-	return f(ContextWithFence(held, fence))
-}
-
-// Locker returns the lock as a sync.Locker. Where a sync.Mutex could not fail it
-// panics with an *Error: Lock if ctx is done or the lock cannot be acquired, Unlock if
-// it is not held or was lost. Unlock waits for the release even if ctx is done.
-func (l *FencedLock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
-
-type locker struct {
-	lock *FencedLock
-	ctx  context.Context
-}
-
-func (l locker) Lock() {
-	if _, err := l.lock.Lock(l.ctx); err != nil {
-		panic(err)
-	}
-}
-
-func (l locker) Unlock() {
-	// As with a sync.Mutex, the lock is free when Unlock returns; the wait ends at
-	// the session's deadline if it has one.
-	if err := l.lock.Unlock(context.WithoutCancel(l.ctx)); err != nil {
-		panic(err)
-	}
+	return f(ContextWithFence(held, fence), fence)
 }
 
 // LockInfo describes a lock. For a lock that is free and has no waiters, only Name is

@@ -151,23 +151,24 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (
 	return nil, err
 }
 
-// Do runs f while it holds n permits. The context passed to f carries the fence
-// ([FenceFromContext]). It is done when ctx is, and, with the cause
+// Do runs f while it holds n permits, with the fence of the [Permit]. The context passed to f
+// carries the fence as well ([FenceFromContext]). It is done when ctx is, and, with the cause
 // ErrLockOwnershipLost, when the permits are lost; f should then stop.
 //
-// If the permits were not acquired, Do returns the error of Acquire. Otherwise it
-// returns f's error, joined with ErrLockOwnershipLost if the permits were lost
-// meanwhile. Do waits for the release even if ctx is done, at most until the session's
-// deadline if it has one.
-func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context) error) (err error) {
+// If the permits were not acquired, Do returns the error of Acquire. Otherwise it returns f's
+// error as it is. If the permits were lost meanwhile, that is joined with ErrLockOwnershipLost,
+// and if the release failed otherwise, with the error of Release. Do waits for the release even
+// if ctx is done, at most until the session's deadline if it has one.
+func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, fence Fence) error) (err error) {
 	p, err := s.Acquire(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Release(context.WithoutCancel(ctx))) }()
+	defer func() { err = joined(err, p.Release(context.WithoutCancel(ctx))) }()
 	held, stop := client.WithLoss(ctx, p.Lost(), ErrLockOwnershipLost)
 	defer stop()
-	return f(ContextWithFence(held, Fence(p.permit.GrantedFence())))
+	fence := Fence(p.permit.GrantedFence())
+	return f(ContextWithFence(held, fence), fence)
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other

@@ -160,15 +160,15 @@ func TestSemaphore_Do(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		s := n.Semaphore("x", 2)
 		failure := errors.New("failed")
-		err := s.Do(t.Context(), 2, func(ctx context.Context) error {
+		err := s.Do(t.Context(), 2, func(ctx context.Context, fence conclave.Fence) error {
 			info := grouptest.SemaphoreInfo(t, s)
 			f, ok := conclave.FenceFromContext(ctx)
-			if len(info.Holders) != 1 || !ok || info.Holders[0].Fence != f || info.Available != 0 {
-				t.Errorf("fence %v in the context, and the semaphore is %+v", f, info)
+			if len(info.Holders) != 1 || !ok || info.Holders[0].Fence != f || fence != f || info.Available != 0 {
+				t.Errorf("fence %v, %v in the context, and the semaphore is %+v", fence, f, info)
 			}
 			return failure
 		})
-		if !errors.Is(err, failure) || errors.Is(err, conclave.ErrLockOwnershipLost) {
+		if err != failure { //nolint:errorlint // as it is
 			t.Error(err)
 		}
 		if info := grouptest.SemaphoreInfo(t, s); info.Available != 2 {
@@ -180,7 +180,7 @@ func TestSemaphore_Do(t *testing.T) {
 func TestSemaphore_DoLost(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		session := grouptest.MustSession(t, n, nil)
-		err := session.Semaphore("x", 1).Do(t.Context(), 1, func(ctx context.Context) error {
+		err := session.Semaphore("x", 1).Do(t.Context(), 1, func(ctx context.Context, _ conclave.Fence) error {
 			grouptest.Must(t, n.CloseSession(t.Context(), session.ID()))
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -192,10 +192,10 @@ func TestSemaphore_DoLost(t *testing.T) {
 func TestDoAndRun_FenceInContext(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		l := n.FencedLock("x")
-		grouptest.Must(t, l.Do(t.Context(), func(ctx context.Context) error {
+		grouptest.Must(t, l.Do(t.Context(), func(ctx context.Context, fence conclave.Fence) error {
 			want, err := l.Fence()
-			if f, ok := conclave.FenceFromContext(ctx); !ok || f != want {
-				t.Errorf("got %v, want %v", f, want)
+			if f, ok := conclave.FenceFromContext(ctx); !ok || f != want || fence != want {
+				t.Errorf("got %v, and %v in the context, want %v", fence, f, want)
 			}
 			return err
 		}))

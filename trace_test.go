@@ -117,7 +117,7 @@ func TestTracer_Calls(t *testing.T) {
 		{func() error { _, err := kv.Put(ctx, "k", nil); return err }, conclave.Operation{Kind: conclave.CallWrite, Op: "put", Name: "k", Ops: 1}, nil},
 		{func() error { _, err := kv.Txn(ctx, conclave.OpPut("k", nil), conclave.OpExpect("k", 0)); return err },
 			conclave.Operation{Kind: conclave.CallWrite, Op: "txn", Ops: 2}, conclave.ErrCompareFailed},
-		{func() error { return l.Do(ctx, func(context.Context) error { return nil }) },
+		{func() error { return l.Do(ctx, func(context.Context, conclave.Fence) error { return nil }) },
 			conclave.Operation{Kind: conclave.CallUnlock, Op: "unlock", Name: "x", Fence: 3}, nil},
 		{func() error {
 			return n.Election("e").Run(ctx, nil, func(context.Context, conclave.Fence) error { return nil })

@@ -27,7 +27,7 @@ func ExampleNewTracer() {
 	defer node.Close(ctx)
 
 	ctx, run := otel.Tracer("program").Start(ctx, "invoice run")
-	err = node.FencedLock("invoices").Do(ctx, func(context.Context) error { return nil })
+	err = node.FencedLock("invoices").Do(ctx, func(context.Context, conclave.Fence) error { return nil })
 	run.End()
 	if err != nil {
 		fmt.Println(err)

@@ -123,7 +123,7 @@ func TestTracer_ContendedLock(t *testing.T) {
 func TestTracer_Parent(t *testing.T) {
 	group, recorders := start(t, 1)
 	ctx, parent := sdk.NewTracerProvider().Tracer("program").Start(t.Context(), "invoice run")
-	must(t, group.Node(0).FencedLock("invoices").Do(ctx, func(context.Context) error { return nil }))
+	must(t, group.Node(0).FencedLock("invoices").Do(ctx, func(context.Context, conclave.Fence) error { return nil }))
 	for _, name := range []string{"conclave.lock", "conclave.unlock"} {
 		if s := last(t, recorders[0], name); s.Parent().SpanID() != parent.SpanContext().SpanID() {
 			t.Errorf("the parent of %s is %v", name, s.Parent())

@@ -15,9 +15,9 @@ type tokensKey struct{}
 // FencedLock.Do calls, where requests need the fences of several locks or where the client does not know
 // the lock's name:
 //
-//	err := invoices.Do(ctx, func(ctx context.Context) error {
+//	err := invoices.Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
 //		ctx = fencing.ContextWithLock(ctx, "invoices")
-//		return ledger.Do(ctx, func(ctx context.Context) error {
+//		return ledger.Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
 //			ctx = fencing.ContextWithLock(ctx, "ledger")
 //			...
 //

@@ -50,7 +50,7 @@ func Example() {
 	lock := node.FencedLock("invoices")
 	var late context.Context
 	for _, id := range []string{"4711", "4712"} {
-		err := lock.Do(ctx, func(ctx context.Context) error {
+		err := lock.Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
 			if late == nil {
 				late = context.WithoutCancel(ctx) // as if the holder were paused here, with its fence
 			}
@@ -82,9 +82,9 @@ func ExampleContextWithLock() {
 	defer node.Close(context.Background())
 
 	invoices, ledger := node.FencedLock("invoices"), node.FencedLock("ledger, 2026")
-	err = invoices.Do(context.Background(), func(ctx context.Context) error {
+	err = invoices.Do(context.Background(), func(ctx context.Context, _ conclave.Fence) error {
 		ctx = fencing.ContextWithLock(ctx, "invoices")
-		return ledger.Do(ctx, func(ctx context.Context) error {
+		return ledger.Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
 			ctx = fencing.ContextWithLock(ctx, "ledger, 2026")
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 			if err != nil {
@@ -127,7 +127,7 @@ func ExampleSQL_Tx() {
 	if _, err := db.ExecContext(ctx, fencing.Schema(fencing.PostgreSQL)); err != nil {
 		log.Fatal(err)
 	}
-	err = node.FencedLock("invoices").Do(ctx, func(ctx context.Context) error {
+	err = node.FencedLock("invoices").Do(ctx, func(ctx context.Context, _ conclave.Fence) error {
 		return book(ctx, db, "rent", 100)
 	})
 	if errors.Is(err, conclave.ErrStaleFence) {

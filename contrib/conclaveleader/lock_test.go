@@ -174,7 +174,7 @@ func TestFence_LeaseExpired(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Each turn takes an event of the group, so that the loop does not spin.
-		must(t, group.Node(1).FencedLock("turn").Do(ctx, func(context.Context) error { return nil }))
+		must(t, group.Node(1).FencedLock("turn").Do(ctx, func(context.Context, conclave.Fence) error { return nil }))
 	}
 	if f, err := a.Fence(); !errors.Is(err, conclave.ErrNotHeld) {
 		t.Errorf("Fence: %v, %v, want ErrNotHeld", f, err)

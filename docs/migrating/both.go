@@ -13,7 +13,7 @@ func bookUnderBoth(
 	ctx context.Context,
 	underOld func(ctx context.Context, work func(ctx context.Context) error) error,
 	lock *conclave.FencedLock,
-	book func(ctx context.Context) error,
+	book func(ctx context.Context, fence conclave.Fence) error,
 ) error {
 	return underOld(ctx, func(ctx context.Context) error { // the old lock first, in every process
 		return lock.Do(ctx, book)

@@ -39,7 +39,7 @@ func leaderAfterCurator(ctx context.Context, node *conclave.Node) (string, error
 
 //snippet:curator-semaphore-after
 
-func callAfterCurator(ctx context.Context, node *conclave.Node, call func(context.Context) error) error {
+func callAfterCurator(ctx context.Context, node *conclave.Node, call func(context.Context, conclave.Fence) error) error {
 	return node.Semaphore("backend", 3).Do(ctx, 2, call) // two permits, or none
 }
 

@@ -38,10 +38,7 @@ func bookWithEtcd(ctx context.Context, client *clientv3.Client, book func(ctx co
 //snippet:etcd-lock-after
 
 func bookAfterEtcd(ctx context.Context, node *conclave.Node, book func(ctx context.Context, fence conclave.Fence) error) error {
-	return node.FencedLock("invoices").Do(ctx, func(ctx context.Context) error {
-		fence, _ := conclave.FenceFromContext(ctx)
-		return book(ctx, fence) // ctx is cancelled when the lock is lost
-	})
+	return node.FencedLock("invoices").Do(ctx, book) // book's ctx is cancelled when the lock is lost
 }
 
 //snippet:etcd-write-before

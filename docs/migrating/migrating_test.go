@@ -144,7 +144,7 @@ func TestCurator(t *testing.T) {
 		}
 		return err
 	}))
-	must(t, callAfterCurator(ctx, group.Node(0), func(context.Context) error {
+	must(t, callAfterCurator(ctx, group.Node(0), func(context.Context, conclave.Fence) error {
 		if _, err := group.Node(1).Semaphore("backend", 3).TryAcquire(ctx, 2); !errors.Is(err, conclave.ErrLocked) {
 			t.Errorf("four of three permits: %v", err)
 		}
@@ -182,7 +182,7 @@ func TestRedsync(t *testing.T) {
 	client, err := openAfterRedsync(ctx, group.Node(0).Addr(), group.Node(1).Addr(), group.Node(2).Addr())
 	must(t, err)
 	defer client.Close(context.Background())
-	must(t, bookAfterRedsync(ctx, client, func(ctx context.Context) error {
+	must(t, bookAfterRedsync(ctx, client, func(ctx context.Context, _ conclave.Fence) error {
 		if _, ok := conclave.FenceFromContext(ctx); !ok {
 			t.Error("no fence in the context")
 		}
@@ -266,11 +266,13 @@ func TestBoth(t *testing.T) {
 		return work(ctx)
 	}
 	underNew := func(node *conclave.Node) func(func(context.Context) error) error {
-		return func(work func(context.Context) error) error { return node.FencedLock("invoices").Do(ctx, work) }
+		return func(work func(context.Context) error) error {
+			return node.FencedLock("invoices").Do(ctx, func(ctx context.Context, _ conclave.Fence) error { return work(ctx) })
+		}
 	}
 	both := func(node *conclave.Node) func(func(context.Context) error) error {
 		return func(work func(context.Context) error) error {
-			return bookUnderBoth(ctx, underOld, node.FencedLock("invoices"), work)
+			return bookUnderBoth(ctx, underOld, node.FencedLock("invoices"), func(ctx context.Context, _ conclave.Fence) error { return work(ctx) })
 		}
 	}
 	exclusive(t, func(work func(context.Context) error) error { return underOld(ctx, work) }, both(group.Node(0)), both(group.Node(1)))

@@ -58,8 +58,8 @@ func bookWithRedsync(ctx context.Context, rs *redsync.Redsync, book func(ctx con
 
 //snippet:redsync-lock-after
 
-func bookAfterRedsync(ctx context.Context, client *conclave.Client, book func(ctx context.Context) error) error {
-	return client.FencedLock("invoices").Do(ctx, book) // the session is renewed; ctx carries the fence
+func bookAfterRedsync(ctx context.Context, client *conclave.Client, book func(ctx context.Context, fence conclave.Fence) error) error {
+	return client.FencedLock("invoices").Do(ctx, book) // the session is renewed
 }
 
 //snippet:redsync-try-before

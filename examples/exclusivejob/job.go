@@ -58,7 +58,7 @@ func (j *job) run(ctx context.Context) error {
 		// Do queues for the lock. TryLock would leave this process free for other
 		// work, but then no process would be waiting to repeat the job of a
 		// holder that crashed.
-		err := j.lock.Do(ctx, func(ctx context.Context) error { return j.once(ctx, p) })
+		err := j.lock.Do(ctx, func(ctx context.Context, _ conclave.Fence) error { return j.once(ctx, p) })
 		switch {
 		case errors.Is(err, conclave.ErrLockOwnershipLost), errors.Is(err, conclave.ErrSessionExpired):
 			j.logf("LOST the lock for the job of %s; queueing again", j.start(p))

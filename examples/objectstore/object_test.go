@@ -67,8 +67,8 @@ func TestUpdate_HolderPaused(t *testing.T) {
 			var largest conclave.Fence
 			next := func() {
 				group.Partition([]int{0}) // its session expires in the group
-				err := group.Node(1).FencedLock(o.Lock).Do(t.Context(), func(ctx context.Context) error {
-					largest, _ = conclave.FenceFromContext(ctx)
+				err := group.Node(1).FencedLock(o.Lock).Do(t.Context(), func(ctx context.Context, fence conclave.Fence) error {
+					largest = fence
 					return o.Update(ctx, content("second"))
 				})
 				if err != nil || largest <= old {

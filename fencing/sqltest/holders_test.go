@@ -52,7 +52,7 @@ func (b *database) pausedHolder(t *testing.T) {
 
 	group.Partition([]int{0}) // its session expires in the group
 	second := group.Node(1).FencedLock("invoices")
-	if err := second.Do(t.Context(), func(ctx context.Context) error { return b.set(ctx, "invoices", "second") }); err != nil {
+	if err := second.Do(t.Context(), func(ctx context.Context, _ conclave.Fence) error { return b.set(ctx, "invoices", "second") }); err != nil {
 		t.Fatal(err)
 	}
 	largest, err := b.Largest(t.Context(), b.db, "invoices")

@@ -124,8 +124,8 @@ func (s *source) bareAfters() []token.Pos {
 var panics = map[string]string{
 	"cluster/core/raftlogger.go: raftLogger.Panic":  "raft requires that it does not return; the loop recovers and stops the node",
 	"cluster/core/raftlogger.go: raftLogger.Panicf": "raft requires that it does not return; the loop recovers and stops the node",
-	"lock.go: locker.Lock":                          "documented: sync.Locker returns no error",
-	"lock.go: locker.Unlock":                        "documented: sync.Locker returns no error",
+	"locker.go: locker.Lock":                        "documented: sync.Locker returns no error",
+	"locker.go: locker.Unlock":                      "documented: sync.Locker returns no error",
 }
 
 func TestLibrary_NeverPanics(t *testing.T) {

@@ -72,7 +72,7 @@ var ruleCases = []struct {
 	{"a place that is freed behind one", "x.go", `func g(f func()) { f(); <-places }`, deferred, "use a defer"},
 	{"a deferred one", "x.go", `func g(f func()) { defer finish(); f() }`, deferred, ""},
 	{"a wait behind one", "x.go", `func g(f func()) { f(); select { case <-done: } }`, deferred, ""},
-	{"a documented panic", "lock.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
+	{"a documented panic", "locker.go", `func (l locker) Lock() { panic(1) }`, guarded, ""},
 	{"a panic in a test", "lock_test.go", `func f() { panic(1) }`, guarded, ""},
 
 	{"a clock in the core", "cluster/core/x.go", `import "time"; func f() { time.Now() }`, driven, "time.Now in the core"},

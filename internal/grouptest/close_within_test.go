@@ -64,13 +64,13 @@ func closers(a closer, closes func()) map[string]func(ctx context.Context) {
 			}
 		},
 		"Do": func(ctx context.Context) {
-			_ = a.FencedLock("do").Do(ctx, func(context.Context) error { closes(); return nil })
+			_ = a.FencedLock("do").Do(ctx, func(context.Context, conclave.Fence) error { closes(); return nil })
 		},
 		"lingering Do": func(ctx context.Context) {
-			_ = a.FencedLock("do", conclave.Linger(time.Minute)).Do(ctx, func(context.Context) error { closes(); return nil })
+			_ = a.FencedLock("do", conclave.Linger(time.Minute)).Do(ctx, func(context.Context, conclave.Fence) error { closes(); return nil })
 		},
 		"Semaphore.Do": func(ctx context.Context) {
-			_ = a.Semaphore("s", 1).Do(ctx, 1, func(context.Context) error { closes(); return nil })
+			_ = a.Semaphore("s", 1).Do(ctx, 1, func(context.Context, conclave.Fence) error { closes(); return nil })
 		},
 		"Run": func(ctx context.Context) {
 			_ = a.Election("run").Run(ctx, nil, func(context.Context, conclave.Fence) error { closes(); return nil })
