@@ -85,7 +85,7 @@ func ExampleOp() {
 	// Output: a 42 true
 }
 
-func ExampleKV_Watch() {
+func ExampleKV_Follow() {
 	ctx, stop := context.WithCancel(context.Background())
 	node := openOne(ctx)
 	defer node.Close(context.Background())
@@ -113,21 +113,11 @@ func ExampleKV_Watch() {
 
 // follow reports the keys with a prefix, and then each change of them.
 func follow(ctx context.Context, kv *conclave.KV, prefix string, set func(conclave.Entry), unset func(key string)) error {
-	index, err := kv.Index(ctx) // before List, so that no change is missed
-	if err != nil {
-		return err
-	}
-	entries, err := kv.List(ctx, prefix)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		set(e)
-	}
-	for event, err := range kv.Watch(ctx, prefix, index) {
+	for event, err := range kv.Follow(ctx, prefix) {
 		switch {
 		case err != nil: // the last element
-			return err // ErrCompacted: list and watch again
+			return err
+		case event.Synced: // set has received all keys
 		case event.Deleted:
 			unset(event.Entry.Key)
 		default:

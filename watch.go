@@ -7,11 +7,14 @@ import (
 	"github.com/conclave-go/conclave/internal/fact"
 )
 
-// Event is one change of one key.
+// Event is one change of one key, or, from [KV.Follow], a key of the present state or its end.
 type Event struct {
 	Entry   Entry // the key after the change; before it, if it was deleted
 	Deleted bool
 	Index   uint64 // of the change: Entry.ModifyIndex, or that of the deletion
+	// Synced marks the end of the state that Follow yields: there is no Entry, and Index is one
+	// from which on a Watch misses no change.
+	Synced bool
 }
 
 // Watch yields each change with an index larger than after of the keys that begin with
@@ -26,8 +29,8 @@ type Event struct {
 // from before its start, or before a snapshot that it received because it lagged too
 // far. ErrCompacted: changes that would have to be yielded are no longer buffered,
 // because after is too old, or because the loop's body is slower than the changes.
-// Then read the current state, as [KV.Index] describes. Watch waits for an index that
-// is not reached yet.
+// Then read the current state, as [KV.Index] describes; [KV.Follow] does both. Watch waits
+// for an index that is not reached yet.
 func (k *KV) Watch(ctx context.Context, prefix string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := validPrefixes(prefix)

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,80 +22,23 @@ func newLog(w io.Writer) logFunc {
 	}
 }
 
-// follower keeps a local copy of the group's configuration up to date.
-type follower struct {
-	kv     *conclave.KV
-	prefix string
-	config map[string]conclave.Entry // by key
-	logf   logFunc
-}
-
-func newFollower(kv *conclave.KV, prefix string, logf logFunc) *follower {
-	return &follower{kv: kv, prefix: prefix, config: make(map[string]conclave.Entry), logf: logf}
-}
-
-// follow lists the keys and then watches them, until ctx is done or the node
-// stops. If the watch falls too far behind, it lists again.
-func (f *follower) follow(ctx context.Context) error {
-	for {
-		after, err := f.list(ctx)
-		if err == nil {
-			err = f.watch(ctx, after)
-		}
-		if !errors.Is(err, conclave.ErrCompacted) {
-			return err
-		}
-		f.logf("too far behind to watch each change; listing all keys again")
-	}
-}
-
-// list brings the copy up to date and returns the index to watch from. It reads
-// the index before the list: a change between the two is in the list and is
-// delivered once more, where the other order would miss it.
-func (f *follower) list(ctx context.Context) (after uint64, err error) {
-	after, err = f.kv.Index(ctx)
-	if err != nil {
-		return 0, err
-	}
-	entries, err := f.kv.List(ctx, f.prefix)
-	if err != nil {
-		return 0, err
-	}
-	deleted := maps.Clone(f.config)
-	for _, e := range entries {
-		delete(deleted, e.Key)
-		f.set(e)
-	}
-	for _, key := range slices.Sorted(maps.Keys(deleted)) {
-		delete(f.config, key)
-		f.logf("%s is deleted", key)
-	}
-	f.logf("up to date: %d keys", len(f.config))
-	return after, nil
-}
-
-// watch applies changes to the copy. It returns the last error of Watch, never
-// nil.
-func (f *follower) watch(ctx context.Context, after uint64) error {
-	for event, err := range f.kv.Watch(ctx, f.prefix, after) {
-		switch known := f.config[event.Entry.Key]; {
+// follow keeps a local copy of the group's configuration up to date, until ctx is done or the
+// node stops. It never returns nil.
+func follow(ctx context.Context, kv *conclave.KV, prefix string, logf logFunc) error {
+	config := make(map[string]conclave.Entry)
+	for event, err := range kv.Follow(ctx, prefix) {
+		switch e := event.Entry; {
 		case err != nil:
 			return err
-		case event.Index <= known.ModifyIndex: // the list had it
+		case event.Synced: // config is all of it, as it was at one point in time
+			logf("up to date: %d keys", len(config))
 		case event.Deleted:
-			delete(f.config, event.Entry.Key)
-			f.logf("%s is deleted (index %d)", event.Entry.Key, event.Index)
+			delete(config, e.Key)
+			logf("%s is deleted (index %d)", e.Key, event.Index)
 		default:
-			f.set(event.Entry)
+			config[e.Key] = e
+			logf("%s = %s (index %d)", e.Key, e.Value, e.ModifyIndex)
 		}
 	}
 	return nil
-}
-
-func (f *follower) set(e conclave.Entry) {
-	if f.config[e.Key].ModifyIndex == e.ModifyIndex {
-		return
-	}
-	f.config[e.Key] = e
-	f.logf("%s = %s (index %d)", e.Key, e.Value, e.ModifyIndex)
 }

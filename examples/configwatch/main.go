@@ -108,7 +108,7 @@ func run(ctx context.Context, o options, in io.Reader, w io.Writer) error {
 	logf("%s is in the group; to crash it, run: %s", o.cfg.Name, killCommand())
 	logf("type key=value to set a key, key to delete it")
 	go readInput(ctx, node.KV(), o.prefix, in, logf) // a read of a terminal cannot be cancelled, so nothing waits for it
-	err = newFollower(node.KV(), o.prefix, logf).follow(ctx)
+	err = follow(ctx, node.KV(), o.prefix, logf)
 	if ctx.Err() != nil {
 		err = nil
 	}

@@ -38,7 +38,7 @@ var largeTypes = map[string]size{
 }
 
 var largePackages = map[string]size{
-	".":                 {0, 37, "the API: one file for each noun"},
+	".":                 {0, 38, "the API: one file for each noun"},
 	"internal/machine":  {0, 56, "one atomic state; a file for each kind of command"},
 	"cluster/core":      {0, 32, unsplit},
 	"cluster/transport": {0, 41, "connections, and what memberlist needs of them, share sockets and handshakes"},
