@@ -57,6 +57,9 @@ var (
 	// ErrLimitMismatch: the semaphore is in use with another limit, which the error
 	// names. Use that limit, or change it for all users with Resize.
 	ErrLimitMismatch = errors.New("semaphore has another limit")
+	// ErrNoLimit: a handle with GroupLimit found no limit: no Resize has set one, and no
+	// other user holds permits or waits. Call Resize.
+	ErrNoLimit = errors.New("the semaphore has no limit")
 	// ErrKeyNotFound: the key does not exist.
 	ErrKeyNotFound = errors.New("key not found")
 	// ErrCompareFailed: a comparison in a Txn failed; nothing was changed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +27,20 @@ type Semaphore struct {
 	lease *client.Lease // to acquire under; nil: the node's own
 	name  string
 	bad   error         // what is wrong with the name or the limit
-	limit atomic.Uint32 // that this handle uses
+	limit atomic.Uint32 // that this handle uses; 0 with follows: not known yet
+
+	follows bool // the limit is GroupLimit
 }
 
+// GroupLimit as the limit of a handle is the limit that [Semaphore.Resize] has set, whatever it is: the
+// handle reads it at its first use, and follows each later Resize. So a program changes the
+// limit at run time without making handles again. Until a Resize has set a limit, and no user with a
+// limit holds permits or waits, Acquire and TryAcquire fail with ErrNoLimit. After a Resize
+// to 0 the handle uses the limit that it has used last.
+const GroupLimit = math.MinInt32
+
 // SemaphoreInfo describes a semaphore. One that is not in use and was never resized
-// has the limit of the handle that asks.
+// has the limit of the handle that asks; 0 with [GroupLimit] if it has used none.
 type SemaphoreInfo struct {
 	Name      string
 	Limit     int
@@ -53,8 +63,8 @@ type PermitInfo struct {
 }
 
 // Semaphore returns a new handle to the semaphore of that name, 1 to 512 bytes of
-// UTF-8 without NUL, with a limit from 1 to 2,147,483,647. It does not block; an
-// invalid name or limit is reported when the handle is used, as ErrInvalid or
+// UTF-8 without NUL, with a limit from 1 to 2,147,483,647, or [GroupLimit]. It does not
+// block; an invalid name or limit is reported when the handle is used, as ErrInvalid or
 // ErrTooLarge.
 //
 // The handle acquires under the node's own session, which has the TTL
@@ -72,11 +82,11 @@ func (s *Session) Semaphore(name string, limit int) *Semaphore {
 }
 
 func newSemaphore(g *Group, lease *client.Lease, name string, limit int) *Semaphore {
-	s := &Semaphore{group: g, lease: lease, name: name, bad: validName(name)}
-	if s.bad == nil {
+	s := &Semaphore{group: g, lease: lease, name: name, bad: validName(name), follows: limit == GroupLimit}
+	if s.bad == nil && !s.follows {
 		s.bad = validLimit(limit)
 	}
-	if s.bad == nil {
+	if s.bad == nil && !s.follows {
 		s.limit.Store(uint32(limit))
 	}
 	return s
@@ -97,7 +107,7 @@ func validLimit(limit int) error {
 //
 // A non-nil error means that this call holds nothing: a place in the queue is
 // withdrawn in the background, and a grant that won that race is released. Errors:
-// ctx's, with ErrUnavailable if no quorum was reachable; ErrLimitMismatch;
+// ctx's, with ErrUnavailable if no quorum was reachable; ErrLimitMismatch, or ErrNoLimit with GroupLimit;
 // ErrSessionExpired for a handle of a session that has ended; ErrBusy with too many
 // waiters or calls under way; ErrTooLarge for more permits than the limit; ErrInvalid
 // for fewer than one, the name or the limit; ErrClosed.
@@ -127,15 +137,50 @@ func (s *Semaphore) span(ctx context.Context, kind CallKind, op string, n int) *
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int, wait bool, span *span) (*Permit, error) {
-	limit := s.limit.Load()
 	switch {
 	case s.bad != nil:
 		return nil, s.bad
 	case n < 1:
 		return nil, fmt.Errorf("%w number of permits: want at least 1, got %d", ErrInvalid, n)
-	case uint64(n) > uint64(limit):
-		return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
 	}
+	limit := s.limit.Load()
+	for {
+		if s.follows && uint64(n) > uint64(limit) { // not known yet, or larger by now
+			var err error
+			if limit, err = s.groupLimit(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if uint64(n) > uint64(limit) {
+			return nil, fmt.Errorf("%w: %d permits of %d: ask for less, or call Resize", ErrTooLarge, n, limit)
+		}
+		p, err := s.request(ctx, n, limit, wait, span)
+		var f *client.Fault
+		if !s.follows || !errors.As(err, &f) || f.Kind != client.Refused || f.Reply.GetCode() != wire.Code_LIMIT_MISMATCH {
+			return p, err
+		}
+		limit = f.Reply.GetLimit() // of a Resize since then
+		s.limit.Store(limit)
+	}
+}
+
+// groupLimit reads the limit of the group.
+func (s *Semaphore) groupLimit(ctx context.Context) (uint32, error) {
+	v, err := ask[*machine.SemaphoreView](ctx, s.group, machine.SemaphoreQuery{Name: s.name})
+	switch {
+	case err != nil:
+		return 0, err
+	case v != nil:
+		s.limit.Store(v.Limit)
+	}
+	limit := s.limit.Load()
+	if limit == 0 {
+		return 0, ErrNoLimit
+	}
+	return limit, nil
+}
+
+func (s *Semaphore) request(ctx context.Context, n int, limit uint32, wait bool, span *span) (*Permit, error) {
 	p, err := s.group.client.Acquire(ctx, client.PermitRequest{
 		Lease: s.lease, Name: s.name, Limit: limit, Permits: uint32(n), Wait: wait, Trace: span.trace(),
 	})
@@ -172,8 +217,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, f
 }
 
 // Resize changes the limit for all users, and for this handle, whatever it was. Other
-// handles must be made again, with the new limit; until then they fail with
-// ErrLimitMismatch. Permits that are held stay held: after shrinking, none is granted
+// handles with a limit must be made again, with the new one; until then they fail with
+// ErrLimitMismatch. Those with [GroupLimit] follow. Permits that are held stay held: after shrinking, none is granted
 // until the sum fits again, and waiters for more than the new limit get
 // ErrLimitMismatch. The group keeps the limit even while the semaphore is not in use,
 // for at most 65,536 semaphores.
@@ -194,7 +239,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) error {
 			Name: s.name, Limit: uint32(limit),
 		}}})
 	}
-	if err == nil && limit != 0 {
+	if err == nil && limit != 0 && !s.follows {
 		s.limit.Store(uint32(limit))
 	}
 	return fault("resize", s.name, err)

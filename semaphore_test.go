@@ -117,6 +117,52 @@ func TestSemaphore_Resize(t *testing.T) {
 	})
 }
 
+func TestSemaphore_GroupLimit(t *testing.T) {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		s, other := n.Semaphore("x", conclave.GroupLimit), n.Semaphore("x", conclave.GroupLimit)
+		for _, acquire := range []func(context.Context, int) (*conclave.Permit, error){s.Acquire, s.TryAcquire} {
+			_, err := acquire(t.Context(), 1)
+			grouptest.WantError(t, err, conclave.ErrNoLimit)
+		}
+		grouptest.Must(t, other.Resize(t.Context(), 2))
+		p := grouptest.MustAcquire(t, s, 2)
+		_, err := s.TryAcquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrLocked)
+		_, err = s.Acquire(t.Context(), 3)
+		grouptest.WantError(t, err, conclave.ErrTooLarge)
+
+		grouptest.Must(t, n.Semaphore("x", 9).Resize(t.Context(), 5)) // the handles follow
+		grouptest.MustAcquire(t, s, 3)
+		waiting := grouptest.StartAcquire(t, other, 2)
+		grouptest.Must(t, other.Resize(t.Context(), 1))
+		grouptest.WantError(t, <-waiting.Err, conclave.ErrTooLarge)
+		waiting = grouptest.StartAcquire(t, s, 1)
+		grouptest.Must(t, other.Resize(t.Context(), 6))
+		waiting.Granted(t)
+
+		grouptest.Must(t, p.Release(t.Context()))
+		grouptest.Must(t, s.Resize(t.Context(), 0))
+		grouptest.MustAcquire(t, other, 1)
+		_, err = n.Semaphore("x", -1).Acquire(t.Context(), 1)
+		grouptest.WantError(t, err, conclave.ErrInvalid)
+	})
+}
+
+// A semaphore that another handle uses has a limit, also before any Resize.
+func TestSemaphore_GroupLimitOfUsers(t *testing.T) {
+	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
+		grouptest.MustAcquire(t, n.Semaphore("x", 2), 1)
+		s := n.Semaphore("x", conclave.GroupLimit)
+		if info := grouptest.SemaphoreInfo(t, s); info.Limit != 2 {
+			t.Errorf("%+v", info)
+		}
+		grouptest.MustAcquire(t, s, 1)
+		if info := grouptest.SemaphoreInfo(t, n.Semaphore("y", conclave.GroupLimit)); info.Limit != 0 || info.Available != 0 {
+			t.Errorf("%+v", info)
+		}
+	})
+}
+
 func TestSemaphore_InvalidArguments(t *testing.T) {
 	grouptest.BothWays(t, func(t *testing.T, n grouptest.Access) {
 		tooMany := int64(1) << 31 // negative where int has 32 bits

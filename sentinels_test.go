@@ -30,7 +30,7 @@ func meanings() map[string]meaning {
 		"ErrLocked": {none, "yes"}, "ErrLockDelay": {none, "yes"}, "ErrNotHeld": {none, "no"}, "ErrLockOwnershipLost": {none, "no"},
 		"ErrAcquireLimitReached": {none, "no"}, "ErrSessionExpired": {none, "no"}, "ErrSessionNotFound": {none, "no"},
 		"ErrSessionBound": {none, "when"}, "ErrCheckCritical": {none, "when"}, "ErrStaleFence": {none, "no"}, "ErrStaleSequencer": {none, "no"},
-		"ErrLimitMismatch": {none, "no"}, "ErrKeyNotFound": {none, ""}, "ErrCompareFailed": {none, ""}, "ErrCompacted": {none, ""},
+		"ErrLimitMismatch": {none, "no"}, "ErrNoLimit": {none, "no"}, "ErrKeyNotFound": {none, ""}, "ErrCompareFailed": {none, ""}, "ErrCompacted": {none, ""},
 		"ErrNoLeader": {none, ""}, "ErrUnavailable": {none, "yes"}, "ErrUnknown": {unknown, "read first"}, "ErrClosed": {none, "no"},
 		"ErrIncomplete": {standing, "yes"}, "ErrCorrupt": {none, "no"}, "ErrTooLarge": {none, "no"}, "ErrBusy": {none, "yes"},
 		"ErrInvalid": {none, "no"}, "ErrNotLeader": {none, "yes"}, "ErrLastVoter": {none, "no"}, "ErrUpgradeRequired": {none, "no"},

@@ -27,6 +27,7 @@ func classify(err error) (class string, refused bool) {
 		{conclave.ErrNotHeld, "not_held", false},
 		{conclave.ErrAcquireLimitReached, "acquire_limit_reached", false},
 		{conclave.ErrLimitMismatch, "limit_mismatch", false},
+		{conclave.ErrNoLimit, "no_limit", false},
 		{conclave.ErrStaleFence, "stale_fence", false},
 		{conclave.ErrStaleSequencer, "stale_sequencer", false},
 		{conclave.ErrTooLarge, "too_large", false},
