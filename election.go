@@ -35,6 +35,9 @@ type Leader struct {
 	Fence   Fence
 	Session SessionID
 	Node    MemberID
+	// Member is Node as this node, or the member that the client asks, sees it: with the name and the
+	// address. It has no more than the ID if it is a client, or a member that is not listed any more.
+	Member Member
 }
 
 // Election returns a new handle to the election of that name, 1 to 512 bytes of UTF-8
@@ -225,7 +228,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, fault("leader", e.lock.name, err)
 	}
-	return leaderOf(e.lock.name, leader), nil
+	return describeLeader(ctx, e.lock.group, leaderOf(e.lock.name, leader)), nil
 }
 
 // Observe yields the current leader, with Fence 0 if there is none, and then each
@@ -251,7 +254,25 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 	if e.lock.bad != nil {
 		return e.lock.bad
 	}
-	return e.lock.group.client.Observe(ctx, e.lock.name, func(l *fact.Leader) bool { return yield(leaderOf(e.lock.name, l)) })
+	g := e.lock.group
+	return g.client.Observe(ctx, e.lock.name, func(l *fact.Leader) bool {
+		return yield(describeLeader(ctx, g, leaderOf(e.lock.name, l)))
+	})
+}
+
+// describeLeader sets Member. It fails no call: what is known of a member is no part of the outcome.
+func describeLeader(ctx context.Context, g *Group, l Leader) Leader {
+	if l.Node == 0 {
+		return l
+	}
+	members, _ := g.membersByID(ctx)
+	return members.lead(l)
+}
+
+func (m membersByID) lead(l Leader) Leader {
+	l.Member = m[l.Node]
+	l.Member.ID = l.Node
+	return l
 }
 
 func leaderOf(election string, l *fact.Leader) Leader {
@@ -276,9 +297,18 @@ func (g *Group) Elections(ctx context.Context, prefix string, opts ...ListOption
 	}, func(v machine.LeaderView) string { return v.Name },
 		func(v machine.LeaderView) Leader { return leaderOf(v.Name, v.Leader) })
 	return func(yield func(Leader, error) bool) {
+		var members membersByID
 		for l, err := range all {
 			if err == nil && l.Fence == 0 {
 				continue // in the lock-delay of its last leader
+			}
+			if err == nil && members == nil {
+				if members, _ = g.membersByID(ctx); members == nil {
+					members = membersByID{}
+				}
+			}
+			if err == nil {
+				l = members.lead(l)
 			}
 			if !yield(l, err) {
 				return

@@ -256,3 +256,36 @@ func TestElectionRun_ContextDoneWhileResignOwed(t *testing.T) {
 		grouptest.WantError(t, err, conclave.ErrLockOwnershipLost)
 	})
 }
+
+// A leader is described by name and address, to a member as to a client; that of a client by its ID only.
+func TestLeader_Member(t *testing.T) {
+	g := grouptest.Start(t, 2)
+	client := grouptest.Dial(t, &conclave.ClientConfig{}, g.Nodes...)
+	grouptest.MustCampaign(t, g.Nodes[1].Election("x"), "by a member")
+	want := conclave.Member{ID: g.ID(1), Name: g.Nodes[1].Status().Name, Addr: g.Nodes[1].Addr()}
+	for _, n := range []grouptest.Access{g.Nodes[0], client} {
+		l, err := n.Election("x").Leader(t.Context())
+		grouptest.Must(t, err)
+		for observed, err := range n.Election("x").Observe(t.Context()) {
+			grouptest.Must(t, err)
+			if observed.Member.Name != l.Member.Name {
+				t.Errorf("observed %+v, and the leader is %+v", observed, l)
+			}
+			break
+		}
+		for listed, err := range n.Elections(t.Context(), "x") {
+			grouptest.Must(t, err)
+			if listed.Member.Name != l.Member.Name {
+				t.Errorf("listed %+v, and the leader is %+v", listed, l)
+			}
+		}
+		if l.Member.ID != want.ID || l.Member.Name != want.Name || l.Member.Addr != want.Addr || l.Node != want.ID {
+			t.Errorf("the leader is %+v, want %+v", l, want)
+		}
+	}
+	grouptest.MustCampaign(t, client.Election("y"), "by a client")
+	l, err := g.Nodes[0].Election("y").Leader(t.Context())
+	if err != nil || l.Member != (conclave.Member{ID: l.Node}) || l.Node == 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

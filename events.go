@@ -15,8 +15,8 @@ import (
 // function must not wait for Open or Close: Close waits for it, up to 3 seconds, and drops
 // the calls that are left then. A panic in one is logged, and the next call is made.
 type Events struct {
-	// LeaderChanged reports the leader of the group's Raft term, 0 if none is known.
-	LeaderChanged func(leader MemberID, term uint64)
+	// LeaderChanged reports the leader of the group's Raft term; with ID 0 if none is known.
+	LeaderChanged func(leader Member, term uint64)
 	// SessionEnded reports that a session of this node has ended, and why, also by
 	// Session.Close, Close or Leave.
 	SessionEnded func(id SessionID, why error)
@@ -25,17 +25,20 @@ type Events struct {
 	// Close or Leave.
 	LockLost func(name string, fence Fence)
 
+	// The members below are described as this node saw them at the change: their names and addresses are
+	// empty where it had not learned them yet. Lag and LastContact are 0.
+
 	// MemberJoined reports a new member, which begins as a standby.
-	MemberJoined func(member MemberID)
+	MemberJoined func(member Member)
 	// MemberPromoted reports a standby that votes from now on.
-	MemberPromoted func(member MemberID)
+	MemberPromoted func(member Member)
 	// MemberDemoted reports a voter that is a standby from now on.
-	MemberDemoted func(member MemberID)
+	MemberDemoted func(member Member)
 	// MemberReplaced reports a voter that is a standby from now on, and the standby that
 	// votes in its place.
-	MemberReplaced func(member, by MemberID)
+	MemberReplaced func(member, by Member)
 	// MemberRemoved reports a member that does not belong to the group any more.
-	MemberRemoved func(member MemberID)
+	MemberRemoved func(member Member)
 	// RedundancyChanged reports Status.Redundancy. The functions above are called as this
 	// member applies the log, so each member calls them for each change that it has not
 	// skipped by a snapshot; this one follows the failure detector's view as well.
@@ -48,6 +51,7 @@ const maxEvents = 1024
 type events struct {
 	on       Events
 	log      *slog.Logger
+	describe func(MemberID) Member // a member as this node sees it; nil for a client
 	queue    chan func()
 	dropping atomic.Bool // since the last call
 
@@ -131,20 +135,20 @@ func (e *events) put(f func()) {
 
 func (e *events) leaderChanged(leader, term uint64) {
 	if f := e.on.LeaderChanged; f != nil {
-		e.put(func() { f(MemberID(leader), term) })
+		e.put(func() { f(e.describe(MemberID(leader)), term) })
 	}
 }
 
 func (e *events) roleChanged(r cluster.RoleEvent) {
-	on := map[cluster.RoleKind]func(MemberID){
+	on := map[cluster.RoleKind]func(Member){
 		cluster.Joined: e.on.MemberJoined, cluster.Promoted: e.on.MemberPromoted,
 		cluster.Demoted: e.on.MemberDemoted, cluster.Removed: e.on.MemberRemoved,
 	}
 	if f := on[r.Kind]; f != nil {
-		e.put(func() { f(MemberID(r.Member)) })
+		e.put(func() { f(memberOf(r.Member)) })
 	}
 	if f := e.on.MemberReplaced; f != nil && r.Kind == cluster.Replaced {
-		e.put(func() { f(MemberID(r.Member), MemberID(r.By)) })
+		e.put(func() { f(memberOf(r.Member), memberOf(r.By)) })
 	}
 }
 

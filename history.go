@@ -21,7 +21,10 @@ type HistoryEvent struct {
 	// one whose process the session belonged to, or this node.
 	Member MemberID
 	By     MemberID // with HistoryMemberReplaced: the member that votes in its place
-	Term   uint64   // with HistoryLeader: the Raft term
+	// MemberName and ByName are the names at that time, of changes of roles: a member that was
+	// removed is in no list any more. "": not known.
+	MemberName, ByName string
+	Term               uint64 // with HistoryLeader: the Raft term
 	// Voters is Status.Redundancy, with HistoryRedundancy.
 	Voters int
 	// Count is how many events this one stands for. Ends of sessions and losses of the same
@@ -144,7 +147,7 @@ func (h *history) roleChanged(r cluster.RoleEvent) {
 		cluster.Joined: HistoryMemberJoined, cluster.Promoted: HistoryMemberPromoted, cluster.Demoted: HistoryMemberDemoted,
 		cluster.Replaced: HistoryMemberReplaced, cluster.Removed: HistoryMemberRemoved,
 	}
-	h.note(&h.members, HistoryEvent{Kind: kinds[r.Kind], Member: MemberID(r.Member), By: MemberID(r.By)})
+	h.note(&h.members, HistoryEvent{Kind: kinds[r.Kind], Member: MemberID(r.Member.ID), By: MemberID(r.By.ID), MemberName: r.Member.Name, ByName: r.By.Name})
 }
 
 func (h *history) sessionEnded(e fact.Ended) {

@@ -77,14 +77,19 @@ func TestHistory_Sessions(t *testing.T) {
 // A history begins with the leader, and has what happens to the members.
 func TestHistory_Members(t *testing.T) {
 	var redundant [3]chan struct{}
+	leaders, former := make(chan conclave.Member, 1024), make(chan conclave.Member, 3)
 	g := grouptest.Start(t, 3, grouptest.LongSessions, grouptest.Edit(func(i int, c *conclave.Config, _ *cluster.Seams) {
 		seen := make(chan struct{}, 1)
 		redundant[i] = seen
-		c.Events = &conclave.Events{RedundancyChanged: func(voters int) {
-			if voters == 1 && len(seen) == 0 {
-				seen <- struct{}{}
-			}
-		}}
+		c.Events = &conclave.Events{
+			RedundancyChanged: func(voters int) {
+				if voters == 1 && len(seen) == 0 {
+					seen <- struct{}{}
+				}
+			},
+			LeaderChanged: func(leader conclave.Member, _ uint64) { leaders <- leader },
+			MemberRemoved: func(member conclave.Member) { former <- member },
+		}
 	}))
 	leader := g.Leader()
 	next, third := (leader+1)%3, (leader+2)%3
@@ -98,10 +103,16 @@ func TestHistory_Members(t *testing.T) {
 	for e := happened(t, n, conclave.HistoryLeader); e.Member != g.ID(next); e = happened(t, n, conclave.HistoryLeader) {
 		g.AwaitApplied(next)
 	}
-	removed := g.ID(third)
+	name, addr := g.Nodes[next].Status().Name, g.Nodes[next].Addr()
+	for m := <-leaders; m.ID != g.ID(next) || m.Name != name || m.Addr != addr; m = <-leaders { // the buffer has the events since the start
+	}
+	removed, removedName := g.ID(third), g.Nodes[third].Status().Name
 	grouptest.Must(t, n.RemoveMember(t.Context(), removed))
-	if e := happened(t, n, conclave.HistoryMemberRemoved); e.Member != removed {
+	if e := happened(t, n, conclave.HistoryMemberRemoved); e.Member != removed || e.MemberName != removedName {
 		t.Errorf("removed: %+v", e)
+	}
+	if m := <-former; m.ID != removed || m.Name != removedName || m.Addr == "" {
+		t.Errorf("the event of the removal describes %+v", m)
 	}
 	if e := happened(t, n, conclave.HistorySessionRemoved); e.Member != removed {
 		t.Errorf("the session of a removed member: %+v", e)

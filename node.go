@@ -69,6 +69,7 @@ func Open(ctx context.Context, cfg *Config) (*Node, error) {
 		shutdown: newShutdown(),
 	}
 	n.admin = n
+	n.events.describe = func(id MemberID) Member { return n.Status().member(id) }
 	n.tracing.tracer, n.tracing.log = checked.Tracer, checked.Logger
 	n.tracing.node = func() MemberID { return n.id }
 	n.client = client.New(client.Config{

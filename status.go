@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/conclave-go/conclave/cluster"
 )
 
 // MemberID is a member's identity, generated at its first start and never reused.
@@ -128,16 +130,31 @@ func (n *Node) Status() Status {
 		Leader: MemberID(s.Leader), Term: s.Term, Commit: s.Commit, Applied: s.Applied,
 	}
 	for _, m := range s.Members {
-		member := Member{ID: MemberID(m.ID), Name: m.Name, Addr: m.Addr, Role: Standby, Alive: m.Alive, Lag: m.Lag, LastContact: m.Silence}
-		if m.Voter {
-			member.Role = Voter
-		}
+		member := memberOf(m)
 		if member.ID == n.id {
 			status.Role = member.Role
 		}
 		status.Members = append(status.Members, member)
 	}
 	return status
+}
+
+func memberOf(p cluster.Peer) Member {
+	m := Member{ID: MemberID(p.ID), Name: p.Name, Addr: p.Addr, Role: Standby, Alive: p.Alive, Lag: p.Lag, LastContact: p.Silence}
+	if p.Voter {
+		m.Role = Voter
+	}
+	return m
+}
+
+// member returns the member of that ID; one that is not listed has the ID only.
+func (s Status) member(id MemberID) Member {
+	for _, m := range s.Members {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Member{ID: id}
 }
 
 func (n *Node) status(context.Context) (Status, error) { return n.Status(), nil }

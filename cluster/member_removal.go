@@ -350,6 +350,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 	m.removal.update(func(unconfirmed []uint64) []uint64 {
 		return slices.DeleteFunc(append(unconfirmed, removed...), func(id uint64) bool { return id == m.identity.Member || !core.Includes(recorded, id) })
 	})
+	before := m.roster.Snapshot()
 	m.setMembership(conf)
 	for _, id := range removed {
 		m.routine("removal", func() { m.disconnect(id) })
@@ -358,7 +359,7 @@ func (m *Member) membershipChanged(conf *raftpb.ConfState) {
 		}
 	}
 	m.removal.changed.Set()
-	m.noteRoles(conf)
+	m.noteRoles(conf, before)
 }
 
 func (m *Member) disconnect(removed uint64) {

@@ -6,14 +6,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/conclave-go/conclave/cluster/core"
+	"github.com/conclave-go/conclave/cluster/roster"
 	"github.com/conclave-go/conclave/internal/wire"
 )
 
 // RoleEvent is a change of a member's role, derived from two configurations.
 type RoleEvent struct {
 	Kind   RoleKind
-	Member uint64
-	By     uint64 // of Replaced: the new voter
+	Member Peer
+	By     Peer // of Replaced: the new voter
 }
 
 // RoleKind is what happened to a member.
@@ -44,7 +45,7 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 		was, is := slices.Contains(before.GetVoters(), id), slices.Contains(after.GetVoters(), id)
 		switch {
 		case !slices.Contains(core.MembersOf(before), id):
-			events = append(events, RoleEvent{Kind: Joined, Member: id})
+			events = append(events, RoleEvent{Kind: Joined, Member: Peer{ID: id}})
 			if is {
 				promoted = append(promoted, id)
 			}
@@ -56,32 +57,48 @@ func roleEvents(before, after *raftpb.ConfState) (events []RoleEvent) {
 	}
 	for _, id := range demoted {
 		if len(promoted) > 0 {
-			events = append(events, RoleEvent{Kind: Replaced, Member: id, By: promoted[0]})
+			events = append(events, RoleEvent{Kind: Replaced, Member: Peer{ID: id}, By: Peer{ID: promoted[0]}})
 			promoted = promoted[1:]
 			continue
 		}
-		events = append(events, RoleEvent{Kind: Demoted, Member: id})
+		events = append(events, RoleEvent{Kind: Demoted, Member: Peer{ID: id}})
 	}
 	for _, id := range promoted {
-		events = append(events, RoleEvent{Kind: Promoted, Member: id})
+		events = append(events, RoleEvent{Kind: Promoted, Member: Peer{ID: id}})
 	}
 	for _, id := range core.MembersOf(before) {
 		if !slices.Contains(core.MembersOf(after), id) {
-			events = append(events, RoleEvent{Kind: Removed, Member: id})
+			events = append(events, RoleEvent{Kind: Removed, Member: Peer{ID: id}})
 		}
 	}
 	return events
 }
 
-// noteRoles logs and reports the changes of roles, on the loop's goroutine.
-func (m *Member) noteRoles(conf *raftpb.ConfState) {
+// noteRoles logs and reports the changes of roles, on the loop's goroutine. before is the roster before
+// the change: it has the name of a removed member.
+func (m *Member) noteRoles(conf *raftpb.ConfState, before *roster.Snapshot) {
+	now := m.roster.Snapshot()
+	describe := func(id uint64) Peer {
+		p := now.Peer(id)
+		if p == nil {
+			p = before.Peer(id)
+		}
+		self := id == m.identity.Member
+		described := Peer{ID: id, Name: p.GetName(), Addr: p.GetAdvertise(), Alive: now.IsAlive(id) || self}
+		if self {
+			described.Name, described.Addr = m.cfg.Name, m.cfg.Advertise
+		}
+		described.Voter = slices.Contains(conf.GetVoters(), id)
+		return described
+	}
 	for _, e := range roleEvents(m.lastConf, conf) {
-		attrs := []any{"member", wire.MemberID(e.Member)}
-		if e.By != 0 {
-			attrs = append(attrs, "by", wire.MemberID(e.By))
+		attrs := []any{"member", wire.MemberID(e.Member.ID)}
+		if e.By.ID != 0 {
+			attrs = append(attrs, "by", wire.MemberID(e.By.ID))
 		}
 		m.log.Info(e.Kind.String(), attrs...)
 		if m.cfg.RoleChanged != nil {
+			e.Member, e.By = describe(e.Member.ID), describe(e.By.ID)
 			m.cfg.RoleChanged(e)
 		}
 	}

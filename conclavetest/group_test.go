@@ -219,7 +219,7 @@ func TestConfigure(t *testing.T) {
 	group := conclavetest.Start(t, 3, conclavetest.Configure(func(i int, cfg *conclave.Config) {
 		cfg.Name = fmt.Sprint("mine-", i)
 		cfg.SessionTTL = time.Minute
-		cfg.Events = &conclave.Events{LeaderChanged: func(conclave.MemberID, uint64) {
+		cfg.Events = &conclave.Events{LeaderChanged: func(conclave.Member, uint64) {
 			select {
 			case led <- i:
 			default: // the first is enough

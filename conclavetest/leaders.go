@@ -34,8 +34,8 @@ func (l *leaders) listen(i int, on *conclave.Events) *conclave.Events {
 		events = *on
 	}
 	wrapped := events.LeaderChanged
-	events.LeaderChanged = func(leader conclave.MemberID, term uint64) {
-		l.update(func() { l.views[i].leader, l.views[i].term = leader, term })
+	events.LeaderChanged = func(leader conclave.Member, term uint64) {
+		l.update(func() { l.views[i].leader, l.views[i].term = leader.ID, term })
 		if wrapped != nil {
 			wrapped(leader, term)
 		}
