@@ -24,11 +24,20 @@ import (
 // mounts the handler elsewhere.
 //
 // A nil node is one that Open has not returned yet: live, and not ready. A program that
-// listens for probes before it calls Open makes a handler for each request.
+// listens for probes before it calls Open uses [HealthFunc].
 //
 // The text of a failed check names members, addresses and files. Serve it to operators and
 // probes only.
 func Health(node *conclave.Node) http.Handler {
+	return HealthFunc(func() *conclave.Node { return node })
+}
+
+// HealthFunc is [Health] for the node that the function returns at each request: nil as long as
+// Open has not returned. The function is called concurrently and must not block.
+//
+//	var node atomic.Pointer[conclave.Node] // stored when Open has returned
+//	mux.Handle("/readyz", conclavehttp.HealthFunc(node.Load))
+func HealthFunc(node func() *conclave.Node) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		live := r.URL.Path == "/livez"
 		if !live && r.URL.Path != "/readyz" {
@@ -40,7 +49,7 @@ func Health(node *conclave.Node) http.Handler {
 			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		status, body := answer(r.URL, checks(node, live))
+		status, body := answer(r.URL, checks(node(), live))
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")

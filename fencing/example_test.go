@@ -9,10 +9,33 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/fencing"
 )
+
+// A holder that was paused writes to a file late, after a restart of the process that guards it.
+func ExampleFile() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "fences")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	guard := fencing.File{Dir: dir}
+	write := func(fence conclave.Fence) error { // fence: of FencedLock.Do, or of a request
+		return guard.Do(conclave.ContextWithFence(ctx, fence), "report", func() error {
+			return os.WriteFile(filepath.Join(dir, "report.txt"), []byte("..."), 0o600)
+		})
+	}
+	fmt.Println(write(8))
+	fmt.Println(errors.Is(write(7), conclave.ErrStaleFence))
+	// Output:
+	// <nil>
+	// true
+}
 
 // A holder writes to a server under the lock "invoices". The request of an earlier holder is refused.
 func Example() {

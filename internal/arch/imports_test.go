@@ -77,6 +77,7 @@ var outside = map[string][]string{
 	"github.com/google/btree":              {"internal/machine", "internal/machine/ordered"}, // also a dependency of memberlist
 	"google.golang.org/protobuf":           {".", "internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/core", "cluster/forming", "cluster/gossip", "cluster/identity", "cluster/provisional", "cluster/replica", "cluster/roster", "cluster/inbox", "cluster/transport", "raftlog", "internal/machine", "internal/wire", "internal/machine/reference", "internal/hostile"},
 	"golang.org/x/sys/unix":                {".", "internal/leaseclock", "storage"}, // CLOCK_BOOTTIME, fallocate; also a dependency of Pebble
+	"golang.org/x/sys/windows":             {"fencing"},                             // LockFileEx; Pebble links it already
 	"github.com/prometheus/client_golang":  {"conclaveprom"},                        // Pebble links it already
 	"go.uber.org/goleak":                   {"conclavetest"},
 }
