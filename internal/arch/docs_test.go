@@ -248,7 +248,7 @@ func message(call *ast.CallExpr) (text string, ok bool) {
 	return literal(call.Args[0])
 }
 
-const maxReadme = 250
+const maxReadme = 200
 
 func TestDocs_ReadmeIsShort(t *testing.T) {
 	if n := strings.Count(documents(t)["README.md"], "\n"); n > maxReadme {
