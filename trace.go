@@ -15,7 +15,7 @@ import (
 
 // Tracer makes a span for each call of a node that it wants to trace: Lock, TryLock, Unlock,
 // Acquire, TryAcquire, Release, Campaign, Resign, and the writes of [KV]. Do, Run and Locker
-// make the calls that they stand for. The module conclaveotel has a Tracer for OpenTelemetry.
+// make the calls that they stand for. The module contrib/conclaveotel has a Tracer for OpenTelemetry.
 //
 // The methods of a Tracer are called concurrently, those of one Span one after the other, all on
 // the goroutine of the call that they trace. One that blocks delays that call, even after it was

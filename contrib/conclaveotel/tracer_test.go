@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/conclaveotel"
 	"github.com/conclave-go/conclave/conclavetest"
+	"github.com/conclave-go/conclave/contrib/conclaveotel"
 )
 
 // start starts a group in which each node has a provider of its own, as if it were in a process

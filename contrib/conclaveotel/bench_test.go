@@ -7,7 +7,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/conclaveotel"
+	"github.com/conclave-go/conclave/contrib/conclaveotel"
 )
 
 // BenchmarkCycle measures lock and unlock in a group of one in memory, of a lock that lingers,

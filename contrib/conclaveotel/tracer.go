@@ -24,7 +24,7 @@ import (
 )
 
 // Scope is the name of the tracer that NewTracer asks its provider for.
-const Scope = "github.com/conclave-go/conclave/conclaveotel"
+const Scope = "github.com/conclave-go/conclave/contrib/conclaveotel"
 
 // traceparent is the header of the W3C's Trace Context whose value a release carries.
 const traceparent = "traceparent"

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/conclaveotel"
+	"github.com/conclave-go/conclave/contrib/conclaveotel"
 )
 
 func ExampleNewTracer() {

@@ -1,4 +1,4 @@
-module github.com/conclave-go/conclave/conclaveotel
+module github.com/conclave-go/conclave/contrib/conclaveotel
 
 go 1.26.0
 
@@ -60,4 +60,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/conclave-go/conclave => ../
+replace github.com/conclave-go/conclave => ../..
