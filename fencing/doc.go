@@ -10,7 +10,7 @@
 //   - [SQL] keeps the largest fences in a table of PostgreSQL, MySQL, MariaDB or SQLite, and
 //     compares in the transaction that writes.
 //   - [File] keeps them in a directory, for files.
-//   - The module fencing/fencinggrpc does for gRPC what Transport and Middleware do for HTTP.
+//   - The module contrib/fencinggrpc does for gRPC what Transport and Middleware do for HTTP.
 //
 // # The header
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-go/conclave/fencing"
 )
 
-// The statements run against real servers in the module fencing/sqltest.
+// The statements run against real servers in the module contrib/sqltest.
 func TestSchema_NamesTheTable(t *testing.T) {
 	for d, quoted := range map[fencing.Dialect]string{
 		fencing.PostgreSQL: `"app"."fences"`, fencing.MySQL: "`app`.`fences`", fencing.SQLite: `"app"."fences"`,

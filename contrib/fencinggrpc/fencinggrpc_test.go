@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/conclave-go/conclave"
+	"github.com/conclave-go/conclave/contrib/fencinggrpc"
 	"github.com/conclave-go/conclave/fencing"
-	"github.com/conclave-go/conclave/fencing/fencinggrpc"
 )
 
 // resource is a server with one unary and one streaming method. It reports what its handlers found
