@@ -18,7 +18,7 @@ func TestFiles_ForTheirUserOnly(t *testing.T) { checkAll(t, private) }
 var openers = map[string]int{"Create": -1, "OpenFile": 2, "WriteFile": 2, "Mkdir": 1, "MkdirAll": 1, "CopyFS": -1}
 
 // testers are programs that run for tests and measurements, on machines of their own.
-var testers = []string{"bench", "tools", "conclavehttp/browsertest"}
+var testers = []string{"bench", "tools", "contrib/browsertest"}
 
 func private(s *source) []string {
 	if s.isTest() || s.isGenerated() || slices.ContainsFunc(testers, func(p string) bool { return within(s.pkg, p) }) {

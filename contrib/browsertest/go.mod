@@ -1,4 +1,4 @@
-module github.com/conclave-go/conclave/conclavehttp/browsertest
+module github.com/conclave-go/conclave/contrib/browsertest
 
 go 1.26.0
 

@@ -22,7 +22,7 @@ var screenshots = flag.String("screenshots", "", "`folder` for the screenshots o
 
 // TestScreenshots takes the screenshots of docs/OPERATIONS.md:
 //
-//	go -C conclavehttp/browsertest test -run Screenshots -args -screenshots ../../docs
+//	go -C contrib/browsertest test -run Screenshots -args -screenshots ../../docs
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots folder")
