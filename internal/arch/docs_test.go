@@ -36,7 +36,7 @@ func documents(t *testing.T) map[string]string {
 // docs/MIGRATING.md are in a module of their own, whose tests run them.
 func TestDocs_SnippetsCompile(t *testing.T) {
 	var examples string
-	for _, pattern := range []string{"/example*_test.go", "/*/example*_test.go", "/contrib/*/example*_test.go", "/docs/migrating/*.go"} {
+	for _, pattern := range []string{"/example*_test.go", "/*/example*_test.go", "/contrib/*/example*_test.go", "/contrib/migrating/*.go"} {
 		files, err := filepath.Glob(root + pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestDocs_SnippetsCompile(t *testing.T) {
 	for name, snippets := range shown {
 		for _, s := range snippets {
 			if !strings.Contains(examples, flat(s)) {
-				t.Errorf("%s: this snippet is in no example*_test.go, nor in docs/migrating; write it there first, then copy it:\n%s", name, s)
+				t.Errorf("%s: this snippet is in no example*_test.go, nor in contrib/migrating; write it there first, then copy it:\n%s", name, s)
 			}
 		}
 	}

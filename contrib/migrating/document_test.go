@@ -54,7 +54,7 @@ func blocks(document string) []string {
 }
 
 func TestDocument_ShowsTheCompiledCode(t *testing.T) {
-	text, err := os.ReadFile("../MIGRATING.md")
+	text, err := os.ReadFile("../../docs/MIGRATING.md")
 	must(t, err)
 	code := snippets(t)
 	if len(code) == 0 {

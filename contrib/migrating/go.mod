@@ -1,4 +1,4 @@
-module github.com/conclave-go/conclave/docs/migrating
+module github.com/conclave-go/conclave/contrib/migrating
 
 go 1.26.0
 
@@ -122,4 +122,4 @@ require (
 
 replace github.com/conclave-go/conclave => ../..
 
-replace github.com/conclave-go/conclave/contrib/conclaveleader => ../../contrib/conclaveleader
+replace github.com/conclave-go/conclave/contrib/conclaveleader => ../conclaveleader
