@@ -7,6 +7,7 @@ FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY cmd/conclave/go.mod cmd/conclave/go.sum cmd/conclave/
+COPY contrib/consulapi/go.mod contrib/consulapi/go.sum contrib/consulapi/
 RUN go -C cmd/conclave mod download
 COPY . .
 # Without a path of this machine or a table of symbols in it. A volume takes the owner of /data from the image.

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // consulServer serves Consul's HTTP API, from before the member is open.

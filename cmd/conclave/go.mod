@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/conclave-go/conclave v0.0.0
+	github.com/conclave-go/conclave/contrib/consulapi v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -58,3 +59,5 @@ require (
 )
 
 replace github.com/conclave-go/conclave => ../..
+
+replace github.com/conclave-go/conclave/contrib/consulapi => ../../contrib/consulapi

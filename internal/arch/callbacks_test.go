@@ -19,7 +19,7 @@ var cleanups = []string{"finish", "release", "Release", "Close", "Unlock", "RUnl
 var ofCallers = []string{"yield", "receive", "f", "lead", "read", "verify"}
 
 // called lists where functions of the application arrive.
-var called = []string{".", "internal/remote", "internal/client", "consulapi", "conclavehttp", "conclaveprom", "fencing", "contrib"}
+var called = []string{".", "internal/remote", "internal/client", "conclavehttp", "conclaveprom", "fencing", "contrib"}
 
 func deferred(s *source) []string {
 	arrives := func(pkg string) bool { return s.pkg == pkg || pkg != "." && within(s.pkg, pkg) }

@@ -89,7 +89,7 @@ func TestDocs_NameExistingFiles(t *testing.T) {
 }
 
 // place matches the path of a file or folder of this repository.
-var place = regexp.MustCompile(`^(?:cluster|conclavetest|docs|examples|internal|raftlog|storage|tools)(?:/[\w.-]+)*$`)
+var place = regexp.MustCompile(`^(?:cluster|conclavetest|contrib|docs|examples|internal|raftlog|storage|tools)(?:/[\w.-]+)*$`)
 
 // testName matches a test named in a document, without its subtests.
 var testName = regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Za-z0-9_]*)")

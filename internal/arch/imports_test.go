@@ -18,7 +18,7 @@ import (
 //	floor 0   storage
 //	beside    internal/machine   internal/machine/ordered   internal/fact   internal/leaseclock   internal/linger    internal/tickets   internal/metrics   internal/wait   internal/wire      internal/display   internal/loopback   internal/appcall   internal/logqueue   conclaveprom
 //	for tests internal/machine/reference           internal/memnet   internal/memdisk   internal/hostile   internal/grouptest   conclavetest
-//	above     conclavehttp       consulapi      fencing
+//	above     conclavehttp       contrib/consulapi      fencing
 var floors = map[string][]string{
 	".":                          {"internal/client", "internal/remote", "cluster", "cluster/backup", "cluster/clients", "cluster/replica", "storage", "internal/appcall", "internal/fact", "internal/logqueue", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
 	"internal/client":            {"internal/fact", "internal/leaseclock", "internal/linger", "internal/machine", "internal/metrics", "internal/tickets", "internal/wire"},
@@ -61,7 +61,7 @@ var floors = map[string][]string{
 	"internal/display":           {},
 	"internal/loopback":          {},
 	"conclavehttp":               {".", "internal/display", "internal/loopback"},
-	"consulapi":                  {".", "internal/loopback", "internal/logqueue"}, // and the standard library
+	"contrib/consulapi":          {".", "internal/loopback", "internal/logqueue"}, // and the standard library
 	"fencing":                    {"."},                                           // and the standard library
 	"examples":                   {".", "conclavehttp", "examples/oneprocess"},    // and each folder below
 }

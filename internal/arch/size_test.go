@@ -34,7 +34,7 @@ var largeTypes = map[string]size{
 	"cluster/replica.Replica":          {70, 18, unsplit + ": backups, snapshots"},
 	"cluster/transport.Transport":      {63, 17, unsplit},
 	"internal/client.Client":           {65, 17, unsplit},
-	"consulapi.call":                   {103, 17, "the endpoints: one file for each of Consul's"},
+	"contrib/consulapi.call":           {103, 17, "the endpoints: one file for each of Consul's"},
 }
 
 var largePackages = map[string]size{

@@ -32,7 +32,10 @@ type source struct {
 	nested bool // in a nested module
 }
 
-// load returns every Go file of the module, parsed. Nested modules, such as
+// ruled are nested modules that link what the root links and nothing else: its rules are theirs.
+var ruled = []string{"contrib/consulapi"}
+
+// load returns every Go file of the module, and of those in ruled, parsed. Other nested modules, such as
 // tools, are not part of it.
 func load(t *testing.T) []*source {
 	t.Helper()
@@ -77,11 +80,12 @@ var parsed = sync.OnceValues(func() ([]*source, error) {
 	return sources, err
 })
 
-// foreign reports whether a folder belongs to a nested module.
+// foreign reports whether a folder belongs to a nested module with rules of its own.
 func foreign(dir string) bool {
 	for dir = filepath.Clean(dir); dir != filepath.Clean(root); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return true
+			relative, err := filepath.Rel(root, dir)
+			return err != nil || !slices.Contains(ruled, filepath.ToSlash(relative))
 		}
 	}
 	return false

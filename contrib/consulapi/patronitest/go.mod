@@ -1,4 +1,4 @@
-module github.com/conclave-go/conclave/consulapi/patronitest
+module github.com/conclave-go/conclave/contrib/consulapi/patronitest
 
 go 1.26.0
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // A number without a unit is a number of nanoseconds. A handler has no error to return, so each request

@@ -3,6 +3,6 @@
 // node accepts them again within a minute. It is a module of its own and runs programs only: patroni and PostgreSQL
 // from the system, and conclave's command line, which it builds.
 //
-//	go -C consulapi/patronitest test -v .                  one failover and one restart of an agent
-//	go -C consulapi/patronitest test -v . -rounds 20 -all  every scenario twenty times, for hours
+//	go -C contrib/consulapi/patronitest test -v .                  one failover and one restart of an agent
+//	go -C contrib/consulapi/patronitest test -v . -rounds 20 -all  every scenario twenty times, for hours
 package patronitest

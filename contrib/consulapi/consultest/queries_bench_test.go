@@ -12,7 +12,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/conclavetest"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // BenchmarkBlockingQueries measures lock and unlock of native locks by 64 callers on one node, without and

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // A session without checks belongs to no member: when the member whose handler created it stops, clients

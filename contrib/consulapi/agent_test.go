@@ -7,7 +7,7 @@ import (
 
 	"github.com/conclave-go/conclave"
 	"github.com/conclave-go/conclave/cluster"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 

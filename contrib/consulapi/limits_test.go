@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 

@@ -22,7 +22,7 @@ import (
 	"strings"
 
 	"github.com/conclave-go/conclave"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // config is the part of Consul's configuration that the tests depend on.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 	"github.com/conclave-go/conclave/internal/grouptest"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/conclave-go/conclave/conclavetest"
-	"github.com/conclave-go/conclave/consulapi"
+	"github.com/conclave-go/conclave/contrib/consulapi"
 )
 
 // patience bounds each wait for an event that must come.

@@ -19,7 +19,7 @@ type unsupported struct {
 // refusals reads the table of what is refused.
 func refusals(t *testing.T) []unsupported {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/CONSUL.md")
+	text, err := os.ReadFile("../../../docs/CONSUL.md")
 	must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## What is refused\n")
 	section, _, _ = strings.Cut(section, "\n## ")

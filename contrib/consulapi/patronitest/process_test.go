@@ -62,7 +62,7 @@ func find(t *testing.T) programs {
 	}
 	p.conclave = filepath.Join(t.TempDir(), "conclave")
 	build := exec.Command("go", "build", "-o", p.conclave, ".")
-	build.Dir = "../../cmd/conclave"
+	build.Dir = "../../../cmd/conclave"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
