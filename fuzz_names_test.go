@@ -60,6 +60,9 @@ func FuzzName(f *testing.F) {
 	for _, name := range []string{"", "x", "a/b:c", "a\x00b", "\xff", "\u00e9\u0000", strings.Repeat("x", 512), strings.Repeat("\u20ac", 171), "\ufffd", "\xed\xa0\x80"} {
 		f.Add(name)
 	}
+	for _, name := range nameInputs() {
+		f.Add(name)
+	}
 	f.Fuzz(func(t *testing.T, name string) {
 		err := validName(name)
 		good := name != "" && len(name) <= 512 && utf8.ValidString(name) && !strings.Contains(name, "\x00")
@@ -145,6 +148,9 @@ func FuzzTxn(f *testing.F) {
 	f.Add(append(op(wire.KeyOp_PUT, 1, 6<<10, 0), op(wire.KeyOp_SWAP, 2, 6<<10+1, 0)...))
 	f.Add(append(op(wire.KeyOp_ACQUIRE, 1, 1, 0), op(wire.KeyOp_EXPECT_HOLDER, 1, 0, 1)...))
 	f.Add([]byte{})
+	for _, in := range txnInputs() {
+		f.Add([]byte(in))
+	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		j := newJudge(t)
 		w := &wire.Write{}
