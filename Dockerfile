@@ -11,7 +11,7 @@ COPY contrib/consulapi/go.mod contrib/consulapi/go.sum contrib/consulapi/
 RUN go -C cmd/conclave mod download
 COPY . .
 # Without a path of this machine or a table of symbols in it. A volume takes the owner of /data from the image.
-RUN CGO_ENABLED=0 go -C cmd/conclave build -trimpath -ldflags="-s -w" -o /conclave . && mkdir /data
+RUN CGO_ENABLED=0 GOWORK=off go -C cmd/conclave build -trimpath -ldflags="-s -w" -o /conclave . && mkdir /data
 
 FROM scratch
 COPY --from=build /conclave /conclave
